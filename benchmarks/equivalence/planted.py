@@ -100,6 +100,7 @@ def planted_manifest(manifest: Manifest, fault: str, folder: Path, adapter: str 
     copied = folder / manifest.name
     shutil.copytree(manifest.folder, copied, ignore=shutil.ignore_patterns("__pycache__"))
     (copied / "adapter.py").rename(copied / "unplanted.py")
+    shutil.copy(_HERE / "planted_adapter.py", copied)  # of which other adapters take faults
     shutil.copy(_HERE / adapter, copied / "adapter.py")
     (copied / "plant.json").write_text(json.dumps({"fault": fault}))
     return manifest.model_copy(update={"folder": copied})

@@ -49,10 +49,10 @@ def _plant(job, context):
         return
     if fault in contract.faults:
         contract.faults[fault](job, context)
-    elif fault in _JOBS:
-        _JOBS[fault](job, context)
-    elif fault in _LOADERS:
-        _LOADERS[fault]()
+    elif fault in JOBS:
+        JOBS[fault](job, context)
+    elif fault in LOADERS:
+        LOADERS[fault]()
     elif fault in _BATCHES:
         _feed(lambda make, own, rank: _BATCHES[fault](make, own, rank, context))
     elif fault not in contract.planted():
@@ -82,7 +82,7 @@ def _apart(job, context):
     job["strategy"] = "single"
 
 
-_JOBS = {
+JOBS = {
     "rate 10 % off": lambda job, _: _scaled(job, 1.1),
     "momentum missing": lambda job, _: job["optimizer"].update(momentum=0.0),
     "weight decay missing": lambda job, _: job["optimizer"].update(weight_decay=0.0),
@@ -156,7 +156,7 @@ def _with_next_label(images, labels):
     return images, labels
 
 
-_LOADERS = {
+LOADERS = {
     "loader gives a sample twice": _doubled_sample,
     "loader drops batches": _dropped_batches,
     "loader mixes labels up": _mixed_labels,

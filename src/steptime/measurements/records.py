@@ -8,6 +8,10 @@ from steptime.measurements.evidence import ClockReadings, WorkerEvidence
 from steptime.measurements.record_fields import STRICT, Count, Facts, Option, Quantity, Seconds, Staleness
 from steptime.measurements.stored_record import StoredRecord, TrialLaunch, nothing_to_check, record_reader
 
+StepLoss = tuple[Count, float | None]
+DrawnBatch = tuple[Count, Count, Count]
+ShortSketches = dict[str, list[Quantity]]
+
 
 @dataclass(frozen=True)
 class WorkerSteps:
@@ -35,6 +39,18 @@ class WorkerSteps:
     """From the start of the process to a session that is ready to step."""
     staleness: Staleness | None = None
     """None if no update can be late."""
+    losses: list[StepLoss] = field(default_factory=list)
+    """Losses behind some steps, which are counted from 1 in the warm-up; like all that follows, empty or None in
+    records from before it was kept."""
+    samples: Count | None = None
+    """Of the last batch, as the network's output has them."""
+    batches: list[DrawnBatch] = field(default_factory=list)
+    """Number, samples and checksum of the indices of some batches; none where the process did not draw them."""
+    drawn: Count | None = None
+    """How many batches it drew; None where it draws none."""
+    weights: list[ShortSketches | None] = field(default_factory=list)
+    """Short sketches at the end, by array, or behind turns where workers do not wait for each other: the length of the
+    weights and of their update since the first, and sums of the update with signs. None of a worker without weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,3 +145,27 @@ class EquivalenceResult(StoredRecord):
 
 
 read_equivalence = record_reader(EquivalenceResult, nothing_to_check)
+
+
+@dataclass(frozen=True)
+class Replay(StoredRecord):
+    """A launch that repeated the training of a trial's timed launches, untimed: their batches, from their weights."""
+
+    kind = "replay"
+
+    trial: str
+    """The trial's id."""
+    nudge: float
+    """By what the learning rate was multiplied: 1, or a number near it, so that what comes of it shows how far rounding
+    leads."""
+    steps: list[Count]
+    """Behind which losses and weights were read, counted from 1."""
+    losses: list[list[float | None]]
+    """Behind each, of each worker."""
+    weights: list[ShortSketches | None]
+    """Behind each, of the first worker, as in ``WorkerSteps``."""
+    batches: list[list[DrawnBatch]]
+    """Of each worker, as in ``WorkerSteps``."""
+
+
+read_replay = record_reader(Replay, nothing_to_check)

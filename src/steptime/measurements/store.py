@@ -39,7 +39,7 @@ from steptime.measurements.lock import FolderLock
 from steptime.measurements.net.records import NetLaunch, read_net
 from steptime.measurements.progress import TrialProgress, trial_progress
 from steptime.measurements.record_kinds import RECORD_KINDS, TIMING, KeptRecord, RecordKind, kind_of
-from steptime.measurements.records import EquivalenceResult, Launch, read_equivalence
+from steptime.measurements.records import EquivalenceResult, Launch, Replay, read_equivalence, read_replay
 from steptime.measurements.results_files import ResultsFiles
 from steptime.measurements.set_aside import SetAside, counted, sentences
 from steptime.measurements.stored_record import SCHEMA, StoredRecord, TrialLaunch
@@ -48,6 +48,7 @@ from steptime.plain_file import PlainFolder, cannot_write, refuse_links
 from steptime.study.trial import Trial
 
 _RESERVED = ("study", "machine")
+_REPLAYS = "replays.jsonl"
 
 
 class Store:
@@ -290,6 +291,16 @@ class Store:
     def equivalence(self) -> list[EquivalenceResult]:
         """Return the results of the equivalence check, oldest first."""
         return list(self._files.records(self.path / "equivalence.jsonl", read_equivalence))
+
+    def append_replay(self, replay: Replay) -> None:
+        """Add a replay of a trial's timed launches and wait until it is on the disk."""
+        with self._lock:
+            self._append(self._folder_of(replay.trial) / _REPLAYS, replay)
+
+    def replays(self, trial_id: str) -> list[Replay]:
+        """Return the replays of a trial, oldest first."""
+        found = self._files.records(self._folder_of(trial_id) / _REPLAYS, read_replay)
+        return [each for each in found if each.trial == trial_id]
 
     def verdicts(self) -> dict[str, TrialVerdict]:
         """Return why trials have no result or no rank, by trial id, as their equivalence checks and runs found it."""

@@ -42,7 +42,7 @@ class StoredRecord:
 
     __pydantic_config__ = STRICT
 
-    kind: ClassVar[Literal["launch", "ablation", "loader", "training", "equivalence", "net"]]
+    kind: ClassVar[Literal["launch", "ablation", "loader", "training", "equivalence", "replay", "net"]]
     """The line's ``kind``."""
     stands_before: ClassVar[Mapping[str, str]] = {}
     """Fields of a kind of its own, each by the inherited field that follows it in the line; others stand at the end.

@@ -58,15 +58,8 @@ from steptime.measurements.summary_form import (
     TrialSummary,
 )
 from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
-from steptime.measurements.verdicts import (
-    TrialVerdict,
-    WarmLosses,
-    current_checks,
-    deviating,
-    fewer_checked,
-    roundings,
-    warm_losses,
-)
+from steptime.measurements.training_evidence import EarlyLosses, deviating, early_losses, mistake, roundings
+from steptime.measurements.verdicts import TrialVerdict, current_checks, fewer_checked
 from steptime.study.trial import Trial
 
 
@@ -94,7 +87,9 @@ class _Result:
     """Good launches of the loader alone."""
     training: TrainingSummary | None
     set_aside: list[SetAside]
-    warm_losses: WarmLosses
+    early_losses: EarlyLosses
+    mistake: str | None
+    """What the timed launches show against the trial."""
 
 
 def summarise(store: Store) -> Summary:
@@ -117,7 +112,8 @@ def summarise(store: Store) -> Summary:
         del ranked[trial_id]
         verdicts = {**verdicts, trial_id: {"status": "unranked", "reason": reason}}
     rounding = roundings([each.trial for each in ranked.values()], checks)
-    for trial_id, reason in deviating([each.warm_losses for each in ranked.values()], rounding).items():
+    wrong = {each.trial.id: each.mistake for each in ranked.values() if each.mistake}
+    for trial_id, reason in {**deviating([each.early_losses for each in ranked.values()], rounding), **wrong}.items():
         del ranked[trial_id]
         verdicts = {**verdicts, trial_id: {"status": "not_equivalent", "reason": reason}}
     points = [_measured(each) for each in ranked.values()]
@@ -256,7 +252,8 @@ def _result(
         training=training_summary(trial, trainings),
         alone=alone,
         set_aside=set_aside,
-        warm_losses=warm_losses(trial, ok),
+        early_losses=early_losses(trial, ok),
+        mistake=mistake(trial, ok, store.replays(trial.id)),
     )
 
 

@@ -2,129 +2,20 @@
 
 Whether a trial passed the equivalence check is derived from the records of the checks, never from ``verdicts.json``;
 that file only adds what left no record: a shortage of memory, a missing environment, a spent budget.
-
-The check runs launches of its own, which say nothing of a step that is skipped, cached or not exchanged where it is
-timed. What timed launches record shows that without another launch: weights, batches and updates that are the same give
-the same losses but for rounding, whoever computes them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
 from typing import Literal, TypedDict
 
 from steptime.catalog.loaders import SYNTHETIC
-from steptime.catalog.strategies import strategy_named
-from steptime.catalog.workloads.table import build_workload
-from steptime.errors import PluginError, WorkloadError
-from steptime.measurements.records import EquivalenceResult, Launch
+from steptime.measurements.records import EquivalenceResult
 from steptime.study.trial import Trial
-
-_AGREE = 1e-3
-"""Relative: losses of right runs that are farther apart are spread by more than rounding, and nothing is claimed."""
-_GROWTH = 100.0
-"""By how much the distance of right updates may grow until the warm-up is over: of networks that amplify rounding,
-or images that decoders give otherwise, nothing is claimed."""
-_FEWEST_OTHERS = 2
-_APART = 10.0
-"""Times the range of the others' losses, that a loss is away from them at least."""
-
-
-@dataclass(frozen=True)
-class WarmLosses:
-    """The losses of a trial's launches behind the warm-up."""
-
-    trial: Trial
-    by_steps: Mapping[int, Sequence[tuple[float, ...]]]
-    """By the number of warm-up steps, the losses of each launch, in the order of ranks."""
-
-
-def warm_losses(trial: Trial, launches: Sequence[Launch]) -> WarmLosses:
-    """Return those of ``launches`` in which every worker kept a loss."""
-    found: dict[int, list[tuple[float, ...]]] = {}
-    for launch in launches:
-        workers = sorted(launch.workers, key=lambda worker: worker.rank)
-        losses = [worker.loss_first for worker in workers if worker.loss_first is not None]
-        if workers and len(losses) == len(workers):
-            found.setdefault(len(workers[0].warmup_ends_s), []).append(tuple(losses))
-    return WarmLosses(trial, found)
-
-
-def roundings(trials: Sequence[Trial], checks: Sequence[EquivalenceResult]) -> dict[str, float]:
-    """Return, by trial id, how far right updates of a round are apart, relative to their length; checked trials only.
-
-    Of the network, what the reference's rounding makes; of the loader, how far its samples led away.
-    """
-    found: dict[str, float] = {}
-    for trial in trials:
-        own = [check for check in checks if check.passed and concerns(check, trial)]
-        apart = [check.update_rounding if check.workload == trial.workload else check.update_error for check in own]
-        known = [each for each in apart if each is not None]
-        if known and len(known) == len(own):
-            found[trial.id] = max(known)
-    return found
 
 
 def fewer_checked(trial: Trial, checks: Sequence[EquivalenceResult]) -> list[str]:
     """Return the flag of a trial that was checked with fewer workers than it was timed with."""
     own = [each.workers for each in checks if each.workload == trial.workload and concerns(each, trial)]
     return [f"checked with {max(own)} of {trial.workers} workers"] if own and max(own) < trial.workers else []
-
-
-def deviating(trials: Sequence[WarmLosses], rounding: Mapping[str, float]) -> dict[str, str]:
-    """Return why trials did not train what the others of their group train, by trial id.
-
-    A trial is named where at least two others agree with each other and none of its losses is near theirs. Strategies
-    whose workers do not wait for each other, or exchange something else, have losses of their own, and networks with
-    dropout have those of their library.
-
-    Args:
-        trials: those that would be ranked.
-        rounding: of checked trials, as ``roundings`` returns it; about others nothing is claimed.
-    """
-    groups: dict[tuple[str, int, int], dict[str, list[tuple[float, ...]]]] = {}
-    for each in trials:
-        strategy = strategy_named(each.trial.strategy)
-        alike = strategy.synchronous and strategy.exact and each.trial.training is None
-        if alike and each.trial.id in rounding:
-            for steps, losses in each.by_steps.items():
-                group = groups.setdefault((each.trial.group, each.trial.seed, steps), {})
-                group.setdefault(each.trial.id, []).extend(losses)
-    found: dict[str, str] = {}
-    for (_, _, steps), group in groups.items():
-        apart = max(_AGREE, _GROWTH * max(rounding[trial_id] for trial_id in group))
-        if len(group) <= _FEWEST_OTHERS or _draws_masks(next(each.trial for each in trials if each.trial.id in group)):
-            continue
-        for trial_id, own in group.items():
-            others = [losses for other, each in group.items() if other != trial_id for losses in each]
-            if reason := _difference(own, others, steps, apart):
-                found[trial_id] = reason
-    return found
-
-
-def _draws_masks(trial: Trial) -> bool:
-    """Whether the network has dropout, whose masks each library draws by itself, or cannot be built here."""
-    try:
-        workload = build_workload(trial.workload, trial.input_shape, trial.classes)
-    except (WorkloadError, PluginError):
-        return True
-    return any(layer.kind == "dropout" for layer in workload.layers)
-
-
-def _difference(
-    own: Sequence[tuple[float, ...]], others: Sequence[tuple[float, ...]], steps: int, apart: float
-) -> str | None:
-    """Return the sentence about the first worker whose loss is away from all others'; None if no worker's is."""
-    for rank, (mine, theirs) in enumerate(zip(zip(*own, strict=True), zip(*others, strict=True), strict=True)):
-        usual = median(theirs)
-        spread = max(theirs) - min(theirs)
-        allowed = max(apart * abs(usual), _APART * spread)
-        if spread <= _AGREE * abs(usual) and all(abs(loss - usual) > allowed for loss in mine):
-            return (
-                f"its timed launches train something else: behind {steps} steps of warm-up worker {rank} had a loss of "
-                f"{median(mine):.6g}, and the others of its group have {usual:.6g}"
-            )
-    return None
 
 
 _MOST_WORKERS = 3

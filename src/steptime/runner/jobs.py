@@ -165,6 +165,17 @@ def check_job(
     }
 
 
+def replay_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], rounds: Sequence[int]) -> dict[str, Any]:
+    """Return the job that takes the steps of ``timing_job`` in ``rounds``, untimed; other arguments are those."""
+    return {
+        **_shared(trial),
+        "workload": workload.to_json(),
+        "loader": dict(loader),
+        "mode": "replay",
+        "schedule": {"rounds": list(rounds)},
+    }
+
+
 def synthetic_loader(batches: int) -> dict[str, Any]:
     """Return the ``loader`` object of so many random batches, which a worker makes once and trains on in turn."""
     return {"kind": SYNTHETIC.name, "distinct_batches": batches}

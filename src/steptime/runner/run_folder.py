@@ -170,6 +170,11 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         usage=steps["usage"],
         opened_in_s=session["opened_in_s"],
         staleness=steps.get("staleness"),
+        losses=[tuple(each) for each in steps["losses"]],
+        samples=steps["samples"],
+        batches=[tuple(each) for each in steps["batches"]],
+        drawn=steps["drawn"],
+        weights=steps["weights"],
     )
 
 

@@ -24,6 +24,7 @@ from steptime.runner.admission import Admission
 from steptime.runner.allocation import Allocation
 from steptime.runner.block_runner import AbstractRuns, BlockRunner
 from steptime.runner.equivalence.loaders import LoaderInput
+from steptime.runner.equivalence.replay import Replays
 from steptime.runner.executor import OUT_OF_MEMORY, Executor
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.largest_batch import BatchSearch
@@ -157,9 +158,17 @@ class StudyRun:
             ).run(schedule)
             if timing:
                 run.timed = schedule.records
+                if run.study.equivalence.enabled:
+                    self._replay(run, executor, wanted)
             if kind.is_result:
                 self._leave_out_unmeasured(run.store, kind, runs, wanted)
         self._find_largest_batches(executor, run.inputs, run.timed, ends[-1], run.store.get("verdicts") or {})
+
+    def _replay(self, run: RunInputs, executor: Executor, trials: Sequence[Trial]) -> None:
+        """Repeat the timed steps of ``trials`` without a clock, for the comparison."""
+        replays = Replays(executor, self.plan.folder / "equivalence", run.store.append_replay, self.observer)
+        replays.run(trials, run.inputs.workloads, run.inputs.loaders, run.timed, run.store.replays)
+        executor.remove(replays.scratch)
 
     def _leave_out_unmeasured(
         self, store: Store, kind: RunKind[Any], runs: AbstractRuns[Trial, Any], trials: Sequence[Trial]

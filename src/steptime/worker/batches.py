@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, 
 import numpy
 
 from steptime.worker.image_layout import channels_last
+from steptime.worker.kept_losses import kept_steps
 from steptime.worker.process_context import Job
 from steptime.worker.samples import (
     SHARDED_FORMS,
@@ -112,6 +113,39 @@ class ArraySamples(object):
         return pixels.reshape(self.shape)
 
 
+class DrawnBatches(object):
+    """What this process has drawn of a worker's order: of which number the newest batch is, and some of the batches.
+
+    ``number``
+        Counted from 1; 0 where another process draws, or nobody.
+    ``kept``
+        The indices of the batches ``kept_steps``, by their number.
+    """
+
+    _by_rank: Dict[int, "DrawnBatches"] = {}
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.kept: Dict[int, numpy.ndarray] = {}
+
+    @classmethod
+    def of(cls, rank: int) -> "DrawnBatches":
+        """Return what was drawn last of the order of a worker."""
+        return cls._by_rank.get(rank, cls())
+
+    @classmethod
+    def note(cls, order: Iterator[Tuple[int, numpy.ndarray]], rank: int) -> Iterator[Tuple[int, numpy.ndarray]]:
+        """Yield what ``order`` yields, and note it."""
+        drawn = cls._by_rank[rank] = cls()
+        for kept in kept_steps():
+            while drawn.number < kept:
+                batch = next(order)
+                drawn.number += 1
+                if drawn.number == kept:
+                    drawn.kept[kept] = batch[1]
+                yield batch
+
+
 def worker_order(job: Job, rank: int, workers: int) -> Iterator[Tuple[int, numpy.ndarray]]:
     """Return the ``batch_indices`` of a worker over the dataset of a job's loader.
 
@@ -123,7 +157,8 @@ def worker_order(job: Job, rank: int, workers: int) -> Iterator[Tuple[int, numpy
     dataset, first = job["loader"]["dataset"], (job.get("training") or {}).get("first_epoch", 0)
     index = dataset.get("shards", dataset["index"] if dataset["form"] in SHARDED_FORMS else None)
     shards = read_shards(index) if index else None
-    return batch_indices(dataset["samples"], job["batch_per_worker"], job["seed"], rank, workers, shards, first)
+    order = batch_indices(dataset["samples"], job["batch_per_worker"], job["seed"], rank, workers, shards, first)
+    return DrawnBatches.note(order, rank)
 
 
 def open_batches(  # noqa: PLR0913, PLR0917 - one per fact

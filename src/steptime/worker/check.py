@@ -5,17 +5,15 @@ the weights (``sketch.py``), which the core compares with those of the reference
 """
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
-from steptime.worker.shared_file import RecordFile, await_file, open_whole
+from steptime.worker.shared_file import RecordFile, open_whole
+from steptime.worker.turns import take_turns
 
 if TYPE_CHECKING:
     import numpy
-
-
-_PATIENCE_S = 600.0
 
 
 def run_check(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:
@@ -59,7 +57,7 @@ def run_check(session: Session, job: Job, context: ProcessContext, records: Reco
         else:
             losses.append(session.loss())  # weights would be those of some moment
     if turns:
-        weights = _take_turns(session, context, turns, note)
+        weights = take_turns(session, context, turns, note, turns - 1)[0]
     if sketches:
         _keep(context, "sketches", sketches)
     if weights is not None and schedule.get("save_weights", False):
@@ -74,35 +72,3 @@ def _keep(context: ProcessContext, name: str, arrays: Dict[str, Any]) -> None:
 
     with open_whole(os.path.join(context.folder, "%s-%d.npz" % (name, context.rank)), "wb") as file:
         numpy.savez(file, **arrays)
-
-
-def _take_turns(
-    session: Session, context: ProcessContext, turns: int, note: Callable[[], Optional[Dict[str, "numpy.ndarray"]]]
-) -> Optional[Dict[str, "numpy.ndarray"]]:
-    """Take ``turns`` steps in turn with the other workers; return what ``note`` returns behind the last."""
-    _leave_sign(context, "ready-%d" % context.rank)
-    for rank in range(context.workers):
-        _await_sign(context, "ready-%d" % rank)
-    noted = None
-    for turn in range(turns):
-        number = turn * context.workers + context.rank
-        if number:
-            _await_sign(context, "turn-%d" % (number - 1))
-        session.step()
-        session.wait()
-        if turn == turns - 1:
-            noted = note()
-        _leave_sign(context, "turn-%d" % number)
-    _await_sign(context, "turn-%d" % (turns * context.workers - 1))  # who leaves early may take weights along
-    return noted
-
-
-def _leave_sign(context: ProcessContext, name: str) -> None:
-    with open_whole(os.path.join(context.folder, name + ".sign")):
-        pass
-
-
-def _await_sign(context: ProcessContext, name: str) -> None:
-    path = os.path.join(context.folder, name + ".sign")
-    if not await_file(path, _PATIENCE_S):
-        raise RuntimeError("no worker left %s within %g s; its records say why" % (path, _PATIENCE_S))

@@ -26,9 +26,16 @@ if TYPE_CHECKING:
     from steptime.worker.framework import Framework
 
 
+def _run_replay(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:
+    from steptime.worker.timed_evidence import run_replay  # it needs numpy, which servers may lack
+
+    run_replay(session, job, context, records)
+
+
 _MODES: Dict[str, Callable[[Session, Job, ProcessContext, RecordFile], None]] = {
     "time": run_timed,
     "check": run_check,
+    "replay": _run_replay,
     "ablation": run_ablation,
     "loader": run_loader,
     "train": run_training,

@@ -11,7 +11,7 @@ Requirements, which every session meets:
 """
 
 import abc
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import HostClock, StepClock
@@ -34,6 +34,15 @@ class Session(abc.ABC):
     @abc.abstractmethod
     def loss(self) -> float:
         """Return the loss of the last step on this worker's batch, as a float (may wait)."""
+
+    def loss_later(self) -> Optional[Callable[[], float]]:
+        """Return what reads the loss of the last step when later ones are over; None if the session cannot.
+
+        Called between timed steps: it waits for nothing that ``step`` does not wait for. What is returned is called
+        once, behind the last step. This reads the loss at once, as is right where a step has finished when it returns.
+        """
+        loss = self.loss()
+        return lambda: loss
 
     @abc.abstractmethod
     def parameter_count(self) -> int:

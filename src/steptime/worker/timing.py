@@ -1,10 +1,12 @@
 """The loops of timed runs, the same for every framework: whole steps and nothing else, or the loader alone."""
 
 import os
+import sys
 import time
 from typing import Any, Callable, Dict, List, Optional
 
 from steptime.worker.clock import StepClock
+from steptime.worker.kept_losses import KeptLosses
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rendezvous import Rendezvous
 from steptime.worker.session import Session
@@ -73,29 +75,50 @@ def _stretch(  # noqa: PLR0913, PLR0917 - one per fact
 def run_timed(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:
     """Warm up, agree on the number of steps, time them, and write the ends of all steps to ``records``.
 
-    Nothing but the step and one clock tick runs inside the timed window.
+    Nothing but the step and one clock tick runs inside the timed window, but for what ``timed_evidence`` keeps of few
+    steps.
     """
     clock = session.clock()
     schedule = job["schedule"]
+    losses = KeptLosses(session)
     started = time.monotonic()
-    warmup_ends = _warm_up(session, clock, context, schedule)
+    warmup_ends = _warm_up(losses.take, clock, context, schedule)
     records.write("warmup", started_s=started, ends_s=warmup_ends, loss=session.loss())
     steps = agree_on_step_count(context, warmup_ends, schedule)
     session.staleness()  # of the warm-up, which is not counted
-    session.step()  # the workers come out of the pause at different moments; this step lines them up again
+    losses.take(1)  # the workers come out of the pause at different moments; this step lines them up again
     before = usage()  # ahead of the first end, so that the usage covers all that is timed
     clock.tick()
-    for _ in range(steps):
-        session.step()
-        clock.tick()
+    losses.take(steps, clock.tick)
     session.wait()
     used = used_since(before)
     ends = clock.drain()
     stale = session.staleness()
     counts = None if stale is None else {str(updates): count for updates, count in sorted(stale.items())}
-    loss = session.loss()
-    tick_s = seconds_of_tick(clock)
-    records.write("steps", origin_s=ends[0], ends_s=ends[1:], loss=loss, usage=used, staleness=counts, tick_s=tick_s)
+    last = session.loss()
+    records.write(
+        "steps",
+        origin_s=ends[0],
+        ends_s=ends[1:],
+        loss=last,
+        usage=used,
+        staleness=counts,
+        tick_s=seconds_of_tick(clock),
+        losses=losses.read(),
+        **_evidence(session, job, context, len(warmup_ends) + len(ends), alone=stale is not None),
+    )
+
+
+def _evidence(session: Session, job: Job, context: ProcessContext, steps: int, alone: bool) -> Dict[str, Any]:
+    """Return what ``timed_evidence`` tells of a worker that took so many steps."""
+    samples = session.output_shape()[0]
+    if "numpy" not in sys.modules:  # a session without arrays, as of tests, has drawn no batches and holds no weights
+        return {"samples": samples, "drawn": None, "batches": [], "weights": []}
+    from steptime.worker.timed_evidence import final_weights, seen_batches
+
+    evidence = dict(seen_batches(context, steps), samples=samples)  # ahead of turns, which draw more
+    evidence["weights"] = final_weights(session, job, context, alone)
+    return evidence
 
 
 _TICKS = 50
@@ -114,14 +137,14 @@ def seconds_of_tick(clock: StepClock) -> float:
     return (time.monotonic() - started) / _TICKS
 
 
-def _warm_up(session: Session, clock: StepClock, context: ProcessContext, schedule: Dict[str, Any]) -> List[float]:
+def _warm_up(
+    take: Callable[..., None], clock: StepClock, context: ProcessContext, schedule: Dict[str, Any]
+) -> List[float]:
     """Run the steps that are not counted, as many on all workers, and return their ends."""
     ends: List[float] = []
     steps, stretches = schedule["warmup_steps"], 0
     while True:
-        for _ in range(steps):
-            session.step()
-            clock.tick()
+        take(steps, clock.tick)
         ends += clock.drain()
         stretches += 1
         if "warmup_seconds" not in schedule or stretches == MOST_STRETCHES:

@@ -153,6 +153,10 @@ class ChainerSession(ImperativeSession):
     def loss(self):
         return float(self._loss)
 
+    def loss_later(self):
+        loss = self._loss
+        return lambda: float(loss)
+
     def parameter_count(self):
         return sum(parameter.size for parameter in self.chain.params())
 

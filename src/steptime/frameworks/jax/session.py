@@ -90,6 +90,10 @@ class JaxSession(Session):
     def loss(self):
         return float(self._placement.own(self._losses)[0])
 
+    def loss_later(self):
+        losses = self._losses
+        return lambda: float(self._placement.own(losses)[0])
+
     def parameter_count(self):
         return sum(array.size for array in self._state[0].values())
 

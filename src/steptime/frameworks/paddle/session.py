@@ -113,6 +113,10 @@ class PaddleSession(ImperativeSession):
     def loss(self):
         return float(self._loss)
 
+    def loss_later(self):
+        loss = self._loss.detach()
+        return lambda: float(loss)
+
     def parameter_count(self):
         return sum(int(parameter.size) for parameter in self.layer.parameters() if parameter.trainable)
 

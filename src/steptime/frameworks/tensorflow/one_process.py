@@ -8,7 +8,7 @@ import collections
 import os
 import threading
 import time
-from typing import Any
+from typing import Any, Dict
 
 import numpy
 
@@ -133,6 +133,7 @@ class LeadingSession(Session):
         self._workers = context.workers
         self._evaluations = _Evaluations(context.folder, self._evaluate)
         self._losses: "collections.deque[Any]" = collections.deque(maxlen=_KEPT_LOSSES)
+        self._kept: Dict[Any, Any] = {}
         self._taken = 0
         self._clock = None
         self._stages = None
@@ -166,6 +167,11 @@ class LeadingSession(Session):
 
     def loss(self):
         return self._loss_of(self._taken, 0)
+
+    def loss_later(self):
+        step = self._taken
+        self._kept[step] = self._losses[-1]
+        return lambda: self._loss_of(step, 0)
 
     def parameter_count(self):
         return self._session.parameter_count()
@@ -209,7 +215,8 @@ class LeadingSession(Session):
         while self._taken < step:
             time.sleep(_POLL_S)
         newest = self._taken
-        return float(self._local_results(self._losses[step - newest - 1])[rank].numpy())
+        loss = self._kept[step] if step in self._kept else self._losses[step - newest - 1]
+        return float(self._local_results(loss)[rank].numpy())
 
     def _answer(self, line, rank):
         asked = line.receive()
@@ -288,6 +295,10 @@ class FollowingSession(Session):
 
     def loss(self):
         return self._ask("loss", self._taken)
+
+    def loss_later(self):
+        step = self._taken
+        return lambda: self._ask("loss", step)
 
     def parameter_count(self):
         return self._ask("parameter_count")

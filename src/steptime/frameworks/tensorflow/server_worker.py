@@ -114,6 +114,10 @@ class CoordinatedSession(Session):
     def loss(self):
         return self._ask("loss")
 
+    def loss_later(self):
+        """Return None: the coordinator would wait for the steps that it was asked for ahead."""
+        return
+
     def staleness(self):
         counted = self._ask("staleness")
         return {int(updates): count for updates, count in counted.items()}

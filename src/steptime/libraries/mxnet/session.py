@@ -122,6 +122,10 @@ class MXNetSession(Session):
     def loss(self) -> float:
         return float(self._bound.losses.asnumpy().mean())
 
+    def loss_later(self) -> Callable[[], float]:
+        losses = self._bound.losses.copy()  # in the engine, behind the step that writes them
+        return lambda: float(losses.asnumpy().mean())
+
     def parameter_count(self) -> int:
         return self._bound.parameter_count()
 

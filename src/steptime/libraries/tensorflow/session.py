@@ -121,6 +121,10 @@ class TensorFlowSession(Session):
     def loss(self):
         return float(self.newest.numpy())
 
+    def loss_later(self):
+        newest = self.newest
+        return lambda: float(newest.numpy())
+
     def parameter_count(self):
         return self._strategy.network.parameter_count()
 

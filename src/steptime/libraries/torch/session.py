@@ -237,6 +237,10 @@ class TorchSession(Session):
     def loss(self) -> float:
         return float(self._loss)
 
+    def loss_later(self) -> Callable[[], float]:
+        loss = self._loss.clone()  # CUDA graphs write the next one in its place
+        return lambda: float(loss)
+
     def parameter_count(self) -> int:
         return sum(self._strategy.count(parameter) for parameter in self._built.module.parameters())
 

@@ -1,0 +1,376 @@
+"""Whether timed launches trained what they were to train, by what they recorded beside their times.
+
+The equivalence check runs launches of its own, which say nothing of a step that is skipped, cached or not exchanged
+where it is timed. Three things are compared: the workers of a launch with each other, a launch with its ``Replay``,
+and trials of one group, of which the same weights, batches and updates give the same losses but for rounding.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from steptime.catalog.strategies import strategy_named
+from steptime.catalog.workloads.table import build_workload
+from steptime.errors import PluginError, WorkloadError
+from steptime.measurements.records import EquivalenceResult, Launch, Replay, ShortSketches, WorkerSteps
+from steptime.measurements.verdicts import concerns
+from steptime.study.trial import Trial
+
+_WRONG = "its timed launches train something else"
+_UPDATE = 1
+"""Place of an update's length in a short sketch; its sums come behind."""
+_SUMS = slice(2, None)
+
+
+def own_mistake(trial: Trial, launch: Launch) -> str | None:
+    """Return what a good timed launch shows against itself, or None."""
+    workers = sorted(launch.workers, key=lambda worker: worker.rank)
+    for worker in workers:
+        steps = steps_of(worker)
+        if worker.samples is not None and worker.samples != trial.batch_per_worker:
+            return (
+                f"{_WRONG}: worker {worker.rank} trained on batches of {worker.samples}, not {trial.batch_per_worker}"
+            )
+        if worker.drawn is not None and worker.drawn < steps:
+            return f"{_WRONG}: worker {worker.rank} took {worker.drawn} batches in {steps} steps"
+    strategy = strategy_named(trial.strategy)
+    if strategy.answer == "any_order":
+        return _unshared(workers)
+    return _apart(workers) if strategy.synchronous and strategy.exact else None
+
+
+def mistake(trial: Trial, launches: Sequence[Launch], replays: Sequence[Replay]) -> str | None:
+    """Return what good timed launches of a trial show against it, by themselves or beside its replays; or None."""
+    for launch in launches:
+        if found := own_mistake(trial, launch) or differs_from_replay(launch, replays):
+            return found if len(launches) == 1 else f"{found} (launch {launch.launch + 1})"
+    return None
+
+
+def steps_of(worker: WorkerSteps) -> int:
+    """Return how many steps a worker took, with those ahead of the timed ones."""
+    return len(worker.warmup_ends_s) + 1 + len(worker.ends_s)
+
+
+_COPIES = 1e-3
+"""Of the update, by which weights may be apart that all workers hold."""
+_COPIES_OF_ARRAY = 0.02
+_COPIES_OF_WEIGHTS = 2.0**-18
+
+
+def _apart(workers: Sequence[WorkerSteps]) -> str | None:
+    """Return the sentence about a worker whose weights are not those of the first, as they are in such strategies."""
+    held = [(worker.rank, worker.weights[0]) for worker in workers if worker.weights and worker.weights[0]]
+    for rank, own in held[1:]:
+        first = held[0][1] or {}
+        if own is None or own.keys() != first.keys():
+            continue
+        share = _distance(own, first)
+        arrays = [
+            name
+            for name in own
+            if _array_distance(own, first, name) > _COPIES_OF_ARRAY * first[name][_UPDATE]
+            and _array_distance(own, first, name) > _COPIES_OF_WEIGHTS * first[name][0]
+        ]
+        if share > _COPIES or arrays:
+            which = f" ({', '.join(arrays[:3])})" if arrays else ""
+            return (
+                f"{_WRONG}: after its last step worker {rank} has other weights than worker {held[0][0]}, "
+                f"{100 * share:.2g} % of their update apart{which}"
+            )
+    return None
+
+
+_FAR = 0.5
+"""Of the whole update: weights that workers see one step after another are not so far apart."""
+_NOTHING = 1e-3
+"""Of the others' steps: what a worker's step at least changes."""
+
+
+def _unshared(workers: Sequence[WorkerSteps]) -> str | None:
+    """Return the sentence about workers of servers whose steps do not reach the others, or who see none of theirs.
+
+    Each took steps in turn with the others at the end, and noted the weights that it saw behind them.
+    """
+    if len(workers) < 2 or not all(worker.weights for worker in workers):  # noqa: PLR2004 - one has no others
+        return None
+    turns = min(len(worker.weights) for worker in workers)
+    seen = [(worker.rank, worker.weights[turn]) for turn in range(turns) for worker in workers]
+    known = [(rank, sketches) for rank, sketches in seen if sketches is not None]
+    if len(known) < len(seen):
+        return None
+    moved: dict[int, list[float]] = {}
+    for (_, before), (rank, after) in pairwise(known):
+        share = _distance(after, before)
+        if share > _FAR:
+            return (
+                f"{_WRONG}: one step apart worker {rank} had other weights than the worker before it, "
+                f"{100 * share:.2g} % of their update apart"
+            )
+        moved.setdefault(rank, []).append(share)
+    for rank, own in moved.items():
+        others = [share for other, shares in moved.items() if other != rank for share in shares]
+        if others and max(own) < _NOTHING * median(others):
+            return f"{_WRONG}: the steps of worker {rank} changed nothing of the weights that the servers hold"
+    return None
+
+
+def _distance(one: ShortSketches, other: ShortSketches) -> float:
+    """Return how far two updates are apart, as a share of the second one's length."""
+    length = math.sqrt(sum(numbers[_UPDATE] ** 2 for numbers in other.values()))
+    apart = math.sqrt(sum(_array_distance(one, other, name) ** 2 for name in other.keys() & one.keys()))
+    return apart / length if length else math.inf if apart else 0.0
+
+
+def _array_distance(one: ShortSketches, other: ShortSketches, name: str) -> float:
+    return math.dist(one[name][_SUMS], other[name][_SUMS])
+
+
+_SAME = 1e-5
+"""Of a loss or an update: launches of one framework that take the same steps differ by less, or by what nudged runs
+differ."""
+_EQUAL = 1e-9
+"""Likewise, of launches that compute the same to the last digit."""
+_LEAST = 1e-4
+"""Of a loss or an update, that is allowed where they differ."""
+_NUDGED = 16.0
+"""Times the spread of nudged runs, that is allowed."""
+_UNKNOWN = 0.5
+"""Of a loss or an update: where so much would be allowed, nothing is claimed by the spread."""
+_OF_FIRST = 1e-3
+"""Of the first loss, below which differences count as of a loss of this size."""
+REPEATS = 3
+"""Replays without a nudge that must agree with each other before a framework counts as one that repeats itself."""
+
+
+def differs_from_replay(launch: Launch, replays: Sequence[Replay]) -> str | None:
+    """Return the sentence about the first step at which a launch is not what its replay is, or None.
+
+    A launch differs where it is farther away than nudged runs lead; or where it was equal to the last digit behind
+    earlier steps and then is not, of a framework whose replays are equal to the end.
+
+    Args:
+        launch: a good timed launch.
+        replays: of its trial. Those that are nudged tell how much is allowed; without them every difference counts,
+            and whoever asks repeats the replay, with nudges and without.
+    """
+    same = [each for each in replays if each.nudge == 1.0]
+    if not same:
+        return None
+    right, nudged = same[0], [each for each in replays if each.nudge != 1.0 and each.steps == same[0].steps]
+    workers = sorted(launch.workers, key=lambda worker: worker.rank)
+    if reason := _other_batches(workers, right):
+        return reason
+    repeats_itself = len(same) >= REPEATS and all(_agree(each, right) for each in same[1:])
+    loss_spread = weight_spread = 0.0
+    equal = 0
+    for place, step in enumerate(right.steps):
+        loss_spread = max([loss_spread, *(_loss_distance(each, right, place) for each in nudged)])
+        weight_spread = max([weight_spread, *(_weight_distance(each, right, place) for each in nudged)])
+        sure = repeats_itself and equal > 1  # the first loss is that of the first weights, whatever follows
+        found = _loss_difference(workers, right, place)
+        if found and found.share > (_LEAST if sure else _allowed(loss_spread, nudged)):
+            return f"{_WRONG}: {found.sentence}, and {_allowance(sure, equal, loss_spread, nudged)}"
+        if found is None or found.share <= _EQUAL:
+            equal = step
+        moved = _weight_difference(workers, right, place)
+        if moved and moved.share > (_LEAST if sure else _allowed(weight_spread, nudged)):
+            return f"{_WRONG}: {moved.sentence}, and {_allowance(sure, equal, weight_spread, nudged)}"
+    return None
+
+
+@dataclass(frozen=True)
+class _Difference:
+    share: float
+    sentence: str
+
+
+def _agree(one: Replay, other: Replay) -> bool:
+    return one.steps == other.steps and all(
+        max(_loss_distance(one, other, place), _weight_distance(one, other, place)) <= _SAME
+        for place in range(len(other.steps))
+    )
+
+
+def _allowed(spread: float, nudged: Sequence[Replay]) -> float:
+    """Return which share of a loss or an update may differ; infinite where nudged runs differ too much for a claim."""
+    allowed = max(_LEAST, _NUDGED * spread) if nudged else _SAME
+    return math.inf if allowed > _UNKNOWN else allowed
+
+
+def _allowance(sure: bool, equal: int, spread: float, nudged: Sequence[Replay]) -> str:  # noqa: FBT001 - of one caller
+    if sure:
+        return f"were equal up to step {equal}"
+    return f"{100 * _allowed(spread, nudged):.2g} % are allowed"
+
+
+def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Difference | None:
+    """Return the largest of a step; None of steps whose losses were not kept."""
+    step, found = right.steps[place], []
+    for worker, loss, first in zip(workers, right.losses[place], right.losses[0], strict=False):
+        own = dict(losses_of(worker)).get(step)
+        if own is not None and loss is not None:
+            sentence = (
+                f"behind {step} steps worker {worker.rank} had a loss of {own:.6g}, the same steps without a clock "
+                f"lead to {loss:.6g}"
+            )
+            found.append(_Difference(abs(own - loss) / _scale(loss, first), sentence))
+    return max(found, key=lambda each: each.share, default=None)
+
+
+def _weight_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Difference | None:
+    """Return that of the first worker behind its last step; None of other steps."""
+    own, step = workers[0].weights[0] if workers and workers[0].weights else None, right.steps[place]
+    weights = right.weights[place]
+    if not own or not weights or steps_of(workers[0]) != step:
+        return None
+    share = _distance(own, weights)
+    return _Difference(
+        share,
+        f"behind {step} steps their weights are {100 * share:.2g} % of the update away from those of the same steps "
+        "without a clock",
+    )
+
+
+def _other_batches(workers: Sequence[WorkerSteps], right: Replay) -> str | None:
+    for worker, batches in zip(workers, right.batches, strict=False):
+        known = {number: rest for number, *rest in batches}
+        for number, *rest in worker.batches:
+            if known.get(number, rest) != rest:
+                return f"{_WRONG}: batch {number} of worker {worker.rank} has other samples than without a clock"
+    return None
+
+
+def _scale(loss: float, first: float | None) -> float:
+    return abs(loss) + _OF_FIRST * abs(first or 0.0) or 1.0
+
+
+def _loss_distance(nudged: Replay, right: Replay, place: int) -> float:
+    """Return how far a nudged run's losses are away at a place, of all workers, as a share of the loss."""
+    pairs = zip(nudged.losses[place], right.losses[place], right.losses[0], strict=True)
+    return max(
+        (
+            math.inf if one is None or other is None else abs(one - other) / _scale(other, first)
+            for one, other, first in pairs
+        ),
+        default=0.0,
+    )
+
+
+def _weight_distance(nudged: Replay, right: Replay, place: int) -> float:
+    own, other = nudged.weights[place], right.weights[place]
+    return _distance(own, other) if own and other else 0.0
+
+
+def losses_of(worker: WorkerSteps) -> Iterator[tuple[int, float]]:
+    """Yield ``(step, loss)`` of what a worker kept, steps counted from 1 in the warm-up."""
+    found = [*worker.losses, (len(worker.warmup_ends_s), worker.loss_first), (steps_of(worker), worker.loss_last)]
+    yield from ((step, loss) for step, loss in found if loss is not None and step)
+
+
+_AGREE = 1e-3
+"""Relative: losses of right runs that are farther apart are spread by more than rounding, and nothing is claimed."""
+_GROWTH = 100.0
+"""By how much the distance of right updates may grow until the warm-up is over: of networks that amplify rounding,
+or images that decoders give otherwise, nothing is claimed."""
+_FEWEST_OTHERS = 2
+_APART = 10.0
+"""Times the range of the others' losses, that a loss is away from them at least."""
+
+
+_EARLY = 8
+"""Steps, or those of the warm-up if they are more, behind which losses of other frameworks are compared."""
+
+
+@dataclass(frozen=True)
+class EarlyLosses:
+    """The losses of a trial's launches behind their first steps."""
+
+    trial: Trial
+    by_steps: Mapping[int, Sequence[tuple[float, ...]]]
+    """By the number of steps, the losses of each launch, in the order of ranks."""
+
+
+def early_losses(trial: Trial, launches: Sequence[Launch]) -> EarlyLosses:
+    """Return those of ``launches`` in which every worker kept a loss."""
+    found: dict[int, list[tuple[float, ...]]] = {}
+    for launch in launches:
+        workers = sorted(launch.workers, key=lambda worker: worker.rank)
+        kept = [dict(losses_of(worker)) for worker in workers]
+        for step in set.intersection(*map(set, kept)) if kept else ():
+            if step <= max(_EARLY, len(workers[0].warmup_ends_s)):
+                found.setdefault(step, []).append(tuple(own[step] for own in kept))
+    return EarlyLosses(trial, found)
+
+
+def roundings(trials: Sequence[Trial], checks: Sequence[EquivalenceResult]) -> dict[str, float]:
+    """Return, by trial id, how far right updates of a round are apart, relative to their length; checked trials only.
+
+    Of the network, what the reference's rounding makes; of the loader, how far its samples led away.
+    """
+    found: dict[str, float] = {}
+    for trial in trials:
+        own = [check for check in checks if check.passed and concerns(check, trial)]
+        apart = [check.update_rounding if check.workload == trial.workload else check.update_error for check in own]
+        known = [each for each in apart if each is not None]
+        if known and len(known) == len(own):
+            found[trial.id] = max(known)
+    return found
+
+
+def deviating(trials: Sequence[EarlyLosses], rounding: Mapping[str, float]) -> dict[str, str]:
+    """Return why trials did not train what the others of their group train, by trial id.
+
+    A trial is named where at least two others agree with each other and none of its losses is near theirs. Strategies
+    whose workers do not wait for each other, or exchange something else, have losses of their own, and networks with
+    dropout have those of their library.
+
+    Args:
+        trials: those that would be ranked.
+        rounding: of checked trials, as ``roundings`` returns it; about others nothing is claimed.
+    """
+    groups: dict[tuple[str, int, int], dict[str, list[tuple[float, ...]]]] = {}
+    for each in trials:
+        strategy = strategy_named(each.trial.strategy)
+        alike = strategy.synchronous and strategy.exact and each.trial.training is None
+        if alike and each.trial.id in rounding:
+            for steps, losses in each.by_steps.items():
+                group = groups.setdefault((each.trial.group, each.trial.seed, steps), {})
+                group.setdefault(each.trial.id, []).extend(losses)
+    found: dict[str, str] = {}
+    for (_, _, steps), group in sorted(groups.items(), key=lambda item: item[0][2]):
+        apart = max(_AGREE, _GROWTH * max(rounding[trial_id] for trial_id in group))
+        if len(group) <= _FEWEST_OTHERS or _draws_masks(next(each.trial for each in trials if each.trial.id in group)):
+            continue
+        for trial_id, own in group.items():
+            others = [losses for other, each in group.items() if other != trial_id for losses in each]
+            if reason := _difference(own, others, steps, apart):
+                found.setdefault(trial_id, reason)
+    return found
+
+
+def _draws_masks(trial: Trial) -> bool:
+    """Whether the network has dropout, whose masks each library draws by itself, or cannot be built here."""
+    try:
+        workload = build_workload(trial.workload, trial.input_shape, trial.classes)
+    except (WorkloadError, PluginError):
+        return True
+    return any(layer.kind == "dropout" for layer in workload.layers)
+
+
+def _difference(
+    own: Sequence[tuple[float, ...]], others: Sequence[tuple[float, ...]], steps: int, apart: float
+) -> str | None:
+    """Return the sentence about the first worker whose loss is away from all others'; None if no worker's is."""
+    for rank, (mine, theirs) in enumerate(zip(zip(*own, strict=True), zip(*others, strict=True), strict=True)):
+        usual = median(theirs)
+        spread = max(theirs) - min(theirs)
+        allowed = max(apart * abs(usual), _APART * spread)
+        if spread <= _AGREE * abs(usual) and all(abs(loss - usual) > allowed for loss in mine):
+            return (
+                f"{_WRONG}: behind {steps} steps worker {rank} had a loss of "
+                f"{median(mine):.6g}, and the others of its group have {usual:.6g}"
+            )
+    return None

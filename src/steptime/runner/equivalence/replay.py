@@ -1,0 +1,125 @@
+"""Replays: launches of the check that repeat the training of timed launches, so that it can be compared step by step.
+
+The same framework takes the same steps on the same batches from the same weights. Nothing is timed, and an adapter does
+not see in which of both launches it is. Where a timed launch differs, the replay is repeated with learning rates that
+are some millionths away, by which the comparison knows how far rounding leads; after some hundred steps of a network
+that amplifies it, far.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from steptime.catalog.strategies import strategy_named
+from steptime.catalog.workloads.layers import Workload
+from steptime.measurements.records import Launch, Replay
+from steptime.measurements.training_evidence import REPEATS, differs_from_replay, losses_of, steps_of
+from steptime.runner.executor import Executor
+from steptime.runner.jobs import replay_job
+from steptime.runner.progress import Observer
+from steptime.study.trial import Trial
+
+_NUDGES = {"fp32": 2.0**-20, "tf32": 2.0**-12, "fp16": 2.0**-12, "bf16": 2.0**-9}
+"""By precision, what the learning rate of the smallest nudge is away: more than what the order of sums changes of an
+update."""
+_FACTORS = (1.0, -1.0, 4.0, -4.0)
+_LAUNCHES = 2
+"""Timed launches at whose last steps weights are compared; the losses of all are."""
+
+
+@dataclass(frozen=True)
+class Replays:
+    """Replays trials in a scratch folder."""
+
+    executor: Executor
+    scratch: Path
+    keep: Callable[[Replay], None]
+    """Called with every replay."""
+    observer: Observer
+
+    def run(
+        self,
+        trials: Sequence[Trial],
+        workloads: Mapping[str, Workload],
+        loaders: Mapping[str, Mapping[str, Any]],
+        launches: Mapping[str, Sequence[Launch]],
+        kept: Callable[[str], Sequence[Replay]],
+    ) -> None:
+        """Replay the trials whose workers wait for each other, unless that was done.
+
+        Args:
+            trials: those that were timed.
+            workloads: and ``loaders``, the job's: by trial id.
+            loaders: see there.
+            launches: the timed ones, by trial id.
+            kept: returns the replays that there are of a trial.
+        """
+        good = {trial.id: [each for each in launches.get(trial.id, ()) if each.status == "ok"] for trial in trials}
+        wanted = [trial for trial in trials if good[trial.id] and can_replay(trial) and not kept(trial.id)]
+        if not wanted:
+            return
+        self.observer.stage("Repeating the timed steps without a clock", len(wanted))
+        for trial in wanted:
+            what = f"{trial.framework} {trial.strategy}, {trial.workload}"
+            self.observer.working_on(what)
+            found = list(self.of(trial, workloads[trial.id], loaders[trial.id], good[trial.id]))
+            for each in found:
+                self.keep(each)
+            self.observer.finished(what, ok=bool(found), kept=False)
+
+    def of(
+        self, trial: Trial, workload: Workload, loader: Mapping[str, Any], launches: Sequence[Launch]
+    ) -> Iterator[Replay]:
+        """Yield the replay of a trial's good timed launches, and nudged ones where a launch differs from it."""
+        steps = replayed_steps(launches)
+        right = self._replay(trial, workload, loader, steps, 1.0)
+        if right is None:
+            return
+        yield right
+        if any(differs_from_replay(each, [right]) for each in launches):
+            yield from self.beside(trial, workload, loader, steps)
+
+    def beside(
+        self, trial: Trial, workload: Workload, loader: Mapping[str, Any], steps: Sequence[int]
+    ) -> Iterator[Replay]:
+        """Yield the replay to the same ``steps`` again, and others whose learning rates are some millionths away."""
+        for factor in (*(0.0,) * (REPEATS - 1), *_FACTORS):
+            found = self._replay(trial, workload, loader, steps, 1.0 + factor * _NUDGES[trial.precision])
+            if found is not None:
+                yield found
+
+    def _replay(
+        self, trial: Trial, workload: Workload, loader: Mapping[str, Any], steps: Sequence[int], nudge: float
+    ) -> Replay | None:
+        """Return what came of the ``steps``; None where the launch failed, which proves nothing."""
+        nudged = trial.with_learning_rate(trial.optimizer.learning_rate * nudge)
+        rounds = [later - earlier for earlier, later in pairwise([0, *steps])]
+        folder = self.scratch / f"replay-{trial.id}"
+        ran = self.executor.launch(nudged, replay_job(nudged, workload, loader, rounds), folder, last_record="replay")
+        self.executor.remove(folder)
+        if ran.reason:
+            return None
+        found = [ran.collected.worker(rank)["replay"] for rank in range(trial.workers)]
+        return Replay(
+            trial=trial.id,
+            nudge=nudge,
+            steps=list(steps),
+            losses=[list(losses) for losses in zip(*(each["losses"] for each in found), strict=True)],
+            weights=found[0]["weights"],
+            batches=[[tuple(batch) for batch in each["batches"]] for each in found],
+        )
+
+
+def can_replay(trial: Trial) -> bool:
+    """Say whether the timed steps of a trial can be repeated: its workers wait for each other."""
+    return strategy_named(trial.strategy).synchronous and trial.training is None
+
+
+def replayed_steps(launches: Sequence[Launch]) -> list[int]:
+    """Return the steps behind which a replay of ``launches`` reads losses and weights."""
+    last = [steps_of(each.workers[0]) for each in launches if each.workers]
+    kept = {step for each in launches for worker in each.workers[:1] for step, _ in losses_of(worker)}
+    ends = set(last) - set(last[:_LAUNCHES])
+    return sorted(kept - ends)

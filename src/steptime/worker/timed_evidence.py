@@ -1,0 +1,98 @@
+"""What timed launches show of their training beside times and losses: batches, and where the weights have come to.
+
+All is computed when the timed steps are over. The same of a launch that repeats them without a clock, for comparison.
+"""
+
+import zlib
+from typing import Any, Dict, List, Optional
+
+import numpy
+
+from steptime.worker.batches import DrawnBatches
+from steptime.worker.process_context import Job, ProcessContext
+from steptime.worker.session import Session
+from steptime.worker.shared_file import RecordFile
+from steptime.worker.sketch import Sketcher
+from steptime.worker.turns import take_turns
+from steptime.worker.weights import initial_weights
+
+_SUMS = 4
+"""Numbers of a short sketch: the distance of two is that of the arrays within a factor of two, nearly always."""
+_DIGITS = "%.9g"
+_TURNS = 2
+
+
+def seen_batches(context: ProcessContext, steps: int) -> Dict[str, Any]:
+    """Return what this process drew for its steps of a dataset.
+
+    ``drawn``
+        How many batches; None where they are synthetic, or another process draws them.
+    ``batches``
+        ``[(batch, samples, checksum)]`` of the ``kept_steps`` among them. The checksum is the CRC-32 of the indices as
+        int64, without its first bit.
+    """
+    drawn = DrawnBatches.of(context.rank)
+    checksums = [
+        (number, len(chosen), zlib.crc32(chosen.astype("<i8").tobytes()) & 0x7FFFFFFF)
+        for number, chosen in sorted(dict(drawn.kept).items())
+        if number <= steps
+    ]
+    return {"drawn": drawn.number or None, "batches": checksums}
+
+
+class UpdateSketcher(object):
+    """Tells in a few numbers per array how far weights have come from the initial ones."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._sketcher = Sketcher()
+        self._first: Dict[str, numpy.ndarray] = {}
+
+    def sketch(self, weights: Optional[Dict[str, numpy.ndarray]]) -> Optional[Dict[str, List[float]]]:
+        """Return ``{name: [length of the weights, length of their update, sums…]}``; None where there are no weights.
+
+        Lengths are of sketches, within 9 %. The sums are linear in the update: those of a difference of two updates
+        are the differences of their sums, and their squares add up to the square of its length, as expected values.
+        """
+        if weights is None:
+            return None
+        if not self._first:
+            initial = initial_weights(self._job["workload"]["layers"], self._job["seed"])
+            self._first = self._sketcher.sketch(initial)
+        found = {}
+        for name, sketch in self._sketcher.sketch(weights).items():
+            update = sketch - self._first[name]
+            padded = numpy.append(update, numpy.zeros(-update.size % _SUMS))
+            signs = 1.0 - 2.0 * numpy.random.RandomState(update.size).randint(0, 2, padded.size)
+            sums = (padded * signs).reshape(-1, _SUMS).sum(axis=0)
+            numbers = [numpy.linalg.norm(sketch), numpy.linalg.norm(update)] + list(sums)
+            found[name] = [float(_DIGITS % number) for number in numbers]
+        return found
+
+
+def final_weights(session: Session, job: Job, context: ProcessContext, alone: bool) -> List[Any]:
+    """Return sketches of this worker's weights: at the end, or where the workers are ``alone``, behind turns.
+
+    Where workers do not wait for each other, each takes ``_TURNS`` more steps in turn with the others. The sketches
+    behind them show whether a worker's steps reach the weights of all, and theirs its own.
+    """
+    sketcher = UpdateSketcher(job)
+    if not alone or context.workers == 1:
+        return [sketcher.sketch(session.get_weights())]
+    return take_turns(session, context, _TURNS, lambda: sketcher.sketch(session.get_weights()))
+
+
+def run_replay(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:
+    """Take the steps of ``job["schedule"]["rounds"]`` as timed launches do, and write the record ``replay``.
+
+    ``losses`` and ``weights`` are those behind each round, ``batches`` those of ``seen_batches``.
+    """
+    sketcher, losses, weights = UpdateSketcher(job), [], []
+    rounds = job["schedule"]["rounds"]
+    for steps in rounds:
+        for _ in range(steps):
+            session.step()
+        session.wait()
+        losses.append(session.loss())
+        weights.append(sketcher.sketch(session.get_weights()))
+    records.write("replay", losses=losses, weights=weights, **seen_batches(context, sum(rounds)))
