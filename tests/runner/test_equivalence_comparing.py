@@ -110,7 +110,14 @@ def test_a_rate_that_is_ten_percent_off_is_found_below_the_rounding_of_bf16():
 def away(number: int, share: float) -> Distance:
     """Return an array whose update is ``share`` of its length away from the right one."""
     return Distance(
-        f"array{number}", share, allowed=0.01, allowed_for_few=0.03, allowed_for_rounding=1e-5, update=1.0, unit=1e-6
+        f"array{number}",
+        share,
+        allowed=0.01,
+        allowed_for_few=0.03,
+        allowed_for_rounding=1e-5,
+        update=1.0,
+        scale=1.0,
+        unit=1e-6,
     )
 
 

@@ -158,7 +158,7 @@ def test_activations_in_two_rounds_are_explained_one_after_the_other(executor, t
 
 def test_a_truth_that_explains_no_more_does_not_take_the_place_of_the_other(executor, truth, tmp_path):
     first = with_another_slope(truth, 0.05, "fc1.bias", at=1)
-    reasons, asked = judged(executor, first, [first, with_another_slope(truth, 0.05, "fc2.bias", at=0)], tmp_path)
+    reasons, asked = judged(executor, first, [first, with_another_slope(first, 0.05, "fc2.bias", at=0)], tmp_path)
     assert all("fc1.bias in round 2" in reason for reason in reasons)
     assert asked == [1]
 

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,11 @@ _ROUNDINGS = {"fp32": 16.0, "tf32": 1.0, "fp16": 1.0, "bf16": 2.0}
 """So many times the reference's own rounding is allowed: frameworks add in other orders, and convolve in other ways.
 TF32 and half precision keep three bits more than bfloat16, in whose rounding they are counted."""
 _FLOOR = {"fp32": 1e-2, "tf32": 2e-2, "fp16": 2e-2, "bf16": 5e-2}
-"""Of an update, which is allowed whatever the rounding: one rounded activation near zero changes a gradient by up to
-some thousandths. The smallest planted faults change more (docs/equivalence.md)."""
+"""Of an update's scale, which is allowed whatever the rounding: one rounded activation near zero changes a gradient by
+up to some thousandths. The smallest planted faults change more (docs/equivalence.md)."""
+_CLEARLY_AWAY = 0.01
+"""Of a floor: what is further away than that and than rounding had another gradient. Frameworks were up to 6e-5 of an
+update away without one, since the rounding of a bias of one value can be nothing by chance."""
 _FEW = 0.05
 """Of the arrays of a network, which may be further away than the others: where a network has a hundred arrays and
 millions of activations, one that lies at zero to the last digit shows in the arrays of its channel and in those of the
@@ -48,10 +52,20 @@ class Round:
     loss: float | None
     loss_unit: float
     """Absolute."""
+    usual: Mapping[str, float] = field(default_factory=dict)
+    """By bias, as ``with_usual_lengths`` has it."""
+    spread: Mapping[str, float] = field(default_factory=dict)
+    """By array, how far other updates are from this one that are as right."""
+    loss_spread: float = 0.0
+    """Absolute, likewise."""
 
     def length(self, name: str) -> float:
         """Return how far the weights of an array go in this round."""
         return norm(self.end[name] - self.start[name])
+
+    def scale(self, name: str) -> float:
+        """Return how long an update of an array is that is not short by chance."""
+        return max(self.length(name), self.usual.get(name, 0.0))
 
     @property
     def rounding(self) -> float:
@@ -63,8 +77,9 @@ class Round:
         """Return the distance from the right update that an array may have."""
         return (
             _ROUNDINGS[precision] * self.units[name]
-            + floors * _FLOOR[precision] * self.length(name)
+            + floors * _FLOOR[precision] * self.scale(name)
             + _STORAGE * norm(self.end[name])
+            + self.spread.get(name, 0.0)
         )
 
     def allowed_loss(self, precision: str, first: float | None = None) -> float:
@@ -73,8 +88,23 @@ class Round:
         Updates that may be one floor away take the loss as far from where ``first``, the first loss, has put it.
         """
         right = self.loss or 0.0
-        of_updates = _FLOOR[precision] * abs(right - (right if first is None else first))
-        return max(_LOSS_FLOOR[precision] * abs(right), _ROUNDINGS[precision] * self.loss_unit, of_updates)
+        change = abs(right - (right if first is None else first))
+        of_rounding = _ROUNDINGS[precision] * self.loss_unit
+        spread = min(self.loss_spread, _ONE_ACTIVATION * change)
+        return max(_LOSS_FLOOR[precision] * abs(right), of_rounding, _FLOOR[precision] * change) + spread
+
+    def beside(self, others: Sequence["Round"]) -> "Round":
+        """Return this round, with an update allowed that is as far away as the furthest of ``others``.
+
+        It is at most as far as one activation goes, so that a missing or double exchange is always a fault.
+        """
+        spread = {}
+        for name, end in self.end.items():
+            update = end - self.start[name]
+            furthest = max((norm(each.end[name] - each.start[name] - update) for each in others), default=0.0)
+            spread[name] = min(furthest, _ONE_ACTIVATION * self.scale(name))
+        losses = [abs(each.loss - self.loss) for each in others if each.loss is not None and self.loss is not None]
+        return replace(self, spread=spread, loss_spread=max(losses, default=0.0))
 
 
 @dataclass(frozen=True)
@@ -87,9 +117,11 @@ class Distance:
     allowed_for_few: float
     """Where it is one of the few arrays that may be further away than the others."""
     allowed_for_rounding: float
-    """Without the floor: what is further away had another gradient."""
+    """What is further away had another gradient."""
     update: float
     """Length of the right one."""
+    scale: float
+    """Its length, or the usual one where it is short by chance."""
     unit: float
 
     @property
@@ -116,6 +148,22 @@ class Distance:
         return self.distance / self.allowed if math.isfinite(self.distance) else math.inf
 
 
+def with_usual_lengths(rounds: Sequence[Round]) -> list[Round]:
+    """Return ``rounds`` with the usual length of each bias's update beside that of its layer's weight.
+
+    A bias's update is a sum over samples and steps that may be nothing by chance, above all where there are two
+    classes; a weight's has as many such sums as inputs. The usual share is the median of all rounds.
+    """
+    usual: list[dict[str, float]] = [{} for _ in rounds]
+    for name in rounds[0].end:
+        weight = f"{name.removesuffix('.bias')}.weight"
+        if weight != name and weight in rounds[0].end:
+            shares = [each.length(name) / max(each.length(weight), 1e-30) for each in rounds]
+            for found, each in zip(usual, rounds, strict=True):
+                found[name] = median(shares) * each.length(weight)
+    return [replace(each, usual=found) for each, found in zip(rounds, usual, strict=True)]
+
+
 def distances(start: Sketch, end: Sketch, right: Round, precision: str) -> list[Distance]:
     """Return the distances of all arrays whose weights were ``start`` before and are ``end`` after a round.
 
@@ -137,8 +185,9 @@ def distances(start: Sketch, end: Sketch, right: Round, precision: str) -> list[
                 distance=norm(difference),
                 allowed=right.allowed(name, precision),
                 allowed_for_few=right.allowed(name, precision, _FEW_FLOORS),
-                allowed_for_rounding=right.allowed(name, precision, 0.0),
+                allowed_for_rounding=right.allowed(name, precision, _CLEARLY_AWAY),
                 update=right.length(name),
+                scale=right.scale(name),
                 unit=right.units[name],
             )
         )
@@ -165,18 +214,23 @@ def may_be_one_activation(found: Sequence[Distance]) -> bool:
     It changes the arrays before it, by a part of their updates, and none behind it.
     """
     far = [each for each in found if not each.distance <= each.allowed]
-    return len(far) < len(found) and all(each.relative <= _ONE_ACTIVATION for each in far)
+    return len(far) < len(found) and all(each.distance <= _ONE_ACTIVATION * each.scale for each in far)
 
 
 def wrong_slope(start: Sketch, end: Sketch, right: Round, precision: str) -> float | None:
-    """Return the length of an update along the right one, as the mean over arrays, where it is too far from 1."""
-    slopes = []
+    """Return the length of an update along the right one, as the mean over arrays, where it is too far from 1.
+
+    An array counts as its update does beside its scale, since rounding may turn what is small by chance.
+    """
+    total = weights = 0.0
     for name, expected in right.end.items():
         update = expected - right.start[name]
         squared = float(update @ update)
         if squared > 0 and right.units[name] < _CLEAR * math.sqrt(squared):
-            slopes.append(float((end[name] - start[name]) @ update) / squared)
-    slope = sum(slopes) / len(slopes) if slopes else 1.0
+            scale = right.scale(name) ** 2
+            total += float((end[name] - start[name]) @ update) / scale
+            weights += squared / scale
+    slope = total / weights if weights else 1.0
     return None if abs(slope - 1.0) <= _SLOPE[precision] else slope
 
 

@@ -3,14 +3,14 @@
 import json
 import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from steptime.catalog.loaders import SYNTHETIC
 from steptime.catalog.strategies import SINGLE
 from steptime.catalog.workloads.layers import Workload
-from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches
+from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches, with_usual_lengths
 from steptime.runner.equivalence.probes import Probe, reference_flops
 from steptime.runner.executor import Executor
 
@@ -60,6 +60,11 @@ class Truth:
     def rounds(self) -> tuple[Round, ...]:
         """Of the first worker."""
         return self.ranks[0]
+
+    def widened(self, others: Sequence["Truth"]) -> "Truth":
+        """Return this truth, where as far away from it as ``others`` are, which are as right, is right too."""
+        rounds = tuple(each.beside([other.rounds[place] for other in others]) for place, each in enumerate(self.rounds))
+        return replace(self, ranks=(rounds,) * len(self.ranks))
 
 
 @dataclass(frozen=True)
@@ -140,10 +145,12 @@ class Oracle:
         if _diverges(exact.losses) and not last:
             return rate / 10
         rounded = self._ask(probe, workload, rate, probe.rounds, bits=other)
-        rounds = [
-            _round(probe, number, exact, rounded.sketches, rounded.losses[number])
-            for number in range(len(probe.rounds))
-        ]
+        rounds = with_usual_lengths(
+            [
+                _round(probe, number, exact, rounded.sketches, rounded.losses[number])
+                for number in range(len(probe.rounds))
+            ]
+        )
         limit = _LARGEST_ROUNDING[probe.trial.precision]
         clear = next((number for number, each in enumerate(rounds) if each.rounding > limit), len(rounds))
         if clear < min(_LEAST_ROUNDS, len(rounds)) and not last:

@@ -1,7 +1,7 @@
 """The verdict on one check: the findings of its probes, and whether they pass."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,8 +80,11 @@ class _Deviations:
 
     @property
     def may_begin_at_one_activation(self) -> bool:
-        """Whether the faults of the first round that has any may come from one activation at zero."""
-        return all(
+        """Whether the faults of the first round that has any may come from one activation at zero.
+
+        Where an earlier round is away, by less than is allowed, those behind it may be away in every array.
+        """
+        return self.first_away < self.first_faulty or all(
             fault.may_be_one_activation for (*_, place), fault in self.faults.items() if place == self.first_faulty
         )
 
@@ -250,11 +253,11 @@ def _nearest(
 
     Behind an activation at zero training goes another way: all later rounds are away, and by any distance. So only the
     first faulty round must look as one activation does, and the truth that explains more of the launch takes the
-    place of the one before, until none is left.
+    place of the one before, until none is left. The last to be asked allows what lies between those that were asked.
     """
     while deviations.faults and deviations.may_begin_at_one_activation:
         reached = deviations.first_faulty, deviations.first_away
-        for other in beside(truth, deviations.first_away):
+        for other in _and_their_spread(truth, beside(truth, deviations.first_away)):
             found = beside_another(other)
             if not found.faults or (found.first_faulty, found.first_away) > reached:
                 truth, deviations = other, found
@@ -262,6 +265,14 @@ def _nearest(
         else:
             return deviations
     return deviations
+
+
+def _and_their_spread(truth: Truth, others: Iterable[Truth]) -> Iterator[Truth]:
+    seen = []
+    for other in others:
+        yield other
+        seen.append(other)
+    yield truth.widened(seen)
 
 
 def _keep_furthest(furthest: dict[str, float], name: str, distance: float) -> None:
