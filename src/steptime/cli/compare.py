@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from steptime.measurements.compared.sides import Side
 
 EXIT_SLOWER, EXIT_FAILED = 1, 3
+_SHORT = {"environment": "environment_name"}
+"""Keys by the word for them that one types."""
 _FORMATS = ("text", "markdown")
 
 
@@ -128,4 +130,4 @@ def _choice(text: str) -> tuple[str, str, str]:
     if first == second:
         message = f"both values of {key!r} are {first!r}"
         raise ValueError(message)
-    return key, first, second
+    return _SHORT.get(key, key), first, second

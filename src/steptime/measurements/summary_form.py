@@ -101,6 +101,8 @@ class TrialSummary(JsonForm):
     hosts: int
     threads: int
     batch_per_worker: int
+    environment_name: str | None = None
+    """Of the study's named environments; None if the study names none."""
     tuning: Tuning = "documented"
     """The tier of its options."""
     tiers: tuple[Tuning, ...] = ("documented",)
