@@ -41,6 +41,8 @@ def change_sections(found: ChangeReport) -> list[Section]:
     """Return what a comparison found, without its headline."""
     names = f"{found.first.name} → {found.second.name}"
     about = _ABOUT_TRIALS.format(level=100 * found.level)
+    if found.interleaved:
+        about += " Launches of both ran side by side in randomised blocks."
     built = [Section(f"Trials, {names}", [_trials(found), *_overall(found)], about)]
     gaps = [(each.name, each.gap) for each in found.trials if each.gap]
     parts = [Section(name, [_waterfall(found, gap)]) for name, gap in gaps]
@@ -48,7 +50,7 @@ def change_sections(found: ChangeReport) -> list[Section]:
         built.append(Section("Where the difference comes from", parts, _ABOUT_PHASES, folded=True))
     for title, facts in (("Software that changed", found.software), ("Hardware that changed", found.hardware)):
         if facts:
-            built.append(Section(title, [_facts(found, facts)], folded=True))
+            built.append(Section(title, list(_facts(found, facts)), folded=True))
     if found.unpaired:
         sides = {"first": found.first.name, "second": found.second.name}
         texts = [f"{each.name} of {sides[each.side]}: {each.reason}" for each in found.unpaired]
@@ -122,11 +124,10 @@ def _trials(found: ChangeReport) -> SectionTable:
 def _cells(found: ChangeReport, trial: ChangeOfTrial) -> list[Cell]:
     factor, unit = time_unit(trial.first_step_s)
     first, second = (f"{number(each * factor)} {unit}" for each in (trial.first_step_s, trial.second_step_s))
-    paired = f", {trial.interleaved} in the same blocks" if trial.interleaved else ""
     shown = [
         Cell("FAILED" if trial.fails else trial.verdict, style=_STYLES[trial.verdict]),
         *cells(first, second, change(trial.ratio), _share(trial.smallest_change)),
-        Cell(f"{trial.launches[0]} and {trial.launches[1]}{paired}"),
+        Cell(f"{trial.launches[0]} and {trial.launches[1]}"),
     ]
     if found.threshold is not None:
         more = trial.launches_to_threshold
@@ -170,10 +171,17 @@ def _added(part: Difference, unit: tuple[float, str]) -> Shown:
     )
 
 
-def _facts(found: ChangeReport, facts: Sequence[ChangedFact]) -> SectionTable:
+def _facts(found: ChangeReport, facts: Sequence[ChangedFact]) -> Iterator[Part]:
     columns = [Column(found.first.name, "prose"), Column(found.second.name, "prose")]
-    rows = [TableRow(each.fact, cells(each.first or UNKNOWN, each.second or UNKNOWN)) for each in facts]
-    return SectionTable(columns, rows, "fact", layouts=("wide", "stacked"))
+    rows = [TableRow(each.fact, cells(each.first, each.second)) for each in facts if each.first and each.second]
+    if rows:
+        yield SectionTable(columns, rows, "fact", layouts=("wide", "stacked"))
+    for side, alone in (
+        (found.first, [f"{each.fact} {each.first}" for each in facts if each.second is None]),
+        (found.second, [f"{each.fact} {each.second}" for each in facts if each.first is None]),
+    ):
+        if alone:
+            yield Sentences([f"Only in {side.name}: {', '.join(alone)}."])
 
 
 def _marks(trials: Sequence[ChangeOfTrial]) -> list[str]:

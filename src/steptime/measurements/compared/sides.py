@@ -26,6 +26,8 @@ another version of a framework may have options that the first did not know."""
 _WITH_OPTIONS = {"framework": ("launcher",), "strategy": ("launcher", "servers", "server_placement"), "tuning": ()}
 """Where these differ, options do, and the fields that follow from them."""
 _OPTION = "options."
+_SELF_EVIDENT = ("framework", "strategy", "environment_name")
+"""Keys whose values are names by themselves."""
 OF_LAUNCH = {"framework_version": "the framework", "python": "Python", "steptime": "steptime"}
 """What launches of one trial may differ in, if it was continued after an update, by the name in ``versions_of``."""
 UNKNOWN_FACT = "unknown"
@@ -100,7 +102,8 @@ class Side:
         if not chosen:
             message = f"{self.source}: {choices_message(key, value, set(values))}"
             raise UsageError(message)
-        return replace(self, name=f"{key}={value}", subjects=chosen)
+        name = value if key in _SELF_EVIDENT else f"{key}={value}"
+        return replace(self, name=name, subjects=chosen)
 
 
 def side_of(store: Store, name: str, key: str | None = None) -> Side:
