@@ -105,6 +105,7 @@ def with_scaling(trials: Sequence[tuple[Measured, StepBreakdown | None]]) -> dic
             update={
                 "computation": computation,
                 "global_efficiency": pop.parallel if alone else _ratio(other.useful_s, whole, samples),
+                "reference": reference.id,
                 "reference_workers": reference.workers,
                 "reference_strategy": reference.strategy,
                 "scaling": scaling,

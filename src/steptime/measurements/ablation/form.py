@@ -92,6 +92,8 @@ class PopEfficiencies(JsonForm):
     computation: Interval | None = None
     """Useful seconds for a sample at the reference divided by those here; None without a trial of fewer workers."""
     global_efficiency: Interval | None = None
+    reference: str | None = None
+    """The id of that trial."""
     reference_workers: int | None = None
     reference_strategy: str | None = None
     scaling: Literal["weak", "strong"] | None = None
