@@ -82,7 +82,7 @@ def break_down(
         instrumentation=_paired(all_stage_times, "marked", "step"),
         against_timing=_against(steps, timed_mean_s),
         clock_uncertainty_s=max(uncertainty_s(each.workers) for each in good),
-        pop=None if refused else pop_efficiencies(all_by_ablation, steps, persistent),
+        pop=None if refused else pop_efficiencies(all_by_ablation, steps, persistent, phases["input_wait"]),
         pop_refused=refused,
         flags=counted([each.flags for each in good], [each.noise for each in good]),
     )

@@ -19,7 +19,7 @@ from math import exp
 
 import numpy as np
 
-from steptime.measurements.ablation.form import PopEfficiencies
+from steptime.measurements.ablation.form import Phase, PopEfficiencies
 from steptime.measurements.ablation.interval import over_blocks
 from steptime.measurements.ablation.stages import Array
 from steptime.measurements.json_form import Interval
@@ -52,7 +52,10 @@ def why_no_efficiencies(
 
 
 def pop_efficiencies(
-    phases: Sequence[Mapping[str, Array | None]], steps: Sequence[Array], persistent: Sequence[Array] | None
+    phases: Sequence[Mapping[str, Array | None]],
+    steps: Sequence[Array],
+    persistent: Sequence[Array] | None,
+    input_wait: Phase | None,
 ) -> PopEfficiencies:
     """Return the efficiencies of a step that has some (``why_no_efficiencies``).
 
@@ -63,6 +66,7 @@ def pop_efficiencies(
         phases: of each launch, the seconds of every phase in every block.
         steps: of each launch, the seconds of the step in every block.
         persistent: of each launch, the persistent imbalance of every block; None with one worker.
+        input_wait: as the breakdown has it; None if it is unknown.
     """
 
     def share(part: Callable[[Mapping[str, Array | None], Array], Array]) -> Interval:
@@ -81,16 +85,13 @@ def pop_efficiencies(
     moved = [step - _known(each["comm_exposed"]) for each, step in zip(phases, steps, strict=True)]
     communication = [each / step / balanced for each, step, balanced in zip(useful, steps, even, strict=True)]
     serialisation = [each / other / balanced for each, other, balanced in zip(useful, moved, even, strict=True)]
-    waits = [each.get("input_wait") for each in phases]
     return PopEfficiencies(
         parallel=parallel,
         load_balance=balance,
         communication=_around(parallel.value / balance.value, communication),
         serialisation=_around(parallel.value / balance.value / transfer.value, serialisation),
         transfer=transfer,
-        without_input_wait=None
-        if any(each is None for each in waits)
-        else over_blocks([1.0 - _known(each) / step for each, step in zip(waits, steps, strict=True)]),
+        without_input_wait=_without(input_wait, _mean(steps)),
         useful_s=_around(_mean(useful), useful),
     )
 
@@ -107,6 +108,14 @@ def _known(values: Array | None) -> Array:
 
 def _mean(launches: Sequence[Array]) -> float:
     return float(np.mean([each.mean() for each in launches]))
+
+
+def _without(part: Phase | None, step_s: float) -> Interval | None:
+    """Return what a phase leaves of the mean step, as a share."""
+    if part is None:
+        return None
+    low, high = (None if bound is None else 1.0 - bound / step_s for bound in (part.high_s, part.low_s))
+    return Interval(1.0 - part.value_s / step_s, low, high)
 
 
 def _around(value: float, launches: Sequence[Array]) -> Interval:
