@@ -12,6 +12,7 @@ import typer
 from steptime import __version__
 from steptime.cli import (
     check,
+    compare,
     data,
     demo,
     doctor,
@@ -80,6 +81,7 @@ app.command()(run.run)
 app.command()(submit.submit)
 app.command()(status.status)
 app.command()(report.report)
+app.command()(compare.compare)
 app.command()(export.export)
 app.command()(net.net)
 app.command()(fit.fit)

@@ -8,38 +8,54 @@ import typer
 from steptime.cli.streams import say, warn
 
 _TABLES: dict[str, Literal["parquet", "csv"]] = {"parquet": "parquet", "csv": "csv"}
-_FORMATS = (*_TABLES, "chrome")
+_FORMATS = (*_TABLES, "chrome", "talp", "otava")
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="A results folder; of a history several.")],
     to: Annotated[
         str,
         typer.Option(
-            "--to", help="parquet, csv, or chrome: a trace for Perfetto.", autocompletion=lambda: list(_FORMATS)
+            "--to",
+            help="parquet, csv, chrome: a trace for Perfetto, talp: POP efficiencies for TALP-Pages, or otava: the "
+            "history of several folders for Apache Otava.",
+            autocompletion=lambda: list(_FORMATS),
         ),
     ] = "parquet",
     trial: Annotated[str | None, typer.Option(metavar="ID", help="Only this trial; with --to chrome.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Where to [default: DIR/export].")] = None,
 ) -> None:
-    """Write tables of trials, steps and epochs for notebooks, or traces of steps that Perfetto opens."""
+    """Write tables of trials, steps and epochs for notebooks, traces for Perfetto, or what other tools read."""
     from steptime.cli.arguments import open_results
     from steptime.errors import UsageError, choices_message
 
     if to not in _FORMATS:
         raise UsageError(choices_message("format", to, _FORMATS))
-    if trial is not None and to in _TABLES:
-        message = f"--trial {trial} needs --to chrome; tables hold all trials of a folder"
+    if trial is not None and to != "chrome":
+        message = f"--trial {trial} needs --to chrome; {to} holds all trials of a folder"
         raise UsageError(message)
-    store, target = open_results(folder), output or folder / "export"
+    if len(folders) > 1 and to != "otava":
+        message = f"{len(folders)} results folders need --to otava; {to} is of one"
+        raise UsageError(message)
+    stores = [open_results(each) for each in folders]
+    store, target = stores[0], output or folders[0] / "export"
     if to in _TABLES:
         from steptime.measurements.export import export_tables
 
         paths = export_tables(store, target, _TABLES[to])
+    elif to == "talp":
+        from steptime.measurements.talp import export_talp
+
+        paths = export_talp(store, target / "talp")
+    elif to == "otava":
+        from steptime.measurements.histories import export_history
+
+        paths = export_history(stores, target)
     else:
         from steptime.measurements.chrome_trace import export_traces
 
         paths = export_traces(store, target, trial)
     say(*map(str, paths))
-    warn(store.problems)
-    store.require_launches()
+    for each in stores:
+        warn(each.problems)
+        each.require_launches()

@@ -85,7 +85,7 @@ def _name(trial: Trial, varied: Varied, *, helpers: bool) -> str:
     parts = [
         trial.framework,
         trial.strategy,
-        *(f"{field}={getattr(trial, field)}" for field in FURTHER_FIELDS),
+        *(f"{field}={getattr(trial, field)}" for field in FURTHER_FIELDS if getattr(trial, field) is not None),
         *(f"{name}={value}" for name, value in trial.options.items() if name in names),
         *(f"{name}={value}" for name, value in trial.environment_variables.items() if name in names),
     ]

@@ -135,6 +135,7 @@ def to_json(each: "Prediction") -> dict[str, Any]:
             name: phase and {"value_s": phase.value_s, "low_s": phase.low_s, "high_s": phase.high_s, "how": phase.how}
             for name, phase in each.phases.items()
         },
+        "pop": each.pop and {name: _bounds(share) for name, share in each.pop.items()},
         "dominant_phase": each.dominant,
         "extrapolation": each.extrapolation,
         "interval_shares": asdict(each.shares) if each.shares else None,
@@ -168,6 +169,7 @@ def _show(found: "Sequence[Prediction]") -> None:
         ]
         _print_columns(name + batch, keys, [*titles, *epochs], rows)
         _show_phases(group, keys, changed)
+        _show_efficiencies(group, keys, changed)
         _show_uncertainty(group)
     _say(
         f"Efficiency (eff.) is relative to {BASELINE}. Extrapolation (extrap.) is how far a configuration lies outside "
@@ -206,6 +208,27 @@ def _show_phases(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: 
     ]
     titles = {phase.name: phase.short_title for phase in (*PHASES, HIDDEN)}
     _print_columns("phases; what is hidden is not part of a step", keys, [titles[name] for name in names], rows)
+
+
+def _show_efficiencies(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: "Sequence[str]") -> None:
+    """Print the POP efficiencies of each step that is not refused, or why a strategy has none."""
+    from steptime.measurements.ablation.pop import ASYNCHRONOUS
+
+    known = [each for each in group if each.refused is None]
+    rows = [
+        [
+            *(each.query.texts.get(key, "") for key in changed),
+            str(each.workers),
+            *(f"{share.value:.0%}" for share in each.pop.values()),
+        ]
+        for each in known
+        if each.pop
+    ]
+    if rows:
+        titles = ["parallel", "balance", "comm.", "serial.", "transfer", "comput.", "global", "input"]
+        _print_columns("POP efficiencies (docs/breakdown.md); intervals are in the JSON", keys, titles, rows)
+    elif known:
+        _say(f"no {ASYNCHRONOUS}")
 
 
 def _show_uncertainty(group: "Sequence[Prediction]") -> None:

@@ -1,5 +1,6 @@
 """``steptime run``: measure what a study asks for."""
 
+import json
 import shlex
 import signal
 import subprocess
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 EXIT_NOT_EQUIVALENT = 1
 EXIT_FAILED = 3
+OWN_ENVIRONMENT = "steptime"
+"""In place of an interpreter: the environment that steptime makes."""
 
 
 def run(
@@ -43,6 +46,14 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan, its estimated time and the exact commands; run nothing.")
     ] = False,
+    environments: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=PYTHON,...",
+            help="Measure the framework in several environments, in the same blocks: interpreters, folders that hold "
+            "bin/python, or the word steptime for the environment that steptime makes.",
+        ),
+    ] = None,
     requeue: Annotated[
         int | None,
         typer.Option(
@@ -57,6 +68,7 @@ def run(
     from steptime.runner.plan import plan_study
 
     changes = [*(overrides or []), *([f"scale={scale}"] if scale else [])]
+    changes += _named_environments(environments) if environments else []
     plan = plan_study(study, changes, output, budget, paths_from)
     if dry_run:
         from steptime.cli.plan import print_plan
@@ -93,6 +105,30 @@ def run(
         sys.exit(EXIT_FAILED)
     if counts.not_equivalent:
         sys.exit(EXIT_NOT_EQUIVALENT)
+
+
+def _named_environments(text: str) -> list[str]:
+    """Return the overrides of ``NAME=PYTHON,...``; raises UsageError with all mistakes."""
+    from steptime.errors import UsageError
+
+    mistakes, found = [], {}
+    for part in text.split(","):
+        name, _, python = (word.strip() for word in part.partition("="))
+        path = Path(python).expanduser()
+        inside = path / "bin" / "python"
+        if not (name and python):
+            mistakes.append(f"--environments: {part!r} is not NAME=PYTHON, such as new=/opt/new/bin/python")
+        elif name in found:
+            mistakes.append(f"--environments: two environments are named {name!r}")
+        elif python == OWN_ENVIRONMENT:
+            found[name] = '{"kind": "venv"}'
+        elif path.is_dir() and not inside.exists():
+            mistakes.append(f"--environments: {name}: the folder {path} has no bin/python")
+        else:
+            found[name] = json.dumps({"python": str((inside if path.is_dir() else path).absolute())})
+    if mistakes:
+        raise UsageError(mistakes)
+    return [f"named_environments={{{', '.join(f'{json.dumps(name)}: {each}' for name, each in found.items())}}}"]
 
 
 def _ranking_so_far(folder: Path) -> list[str]:

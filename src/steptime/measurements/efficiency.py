@@ -1,14 +1,20 @@
-"""Parallel efficiency: throughput per worker relative to a baseline of fewer workers, and the line of ideal scaling."""
+"""Efficiencies relative to fewer workers: parallel efficiency, POP's factors of it, and the line of ideal scaling."""
 
 from collections.abc import Sequence
+from math import exp, hypot, log
+from typing import Literal
 
 from steptime.catalog.cluster import Cluster
 from steptime.catalog.strategies import strategy_named
+from steptime.measurements.ablation.form import PopEfficiencies, StepBreakdown
 from steptime.measurements.comparison import Measured
+from steptime.measurements.json_form import Interval
 from steptime.measurements.summary_form import TrialSummary
 from steptime.study.study import FURTHER_FIELDS
 from steptime.study.trial import Trial
 
+EXACT: Interval = Interval(1.0, 1.0, 1.0)
+"""Of a trial relative to itself."""
 # Trials that differ in nothing else are points of one scaling curve.
 _SAME = (
     "framework",
@@ -73,6 +79,66 @@ def _same_hosts(baseline: Cluster | None, other: Cluster | None) -> bool:
         return baseline.kind == other.kind and mine[0].cpu_share == others[0].cpu_share
     settings = ("kind", "workers_per_host", "delay_s")
     return mine == others and all(getattr(baseline, name) == getattr(other, name) for name in settings)
+
+
+def with_scaling(trials: Sequence[tuple[Measured, StepBreakdown | None]]) -> dict[str, PopEfficiencies]:
+    """Return the efficiencies of trials by their ids, with computation and global efficiency where a reference is.
+
+    The reference is the trial that parallel efficiency is relative to (the same batch per worker: weak scaling), or,
+    without one of fewer workers, that with the same global batch and the fewest workers (strong scaling).
+    """
+    known = [(each, found.pop, found.step_s) for each, found in trials if found and found.pop]
+    points = [each for each, _, _ in known]
+    by_id = {each.trial.id: pop for each, pop, _ in known}
+    scaled = {}
+    for each, pop, step in known:
+        reference, scaling = _reference(each.trial, points)
+        if reference.id == each.trial.id and each.trial.workers > 1:
+            scaled[each.trial.id] = pop
+            continue
+        other = by_id[reference.id]
+        samples = each.trial.batch_per_worker / reference.batch_per_worker
+        alone = reference.id == each.trial.id
+        computation = EXACT if alone else _ratio(other.useful_s, pop.useful_s, samples)
+        whole = Interval(step.value_s, step.low_s, step.high_s)
+        scaled[each.trial.id] = pop.model_copy(
+            update={
+                "computation": computation,
+                "global_efficiency": pop.parallel if alone else _ratio(other.useful_s, whole, samples),
+                "reference": reference.id,
+                "reference_workers": reference.workers,
+                "reference_strategy": reference.strategy,
+                "scaling": scaling,
+            }
+        )
+    return scaled
+
+
+def _reference(trial: Trial, points: Sequence[Measured]) -> tuple[Trial, Literal["weak", "strong"]]:
+    weak = baseline_of(trial, points)
+    if weak is not None and (weak.trial.workers < trial.workers or trial.workers == 1):
+        return weak.trial, "weak"
+    same = {each.trial.id: each.trial for each in points if each.trial.global_batch == trial.global_batch}
+    # Of the same global batch, as if each had the same batch per worker, which is what a baseline is sought by.
+    alike = [
+        Measured(each.model_copy(update={"batch_per_worker": trial.batch_per_worker, "seed": index}), [])
+        for index, each in enumerate(same.values())
+    ]
+    strong = baseline_of(trial.model_copy(update={"seed": 0}), alike)
+    found = list(same.values())[strong.trial.seed] if strong is not None else trial
+    return (found, "strong") if found.workers < trial.workers else (trial, "weak")
+
+
+def _ratio(upper: Interval, lower: Interval, factor: float) -> Interval:
+    """Return the ratio of two independent positive durations, whose logarithms have the intervals' half-widths."""
+    value = factor * upper.value / lower.value
+    bounds = (upper.low, upper.high, lower.low, lower.high)
+    if any(each is None or each <= 0.0 for each in bounds):
+        return Interval(value, None, None)
+    up_low, up_high, down_low, down_high = (float(each or 0.0) for each in bounds)
+    below = hypot(log(upper.value / up_low), log(down_high / lower.value))
+    above = hypot(log(up_high / upper.value), log(lower.value / down_low))
+    return Interval(value, value * exp(-below), value * exp(above))
 
 
 def ideal_throughput(trials: Sequence[TrialSummary]) -> list[tuple[int, float]]:

@@ -7,6 +7,7 @@ docs/decisions/0011-pooled-spread.md has the coverage.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,9 +200,9 @@ def _spreads(count: int, trials: Indices, blocks: Indices, values: Array) -> lis
         variances = np.where(leverage < 1.0 - 1e-9, _sums(rows, residuals**2) / free, variances)
     prior_variance, prior_freedom = moderation(variances, degrees)
     moderated = (prior_freedom * prior_variance + degrees * variances) / (prior_freedom + degrees)
-    block_freedom = len(effects) - 1.0
+    block_freedom = float(len(effects) - layout.components)
     most = max(float(degrees.sum()) - block_freedom, 1.0)
-    block_variance = float(effects.var(ddof=1))
+    block_variance = float((effects**2).sum()) / block_freedom  # effects of blocks that trials connect sum to 0
     by_chance = float(np.mean(1.0 / _sums(columns, 1.0 / moderated[rows])))
     drifted = float(fdtrc(block_freedom, most, block_variance / by_chance)) < _DRIFT_LEVEL
     effects_of_blocks = BlockEffects(block_variance, block_freedom, drifted, most)
@@ -276,6 +277,19 @@ class _Layout:
     trials: int
     blocks: int
 
+    @cached_property
+    def connected(self) -> Indices:
+        """Of each trial and then each block the component: those of blocks that no trials connect differ."""
+        ones, size = np.ones(len(self.rows)), self.trials + self.blocks
+        joined = coo_array((ones, (self.rows, self.columns + self.trials)), (size, size))
+        found: Indices = connected_components(joined, directed=False)[1]
+        return found
+
+    @property
+    def components(self) -> int:
+        """Sets of blocks that no trial connects."""
+        return int(self.connected.max()) + 1
+
     def trial_means(self, values: Array) -> Array:
         means: Array = _sums(self.rows, values) / np.bincount(self.rows, minlength=self.trials)
         return means
@@ -295,12 +309,7 @@ class _Layout:
         trials, blocks = (
             (_sums(each, of_launch), _sums(each, of_launch * values)) for each in (self.rows, self.columns)
         )
-        connected = connected_components(
-            coo_array(
-                (np.ones(len(self.rows)), (self.rows, self.columns + self.trials)), (self.trials + self.blocks,) * 2
-            ),
-            directed=False,
-        )[1]
+        connected = self.connected
         if self.trials < self.blocks:
             means = _eliminated(present, trials, blocks, connected[: self.trials])
             effects = (blocks[1] - present.T @ means) / blocks[0]

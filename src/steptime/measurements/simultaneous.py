@@ -63,12 +63,21 @@ def _range_below(q: float, family: int, freedom: float) -> float:
     exponentially for smooth integrands that vanish at both ends. ``scipy.stats.studentized_range`` gives the same
     values in a hundred times the time.
     """
+    scales, weights = scale_density(freedom)
+    within = ndtr(_NORMAL + q * scales[:, None]) - ndtr(_NORMAL)
+    below = family * (_DENSITY * within ** (family - 1)).sum(axis=1)
+    return float(below @ weights)
+
+
+def scale_density(freedom: float) -> tuple[Array, Array]:
+    """Return values of s, where s² is a mean square of so many degrees of freedom, with the weight of each.
+
+    They are at equal distances of log s; a sum with these weights is an expectation over s.
+    """
     distance = 0.2 / np.sqrt(max(freedom, 1.0))
     log_s = np.arange(-30.0 / freedom - 1.0, 6.0 / np.sqrt(freedom), distance)
     half = 0.5 * freedom
     log_density = np.log(2.0) + half * np.log(half) - gammaln(half) + freedom * log_s - half * np.exp(2.0 * log_s)
-    density = distance * np.exp(log_density)
-    weighty = density > _NEGLIGIBLE
-    within = ndtr(_NORMAL + q * np.exp(log_s[weighty, None])) - ndtr(_NORMAL)
-    below = family * (_DENSITY * within ** (family - 1)).sum(axis=1)
-    return float(below @ density[weighty])
+    weights: Array = distance * np.exp(log_density)
+    weighty = weights > _NEGLIGIBLE
+    return np.exp(log_s[weighty]), weights[weighty]

@@ -11,14 +11,14 @@ from typing import Any
 from steptime.catalog.options import Tuning
 from steptime.datasets.dataset import Contents
 from steptime.measurements.ablation.breakdown import break_down
-from steptime.measurements.ablation.form import StepBreakdown
+from steptime.measurements.ablation.form import PopEfficiencies, StepBreakdown
 from steptime.measurements.ablation.gap import against_first
 from steptime.measurements.accuracy.form import TrainingSummary
 from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.accuracy.results import accuracy_places, training_summary
 from steptime.measurements.asynchrony import StalenessCounts, loss_rate, staleness, to_json
 from steptime.measurements.comparison import Measured, compare_trials
-from steptime.measurements.efficiency import baseline_of
+from steptime.measurements.efficiency import baseline_of, with_scaling
 from steptime.measurements.emulated_cluster import ClusterForm, cluster_of
 from steptime.measurements.estimate import Estimate, estimate
 from steptime.measurements.flags import (
@@ -118,8 +118,15 @@ def summarise(store: Store) -> Summary:
         verdicts = {**verdicts, trial_id: {"status": "not_equivalent", "reason": reason}}
     points = [_measured(each) for each in ranked.values()]
     varied = varied_options([each.trial for each in results])
+    efficiencies = with_scaling([(_measured(each), each.breakdown) for each in ranked.values()])
     trials = [
-        _trial_summary(each, verdicts.get(each.trial.id), points if each.trial.id in ranked else [], varied)
+        _trial_summary(
+            each,
+            verdicts.get(each.trial.id),
+            points if each.trial.id in ranked else [],
+            varied,
+            efficiencies.get(each.trial.id),
+        )
         for each in results
     ]
     study = store.study_json
@@ -270,6 +277,7 @@ def _trial_summary(
     verdict: TrialVerdict | None,
     points: Sequence[Measured],
     varied: Varied,
+    efficiencies: PopEfficiencies | None,
 ) -> TrialSummary:
     trial, found, taken_apart = result.trial, result.estimate, result.breakdown
     status: TrialStatus = "ok"
@@ -310,6 +318,7 @@ def _trial_summary(
         imbalance=taken_apart.imbalance if taken_apart else None,
         native=(taken_apart.accounts or None) if taken_apart else None,
         breakdown=taken_apart,
+        pop=efficiencies or (taken_apart.pop if taken_apart else None),
         training=result.training,
         cluster=result.cluster,
         status=status,

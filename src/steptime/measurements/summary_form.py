@@ -15,7 +15,7 @@ from pydantic import Field
 
 from steptime.catalog.options import OptionValue, Tuning
 from steptime.datasets.dataset import LeftOut
-from steptime.measurements.ablation.form import Account, Imbalance, Phase, StepBreakdown
+from steptime.measurements.ablation.form import Account, Imbalance, Phase, PopEfficiencies, StepBreakdown
 from steptime.measurements.ablation.gap import Gap
 from steptime.measurements.accuracy.form import AccuracyPlace, TrainingSummary
 from steptime.measurements.emulated_cluster import ClusterForm
@@ -101,6 +101,8 @@ class TrialSummary(JsonForm):
     hosts: int
     threads: int
     batch_per_worker: int
+    environment_name: str | None = None
+    """Of the study's named environments; None if the study names none."""
     tuning: Tuning = "documented"
     """The tier of its options."""
     tiers: tuple[Tuning, ...] = ("documented",)
@@ -142,6 +144,8 @@ class TrialSummary(JsonForm):
     """What the framework's own timers and marks say, each with the ablation's account; None without any."""
     breakdown: StepBreakdown | None = None
     """All that the ablation runs found, the five above among it."""
+    pop: PopEfficiencies | None = None
+    """The POP efficiencies of the breakdown, with those between scales; None if there are none."""
     training: TrainingSummary | None = None
     """What the trial's trainings reached; None if steps are timed, or no training has ended."""
     cluster: ClusterForm | None = None

@@ -17,6 +17,7 @@ from steptime.predict.importance_sampling import OVERLAP, overlap_prior
 from steptime.predict.machine_effects import combined
 from steptime.predict.model.compute import work_of
 from steptime.predict.model.devices import transfer
+from steptime.predict.model.imbalance import expected_maximum
 from steptime.predict.model.policies import has_own_policy, has_policy, option_mistake
 from steptime.predict.model.traffic import AS_PLANNED, ignored_option
 from steptime.predict.observation import BUCKET, Deployment, GroupKey
@@ -29,6 +30,7 @@ from steptime.predict.step_model import (
     Contention,
     StepModel,
     costs_of,
+    efficiencies_of,
     graph_of,
     phases_of,
     step_of,
@@ -71,6 +73,8 @@ class Prediction:
     dominant: str | None
     extrapolation: float | None
     refused: str | None
+    pop: Mapping[str, Interval[float, float]] | None = None
+    """The POP efficiencies of the modelled step, by name; None if workers do not wait for each other."""
     notes: tuple[str, ...] = ()
     shares: IntervalShares | None = None
     """How the interval of the step splits; None if it is refused."""
@@ -179,7 +183,8 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
     phases, step = uncertain.phases, uncertain.modelled
     alone = replace(deployment, workers=1, servers=0, hosts=1, workers_per_host=1)
     one = Contention(1, topology.contention.processors)
-    baseline = step_of(phases_of(parameters, step_model_of(target.key, alone, None, one)))
+    alone_phases = phases_of(parameters, step_model_of(target.key, alone, None, one))
+    baseline = step_of(alone_phases)
     samples = query.samples or _samples(target.key)
     rate = workers * deployment.batch * deployment.accumulation
     shown = {name: _phase(name, values, group, target) for name, values in phases.items()}
@@ -199,6 +204,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         ),
         extrapolation=extrapolation.factor,
         refused=None,
+        pop=_pop(target.key.strategy, phases, alone_phases, parameters["persistent"] * expected_maximum(workers)),
         notes=tuple(group.notes),
         shares=uncertain.shares,
         narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
@@ -313,6 +319,14 @@ def _interval(values: Array, seen: Array) -> Interval[float, float]:
     low, high = bounds(seen)
     middle = float(np.median(values))
     return Interval(middle, min(low, middle), max(high, middle))
+
+
+def _pop(
+    strategy: str, phases: Mapping[str, Array], alone: Mapping[str, Array], uneven: Array
+) -> dict[str, Interval[float, float]] | None:
+    if not strategy_named(strategy).synchronous:
+        return None
+    return {name: _interval(draws, draws) for name, draws in efficiencies_of(phases, alone, uneven).items()}
 
 
 def _phase(name: str, values: Array, group: ProfileGroup, target: Target) -> PredictedPhase | None:

@@ -150,6 +150,44 @@ def phases_of(parameters: Parameters, model: StepModel) -> dict[str, Array]:
     }
 
 
+POP_NAMES = (
+    "parallel",
+    "load_balance",
+    "communication",
+    "serialisation",
+    "transfer",
+    "computation",
+    "global_efficiency",
+    "without_input_wait",
+)
+"""As ``measurements/ablation/pop.py`` has them."""
+
+
+def efficiencies_of(phases: Mapping[str, Array], alone: Mapping[str, Array], uneven: Array) -> dict[str, Array]:
+    """Return the POP efficiencies of a step of workers that wait for each other, (draws,) each.
+
+    Args:
+        phases: of the step.
+        alone: of the step of one worker with the same batch, which computation is relative to.
+        uneven: how much longer than the mean the worker computes that is slow on average, as a share.
+    """
+    step = step_of(phases)
+    useful = step - phases["comm_exposed"] - phases["sync_wait"]
+    parallel, transfer, balance = useful / step, 1.0 - phases["comm_exposed"] / step, 1.0 / (1.0 + uneven)
+    useful_alone = step_of(alone) - alone["comm_exposed"] - alone["sync_wait"]
+    found = (
+        parallel,
+        balance,
+        parallel / balance,
+        parallel / balance / transfer,
+        transfer,
+        useful_alone / useful,
+        useful_alone / step,
+        1.0 - phases["input_wait"] / step,
+    )
+    return dict(zip(POP_NAMES, found, strict=True))
+
+
 def step_of(phases: Mapping[str, Array]) -> Array:
     """Return the seconds of a step from its phases."""
     total: Array = sum((value for name, value in phases.items() if name != HIDDEN.name), start=np.zeros(1))

@@ -280,7 +280,7 @@ def settings(trial: TrialSummary) -> str:
         parts += [count(trial.cores_per_worker, "core") + " per worker"]
     parts += [f"{count(trial.servers, 'server')}, {_PLACEMENTS[trial.server_placement]}"] if trial.servers else []
     parts += [count(trial.hosts, "host")] if trial.hosts > 1 else []
-    further = {field: getattr(trial, field) for field in FURTHER_FIELDS}
+    further = {field: value for field in FURTHER_FIELDS if (value := getattr(trial, field)) is not None}
     parts += [f"{name}={value}" for name, value in {**further, **trial.options, **trial.environment_variables}.items()]
     return ", ".join(parts)
 

@@ -17,6 +17,7 @@ from steptime.report.groups import RankedGroup, ranked_groups, unranked_section
 from steptime.report.links import link_section
 from steptime.report.loaders import loader_section
 from steptime.report.models import model_section
+from steptime.report.pop import pop_section
 from steptime.report.ranking import Quantiles, ranking_section
 from steptime.report.section import Pairs, Part, Section, Sentences
 from steptime.report.tiers import tier_section
@@ -118,6 +119,7 @@ SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
     lambda found: loader_section(found.summary),
     lambda found: model_section(found.summary),
     lambda found: breakdown_section(found.groups),
+    lambda found: pop_section(found.groups),
     lambda found: host_section(found.summary, found.names),
     lambda found: learning_section(found.groups, found.marks),
     lambda found: published_section(found.summary),

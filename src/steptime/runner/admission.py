@@ -95,8 +95,8 @@ class Admission:
         needed = dict.fromkeys(environment_key(trial) for trial in trials)
         if study.equivalence.enabled:
             # The check feeds known batches, so that no loader's environment takes part in it.
-            needed |= dict.fromkeys((framework, device, SYNTHETIC.name) for framework, device, _ in list(needed))
-            needed.setdefault((REFERENCE, "cpu", SYNTHETIC.name))
+            needed |= dict.fromkeys((key[0], key[1], SYNTHETIC.name, key[3]) for key in list(needed))
+            needed.setdefault((REFERENCE, "cpu", SYNTHETIC.name, None))
         specs = {each: self.plan.environment_spec(*each) for each in needed}
         prepared = prepare_environments({spec.name: spec for spec in specs.values()}.values(), self.observer)
         names = {each: spec.name for each, spec in specs.items()}

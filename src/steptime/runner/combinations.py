@@ -40,6 +40,14 @@ class ExpansionContext:
     """What ``auto`` means, for all frameworks alike."""
     containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By framework, the words by which the user's interpreter is started in a container."""
+    named_containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Likewise, by the name of an environment."""
+
+    def container_of(self, framework: str, environment_name: str | None) -> tuple[str, ...]:
+        """Return the words by which the interpreter of a trial is started in a container; none if it runs in none."""
+        if environment_name is None:
+            return self.containers.get(framework, ())
+        return self.named_containers.get(environment_name, ())
 
 
 @dataclass(frozen=True)
@@ -167,7 +175,7 @@ class Combination:
             cores_per_worker=context.cores_per_worker,
             options=dict(self.options),
             environment_variables=dict(self.environment_variables),
-            container=context.containers.get(self.framework, ()),
+            container=context.container_of(self.framework, self.given["environment_name"]),
             documented_options=dict(self.documented_options),
             training=self._own_training(),
             launcher=needed if context.launcher == "auto" else context.launcher,

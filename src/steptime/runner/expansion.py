@@ -15,7 +15,7 @@ from steptime.runner.impossible_combinations import can_use_cuda, why_impossible
 from steptime.runner.site import launcher_on
 from steptime.runner.study_axes import PLAIN_AXES, StudyAxes
 from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
-from steptime.study.study import AXES, Exclusion, Study, named_axes, variables_of
+from steptime.study.study import AXES, EnvironmentChoice, Exclusion, Study, named_axes, variables_of
 from steptime.study.trial import Trial
 
 
@@ -56,6 +56,8 @@ def expand(
         site: the hosts that launches use; None if they use this one.
     """
     own = frozenset(name for name, chosen in study.environments.items() if chosen.kind == "existing")
+    if any(each.kind == "existing" for each in study.named_environments.values()):
+        own |= set(study.frameworks)
     context = ExpansionContext(
         manifests,
         WorkloadShapes(datasets),
@@ -66,7 +68,8 @@ def expand(
         None if study.cores_per_worker == study.threads_per_worker else study.cores_per_worker,
         study.seed,
         site,
-        containers={name: tuple(each.container) for name, each in study.environments.items() if each.container},
+        containers=_containers(study.environments),
+        named_containers=_containers(study.named_environments),
     )
     context = replace(context, automatic_device=automatic_device(study, context))
     trials: dict[str, Trial] = {}
@@ -86,6 +89,10 @@ def expand(
             tiers.setdefault(same, {})[combination.tuning] = None
     found = {trial.id: tuple(tiers[same]) for same, trial in trials.items()}
     return Expansion(list(trials.values()), list(skipped.values()), found)
+
+
+def _containers(environments: Mapping[str, EnvironmentChoice]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(each.container) for name, each in environments.items() if each.container}
 
 
 def skipped_in_words(skipped: Iterable[Skipped]) -> list[str]:

@@ -164,8 +164,10 @@ def _wrong_launcher(combination: Combination, manifest: Manifest, context: Expan
         return f"{combination.strategy!r} needs servers or a scheduler, which the launcher 'mpi' does not start"
     if context.launcher == "inline" and (manifest.environment != "core" or combination.workers != 1 or helpers):
         return "the launcher 'inline' runs one worker in steptime's own interpreter"
-    if context.launcher == "inline" and combination.framework in context.containers:
-        return "the launcher 'inline' runs in steptime's own process, and its environment is a container"
+    name = combination.given["environment_name"]
+    if context.launcher == "inline" and (name or context.container_of(combination.framework, name)):
+        other = "an environment that the study names" if name else "a container"
+        return f"the launcher 'inline' runs in steptime's own process, and its environment is {other}"
     if context.launcher == "inline" and combination.environment_variables:
         return (
             "the launcher 'inline' runs in steptime's own process, whose environment variables cannot be set any more"

@@ -18,14 +18,17 @@ from steptime.study.trial import Trial
 
 Launchable = Trial | NetSetting
 """A configuration that processes can be started for."""
-EnvironmentKey = tuple[str, Literal["cpu", "cuda"], str]
-"""Framework, device and loader, which decide the environment of a launch."""
+EnvironmentKey = tuple[str, Literal["cpu", "cuda"], str, str | None]
+"""Framework, device, loader and the name that the study gives it decide the environment of a launch."""
 
 
 def environment_key(configuration: Launchable) -> EnvironmentKey:
     """Return what decides the environment of a configuration; messages are timed without any input."""
-    loader = configuration.loader if isinstance(configuration, Trial) else SYNTHETIC.name
-    return configuration.framework, configuration.device, loader
+    if isinstance(configuration, Trial):
+        loader, name = configuration.loader, configuration.environment_name
+    else:
+        loader, name = SYNTHETIC.name, None
+    return configuration.framework, configuration.device, loader, name
 
 
 def request_of(  # noqa: PLR0913 - what a configuration does not say of its launch

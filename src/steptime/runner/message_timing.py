@@ -167,8 +167,7 @@ class NetRun:
             accelerators = accelerators_of(site)
             needed = dict.fromkeys(environment_key(setting) for setting in self.plan.settings)
             specs = {
-                (name, device, loader): environment_spec(self.manifests[name], None, device, accelerators, loader)
-                for name, device, loader in needed
+                each: environment_spec(self.manifests[each[0]], None, each[1], accelerators, each[2]) for each in needed
             }
             prepared = prepare_environments(specs.values(), self.observer)
             names = {each: spec.name for each, spec in specs.items()}

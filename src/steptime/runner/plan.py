@@ -160,10 +160,19 @@ class StudyPlan:
             )
             raise LaunchError(message)
 
-    def environment_spec(self, framework: str, device: str, loader: str) -> EnvironmentSpec:
-        """Return what the environment of a framework must be that trains on a device, fed by a loader."""
-        chosen = self.study.environments.get(framework)
-        return environment_spec(self.manifests[framework], chosen, device, self.accelerators, loader)
+    def environment_spec(self, framework: str, device: str, loader: str, name: str | None) -> EnvironmentSpec:
+        """Return what the environment of a framework must be that trains on a device, fed by a loader.
+
+        Args:
+            framework: that is launched in it.
+            device: that it trains on.
+            loader: that feeds it.
+            name: of one of the study's named environments; None for the one that it has for the framework.
+        """
+        chosen = self.study.environment_choice(framework, name)
+        spec = environment_spec(self.manifests[framework], chosen, device, self.accelerators, loader)
+        # What steptime makes is found by its own name.
+        return replace(spec, name=f"{spec.name}-{name}") if name and spec.interpreter is not None else spec
 
     def needed_paths(self) -> NeededPaths:
         """Return what every host must have at the same paths, beside steptime's installation and the results."""
@@ -243,11 +252,12 @@ class StudyPlan:
         """
         trials = self.expansion.trials
         frameworks = dict.fromkeys(trial.framework for trial in trials)
-        named = {name: self.study.environments.get(name) for name in frameworks}
+        keys = dict.fromkeys((trial.framework, trial.environment_name) for trial in trials)
+        chosen = [(framework, self.study.environment_choice(framework, name)) for framework, name in keys]
         found = [
-            f"{name} with {shlex.join(chosen.command)}, as the study says"
-            for name, chosen in named.items()
-            if chosen and chosen.command
+            f"{framework} with {shlex.join(each.command)}, as the study says"
+            for framework, each in chosen
+            if each and each.command
         ]
         found += [
             f"{name}, the package {self.manifests[name].package} of {self.manifests[name].provider}"

@@ -10,7 +10,7 @@ from steptime.study.document import Document, Mistake, Path
 from steptime.study.environment_variables import refusal
 from steptime.study.known_names import KnownNames
 from steptime.study.study import TRAIN_AXES, EnvironmentChoice, Launches, Steps, Study
-from steptime.study.unknown_names import axis_mappings, is_folder
+from steptime.study.unknown_names import axis_mappings, environments_of, is_folder
 
 _ON_HOSTS = {key: launchers_with(key) for key in ("hosts", "slurm")}
 """The keys of a study on real hosts, and the launchers that they mean something to."""
@@ -94,10 +94,14 @@ def _loader_names(document: Document) -> list[str]:
 
 
 def _interpreters(document: Document) -> Iterator[Mistake]:
-    for framework, item in document.items("environments"):
+    frameworks = [name for _, name in document.each("frameworks")]
+    if document.at(("named_environments",)) and len(frameworks) > 1:
+        names = ", ".join(map(str, frameworks))
+        reason = f"belongs to a study of one framework, and this one has {len(frameworks)}: {names}"
+        yield Mistake(("named_environments",), reason)
+    for path, item in environments_of(document):
         if not isinstance(item, dict):
             continue
-        path: Path = ("environments", framework)
         kind, python, container = item.get("kind", EnvironmentChoice().kind), item.get("python"), item.get("container")
         if kind == "existing" and python is None and container is None:
             yield Mistake(path, "an environment of the kind existing needs python: the path of its interpreter")

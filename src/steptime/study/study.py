@@ -75,6 +75,8 @@ PYTHON_OF_CONTAINER = "python3"
 """The interpreter that is started in a container where the study names none."""
 
 
+ENVIRONMENT_KEYS = ("environments", "named_environments")
+"""The keys of a study that hold environments by name."""
 ENVIRONMENT_KINDS = ("venv", "uv", "existing", "core")
 
 
@@ -215,6 +217,7 @@ AXES = (
     Axis("scaling_rule", _TRAINING, OneOrMany[ScalingRule], part="scaling_rule"),
     Axis("warmup_epochs", _TRAINING, OneOrMany[WarmupEpochs], part="warmup_epochs"),
     Axis("tuning", "tuning", OneOrMany[Tuning]),
+    Axis("environment_names", "environment_name", OneOrMany[str | None], OneOrMany[str], as_given=True),
     Axis("options", "options", Options),
     Axis("environment_variables", "environment_variables", Variables),
 )
@@ -350,6 +353,11 @@ class Study(Strict):
     """Variables by which libraries are tuned, for all frameworks or below the name of one; each list is an axis."""
     environments: dict[str, EnvironmentChoice] = {}
     """For each framework, where it runs if not in the environment that steptime makes for it."""
+    named_environments: dict[Name, EnvironmentChoice] = {}
+    """By names of yours, environments of the study's only framework that are measured in the same blocks; of the kind
+    `venv`, the one that it has without a name."""
+    environment_names: Annotated[OneOrMany[str | None], Field(min_length=1)] = [None]
+    """Which of `named_environments` are measured; all of them by default."""
     optimizer: Annotated[OneOrMany[NamedOptimizer], Field(min_length=1)] = [Optimizer()]
     """How gradients change weights: one optimizer for all trials, or a list of them."""
     train: TrainChoice | None = None
@@ -404,6 +412,19 @@ class Study(Strict):
         if isinstance(data, dict) and data.get("batch_per_worker") is None and data.get("global_batch") is None:
             return {**data, "batch_per_worker": [32]}
         return data
+
+    @model_validator(mode="before")
+    @classmethod
+    def _all_named_environments(cls, data: Any) -> Any:  # noqa: ANN401 - whatever the file holds
+        named = data.get("named_environments") if isinstance(data, dict) else None
+        if isinstance(named, dict) and named and data.get("environment_names") is None:
+            return {**data, "environment_names": list(named)}
+        return data
+
+    def environment_choice(self, framework: str, name: str | None) -> EnvironmentChoice | None:
+        """Return where a framework's trials run that have the name of an environment; None where steptime makes it."""
+        named = self.named_environments[name] if name is not None else None
+        return named if named is not None and named.kind == "existing" else self.environments.get(framework)
 
 
 def schema() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from steptime.study.mistakes import form_mistakes
 from steptime.study.overrides import apply_overrides, apply_scale, scale_mistakes
 from steptime.study.quantities import words_of
 from steptime.study.study import Study
-from steptime.study.unknown_names import is_folder, unknown_names
+from steptime.study.unknown_names import environments_of, is_folder, unknown_names
 from steptime.user_file import read_user_text
 
 _FOLDER = Path(steptime.__file__).parent / "studies"
@@ -163,8 +163,7 @@ def _anchor_paths(document: Document, folder: Path) -> None:
             for key in ("dataset", "validation"):
                 if isinstance(item, dict) and isinstance(item.get(key), str) and is_folder(item[key]):
                     item[key] = _anchored(document, (*path, key), item[key], folder)
-    for framework, item in document.items("environments"):
-        path = ("environments", framework)
+    for path, item in environments_of(document):
         if item.get("container") is not None:  # the interpreter's path is one in the container
             words = words_of(item["container"])
             item["container"] = [

@@ -50,6 +50,8 @@ class Trial(BaseModel):
     """Variables that the study sets for the processes of a launch, by name."""
     container: tuple[str, ...] = ()
     """The words by which its interpreter is started in a container; empty where it runs in none."""
+    environment_name: str | None = None
+    """Of the study's named environments; None if the study names none."""
     tuning: Tuning = "documented"
     """``tuned`` where that tier changes an option; a trial in which it changes nothing is the documented one."""
     options: dict[str, OptionValue] = Field(default_factory=dict)

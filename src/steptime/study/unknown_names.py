@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from steptime.catalog.launchers import AUTO
 from steptime.errors import choices_message
 from steptime.study.document import Document, Mistake, Path
 from steptime.study.known_names import KnownNames
-from steptime.study.study import ENVIRONMENT_KINDS
+from steptime.study.study import ENVIRONMENT_KEYS, ENVIRONMENT_KINDS
 
 ALL = "all"
 
@@ -39,9 +40,23 @@ def unknown_names(document: Document, known: KnownNames) -> Iterator[Mistake]:
     yield from _unknown(document, ("predictions", "strategies"), "strategy", known.strategies)
     yield from _unknown(document, ("launcher",), "launcher", [AUTO, *known.launchers])
     yield from _unknown_keys(document, ("environments",), known.frameworks)
-    for framework, _ in document.items("environments"):
-        kind = ("environments", framework, "kind")
-        yield from _unknown(document, kind, "kind of environment", ENVIRONMENT_KINDS)
+    yield from _unknown_environments(document)
+
+
+def _unknown_environments(document: Document) -> Iterator[Mistake]:
+    for path, _ in environments_of(document):
+        yield from _unknown(document, (*path, "kind"), "kind of environment", ENVIRONMENT_KINDS)
+    named = [name for name, _ in document.items("named_environments")]
+    for top in axis_mappings(document):
+        for path, name in document.each(*top, "environment_names"):
+            if name is not None:
+                yield from _unknown(document, path, "named environment", named)
+
+
+def environments_of(document: Document) -> Iterator[tuple[Path, Any]]:
+    """Yield the environments of a study, whatever they are named after, with their places."""
+    for key in ENVIRONMENT_KEYS:
+        yield from (((key, name), item) for name, item in document.items(key))
 
 
 def axis_mappings(document: Document) -> Iterator[Path]:

@@ -11,6 +11,7 @@ from steptime.measurements.ablation.accounts import MARKS, accounts, marked_phas
 from steptime.measurements.ablation.imbalance import ComputeImbalance, imbalance
 from steptime.measurements.ablation.interval import over_blocks
 from steptime.measurements.ablation.overlap import communication_s
+from steptime.measurements.ablation.pop import pop_efficiencies, why_no_efficiencies
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import Array, StageTimes, ablation_phases, stage_times_of, uncertainty_s
 from steptime.measurements.flags import counted
@@ -65,6 +66,9 @@ def break_down(
     phases = closing_phases(by_ablation, native, step.value, differing)
     known = sum(phase.value_s for phase in phases.values() if phase)
     phases[REST] = _residual(steps, all_by_ablation, phases)
+    uneven = imbalance(all_stage_times)
+    refused = why_no_efficiencies(all_by_ablation, steps, synchronous=synchronous)
+    persistent = uneven.persistent_blocks if uneven else None
     return form.StepBreakdown(
         launches=len(good),
         step_s=_phase(step, "direct"),
@@ -73,11 +77,13 @@ def break_down(
         native={name: phase for name, phase in native.items() if phase},
         accounts=compared,
         overlap=_overlap(good, all_stage_times, phases["comm_exposed"], trial.workers, synchronous=synchronous),
-        imbalance=_imbalance(imbalance(all_stage_times), good[0], all_stage_times[0]),
+        imbalance=_imbalance(uneven, good[0], all_stage_times[0]),
         input_s=_over([each.means("input") if "input" in each.stages else None for each in all_stage_times], "direct"),
         instrumentation=_paired(all_stage_times, "marked", "step"),
         against_timing=_against(steps, timed_mean_s),
         clock_uncertainty_s=max(uncertainty_s(each.workers) for each in good),
+        pop=None if refused else pop_efficiencies(all_by_ablation, steps, persistent, phases["input_wait"]),
+        pop_refused=refused,
         flags=counted([each.flags for each in good], [each.noise for each in good]),
     )
 

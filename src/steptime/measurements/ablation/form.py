@@ -69,6 +69,37 @@ class Overlap(JsonForm):
     comm_hidden_s: Phase
 
 
+class PopEfficiencies(JsonForm):
+    """The factors by which computing centres judge a parallel program, of one step (``measurements/ablation/pop.py``).
+
+    parallel = load_balance x communication, communication = serialisation x transfer, global_efficiency =
+    parallel x computation.
+    """
+
+    parallel: Interval
+    """What the mean worker does not spend on communication and on waiting for workers, as a share of the step."""
+    load_balance: Interval
+    """The mean computation divided by that of the worker that is slowest on average."""
+    communication: Interval
+    serialisation: Interval
+    """What is lost beside transfers and lasting imbalance, such as pauses of one worker that all wait for."""
+    transfer: Interval
+    """What exposed communication leaves of the step."""
+    without_input_wait: Interval | None
+    """1 minus the share of the step that waits for input, which the others count as useful; None if it is unknown."""
+    useful_s: Interval
+    """Seconds of a step that the mean worker neither communicates nor waits for workers."""
+    computation: Interval | None = None
+    """Useful seconds for a sample at the reference divided by those here; None without a trial of fewer workers."""
+    global_efficiency: Interval | None = None
+    reference: str | None = None
+    """The id of that trial."""
+    reference_workers: int | None = None
+    reference_strategy: str | None = None
+    scaling: Literal["weak", "strong"] | None = None
+    """Whether the reference has the same batch per worker, or the same global batch."""
+
+
 class StepBreakdown(JsonForm):
     """Where the time of a step goes."""
 
@@ -93,5 +124,9 @@ class StepBreakdown(JsonForm):
     """Step of the ablation runs divided by that of the timing runs, minus 1."""
     clock_uncertainty_s: float
     """Arrivals of workers closer than this were not distinguished."""
+    pop: PopEfficiencies | None = None
+    """None if the step has none (`pop_refused`)."""
+    pop_refused: str | None = None
+    """Why."""
     flags: list[str] = Field(default_factory=list)
     """What else the machine did meanwhile, with how many of the launches it touched."""

@@ -29,6 +29,8 @@ class ComputeImbalance:
     """The rank of the one worker that is slow on average; None if there is none or more than one."""
     compute_s: list[Interval]
     """For each worker."""
+    persistent_blocks: list[Array]
+    """Of each launch, the persistent part in every block."""
 
 
 def imbalance(all_stage_times: Sequence[StageTimes]) -> ComputeImbalance | None:
@@ -61,6 +63,7 @@ def imbalance(all_stage_times: Sequence[StageTimes]) -> ComputeImbalance | None:
             over_blocks([np.array([block[rank].mean() for block in blocks]) for blocks in launches])
             for rank in range(len(matrices[0]))
         ],
+        persistent_blocks=persistent,
     )
 
 

@@ -225,6 +225,7 @@ class Oracle:
                 "options": {"updates": "together", "shards": trial.workers, **options},
                 "environment_variables": {},
                 "container": (),
+                "environment_name": None,
             }
         )
         folder = self.scratch / f"truth-{secrets.token_hex(8)}"  # truths are asked for side by side

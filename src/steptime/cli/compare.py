@@ -1,0 +1,133 @@
+"""``steptime compare``: what changed from one measurement to another."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from steptime.cli.streams import say, warn
+
+if TYPE_CHECKING:
+    from steptime.measurements.compared.sides import Side
+
+EXIT_SLOWER, EXIT_FAILED = 1, 3
+_SHORT = {"environment": "environment_name"}
+"""Keys by the word for them that one types."""
+_FORMATS = ("text", "markdown")
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="Results folder of the baseline.")],
+    second: Annotated[
+        Path | None, typer.Argument(metavar="[B]", help="Results folder that is compared with it [default: A].")
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY=A,B",
+            help="Compare trials in which KEY is A with those in which it is B: framework, environment, strategy, "
+            "framework_version, options.NAME, ...",
+        ),
+    ] = None,
+    fail_over: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="Exit with 1 if B is shown to be slower by more than this, as 5%."),
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option("--format", help="text, or markdown for a pull request.", autocompletion=lambda: list(_FORMATS)),
+    ] = "text",
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Compare two measurements: faster, slower, or no difference larger than what the launches would have shown."""
+    from steptime.cli.arguments import Mistakes
+    from steptime.errors import choices_message
+    from steptime.measurements.compared.change import change_between
+    from steptime.report.changes import change_sections, headline
+
+    mistakes = Mistakes()
+    threshold = mistakes.read("--fail-over", fail_over, _share)
+    chosen = mistakes.read("--by", by, _choice)
+    if form not in _FORMATS:
+        mistakes.add([choices_message("format", form, _FORMATS)])
+    if second is None and by is None:
+        mistakes.add(["name a second results folder, or what to compare within the first: --by KEY=A,B"])
+    mistakes.complain()
+    found = change_between(*_sides(first, second or first, chosen), threshold)
+    if junit is not None:
+        from steptime.plain_file import write_whole
+        from steptime.report.junit import junit as junit_xml
+
+        write_whole(junit, junit_xml(found).encode())
+    if as_json:
+        from steptime.cli.tables import print_json
+
+        print_json(found.to_json())
+    elif form == "markdown":
+        from steptime.report.markdown import markdown
+
+        say(markdown(headline(found), change_sections(found)))
+    else:
+        from steptime.cli.report import report_console
+        from steptime.report.terminal import SectionText
+
+        say(headline(found), "")
+        report_console().print(SectionText(change_sections(found)))
+    if found.fails:
+        raise typer.Exit(EXIT_SLOWER)
+    if threshold is not None and any(each.broken for each in found.unpaired):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> "tuple[Side, Side]":
+    """Read both sides, and name them as shortly as tells them apart."""
+    from steptime.cli.arguments import open_results
+    from steptime.measurements.compared.sides import side_of
+
+    key = chosen[0] if chosen else None
+    stores = [open_results(folder) for folder in dict.fromkeys((first, second))]
+    names = _short_names(first.absolute(), second.absolute())
+    sides = [side_of(store, name, key) for store, name in zip(stores, names, strict=False)]
+    for store in stores:
+        warn(store.problems)
+    one, other = sides[0], sides[-1]
+    if chosen is None:
+        return one, other
+    return one.where(chosen[0], chosen[1]), other.where(chosen[0], chosen[2])
+
+
+def _short_names(first: Path, second: Path) -> list[str]:
+    """Return the ends of two paths that tell them apart."""
+    for parts in range(1, max(len(first.parts), len(second.parts)) + 1):
+        names = ["/".join(each.parts[-parts:]) for each in (first, second)]
+        if names[0] != names[1]:
+            return names
+    return [first.name, second.name]
+
+
+def _share(text: str) -> float:
+    """Return a share; raises ValueError for anything that cannot be a slowdown."""
+    from steptime.units import parse_share
+
+    try:
+        found = parse_share(text)
+    except ValueError:
+        found = float("nan")
+    if not 0.0 <= found < float("inf"):
+        message = f"{text!r} is not a share; write for example 5% or 0.05"
+        raise ValueError(message)
+    return found
+
+
+def _choice(text: str) -> tuple[str, str, str]:
+    """Return key, first and second value of ``KEY=A,B``; raises ValueError for anything else."""
+    key, _, values = text.partition("=")
+    first, _, second = values.partition(",")
+    if not (key and first and second) or "," in second:
+        message = f"{text!r} is not KEY=A,B, such as framework=pytorch,mxnet"
+        raise ValueError(message)
+    if first == second:
+        message = f"both values of {key!r} are {first!r}"
+        raise ValueError(message)
+    return _SHORT.get(key, key), first, second

@@ -1,0 +1,257 @@
+"""What changed from one side to another: ratios of step times whose intervals hold together, and what may explain them.
+
+Launches are the unit, and how they spread is pooled over everything that both sides measured (decision 11). The
+intervals of all pairs, and of their mean, hold together by Šidák's level (decision 17).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from steptime.errors import UsageError
+from steptime.measurements.ablation.gap import gap
+from steptime.measurements.compared.form import (
+    ChangedFact,
+    ChangeOfTrial,
+    ChangeReport,
+    ChangeVerdict,
+    SideForm,
+    Unpaired,
+)
+from steptime.measurements.compared.pairing import name_of, pair
+from steptime.measurements.compared.sides import UNKNOWN_FACT, Side, Subject
+from steptime.measurements.comparison import Comparison, compare
+from steptime.measurements.detection import launches_to_show, power_to_show, smallest_change
+from steptime.measurements.interval import LEVEL
+from steptime.measurements.json_form import IntervalOverLaunches
+from steptime.measurements.launch_spread import TrialSpread, pool_spread, pooled_error
+from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.simultaneous import sidak_level
+
+_MINUTES = 16
+"""Letters of a moment in ISO 8601 up to its minute."""
+_MOST_SHOWN = 3
+"""Reasons in an error."""
+
+
+def change_between(first: Side, second: Side, threshold: float | None = None) -> ChangeReport:
+    """Return what changed from ``first``, the baseline, to ``second``.
+
+    Sides of one source are compared within the randomised blocks that both ran in, where what drifts hits both alike.
+    Blocks of two sources have nothing in common: their spread is part of the intervals, and a drift from one source to
+    the other cannot be told from a change.
+
+    Args:
+        first: the baseline.
+        second: what is compared with it.
+        threshold: the relative slowdown that fails the comparison, as 0.05; None fails none.
+
+    Raises UsageError with the reasons where nothing can be compared.
+    """
+    pairing = pair(first, second)
+    if not pairing.pairs:
+        raise UsageError(_nothing(first, second, pairing.unpaired))
+    interleaved = first.source == second.source
+    offset = 0 if interleaved else 1 + max((each.block for each in _launches(first.company)), default=0)
+    later = [_moved(each, offset) for each in second.company]
+    groups = {"first": first.company, "second": [] if interleaved else later}
+    spreads = pool_spread(
+        {f"{side} {each.id}": each.launches for side, own in groups.items() for each in own if each.problem is None}
+    )
+    pairs = [
+        _Pair(own, _moved(other, offset), *_spreads_of(spreads, own, other, interleaved=interleaved))
+        for own, other in pairing.pairs
+    ]
+    level = sidak_level(LEVEL, len(pairs) + (len(pairs) > 1))
+    names = _names([each.first for each in pairs])
+    trials = [_change(each, name, level, threshold) for each, name in zip(pairs, names, strict=True)]
+    software = _software(pairs, first, second)
+    hardware = _facts(first.hardware, second.hardware)
+    return ChangeReport(
+        first=_side(first),
+        second=_side(second),
+        level=LEVEL,
+        interleaved=all(each.interleaved for each in trials),
+        threshold=threshold,
+        fails=any(each.fails for each in trials),
+        overall=_overall(pairs, level),
+        trials=trials,
+        unpaired=list(pairing.unpaired),
+        software=software,
+        hardware=hardware,
+        notes=_notes(first, second, trials, (software, hardware), spreads.values()),
+    )
+
+
+class _Pair(NamedTuple):
+    """A configuration as both sides measured it, with the pooled spread of its launches if there is one."""
+
+    first: Subject
+    second: Subject
+    spreads: tuple[TrialSpread, TrialSpread] | None
+
+    @property
+    def log_ratio(self) -> float:
+        first, second = (np.mean([launch.log_mean for launch in each.launches]) for each in self[:2])
+        return float(second - first)
+
+
+def _change(found: _Pair, name: str, level: float, threshold: float | None) -> ChangeOfTrial:
+    first, second = found.first, found.second
+    comparison = compare(second.launches, first.launches, level, found.spreads and found.spreads[::-1])
+    steps = [float(np.exp(np.mean([launch.log_mean for launch in each.launches]))) for each in (first, second)]
+    return ChangeOfTrial(
+        name=name,
+        first=first.id,
+        second=second.id,
+        configuration={**first.identity, "options": dict(first.options)},
+        first_step_s=steps[0],
+        second_step_s=steps[1],
+        launches=(len(first.launches), len(second.launches)),
+        interleaved=len({each.block for each in first.launches} & {each.block for each in second.launches}),
+        ratio=comparison.interval,
+        verdict=_verdict(comparison),
+        smallest_change=smallest_change(comparison),
+        power_at_threshold=None if threshold is None else power_to_show(comparison, threshold),
+        launches_to_threshold=None if threshold is None else launches_to_show(comparison, threshold),
+        fails=threshold is not None and comparison.covers_launches and comparison.low > 1.0 + threshold,
+        gap=gap(first.id, first.breakdown, second.id, second.breakdown)
+        if first.breakdown is not None and second.breakdown is not None
+        else None,
+        flags=list(dict.fromkeys([*first.flags, *second.flags])),
+    )
+
+
+def _verdict(comparison: Comparison) -> ChangeVerdict:
+    if not comparison.covers_launches:
+        return "undecided"
+    if comparison.tied:
+        return "no difference"
+    return "slower" if comparison.low > 1.0 else "faster"
+
+
+def _overall(pairs: Sequence[_Pair], level: float) -> IntervalOverLaunches | None:
+    """Return the geometric mean of the ratios of several pairs; None unless their spread is pooled."""
+    if len(pairs) == 1:
+        return None
+    shares: list[tuple[TrialSpread, dict[int, float]]] = []
+    for each in pairs:
+        if each.spreads is None:
+            return None
+        for subject, spread, sign in zip(each[:2], each.spreads, (-1.0, 1.0), strict=True):
+            share = sign / len(pairs) / len(subject.launches)
+            shares.append((spread, {launch.block: share for launch in subject.launches}))
+    ratios = np.array([each.log_ratio for each in pairs])
+    centre, half_width = float(ratios.mean()), pooled_error(shares, level).half_width
+    bounds = np.exp([centre, centre - half_width, centre + half_width, ratios.min(), ratios.max()])
+    return IntervalOverLaunches(*bounds.tolist())
+
+
+def _spreads_of(
+    spreads: Mapping[str, TrialSpread], first: Subject, second: Subject, *, interleaved: bool
+) -> tuple[tuple[TrialSpread, TrialSpread] | None]:
+    own = spreads.get(f"first {first.id}")
+    other = spreads.get(f"{'first' if interleaved else 'second'} {second.id}")
+    return ((own, other) if own and other else None,)
+
+
+def _moved(subject: Subject, blocks: int) -> Subject:
+    """Return a subject whose blocks have other numbers than those of another source."""
+    return replace(subject, launches=[replace(each, block=each.block + blocks) for each in subject.launches])
+
+
+def _launches(subjects: Iterable[Subject]) -> Iterable[LaunchTimes]:
+    return chain.from_iterable(each.launches for each in subjects)
+
+
+def _names(subjects: Sequence[Subject]) -> list[str]:
+    """Return the names of configurations, with whatever else they differ in where two would have the same."""
+    names = [name_of(each) for each in subjects]
+    for name in {each for each in names if names.count(each) > 1}:
+        alike = [index for index, each in enumerate(names) if each == name]
+        settings = {index: {**subjects[index].options, **subjects[index].identity} for index in alike}
+        keys = dict.fromkeys(chain.from_iterable(settings.values()))
+        varied = [key for key in keys if len({str(settings[index].get(key)) for index in alike}) > 1]
+        for index in alike:
+            names[index] = ", ".join([name, *(f"{key}={settings[index].get(key)}" for key in varied)])
+    return names
+
+
+def _software(pairs: Sequence[_Pair], first: Side, second: Side) -> list[ChangedFact]:
+    """Return what differs in the software of the machines and of the pairs.
+
+    Facts of a framework have its name where there are several. Where the sides are two frameworks, whose libraries
+    differ anyway, what only one of them has is left out.
+    """
+    found: dict[tuple[str, str | None, str | None], dict[str, None]] = {}
+    frameworks = [str(each.first.identity.get("framework", "")) for each in pairs]
+    sides = [(each.first.software, each.second.software) for each in pairs]
+    for owner, (one, other) in zip(["", *frameworks], [(first.system, second.system), *sides], strict=True):
+        for each in _facts(one, other):
+            if (each.first and each.second) or all(frameworks):
+                found.setdefault((each.fact, each.first, each.second), {})[owner] = None
+    named = len(set(frameworks)) > 1
+    return [
+        ChangedFact(fact=f"{fact} ({', '.join(owners)})" if named and all(owners) else fact, first=before, second=after)
+        for (fact, before, after), owners in found.items()
+    ]
+
+
+def _facts(first: Mapping[str, str], second: Mapping[str, str]) -> list[ChangedFact]:
+    return [
+        ChangedFact(fact=fact, first=first.get(fact), second=second.get(fact))
+        for fact in dict.fromkeys([*first, *second])
+        if first.get(fact) != second.get(fact) and UNKNOWN_FACT not in (first.get(fact), second.get(fact))
+    ]
+
+
+def _side(side: Side) -> SideForm:
+    started, ended = (side.started[0], side.started[-1]) if side.started else (None, None)
+    return SideForm(name=side.name, source=side.source, trials=len(side.subjects), started_at=started, ended_at=ended)
+
+
+def _notes(
+    first: Side,
+    second: Side,
+    trials: Sequence[ChangeOfTrial],
+    changed: tuple[Sequence[ChangedFact], Sequence[ChangedFact]],
+    spreads: Iterable[TrialSpread],
+) -> list[str]:
+    notes = []
+    software, hardware = changed
+    if not all(each.interleaved for each in trials):
+        spans = [
+            " to ".join(moment[:_MINUTES] for moment in (each.started[0], each.started[-1])) for each in (first, second)
+        ]
+        notes.append(
+            f"{first.name} was measured from {spans[0]} and {second.name} from {spans[1]} (UTC), not interleaved: a "
+            "drift of the machine from one to the other looks like a change; steptime run --environments measures "
+            "two environments in the same blocks"
+        )
+        if next((each.blocks.drifted for each in spreads), False):
+            notes.append("the machine drifted from block to block within the sides, which widens all intervals")
+    if software and hardware:
+        notes.append(
+            "software and hardware both changed, and these two sides cannot show which of them made the difference: "
+            f"measure the software of {second.name} on the machine of {first.name}, and compare it with each"
+        )
+    if not software and not hardware:
+        notes.append("no recorded fact of software or hardware differs")
+    unchecked = [each.name for each in (first, second) if not each.checked]
+    if unchecked:
+        notes.append(
+            f"no equivalence check in {' and '.join(dict.fromkeys(unchecked))}: whether both sides compute the same is "
+            "unknown"
+        )
+    if any(each.verdict == "undecided" for each in trials):
+        notes.append("single launches do not show how launches differ: launch each trial three times or more")
+    return notes
+
+
+def _nothing(first: Side, second: Side, unpaired: Sequence[Unpaired]) -> str:
+    sides = {"first": first.name, "second": second.name}
+    shown = [f"{each.name} of {sides[each.side]}: {each.reason}" for each in unpaired[:_MOST_SHOWN]]
+    return f"no trial of {first.name} can be compared with one of {second.name} ({'; '.join(shown)})"

@@ -1,0 +1,176 @@
+"""A side of a comparison: what a results folder, or a part of it, measured of each configuration.
+
+The comparison knows sides only. Whatever has launches with their step times can be one: a results folder today, and
+whoever adds another source (runs of a user's own script) adds a function that returns a ``Side``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from steptime.errors import UsageError, choices_message
+from steptime.measurements.ablation.form import StepBreakdown
+from steptime.measurements.estimate import estimate
+from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.pooled_conditions import versions_of
+from steptime.measurements.record_kinds import TIMING
+from steptime.measurements.records import Launch
+from steptime.measurements.store import Store
+from steptime.measurements.summary import summarise
+from steptime.measurements.summary_form import TrialSummary
+from steptime.study.trial import Trial
+
+_NO_IDENTITY = frozenset(("options", "documented_options", "container", "seed"))
+"""Fields of a trial by which trials of two sides are not told apart. Options are compared as far as both have them:
+another version of a framework may have options that the first did not know."""
+_WITH_OPTIONS = {"framework": ("launcher",), "strategy": ("launcher", "servers", "server_placement"), "tuning": ()}
+"""Where these differ, options do, and the fields that follow from them."""
+_OPTION = "options."
+_SELF_EVIDENT = ("framework", "strategy", "environment_name")
+"""Keys whose values are names by themselves."""
+OF_LAUNCH = {"framework_version": "the framework", "python": "Python", "steptime": "steptime"}
+"""What launches of one trial may differ in, if it was continued after an update, by the name in ``versions_of``."""
+UNKNOWN_FACT = "unknown"
+_HARDWARE = ("id", "cpu", "architecture", "cores", "machine_threads", "quota_cores", "memory_bytes", "gpus")
+_SYSTEM = ("kernel", "os", "gpu_driver")
+"""Facts of a machine's fingerprint."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One configuration as one side measured it."""
+
+    id: str
+    """Of the trial, with the part of its launches; unique within its source."""
+    identity: Mapping[str, Any]
+    """What must agree for two subjects to be compared, by name."""
+    options: Mapping[str, Any]
+    """What must agree as far as both have it."""
+    launches: Sequence[LaunchTimes]
+    """Those that ended well; blocks are those of the side's folder."""
+    problem: str | None = None
+    """Why it cannot be compared; None if it can."""
+    breakdown: StepBreakdown | None = None
+    software: Mapping[str, str] = field(default_factory=dict)
+    """Versions and settings by name, of its last launch."""
+    flags: Sequence[str] = ()
+
+    def value(self, key: str) -> Any:  # noqa: ANN401 - whatever a trial's fields hold
+        """Return what the subject has under a key of its identity, or ``options.NAME``; None if it has none."""
+        if key.startswith(_OPTION):
+            return self.options.get(key.removeprefix(_OPTION))
+        return self.identity.get(key)
+
+    def without(self, key: str) -> "Subject":
+        """Return the same subject, which ``key`` no longer identifies."""
+        left = (key, *_WITH_OPTIONS.get(key, ()))
+        options = {name: each for name, each in self.options.items() if f"{_OPTION}{name}" != key}
+        options = {} if key in _WITH_OPTIONS else options
+        identity = {name: each for name, each in self.identity.items() if name not in left}
+        return replace(self, identity=identity, options=options)
+
+
+@dataclass(frozen=True)
+class Side:
+    """Everything that one of two sides measured."""
+
+    name: str
+    source: str
+    """Of which blocks are: sides of one source are interleaved where they share blocks."""
+    subjects: Sequence[Subject]
+    company: Sequence[Subject]
+    """All that was measured with them, from which is learned how launches spread."""
+    hardware: Mapping[str, str] = field(default_factory=dict)
+    system: Mapping[str, str] = field(default_factory=dict)
+    """Software of the machine: kernel, operating system, driver."""
+    started: Sequence[str] = ()
+    """When its launches began, UTC in ISO 8601, in order."""
+    checked: bool = True
+    """Whether what its subjects compute was compared with a reference."""
+
+    def where(self, key: str, value: str) -> "Side":
+        """Return the subjects whose ``key`` has a value, which no longer tells them apart.
+
+        Raises UsageError with the keys or the values that there are.
+        """
+        values = [str(found) for each in self.subjects if (found := each.value(key)) is not None]
+        if not values:
+            keys = {name for each in self.subjects for name in each.identity}
+            options = {f"{_OPTION}{name}" for each in self.subjects for name in each.options}
+            raise UsageError(choices_message("key of trials", key, [*keys, *options, *OF_LAUNCH]))
+        chosen = [each.without(key) for each in self.subjects if str(each.value(key)) == value]
+        if not chosen:
+            message = f"{self.source}: {choices_message(key, value, set(values))}"
+            raise UsageError(message)
+        name = value if key in _SELF_EVIDENT else f"{key}={value}"
+        return replace(self, name=name, subjects=chosen)
+
+
+def side_of(store: Store, name: str, key: str | None = None) -> Side:
+    """Return what a results folder measured; trials that are trained until it is over are left out.
+
+    Args:
+        store: the folder.
+        name: of the side.
+        key: by which the side will be chosen from. Launches of one trial that differ in it are subjects of their own.
+
+    Raises StoreError as the store does.
+    """
+    summaries = {each.id: each for each in summarise(store).trials}
+    subjects: list[Subject] = []
+    started: list[str] = []
+    for trial in store.trials():
+        if trial.training is None:
+            launches = list(store.iter_records(TIMING, trial.id))
+            started += [each.started_at for each in launches]
+            subjects += _subjects(trial, summaries[trial.id], launches, key)
+    machine = store.machine() or {}
+    hardware, system = ({fact: _said(machine.get(fact)) for fact in facts} for facts in (_HARDWARE, _SYSTEM))
+    settings = store.study_json.get("equivalence") or {}
+    return Side(
+        name, str(store.path), subjects, subjects, hardware, system, sorted(started), bool(settings.get("enabled"))
+    )
+
+
+def _subjects(trial: Trial, summary: TrialSummary, launches: Sequence[Launch], key: str | None) -> list[Subject]:
+    good = [each for each in launches if each.status == "ok"]
+    if key not in OF_LAUNCH:
+        return [_subject(trial, summary, good)]
+    values = dict.fromkeys(versions_of(each)[OF_LAUNCH[key]] for each in good)
+    parts = {value: [each for each in good if versions_of(each)[OF_LAUNCH[key]] == value] for value in values}
+    return [_subject(trial, summary, own, {key: value}) for value, own in parts.items()]
+
+
+def _subject(
+    trial: Trial, summary: TrialSummary, launches: Sequence[Launch], part: Mapping[str, str] | None = None
+) -> Subject:
+    """Return a trial, or the part of its launches that have what ``part`` names."""
+    found = estimate(launches, trial.strategy) if launches else None
+    comparable = summary.status in {"ok", "unranked"} and found is not None
+    return Subject(
+        id="@".join([trial.id, *(part or {}).values()]),
+        identity={**trial.model_dump(mode="json", exclude={"id", *_NO_IDENTITY}), **(part or {})},
+        options=dict(trial.options),
+        launches=found.launches if found else [],
+        problem=None if comparable else summary.reason or "not measured",
+        breakdown=None if part else summary.breakdown,
+        software=_software(trial, launches[-1]) if launches else {},
+        flags=[*summary.flags, *([summary.reason] if summary.status == "unranked" and summary.reason else [])],
+    )
+
+
+def _software(trial: Trial, launch: Launch) -> dict[str, str]:
+    variables = launch.environment_variables or {}
+    inherited = {name: value for name, value in variables.items() if name not in trial.environment_variables}
+    container = " ".join(launch.environment.get("container") or [])
+    return {
+        **versions_of(launch),
+        **{f"variable {name}": value for name, value in inherited.items()},
+        **({"container": container} if container else {}),
+    }
+
+
+def _said(value: Any) -> str:  # noqa: ANN401 - any JSON value of a fingerprint
+    if isinstance(value, list):
+        return ", ".join(str(each["name"]) if isinstance(each, dict) else str(each) for each in value) or "none"
+    return UNKNOWN_FACT if value is None else str(value)
