@@ -133,6 +133,22 @@ def flat_to_the_end() -> Workload:
     return net.finish("flat_to_the_end", classes=24)
 
 
+def transformer_of_images() -> Workload:
+    """Every kind of layer of transformers, and tokens that are flattened and those whose first is taken."""
+    net = Network((3, 12, 8))
+    x = net.tokens("tokens", net.conv2d("patches", net.input, 12, 4, stride=4))
+    x = net.positions("positions", net.class_token("class", net.dropout("nothing", x, 0.0)))
+    norm = net.layer_norm("norm1", x, epsilon=1e-3)
+    attended = net.attention("attention", net.linear("qkv", norm, 36), 3)
+    x = net.add("add1", [x, net.linear("projection", attended, 12, bias=False)])
+    wide = net.gelu("gelu", net.linear("mlp1", net.layer_norm("norm2", x), 20))
+    x = net.add("add2", [x, net.linear("mlp2", wide, 12)])
+    first = net.linear("of_first", net.first_token("first", net.layer_norm("norm3", x)), 5)
+    every = net.linear("of_all", net.relu("relu", net.flatten("flatten", x)), 5)
+    net.add("output", [first, every])
+    return net.finish("transformer_of_images", classes=5)
+
+
 WORKLOADS = [
     every_kind(),
     values_read_twice(),
@@ -143,6 +159,9 @@ WORKLOADS = [
     autoencoder_of_images(),
     autoencoder_of_values(),
     flat_to_the_end(),
+    transformer_of_images(),
 ]
 OF_EVERY_KIND = ("every_kind", "values_read_twice", "uneven_windows", "pooled_at_edges")
-"""The workloads that hold every kind of layer."""
+"""The workloads that hold every kind of layer but those of transformers."""
+OF_TRANSFORMERS = ("transformer_of_images",)
+"""The workloads that hold layers of transformers; together every kind."""

@@ -1,5 +1,6 @@
 """Every kind of layer of the reference, against finite differences in 64 bits on tiny shapes."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -9,6 +10,7 @@ from steptime.catalog.workloads.kinds import KINDS
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.frameworks.reference import windows as conv2d_file
 from steptime.frameworks.reference.network import LAYERS, ReferenceNetwork
+from steptime.frameworks.reference.transformers import erf
 from steptime.worker.weights import initial_weights
 
 BATCH = 3
@@ -29,6 +31,8 @@ CASES: dict[str, dict[str, Write]] = {
     "linear": {
         "with bias": lambda net, x: net.linear("it", net.flatten("flat", x), 5),
         "without bias": lambda net, x: net.linear("it", net.flatten("flat", x), 5, bias=False),
+        "of tokens": lambda net, x: net.linear("it", net.tokens("tokens", x), 5),
+        "of tokens, without bias": lambda net, x: net.linear("it", net.tokens("tokens", x), 5, bias=False),
     },
     "batch_norm": {
         "images": lambda net, x: net.batch_norm("it", x, epsilon=1e-3, initial_scale=0.7),
@@ -57,6 +61,20 @@ CASES: dict[str, dict[str, Write]] = {
     "add": {
         "two": lambda net, x: net.add("it", [x, net.tanh("other", x)]),
         "three, one of them twice": lambda net, x: net.add("it", [x, x, net.tanh("other", x)]),
+    },
+    "tokens": {"": lambda net, x: net.tokens("it", x)},
+    "class_token": {"": lambda net, x: net.class_token("it", net.tokens("tokens", x))},
+    "positions": {"": lambda net, x: net.positions("it", net.tokens("tokens", x))},
+    "first_token": {
+        "": lambda net, x: net.first_token(
+            "it", net.attention("all", net.linear("qkv", net.tokens("tokens", x), 12), 2)
+        )
+    },
+    "layer_norm": {"": lambda net, x: net.layer_norm("it", net.tokens("tokens", x), epsilon=1e-3)},
+    "gelu": {"": lambda net, x: net.gelu("it", x)},
+    "attention": {
+        "one head": lambda net, x: net.attention("it", net.linear("qkv", net.tokens("tokens", x), 9), 1),
+        "heads": lambda net, x: net.attention("it", net.linear("qkv", net.tokens("tokens", x), 18, bias=False), 3),
     },
     "concat": {
         "three": lambda net, x: net.concat("it", [net.tanh("other", x), x, net.conv2d("third", x, 2, 1)]),
@@ -88,6 +106,11 @@ def test_a_batch_too_large_to_spread_at_once_gives_the_same(monkeypatch):
     parts = network.backpropagate(inputs, targets), network.slopes
     assert parts[0] == pytest.approx(whole[0], rel=1e-12)
     np.testing.assert_allclose(parts[1], whole[1], rtol=1e-9, atol=1e-12)
+
+
+def test_the_error_function_is_right_to_the_last_bits():
+    values = np.linspace(-7.0, 7.0, 20_001)
+    np.testing.assert_allclose(erf(values), [math.erf(value) for value in values], rtol=0, atol=4e-16)
 
 
 def test_dropout_keeps_the_expected_value_and_the_asked_share():
@@ -124,7 +147,7 @@ def around(write: Write, loss: str) -> Workload:
     """Return a workload with ``write``'s layers between trained ones."""
     net = Network((2, 7, 6))
     x = write(net, net.conv2d("before", net.input, 4, 1))
-    if len(net.shape(x)) == 3:
+    if len(net.shape(x)) > 1:
         x = net.flatten("flatten", x)
     x = net.tanh("squash", x)  # makes the gradient that reaches the checked layer differ from value to value
     net.linear("after", x, 84 if loss == "mean_squared_error" else 3)

@@ -64,6 +64,7 @@ MANIFESTS = {
     ),
     "passing": _manifest("passing", {"single": {}, "allreduce": {"launcher": "mpi"}}, loaders=["synthetic"]),
     "alone": _manifest("alone", {"single": {}}, environment="core"),
+    "older": _manifest("older", {"single": {}}, without_transformers="it has no attention"),
 }
 DATASETS = {"digits": DatasetFacts((1, 28, 28), 10), "photos": DatasetFacts(classes=18)}
 
@@ -424,6 +425,7 @@ def test_what_is_included_cannot_be_excluded():
             {"frameworks": "passing", "workloads": {"name": "lenet5", "dataset": "digits"}},
             "no loader 'native' (it has synthetic)",
         ),
+        ({"frameworks": "older", "workloads": "vit_tiny"}, "cannot train vit_tiny: it has no attention"),
         ({"loaders": "native"}, "lenet5 has no dataset for the loader 'native' to read"),
         (
             {"frameworks": "passing", "strategies": "allreduce", "workers": 2, "launcher": "local"},

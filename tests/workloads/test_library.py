@@ -21,6 +21,7 @@ FAMILIES = {
     "fully_connected": {"mlp", "autoencoder"},
     "inception": {"googlenet", "inception_v3"},
     "resnet": {"resnet50", "resnet101", "resnet152"},
+    "vision_transformers": {"vit_tiny", "vit_b16"},
 }
 
 # From the documents that describe each workload, not computed here.
@@ -36,8 +37,18 @@ PUBLISHED = {
     "resnet50": 25_557_032,
     "resnet101": 44_549_160,
     "resnet152": 60_192_808,
+    "vit_tiny": 5_717_416,
+    "vit_b16": 86_567_656,
 }
-SMALLEST = {"lenet5": 12, "cifar_cnn": 15, "alexnet": 63, "googlenet": 31, "vgg16": 32, "inception_v3": 75}
+SMALLEST = {
+    "lenet5": 12,
+    "cifar_cnn": 15,
+    "alexnet": 63,
+    "googlenet": 31,
+    "vgg16": 32,
+    "inception_v3": 75,
+    "vit_tiny": 16,
+}
 
 
 @pytest.fixture(params=NAMES)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from steptime.catalog.workloads.kinds import OF_TRANSFORMERS
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.dataset import Contents
@@ -57,6 +58,11 @@ class WorkloadShapes:
 def has_classes(choice: WorkloadChoice) -> bool:
     """Whether a workload has classes, so that it has an accuracy."""
     return build_workload(choice.name).loss == "softmax_cross_entropy"
+
+
+def is_transformer(choice: WorkloadChoice) -> bool:
+    """Whether a workload has layers that frameworks from before transformers lack."""
+    return any(layer.kind in OF_TRANSFORMERS for layer in build_workload(choice.name).layers)
 
 
 def _shape_on(choice: WorkloadChoice, facts: DatasetFacts) -> WorkloadShape:

@@ -108,9 +108,20 @@ class Network:
         attributes = {"out_channels": out_channels, **_sizes(kernel, stride, padding), "groups": groups, "bias": bias}
         return self._add(name, "conv2d", (source,), attributes)
 
-    def linear(self, name: str, source: str, out_features: int, *, bias: bool = True) -> str:
-        """Multiply a flat input by a matrix."""
-        return self._add(name, "linear", (source,), {"out_features": out_features, "bias": bias})
+    def linear(
+        self, name: str, source: str, out_features: int, *, bias: bool = True, initial_scale: float = 1.0
+    ) -> str:
+        """Multiply a flat input, or each token of a sequence, by a matrix.
+
+        Args:
+            name: of the layer.
+            source: its input.
+            out_features: of the output.
+            bias: whether one is added.
+            initial_scale: by what the matrix is multiplied before training.
+        """
+        scale = {} if initial_scale == 1.0 else {"initial_scale": initial_scale}
+        return self._add(name, "linear", (source,), {"out_features": out_features, "bias": bias, **scale})
 
     def batch_norm(
         self, name: str, source: str, *, epsilon: float = 1e-5, momentum: float = 0.1, initial_scale: float = 1.0
@@ -176,6 +187,40 @@ class Network:
     def concat(self, name: str, sources: Sequence[str]) -> str:
         """Join inputs along the channels."""
         return self._add(name, "concat", tuple(sources), {})
+
+    def tokens(self, name: str, source: str) -> str:
+        """Make a sequence of an image: one token of all channels for each pixel, row by row."""
+        return self._add(name, "tokens", (source,), {})
+
+    def class_token(self, name: str, source: str) -> str:
+        """Put a trained token before a sequence."""
+        return self._add(name, "class_token", (source,), {})
+
+    def positions(self, name: str, source: str) -> str:
+        """Add a trained vector to each token, another one for each place."""
+        return self._add(name, "positions", (source,), {})
+
+    def first_token(self, name: str, source: str) -> str:
+        """Take the first token of a sequence."""
+        return self._add(name, "first_token", (source,), {})
+
+    def layer_norm(self, name: str, source: str, *, epsilon: float = 1e-5) -> str:
+        """Normalise each token over its features; ``epsilon`` is added to the variance."""
+        return self._add(name, "layer_norm", (source,), {"epsilon": epsilon})
+
+    def gelu(self, name: str, source: str) -> str:
+        """Multiply x by the probability that a normal variable is below x, by the error function."""
+        return self._add(name, "gelu", (source,), {})
+
+    def attention(self, name: str, source: str, heads: int) -> str:
+        """Attend from every token to all: softmax(queries · keys / sqrt(features of a head)) · values, of each head.
+
+        Args:
+            name: of the layer.
+            source: a sequence whose features are all heads' queries, then all keys, then all values.
+            heads: how many; head i has the i-th part of each.
+        """
+        return self._add(name, "attention", (source,), {"heads": heads})
 
     def finish(self, name: str, *, classes: int, loss: Loss = "softmax_cross_entropy") -> Workload:
         """Return the workload; its output is the layer added last."""

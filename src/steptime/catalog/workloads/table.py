@@ -46,6 +46,8 @@ class _Library(Mapping[str, Entry]):
         "resnet50": "resnet:RESNET50",
         "resnet101": "resnet:RESNET101",
         "resnet152": "resnet:RESNET152",
+        "vit_tiny": "vision_transformers:VIT_TINY",
+        "vit_b16": "vision_transformers:VIT_B16",
     }
 
     def __getitem__(self, name: str) -> Entry:
@@ -115,16 +117,9 @@ def _advice(entry: Entry, shape: Shape) -> str:
     if len(shape) != _IMAGE_AXES:
         usual = _text(entry.input_shape)
         return f"; use images, usually of {usual} (channels x height x width)"
-    too_small, works = min(shape[1:]), max(entry.input_shape[1:])
-    if not _fits(entry, (shape[0], works, works)):
-        return ""
-    while works - too_small > 1:
-        middle = (too_small + works) // 2
-        if _fits(entry, (shape[0], middle, middle)):
-            works = middle
-        else:
-            too_small = middle
-    return f"; the smallest square image that works is {works}x{works}"
+    sides = range(1, max(entry.input_shape[1:]) + 1)
+    works = next((side for side in sides if _fits(entry, (shape[0], side, side))), None)
+    return f"; the smallest square image that works is {works}x{works}" if works else ""
 
 
 def _fits(entry: Entry, shape: Shape) -> bool:

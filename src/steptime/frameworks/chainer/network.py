@@ -23,9 +23,18 @@ def _conv2d(layer):
     )
 
 
+class _LinearLink(L.Linear):
+    """A linear layer that takes sequences too."""
+
+    def forward(self, x):
+        return super(_LinearLink, self).forward(x, n_batch_axes=x.ndim - 1)
+
+
 def _linear(layer):
     attributes = layer["attributes"]
-    return L.Linear(layer["input_shapes"][0][0], attributes["out_features"], nobias=not attributes["bias"], initialW=0)
+    return _LinearLink(
+        layer["input_shapes"][0][-1], attributes["out_features"], nobias=not attributes["bias"], initialW=0
+    )
 
 
 def _batch_norm(layer):
@@ -92,6 +101,61 @@ def _concat(_):
     return lambda *values: F.concat(values, axis=1)
 
 
+def _tokens(layer):
+    tokens, features = layer["output_shape"]
+    return lambda images: F.transpose(F.reshape(images, (-1, features, tokens)), (0, 2, 1))
+
+
+class _TableLink(chainer.Link):
+    """Trained vectors of tokens: ``W`` (tokens, features)."""
+
+    def __init__(self, layer):
+        super(_TableLink, self).__init__()
+        with self.init_scope():
+            self.W = chainer.Parameter(0, layer["parameters"][0]["shape"])
+
+
+class _ClassTokenLink(_TableLink):
+    """A trained token before those of each sequence."""
+
+    def forward(self, values):
+        first = F.broadcast_to(self.W[None], (len(values), 1, values.shape[-1]))
+        return F.concat([first, values], axis=1)
+
+
+class _PositionsLink(_TableLink):
+    """A trained vector for each place, added to the token there."""
+
+    def forward(self, values):
+        return values + F.broadcast_to(self.W[None], values.shape)
+
+
+class _LayerNormLink(L.LayerNormalization):
+    """Layer normalisation of each token; Chainer's own takes a matrix."""
+
+    def forward(self, values):
+        rows = F.reshape(values, (-1, values.shape[-1]))
+        return F.reshape(super(_LayerNormLink, self).forward(rows), values.shape)
+
+
+def _gelu(_):
+    return lambda x: 0.5 * x * (1.0 + F.erf(x * 0.5**0.5))
+
+
+def _attention(layer):
+    tokens, features = layer["output_shape"]
+    heads = layer["attributes"]["heads"]
+    scale = (features // heads) ** -0.5
+
+    def call(values):
+        parts = F.transpose(F.reshape(values, (-1, tokens, 3, heads, features // heads)), (2, 0, 3, 1, 4))
+        queries, keys, contents = F.separate(parts)
+        shares = F.softmax(F.matmul(queries * scale, keys, transb=True), axis=3)
+        return F.reshape(F.transpose(F.matmul(shares, contents), (0, 2, 1, 3)), (-1, tokens, features))
+
+    return call
+
+
 _KINDS = {
     "conv2d": _conv2d,
     "linear": _linear,
@@ -107,8 +171,16 @@ _KINDS = {
     "flatten": _flatten,
     "add": _add,
     "concat": _concat,
+    "tokens": _tokens,
+    "class_token": _ClassTokenLink,
+    "positions": _PositionsLink,
+    "first_token": lambda _: lambda values: values[:, 0],
+    "layer_norm": lambda layer: _LayerNormLink(layer["output_shape"][-1], eps=layer["attributes"]["epsilon"]),
+    "gelu": _gelu,
+    "attention": _attention,
 }
-_ATTRIBUTES = {"batch_norm": {"weight": "gamma", "bias": "beta"}}
+_SCALED = {"weight": "gamma", "bias": "beta"}
+_ATTRIBUTES = {"batch_norm": _SCALED, "layer_norm": _SCALED}
 _USUAL_ATTRIBUTES = {"weight": "W", "bias": "b"}
 
 

@@ -99,6 +99,49 @@ def _dropout(layer, _):
     return apply if rate else (lambda _, sources, *__: sources[0])
 
 
+def _tokens(images):
+    return images.reshape(len(images), -1, images.shape[-1])
+
+
+def _class_token(*_):
+    def apply(own, sources, *_):
+        (values,) = sources
+        first = numpy.broadcast_to(own["weight"].astype(values.dtype), (len(values), 1, values.shape[-1]))
+        return numpy.concatenate([first, values], 1)
+
+    return apply
+
+
+def _positions(*_):
+    return lambda own, sources, *_: sources[0] + own["weight"].astype(sources[0].dtype)
+
+
+def _layer_norm(layer, _):
+    epsilon = layer["attributes"]["epsilon"]
+
+    def apply(own, sources, *_):
+        (values,) = sources
+        exact = values.astype(numpy.float32)
+        exact -= exact.mean(-1, keepdims=True)
+        exact *= jax.lax.rsqrt(numpy.square(exact).mean(-1, keepdims=True) + epsilon)
+        return (exact * own["weight"] + own["bias"]).astype(values.dtype)
+
+    return apply
+
+
+def _attention(layer, _):
+    heads = layer["attributes"]["heads"]
+
+    def apply(_, sources, *__):
+        (values,) = sources
+        batch, tokens, features = values.shape
+        parts = values.reshape(batch, tokens, 3, heads, features // (3 * heads))
+        joined = jax.nn.dot_product_attention(parts[:, :, 0], parts[:, :, 1], parts[:, :, 2])
+        return joined.reshape(batch, tokens, -1)
+
+    return apply
+
+
 def _of_each_value(function):
     return lambda *_: lambda _, sources, *__: function(*sources)
 
@@ -124,6 +167,13 @@ LAYERS = {
     "flatten": _of_each_value(lambda values: values.reshape(len(values), -1)),
     "add": _of_each_value(_add),
     "concat": _of_each_value(lambda *values: numpy.concatenate(values, -1)),
+    "tokens": _of_each_value(_tokens),
+    "class_token": _class_token,
+    "positions": _positions,
+    "first_token": _of_each_value(lambda values: values[:, 0]),
+    "layer_norm": _layer_norm,
+    "gelu": _of_each_value(lambda values: jax.nn.gelu(values, approximate=False)),
+    "attention": _attention,
 }
 
 

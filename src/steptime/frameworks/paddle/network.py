@@ -74,7 +74,7 @@ def _conv2d(layer):
 def _linear(layer):
     settings = layer["attributes"]
     bias = None if settings["bias"] else False
-    return nn.Linear(layer["input_shapes"][0][0], settings["out_features"], bias_attr=bias)
+    return nn.Linear(layer["input_shapes"][0][-1], settings["out_features"], bias_attr=bias)
 
 
 def _batch_norm(layer):
@@ -112,6 +112,40 @@ def _sum(first, *others):
     return sum(others, first)
 
 
+class _PaddleTable(nn.Layer):
+    """Trained vectors of tokens: ``weight`` (tokens, features)."""
+
+    def __init__(self, layer):
+        super(_PaddleTable, self).__init__()
+        self.weight = self.create_parameter(layer["parameters"][0]["shape"])
+
+
+class _PaddleClassToken(_PaddleTable):
+    """A trained token before those of each sequence."""
+
+    def forward(self, values):
+        first = self.weight.astype(values.dtype).expand([values.shape[0], -1, -1])
+        return paddle.concat([first, values], axis=1)
+
+
+class _PaddlePositions(_PaddleTable):
+    """A trained vector for each place, added to the token there."""
+
+    def forward(self, values):
+        return values + self.weight.astype(values.dtype)
+
+
+def _attention(layer):
+    heads = layer["attributes"]["heads"]
+    tokens, features = layer["output_shape"]
+
+    def call(values):
+        parts = values.reshape([-1, tokens, 3, heads, features // heads])
+        return functional.scaled_dot_product_attention(*parts.unbind(2)).reshape([-1, tokens, features])
+
+    return call
+
+
 _KINDS = {
     "conv2d": _conv2d,
     "linear": _linear,
@@ -127,4 +161,11 @@ _KINDS = {
     "flatten": lambda _: nn.Flatten(),
     "add": lambda _: _sum,
     "concat": lambda _: lambda *values: paddle.concat(values, axis=1),
+    "tokens": lambda _: lambda images: images.flatten(2).transpose([0, 2, 1]),
+    "class_token": _PaddleClassToken,
+    "positions": _PaddlePositions,
+    "first_token": lambda _: lambda values: values[:, 0],
+    "layer_norm": lambda layer: nn.LayerNorm(layer["output_shape"][-1], epsilon=layer["attributes"]["epsilon"]),
+    "gelu": lambda _: nn.GELU(),
+    "attention": _attention,
 }

@@ -4,7 +4,7 @@ from typing import Any, Set
 
 import numpy
 
-from steptime.frameworks.reference import layers, windows
+from steptime.frameworks.reference import layers, transformers, windows
 from steptime.frameworks.reference.layers import RoundedLayer
 
 LOSSES = {"softmax_cross_entropy": layers.softmax_cross_entropy, "mean_squared_error": layers.mean_squared_error}
@@ -23,7 +23,16 @@ LAYERS = {
     "flatten": layers.Flatten,
     "add": layers.Add,
     "concat": layers.Concat,
+    "tokens": transformers.Tokens,
+    "class_token": transformers.ClassToken,
+    "positions": transformers.Positions,
+    "first_token": transformers.FirstToken,
+    "layer_norm": transformers.LayerNorm,
+    "gelu": transformers.Gelu,
+    "attention": transformers.Attention,
 }
+_ROUNDED = ("conv2d", "linear", "attention")
+"""Kinds that compute in bf16 under automatic mixed precision."""
 
 
 class ReferenceNetwork(object):
@@ -37,7 +46,7 @@ class ReferenceNetwork(object):
     def __init__(self, workload, dtype=numpy.float32, rounded=False, smoothing=0.0):
         """Take a workload's JSON; weights start at zero until ``set_weights`` is called.
 
-        With ``rounded``, layers with weights compute in bf16, as under automatic mixed precision. ``smoothing`` is that
+        With ``rounded``, products compute in bf16, as under automatic mixed precision. ``smoothing`` is that
         of the labels in the loss.
         """
         self._smoothing = smoothing
@@ -142,7 +151,7 @@ class ReferenceNetwork(object):
                 {parameter["role"]: self.gradients[parameter["name"]] for parameter in layer["parameters"]},
                 before,
             )
-            rounds = self._rounded and layer["kind"] in ("conv2d", "linear")
+            rounds = self._rounded and layer["kind"] in _ROUNDED
             layers[layer["name"]] = RoundedLayer(built) if rounds else built
         return layers
 

@@ -166,6 +166,7 @@ def _linear(layer: Dict[str, Any], source: Any) -> Any:
         name=layer["name"],
         num_hidden=settings["out_features"],
         no_bias=not settings["bias"],
+        flatten=len(layer["input_shapes"][0]) == 1,  # else of each token
         **_variables(layer, {"weight": "weight", "bias": "bias"}),
     )
 
@@ -246,6 +247,54 @@ def _concat(layer: Dict[str, Any], *sources: Any) -> Any:
     return mxnet.sym.concat(*sources, dim=1, name=layer["name"])
 
 
+def _tokens(layer: Dict[str, Any], source: Any) -> Any:
+    return mxnet.sym.transpose(mxnet.sym.reshape(source, shape=(0, 0, -1)), axes=(0, 2, 1), name=layer["name"])
+
+
+def _table(layer: Dict[str, Any]) -> Any:
+    """Return the vectors of tokens as (1, tokens, features)."""
+    (parameter,) = layer["parameters"]
+    return mxnet.sym.expand_dims(mxnet.sym.Variable(parameter["name"], shape=parameter["shape"]), axis=0)
+
+
+def _class_token(layer: Dict[str, Any], source: Any) -> Any:
+    first = mxnet.sym.broadcast_like(_table(layer), source, lhs_axes=(0,), rhs_axes=(0,))
+    return mxnet.sym.concat(first, source, dim=1, name=layer["name"])
+
+
+def _positions(layer: Dict[str, Any], source: Any) -> Any:
+    return mxnet.sym.broadcast_add(source, _table(layer), name=layer["name"])
+
+
+def _first_token(layer: Dict[str, Any], source: Any) -> Any:
+    return mxnet.sym.reshape(mxnet.sym.slice_axis(source, axis=1, begin=0, end=1), shape=(0, -1), name=layer["name"])
+
+
+def _layer_norm(layer: Dict[str, Any], source: Any) -> Any:
+    return mxnet.sym.LayerNorm(
+        source,
+        name=layer["name"],
+        axis=-1,
+        eps=layer["attributes"]["epsilon"],
+        **_variables(layer, {"weight": "gamma", "bias": "beta"}),
+    )
+
+
+def _gelu(layer: Dict[str, Any], source: Any) -> Any:
+    return mxnet.sym.LeakyReLU(source, act_type="gelu", name=layer["name"])
+
+
+def _attention(layer: Dict[str, Any], source: Any) -> Any:
+    """MXNet's own products want the batch second, and queries, keys and values of a head next to each other."""
+    heads = layer["attributes"]["heads"]
+    tokens, features = layer["output_shape"]
+    parts = mxnet.sym.reshape(source, shape=(-1, tokens, 3, heads, features // heads))
+    mixed = mxnet.sym.reshape(mxnet.sym.transpose(parts, axes=(1, 0, 3, 2, 4)), shape=(tokens, -1, 3 * features))
+    shares = mxnet.sym.softmax(mxnet.sym.contrib.interleaved_matmul_selfatt_qk(mixed, heads=heads), axis=-1)
+    joined = mxnet.sym.contrib.interleaved_matmul_selfatt_valatt(mixed, shares, heads=heads)
+    return mxnet.sym.transpose(joined, axes=(1, 0, 2), name=layer["name"])
+
+
 _KINDS = {
     "conv2d": _conv2d,
     "linear": _linear,
@@ -261,6 +310,13 @@ _KINDS = {
     "flatten": _flatten,
     "add": _add,
     "concat": _concat,
+    "tokens": _tokens,
+    "class_token": _class_token,
+    "positions": _positions,
+    "first_token": _first_token,
+    "layer_norm": _layer_norm,
+    "gelu": _gelu,
+    "attention": _attention,
 }
 
 

@@ -3,7 +3,7 @@
 A layer is a callable of its input tensors, made from its JSON and ``{role: variable}``. Layers that compute something
 else in evaluation have a method ``evaluate``, those with running statistics their ``statistics``. Variables are
 float32; with activations in bfloat16 the weights are cast where they are used, as TensorFlow's own mixed precision
-does. All but batch normalisation is written so that TensorFlow 1.15 takes it too.
+does. TensorFlow 1.15 takes all but batch normalisation and the layers of transformers, of which it has none.
 """
 
 import tensorflow as tf
@@ -56,9 +56,14 @@ def _biased(values, variables):
     return tf.nn.bias_add(values, tf.cast(variables["bias"], values.dtype))
 
 
-def _linear(_, variables):
+def _linear(layer, variables):
+    leading = layer["input_shapes"][0][:-1]
+
     def apply(values):
-        return _biased(tf.matmul(values, tf.cast(variables["weight"], values.dtype)), variables)
+        if leading:  # one product of a matrix with all tokens, not one of each sequence
+            values = tf.reshape(values, (-1, values.shape.as_list()[-1]))
+        result = _biased(tf.matmul(values, tf.cast(variables["weight"], values.dtype)), variables)
+        return tf.reshape(result, [-1] + layer["output_shape"]) if leading else result
 
     return apply
 
@@ -181,6 +186,51 @@ def _concat(*_):
     return lambda *values: tf.concat(values, axis=-1)
 
 
+def _tokens(layer, _):
+    shape = [-1] + layer["output_shape"]
+    return lambda images: tf.reshape(images, shape)
+
+
+def _class_token(_, variables):
+    def apply(values):
+        weight = tf.cast(variables["weight"], values.dtype)
+        batch, _, features = values.shape.as_list()
+        return tf.concat([tf.broadcast_to(weight, (batch, 1, features)), values], axis=1)
+
+    return apply
+
+
+def _positions(_, variables):
+    return lambda values: values + tf.cast(variables["weight"], values.dtype)
+
+
+def _first_token(*_):
+    return lambda values: values[:, 0]
+
+
+def _layer_norm(layer, variables):
+    epsilon = layer["attributes"]["epsilon"]
+
+    def apply(values):
+        exact = tf.cast(values, tf.float32)
+        result = tf.keras.ops.layer_normalization(exact, variables["weight"], variables["bias"], epsilon=epsilon)
+        return tf.cast(result, values.dtype)
+
+    return apply
+
+
+def _attention(layer, _):
+    tokens, features = layer["output_shape"]
+    heads = layer["attributes"]["heads"]
+
+    def apply(values):
+        parts = tf.reshape(values, (-1, tokens, 3, heads, features // heads))
+        joined = tf.keras.ops.dot_product_attention(*tf.unstack(parts, axis=2))
+        return tf.reshape(joined, (-1, tokens, features))
+
+    return apply
+
+
 LAYERS = {
     "conv2d": _conv2d,
     "linear": _linear,
@@ -196,6 +246,13 @@ LAYERS = {
     "flatten": _flatten,
     "add": _add,
     "concat": _concat,
+    "tokens": _tokens,
+    "class_token": _class_token,
+    "positions": _positions,
+    "first_token": _first_token,
+    "layer_norm": _layer_norm,
+    "gelu": lambda *_: lambda values: tf.nn.gelu(values, approximate=False),
+    "attention": _attention,
 }
 
 

@@ -4,7 +4,7 @@ from typing import Any, Callable
 
 import numpy
 
-from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, to_canonical, to_own
+from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, shape_channels_first, to_canonical, to_own
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
 
 
@@ -89,7 +89,7 @@ class TensorFlowNetwork(object):
 
         The first step infers it, so that there is none before.
         """
-        return self._shape[:1] + self._shape[-1:] + self._shape[1:-1]
+        return shape_channels_first(self._shape)
 
     @property
     def statistics(self):
