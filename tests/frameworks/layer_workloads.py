@@ -149,6 +149,27 @@ def transformer_of_images() -> Workload:
     return net.finish("transformer_of_images", classes=5)
 
 
+def transformer_of_tokens() -> Workload:
+    """A causal transformer whose embedding is its head too."""
+    net = Network((9,))
+    x = net.positions("positions", net.embedding("embedding", net.input, 11, 12))
+    norm = net.layer_norm("norm1", x, epsilon=1e-3)
+    attended = net.attention("attention", net.linear("qkv", norm, 36), 2, causal=True)
+    x = net.add("add", [x, net.linear("projection", attended, 12)])
+    x = net.gelu("gelu", net.linear("mlp", x, 12), approximate=True)
+    net.unembedding("head", net.layer_norm("norm2", x), "embedding")
+    return net.finish("transformer_of_tokens", classes=11, loss="next_token_cross_entropy")
+
+
+def masked_tokens() -> Workload:
+    """A transformer that predicts some tokens of each sample, by a head of its own."""
+    net = Network((14,))
+    x = net.positions("positions", net.embedding("embedding", net.input, 7, 8))
+    x = net.add("add", [x, net.attention("attention", net.linear("qkv", x, 24), 2)])
+    net.linear("head", net.layer_norm("norm", x), 7)
+    return net.finish("masked_tokens", classes=7, loss="masked_token_cross_entropy")
+
+
 WORKLOADS = [
     every_kind(),
     values_read_twice(),
@@ -160,8 +181,10 @@ WORKLOADS = [
     autoencoder_of_values(),
     flat_to_the_end(),
     transformer_of_images(),
+    transformer_of_tokens(),
+    masked_tokens(),
 ]
 OF_EVERY_KIND = ("every_kind", "values_read_twice", "uneven_windows", "pooled_at_edges")
 """The workloads that hold every kind of layer but those of transformers."""
-OF_TRANSFORMERS = ("transformer_of_images",)
+OF_TRANSFORMERS = ("transformer_of_images", "transformer_of_tokens", "masked_tokens")
 """The workloads that hold layers of transformers; together every kind."""

@@ -5,12 +5,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from layer_workloads import masked_tokens, transformer_of_tokens
 
 from steptime.catalog.workloads.kinds import KINDS
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.frameworks.reference import windows as conv2d_file
 from steptime.frameworks.reference.network import LAYERS, ReferenceNetwork
 from steptime.frameworks.reference.transformers import erf
+from steptime.worker.samples import TOKEN_LOSSES, synthetic_batches
 from steptime.worker.weights import initial_weights
 
 BATCH = 3
@@ -71,9 +73,13 @@ CASES: dict[str, dict[str, Write]] = {
         )
     },
     "layer_norm": {"": lambda net, x: net.layer_norm("it", net.tokens("tokens", x), epsilon=1e-3)},
-    "gelu": {"": lambda net, x: net.gelu("it", x)},
+    "gelu": {
+        "exact": lambda net, x: net.gelu("it", x),
+        "approximate": lambda net, x: net.gelu("it", x, approximate=True),
+    },
     "attention": {
         "one head": lambda net, x: net.attention("it", net.linear("qkv", net.tokens("tokens", x), 9), 1),
+        "causal": lambda net, x: net.attention("it", net.linear("qkv", net.tokens("tokens", x), 18), 3, causal=True),
         "heads": lambda net, x: net.attention("it", net.linear("qkv", net.tokens("tokens", x), 18, bias=False), 3),
     },
     "concat": {
@@ -82,16 +88,39 @@ CASES: dict[str, dict[str, Write]] = {
 }
 
 
+OF_TOKENS = (transformer_of_tokens(), masked_tokens())
+
+
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_kind_can_be_computed_and_is_checked(kind):
     assert kind in LAYERS
-    assert CASES[kind]
+    assert CASES.get(kind) or any(layer.kind == kind for workload in OF_TOKENS for layer in workload.layers)
 
 
 @pytest.mark.parametrize(("kind", "case"), [(kind, case) for kind, cases in CASES.items() for case in cases])
 def test_gradients_are_those_of_finite_differences(kind, case):
     """Layers stand before and after the checked one, so that its input's gradient is checked with its weights'."""
     check_gradients(around(CASES[kind][case], "softmax_cross_entropy"))
+
+
+@pytest.mark.parametrize("workload", OF_TOKENS, ids=lambda workload: workload.name)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradients_of_workloads_of_tokens_are_those_of_finite_differences(workload, smoothing):
+    network, inputs, targets = prepared(workload, smoothing)
+    network.backpropagate(inputs, targets)
+    for name, gradient in network.gradients.items():
+        chosen = np.random.RandomState(6).permutation(gradient.size)[:SAMPLED]
+        expected = finite_differences(network, inputs, targets, name, chosen)
+        np.testing.assert_allclose(gradient.ravel()[chosen], expected, rtol=1e-5, atol=1e-8, err_msg=name)
+
+
+def test_a_causal_token_does_not_see_those_behind_it():
+    network, inputs, _ = prepared(transformer_of_tokens())
+    before = network.forward(inputs)
+    inputs[5] = (inputs[5] + 1) % 11
+    after = network.forward(inputs)
+    np.testing.assert_array_equal(after[:5], before[:5])
+    assert (after[5:] != before[5:]).all()
 
 
 def test_the_gradient_of_the_squared_error_is_that_of_finite_differences():
@@ -154,11 +183,14 @@ def around(write: Write, loss: str) -> Workload:
     return net.finish("checked", classes=3, loss=loss)
 
 
-def prepared(workload: Workload) -> tuple[ReferenceNetwork, np.ndarray, np.ndarray]:
+def prepared(workload: Workload, smoothing: float = 0.0) -> tuple[ReferenceNetwork, np.ndarray, np.ndarray]:
     """Return the workload's network in 64 bits, with weights and a batch."""
     description = workload.to_json()
-    network = ReferenceNetwork(description, np.float64)
+    network = ReferenceNetwork(description, np.float64, smoothing=smoothing)
     network.set_weights(initial_weights(description["layers"], 3))
+    if workload.loss in TOKEN_LOSSES:
+        job = {"workload": description, "batch_per_worker": BATCH, "seed": 4, "loader": {"distinct_batches": 1}}
+        return network, *network.batch(*synthetic_batches(job, 0)[0])
     stream = np.random.RandomState(4)
     images = stream.standard_normal((BATCH, 2, 7, 6))
     classes = stream.randint(0, 3, BATCH)

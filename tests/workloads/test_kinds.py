@@ -62,6 +62,7 @@ def test_parameters_of_a_grouped_convolution():
         (lambda net: net.add("it", [net.input, net.conv2d("c", net.input, 5, 1)]), "inputs of one shape"),
         (lambda net: net.concat("it", [net.input, net.conv2d("c", net.input, 5, 3)]), "differ in channels only"),
         (lambda net: net.layer_norm("it", net.input), "needs a sequence"),
+        (lambda net: net.embedding("it", net.input, 5, 6), "needs the numbers of tokens"),
         (lambda net: net.attention("it", net.tokens("tokens", net.input), 2), "4 features cannot be queries, keys"),
         (lambda net: net.relu("twice", net.relu("twice", net.input)), "two layers are named 'twice'"),
     ],
@@ -69,3 +70,10 @@ def test_parameters_of_a_grouped_convolution():
 def test_a_layer_that_cannot_be_is_refused_with_its_reason(write: Write, said):
     with pytest.raises(WorkloadError, match=said):
         write(Network((4, 10, 9)))
+
+
+def test_an_unembedding_of_other_features_is_refused():
+    net = Network((10,))
+    x = net.linear("wide", net.embedding("embedding", net.input, 7, 4), 5)
+    with pytest.raises(WorkloadError, match="layer 'it': 'embedding' has 4 features, and 'wide' others"):
+        net.unembedding("it", x, "embedding")

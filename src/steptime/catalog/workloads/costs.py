@@ -6,7 +6,7 @@ FLOPs are counted as follows, per sample:
 - the gradient of its weights takes as many multiply-accumulates again, and so does that of its input, which is not
   computed where nothing before the layer is trained;
 - attention: two per multiply-accumulate of queries by keys and of scores by values, those of its softmax, and twice as
-  many backward;
+  many backward; a causal one is counted whole, as is usual, though half of its scores are zero;
 - any other layer: the operations per value of ``_FLOPS``, forward and again backward.
 """
 
@@ -111,7 +111,7 @@ def _layer_cost(layer: Layer, dtype_bytes: int, *, wants_input_gradient: bool) -
         forward = 2 * products + _SOFTMAX_FLOPS * layer.attributes["heads"] * layer.output_shape[0] ** 2
         backward = 2 * forward
     elif products:
-        bias = values if layer.attributes["bias"] else 0
+        bias = values if layer.attributes.get("bias") else 0
         forward = 2 * products + bias
         backward = 2 * products * (2 if wants_input_gradient else 1) + bias
     else:
@@ -136,6 +136,8 @@ def _multiply_accumulates(layer: Layer) -> int:
     if layer.kind == "attention":
         tokens = layer.output_shape[0]
         return 2 * tokens * prod(layer.output_shape)
+    if layer.kind == "unembedding":
+        return layer.input_shapes[0][-1] * prod(layer.output_shape)
     weight = next((parameter for parameter in layer.parameters if parameter.role == "weight"), None)
     if weight is None or layer.kind not in {"conv2d", "linear"}:
         return 0
@@ -167,6 +169,7 @@ _FLOPS: Mapping[str, Callable[[Layer], int]] = {
     "avg_pool": _window,
     "global_avg_pool": _whole_image,
     "tokens": _each(0),
+    "embedding": _each(0),
     "class_token": _each(0),
     "positions": _each(1),
     "first_token": _each(0),
@@ -192,6 +195,8 @@ _KEPT: Mapping[str, Callable[[Layer], tuple[str, ...]]] = {
     "avg_pool": lambda _: (),
     "global_avg_pool": lambda _: (),
     "tokens": lambda _: (),
+    "embedding": lambda layer: layer.inputs,
+    "unembedding": lambda layer: layer.inputs,
     "class_token": lambda _: (),
     "positions": lambda _: (),
     "first_token": lambda _: (),

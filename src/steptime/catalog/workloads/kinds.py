@@ -1,6 +1,7 @@
 """The kinds of layer: for each, the shape of its output and the parameters it owns.
 
-Shapes are per sample and channels first: ``(channels, height, width)``, ``(tokens, features)`` or ``(features,)``.
+Shapes are per sample and channels first: ``(channels, height, width)``, ``(tokens, features)`` or ``(features,)``. An
+embedding takes ``(tokens,)`` whole numbers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -108,6 +109,17 @@ def _sequence(shape: Shape) -> Shape:
     return shape
 
 
+def _embedding(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
+    if len(inputs[0]) != 1:
+        message = f"needs the numbers of tokens, got {list(inputs[0])}"
+        raise WorkloadError(message)
+    return (*inputs[0], attributes["features"])
+
+
+def _unembedding(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
+    return (_sequence(inputs[0])[0], attributes["vocabulary"])
+
+
 def _class_token(inputs: Sequence[Shape], _: Attributes) -> Shape:
     tokens, features = _sequence(inputs[0])
     return (tokens + 1, features)
@@ -156,6 +168,10 @@ def _layer_norm_parameters(inputs: Sequence[Shape], _: Attributes) -> dict[str, 
     return {"weight": inputs[0][-1:], "bias": inputs[0][-1:]}
 
 
+def _embedding_parameters(_: Sequence[Shape], attributes: Attributes) -> dict[str, Shape]:
+    return {"weight": (attributes["vocabulary"], attributes["features"])}
+
+
 def _class_token_parameters(inputs: Sequence[Shape], _: Attributes) -> dict[str, Shape]:
     return {"weight": (1, inputs[0][1])}
 
@@ -180,6 +196,8 @@ KINDS: dict[str, tuple[ShapeRule, ParameterRule]] = {
     "add": (_add, _no_parameters),
     "concat": (_concat, _no_parameters),
     "tokens": (_tokens, _no_parameters),
+    "embedding": (_embedding, _embedding_parameters),
+    "unembedding": (_unembedding, _no_parameters),
     "class_token": (_class_token, _class_token_parameters),
     "positions": (_positions, _positions_parameters),
     "first_token": (_first_token, _no_parameters),
@@ -187,5 +205,17 @@ KINDS: dict[str, tuple[ShapeRule, ParameterRule]] = {
     "gelu": (_same, _no_parameters),
     "attention": (_attention, _no_parameters),
 }
-OF_TRANSFORMERS = frozenset({"tokens", "class_token", "positions", "first_token", "layer_norm", "gelu", "attention"})
+OF_TRANSFORMERS = frozenset(
+    {
+        "tokens",
+        "embedding",
+        "unembedding",
+        "class_token",
+        "positions",
+        "first_token",
+        "layer_norm",
+        "gelu",
+        "attention",
+    }
+)
 """The kinds that frameworks from before transformers lack."""

@@ -9,7 +9,8 @@ from steptime.catalog.workloads.kinds import KINDS, Shape
 from steptime.errors import WorkloadError
 
 INPUT = "input"
-Loss = Literal["softmax_cross_entropy", "mean_squared_error"]
+Loss = Literal["softmax_cross_entropy", "mean_squared_error", "next_token_cross_entropy", "masked_token_cross_entropy"]
+"""Of a sample's class, of its values, or of its tokens: of each the next one, or those that the input hides."""
 Pair = int | tuple[int, int]
 
 
@@ -196,6 +197,21 @@ class Network:
         """Put a trained token before a sequence."""
         return self._add(name, "class_token", (source,), {})
 
+    def embedding(self, name: str, source: str, vocabulary: int, features: int) -> str:
+        """Take a trained vector for each token of the input, which are numbers from 0 to ``vocabulary`` - 1."""
+        return self._add(name, "embedding", (source,), {"vocabulary": vocabulary, "features": features})
+
+    def unembedding(self, name: str, source: str, embedding: str) -> str:
+        """Multiply each token by the vectors of ``embedding``, a layer: a score for each token of its vocabulary.
+
+        Its weight is that layer's own.
+        """
+        tied = next(layer for layer in self._layers if layer.name == embedding).attributes
+        if self._shapes[source][-1:] != (tied["features"],):
+            message = f"layer {name!r}: {embedding!r} has {tied['features']} features, and {source!r} others"
+            raise WorkloadError(message)
+        return self._add(name, "unembedding", (source,), {"embedding": embedding, "vocabulary": tied["vocabulary"]})
+
     def positions(self, name: str, source: str) -> str:
         """Add a trained vector to each token, another one for each place."""
         return self._add(name, "positions", (source,), {})
@@ -208,19 +224,23 @@ class Network:
         """Normalise each token over its features; ``epsilon`` is added to the variance."""
         return self._add(name, "layer_norm", (source,), {"epsilon": epsilon})
 
-    def gelu(self, name: str, source: str) -> str:
-        """Multiply x by the probability that a normal variable is below x, by the error function."""
-        return self._add(name, "gelu", (source,), {})
+    def gelu(self, name: str, source: str, *, approximate: bool = False) -> str:
+        """Multiply x by the probability that a normal variable is below x.
 
-    def attention(self, name: str, source: str, heads: int) -> str:
+        By the error function, or with ``approximate`` as (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+        """
+        return self._add(name, "gelu", (source,), {"approximate": approximate})
+
+    def attention(self, name: str, source: str, heads: int, *, causal: bool = False) -> str:
         """Attend from every token to all: softmax(queries · keys / sqrt(features of a head)) · values, of each head.
 
         Args:
             name: of the layer.
             source: a sequence whose features are all heads' queries, then all keys, then all values.
             heads: how many; head i has the i-th part of each.
+            causal: whether a token attends to itself and those before it only.
         """
-        return self._add(name, "attention", (source,), {"heads": heads})
+        return self._add(name, "attention", (source,), {"heads": heads, "causal": causal})
 
     def finish(self, name: str, *, classes: int, loss: Loss = "softmax_cross_entropy") -> Workload:
         """Return the workload; its output is the layer added last."""

@@ -7,12 +7,14 @@ import math
 
 import numpy
 
-from steptime.frameworks.reference.layers import ReferenceLayer
+from steptime.frameworks.reference.layers import ReferenceLayer, softmax_cross_entropy
 
 _STEPS = 256
 """Of a unit, in the table of the error function."""
 _LAST = 6.0
 """Beyond which the error function is 1 to the last of 53 bits."""
+_ROOT, _CUBIC = math.sqrt(2 / math.pi), 0.044715
+"""Of GELU's approximation."""
 _TABLE = numpy.array([math.erf(index / float(_STEPS)) for index in range(int(_LAST) * _STEPS + 1)])
 
 
@@ -26,6 +28,39 @@ class Tokens(ReferenceLayer):
 
     def backward(self, gradient):
         return [numpy.ascontiguousarray(gradient.transpose(2, 1, 0)).reshape(self.saved)]
+
+
+class Embedding(ReferenceLayer):
+    """The vector of each token; weight (vocabulary, features)."""
+
+    tied = False
+    """Whether an unembedding has put its own gradient of the weight where that of this layer is to be."""
+
+    def forward(self, numbers):
+        self.saved = numbers
+        return self.weights["weight"][numbers]
+
+    def backward(self, gradient):
+        numbers, self.saved = self.saved, None
+        if not self.tied:
+            self.gradients["weight"][...] = 0
+        numpy.add.at(self.gradients["weight"], numbers, gradient)
+        return [None]
+
+
+class Unembedding(ReferenceLayer):
+    """A score for each token of a vocabulary, values @ weight.T; weight (vocabulary, features), of an embedding."""
+
+    def forward(self, values):
+        self.saved = values
+        rows = values.reshape(-1, values.shape[-1])
+        return numpy.matmul(rows, self.weights["weight"].T).reshape(values.shape[:2] + (-1,))
+
+    def backward(self, gradient):
+        values, self.saved = self.saved, None
+        rows = gradient.reshape(-1, gradient.shape[-1])
+        numpy.matmul(rows.T, values.reshape(-1, values.shape[-1]), out=self.gradients["weight"])
+        return [numpy.matmul(rows, self.weights["weight"]).reshape(values.shape)]
 
 
 class ClassToken(ReferenceLayer):
@@ -110,16 +145,22 @@ def erf(values):
 
 
 class Gelu(ReferenceLayer):
-    """x * (1 + erf(x / sqrt(2))) / 2 (Hendrycks, Gimpel 2016)."""
+    """x * (1 + erf(x / sqrt(2))) / 2, or its approximation by tanh (Hendrycks, Gimpel 2016)."""
 
     def forward(self, values):
-        below = (0.5 + 0.5 * erf(values * math.sqrt(0.5))).astype(values.dtype)
+        if self.attributes["approximate"]:
+            below = 0.5 + 0.5 * numpy.tanh(_ROOT * (values + _CUBIC * values * values * values))
+        else:
+            below = (0.5 + 0.5 * erf(values * math.sqrt(0.5))).astype(values.dtype)
         self.saved = values, below
         return values * below
 
     def backward(self, gradient):
         (values, below), self.saved = self.saved, None
-        density = numpy.exp(-0.5 * values * values) / values.dtype.type(math.sqrt(2 * math.pi))
+        if self.attributes["approximate"]:
+            density = 2 * below * (1 - below) * _ROOT * (1 + 3 * _CUBIC * values * values)
+        else:
+            density = numpy.exp(-0.5 * values * values) / values.dtype.type(math.sqrt(2 * math.pi))
         return [gradient * (below + values * density)]
 
 
@@ -130,6 +171,8 @@ class Attention(ReferenceLayer):
         queries, keys, contents = self._heads(values)
         scores = numpy.matmul(queries, keys.swapaxes(2, 3))
         scores *= self._scale(queries)
+        if self.attributes["causal"]:
+            scores[..., numpy.triu(numpy.ones(scores.shape[2:], dtype=bool), 1)] = -numpy.inf
         scores -= scores.max(axis=-1, keepdims=True)
         shares = numpy.exp(scores, out=scores)
         shares /= shares.sum(axis=-1, keepdims=True)
@@ -170,3 +213,18 @@ class Attention(ReferenceLayer):
     @staticmethod
     def _scale(queries):
         return queries.dtype.type(queries.shape[-1] ** -0.5)
+
+
+def token_cross_entropy(output, targets, smoothing=0.0):
+    """Return the mean of the cross entropy over all predicted tokens, and its gradient by ``output``.
+
+    Args:
+        output: (tokens, batch, classes), of any float type.
+        targets: (tokens, batch) class indices, negative where nothing is predicted.
+        smoothing: as in ``softmax_cross_entropy``.
+    """
+    predicted = targets >= 0
+    loss, gradient = softmax_cross_entropy(output[predicted].T, targets[predicted], smoothing)
+    result = numpy.zeros_like(output)
+    result[predicted] = gradient.T
+    return loss, result

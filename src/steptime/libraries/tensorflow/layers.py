@@ -191,6 +191,28 @@ def _tokens(layer, _):
     return lambda images: tf.reshape(images, shape)
 
 
+def _embedding(_, variables):
+    @tf.custom_gradient
+    def gathered(numbers, weight):
+        def gradient(slope):
+            # Dense, as the gradient of an unembedding is, to which it is added; TensorFlow's own has rows only.
+            flat = tf.reshape(slope, (-1, weight.shape[-1]))
+            return None, tf.math.unsorted_segment_sum(flat, tf.reshape(numbers, [-1]), weight.shape[0])
+
+        return tf.gather(weight, numbers), gradient
+
+    return lambda numbers: gathered(numbers, tf.convert_to_tensor(variables["weight"]))
+
+
+def _unembedding(layer, variables):
+    def apply(values):
+        rows = tf.reshape(values, (-1, values.shape.as_list()[-1]))
+        scores = tf.matmul(rows, tf.cast(variables["weight"], values.dtype), transpose_b=True)
+        return tf.reshape(scores, [-1] + layer["output_shape"])
+
+    return apply
+
+
 def _class_token(_, variables):
     def apply(values):
         weight = tf.cast(variables["weight"], values.dtype)
@@ -219,13 +241,18 @@ def _layer_norm(layer, variables):
     return apply
 
 
+def _gelu(layer, _):
+    approximate = layer["attributes"]["approximate"]
+    return lambda values: tf.nn.gelu(values, approximate=approximate)
+
+
 def _attention(layer, _):
     tokens, features = layer["output_shape"]
-    heads = layer["attributes"]["heads"]
+    heads, causal = layer["attributes"]["heads"], layer["attributes"]["causal"]
 
     def apply(values):
         parts = tf.reshape(values, (-1, tokens, 3, heads, features // heads))
-        joined = tf.keras.ops.dot_product_attention(*tf.unstack(parts, axis=2))
+        joined = tf.keras.ops.dot_product_attention(*tf.unstack(parts, axis=2), is_causal=causal)
         return tf.reshape(joined, (-1, tokens, features))
 
     return apply
@@ -247,11 +274,13 @@ LAYERS = {
     "add": _add,
     "concat": _concat,
     "tokens": _tokens,
+    "embedding": _embedding,
+    "unembedding": _unembedding,
     "class_token": _class_token,
     "positions": _positions,
     "first_token": _first_token,
     "layer_norm": _layer_norm,
-    "gelu": lambda *_: lambda values: tf.nn.gelu(values, approximate=False),
+    "gelu": _gelu,
     "attention": _attention,
 }
 
@@ -270,4 +299,21 @@ def mean_squared_error(outputs, targets):
     return tf.reduce_mean(tf.math.squared_difference(outputs, targets))
 
 
-LOSSES = {"softmax_cross_entropy": softmax_cross_entropy, "mean_squared_error": mean_squared_error}
+def token_cross_entropy(outputs, targets, smoothing=0.0):
+    """Mean over all tokens whose target is not negative; ``outputs`` are (batch, tokens, classes)."""
+    predicted = tf.reshape(targets >= 0, [-1])
+    rows = tf.reshape(outputs, (-1, outputs.shape.as_list()[-1]))
+    wanted = tf.reshape(tf.maximum(targets, 0), [-1])
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=wanted, logits=rows)
+    if smoothing:
+        losses = (1.0 - smoothing) * losses - smoothing * tf.reduce_mean(tf.nn.log_softmax(rows), axis=-1)
+    kept = tf.cast(predicted, losses.dtype)
+    return tf.reduce_sum(losses * kept) / tf.reduce_sum(kept)
+
+
+LOSSES = {
+    "softmax_cross_entropy": softmax_cross_entropy,
+    "mean_squared_error": mean_squared_error,
+    "next_token_cross_entropy": token_cross_entropy,
+    "masked_token_cross_entropy": token_cross_entropy,
+}

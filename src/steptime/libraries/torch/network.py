@@ -47,6 +47,9 @@ class TorchWorkload(object):
         for layer in workload["layers"]:
             if layer["kind"] in _MODULES:
                 self.layers[layer["name"]] = _MODULES[layer["kind"]](layer, _may_overwrite(layer, consumers, workload))
+        for layer in workload["layers"]:
+            if layer["kind"] == "unembedding":
+                self.layers[layer["name"]].weight = self.layers[layer["attributes"]["embedding"]].weight
         segments = [self._segment(segment, consumers, workload) for segment in _segments(workload["layers"])]
         self.module = nn.Sequential(*segments)
 
@@ -189,6 +192,13 @@ class _TorchTable(nn.Module):
         self.weight = nn.Parameter(torch.empty(layer["parameters"][0]["shape"]))
 
 
+class _TorchUnembedding(nn.Module):
+    """A score for each token of the vocabulary, by the ``weight`` of an embedding, which it is given."""
+
+    def forward(self, values: Any) -> Any:
+        return functional.linear(values, self.weight)
+
+
 class _TorchClassToken(_TorchTable):
     """A trained token before those of each sequence."""
 
@@ -209,11 +219,12 @@ class _TorchAttention(nn.Module):
     def __init__(self, layer: Dict[str, Any], _: Any) -> None:
         super(_TorchAttention, self).__init__()
         self._heads = layer["attributes"]["heads"]
+        self._causal = layer["attributes"]["causal"]
 
     def forward(self, values: Any) -> Any:
         batch, tokens, _ = values.shape
         parts = values.reshape(batch, tokens, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
-        joined = functional.scaled_dot_product_attention(*parts.unbind(0))
+        joined = functional.scaled_dot_product_attention(*parts.unbind(0), is_causal=self._causal)
         return joined.transpose(1, 2).reshape(batch, tokens, -1)
 
 
@@ -232,10 +243,12 @@ _MODULES: Dict[str, Callable[..., Any]] = {
     "dropout": lambda layer, _: nn.Dropout(layer["attributes"]["rate"]),
     "flatten": lambda *_: nn.Flatten(),
     "tokens": lambda *_: _TorchTokens(),
+    "embedding": lambda layer, _: nn.Embedding(*layer["parameters"][0]["shape"]),
+    "unembedding": lambda *_: _TorchUnembedding(),
     "class_token": _TorchClassToken,
     "positions": _TorchPositions,
     "first_token": lambda *_: _TorchFirstToken(),
     "layer_norm": lambda layer, _: nn.LayerNorm(layer["output_shape"][-1], eps=layer["attributes"]["epsilon"]),
-    "gelu": lambda *_: nn.GELU(),
+    "gelu": lambda layer, _: nn.GELU("tanh" if layer["attributes"]["approximate"] else "none"),
     "attention": _TorchAttention,
 }
