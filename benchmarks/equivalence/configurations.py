@@ -61,6 +61,19 @@ def small_workload() -> Workload:
     return net.finish("small", classes=10)
 
 
+def small_transformer() -> Workload:
+    """Return a causal network over tokens whose embedding is its head too."""
+    net = Network((12,))
+    x = net.positions("positions", net.embedding("embedding", net.input, 24, 16))
+    norm = net.layer_norm("norm1", x)
+    attended = net.attention("attention", net.linear("qkv", norm, 48), 2, causal=True)
+    x = net.add("add", [x, net.linear("projection", attended, 16)])
+    wide = net.gelu("gelu", net.linear("mlp1", net.layer_norm("norm2", x), 32), approximate=True)
+    x = net.layer_norm("norm3", net.add("add2", [x, net.linear("mlp2", wide, 16)]))
+    net.unembedding("head", x, "embedding")
+    return net.finish("small_transformer", classes=24, loss="next_token_cross_entropy")
+
+
 def trial_of(manifest: Manifest, strategy: str, workload: Workload, workers: int, tier: Tuning = "documented") -> Trial:
     """Return a trial with the framework's options in a tier; where they are the documented ones, it is documented."""
     options = manifest.tier_options(tier, strategy, "cpu")

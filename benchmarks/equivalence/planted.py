@@ -21,10 +21,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from configurations import Bench, configurations, installed, loading, preload, small_workload
+from configurations import (
+    Bench,
+    configurations,
+    installed,
+    loading,
+    preload,
+    small_transformer,
+    small_workload,
+)
 
 from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.catalog.strategies import STRATEGIES
+from steptime.catalog.workloads.layers import Workload
 from steptime.study.trial import Trial
 
 _HERE = Path(__file__).parent
@@ -40,6 +49,8 @@ class Fault:
     def exists(self, trial: Trial) -> bool:  # noqa: C901, PLR0911 - a line per kind of fault
         """Whether this strategy of this framework can have it."""
         strategy, name = STRATEGIES[trial.strategy], self.name
+        if (name in OF_TRANSFORMERS) != (trial.workload == small_transformer().name):
+            return False
         if name in load_manifests()[trial.framework].contract.without_faults:
             return False
         if name in _OF_LOADERS:
@@ -63,6 +74,14 @@ class Fault:
         return True
 
 
+OF_TRANSFORMERS = (
+    "causal mask missing",
+    "head untied",
+    "heads joined into one",
+    "a residual forgotten",
+    "targets not shifted",
+)
+"""Planted in a network of their own, alone: what is exchanged is the same for all networks."""
 _OF_LOADERS = {"loader gives a sample twice", "loader drops batches", "loader mixes labels up"}
 _OF_AN_EXCHANGE = {
     "gradient of one array not exchanged",
@@ -92,6 +111,7 @@ FAULTS = [
     Fault("loader gives a sample twice"),
     Fault("loader drops batches"),
     Fault("loader mixes labels up"),
+    *map(Fault, OF_TRANSFORMERS),
 ]
 
 
@@ -108,10 +128,21 @@ def planted_manifest(manifest: Manifest, fault: str, folder: Path, adapter: str 
 
 def cells(frameworks: Sequence[str], faults: Sequence[str]) -> Iterator[tuple[Fault, Trial]]:
     """Yield every fault with every strategy that can have it."""
-    for trial in configurations(frameworks, [1, 2], workload=small_workload()):
+    for trial in (*configurations(frameworks, [1, 2], workload=small_workload()), *transformers(frameworks)):
         if trial.workers == 1 and trial.strategy != "single":
             continue
         yield from ((each, trial) for each in FAULTS if each.name in faults and each.exists(trial))
+
+
+def transformers(frameworks: Sequence[str]) -> list[Trial]:
+    """Return one worker of a small transformer for every framework that can train one."""
+    able = [name for name in frameworks if not load_manifests()[name].without_transformers]
+    return [each for each in configurations(able, [1], small_transformer()) if each.strategy == "single"]
+
+
+def workload_of(trial: Trial) -> Workload:
+    """Return the network that a trial of ``cells`` trains."""
+    return next(each for each in (small_workload(), small_transformer()) if each.name == trial.workload)
 
 
 def main() -> None:
@@ -146,7 +177,7 @@ def _plant(bench: Bench, fault: Fault, trial: Trial) -> dict[str, Any]:
         if fault.name in _OF_LOADERS:
             result = bench.check_loader(loading(trial, "digits"), faulty)
         else:
-            result = bench.check(trial, faulty, small_workload())
+            result = bench.check(trial, faulty, workload_of(trial))
     wall_s = time.monotonic() - started
     failed = (result.reason or "") and not any(word in result.reason or "" for word in ("away", "instead of"))
     return {"caught": not result.passed, "crashed": bool(failed), "reason": result.reason, "wall_s": wall_s}
@@ -156,6 +187,7 @@ def _write_table(done: Sequence[dict[str, Any]]) -> None:
     """Write the table of all faults: a row for each strategy of a framework, a column for each fault."""
     found = {(each["framework"], each["strategy"], each["fault"]): each for each in done}
     trials = {(each.framework, each.strategy): each for each in configurations(installed(), [1, 2], small_workload())}
+    able = {each.framework for each in transformers(installed())}
     with _TABLE.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["framework", "strategy", *(fault.name for fault in FAULTS)])
@@ -164,6 +196,7 @@ def _write_table(done: Sequence[dict[str, Any]]) -> None:
             for fault in FAULTS:
                 cell = found.get((framework, strategy, fault.name))
                 possible = (framework, strategy) in trials and fault.exists(trials[framework, strategy])
+                possible = possible or (fault.name in OF_TRANSFORMERS and strategy == "single" and framework in able)
                 marks.append(_mark(cell) if cell else ("not run" if possible else ""))
             writer.writerow([framework, strategy, *marks])
     caught = sum(each["caught"] and not each["crashed"] for each in found.values())

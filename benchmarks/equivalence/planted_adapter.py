@@ -73,6 +73,33 @@ def _dropout(job, _):
             layer["attributes"]["rate"] = 0.5
 
 
+def _of_kind(job, kind):
+    return [layer for layer in job["workload"]["layers"] if layer["kind"] == kind]
+
+
+def _unmasked(job, _):
+    for layer in _of_kind(job, "attention"):
+        layer["attributes"]["causal"] = False
+
+
+def _in_one_head(job, _):
+    for layer in _of_kind(job, "attention"):
+        layer["attributes"]["heads"] = 1
+
+
+def _without_residual(job, _):
+    layer = _of_kind(job, "add")[-1]
+    layer["inputs"] = layer["inputs"][-1:]
+
+
+def _untied(job, _):
+    """Give the head a weight of its own, which begins as another one."""
+    for layer in _of_kind(job, "unembedding"):
+        vocabulary, features = layer["output_shape"][-1], layer["input_shapes"][0][-1]
+        layer["kind"], layer["attributes"] = "linear", {"out_features": vocabulary, "bias": False}
+        layer["parameters"] = [{"name": "head.weight", "role": "weight", "shape": [vocabulary, features]}]
+
+
 def _apart(job, context):
     """Nobody waits for anybody: servers update with the gradient that comes first, workers with their own."""
     if context.servers:
@@ -91,6 +118,10 @@ JOBS = {
     "sum instead of mean": lambda job, context: _scaled(job, float(context.workers), 1.0 / context.workers),
     "dropout left on": _dropout,
     EARLY_UPDATE: _apart,
+    "causal mask missing": _unmasked,
+    "heads joined into one": _in_one_head,
+    "a residual forgotten": _without_residual,
+    "head untied": _untied,
 }
 
 
@@ -112,6 +143,11 @@ def _doubled(make, job, rank, context):
 def _shifted(make, job, rank, _):
     """Images are moved by one row and column, as an uneven padding does in front of the first convolution."""
     return [(_moved(inputs), targets) for inputs, targets in make(job, rank)]
+
+
+def _unshifted(make, job, rank, _):
+    """Each token is to predict itself."""
+    return [(inputs, inputs.copy()) for inputs, _ in make(job, rank)]
 
 
 def _moved(inputs):
@@ -161,7 +197,11 @@ LOADERS = {
     "loader drops batches": _dropped_batches,
     "loader mixes labels up": _mixed_labels,
 }
-_BATCHES = {"one worker's data doubled": _doubled, "padding on the wrong side": _shifted}
+_BATCHES = {
+    "one worker's data doubled": _doubled,
+    "padding on the wrong side": _shifted,
+    "targets not shifted": _unshifted,
+}
 
 
 # Faults of a session that is there.

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from launching import LaunchResult, check_job, launch_ok, relative_error, update_error, weight_error
-from layer_workloads import OF_EVERY_KIND, WORKLOADS
+from layer_workloads import OF_EVERY_KIND, OF_TRANSFORMERS, WORKLOADS
 
 from steptime.catalog.manifest import load_manifests
 from steptime.catalog.options import Tuning
 from steptime.catalog.strategies import STRATEGIES
-from steptime.catalog.workloads.kinds import KINDS
+from steptime.catalog.workloads import kinds
 from steptime.catalog.workloads.layers import Workload
 from steptime.worker.weights import initial_weights
 
@@ -70,7 +70,12 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
 
 @pytest.mark.parametrize("workload", [each for each in WORKLOADS if each.name in OF_EVERY_KIND], ids=lambda it: it.name)
 def test_a_workload_of_every_kind_has_every_kind(workload):
-    assert {layer.kind for layer in workload.layers} == set(KINDS)
+    assert {layer.kind for layer in workload.layers} == set(kinds.KINDS) - kinds.OF_TRANSFORMERS
+
+
+def test_workloads_of_transformers_have_every_kind_of_theirs():
+    found = {layer.kind for each in WORKLOADS if each.name in OF_TRANSFORMERS for layer in each.layers}
+    assert found >= kinds.OF_TRANSFORMERS
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
@@ -79,6 +84,8 @@ def test_layers_train_as_in_the_reference(  # noqa: PLR0913, PLR0917 - parameter
     trained_framework, name, tier, workload, expected, tmp_path
 ):
     """With momentum and weight decay, of biases and scales too, losses and weights agree to 1e-4 after three steps."""
+    if workload.name in OF_TRANSFORMERS and MANIFESTS[name].without_transformers:
+        pytest.skip(MANIFESTS[name].without_transformers)
     options = MANIFESTS[name].tier_options(tier, "single", "cpu")
     job = check_job(name, "single", workload, options=options, **HOW)
     found = launch_ok(tmp_path, job, preloaded=tier == "documented")  # some settings act when the framework is imported

@@ -1,6 +1,7 @@
 """The equivalence check refuses planted faults: a part of what ``benchmarks/equivalence/planted.py`` runs whole."""
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -13,13 +14,17 @@ from steptime.catalog.manifest import load_manifests
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "equivalence"))
 from configurations import Bench, configurations, preload, small_workload
 
-from planted import FAULTS, planted_manifest
+from planted import FAULTS, OF_TRANSFORMERS, planted_manifest, transformers, workload_of
 
 PRIMITIVES = ("gradient of one array not exchanged", "last layer frozen")
 """Planted in a framework's own code, of which each framework gets the first that can exist in it."""
 OF_THE_EXCHANGE = "update before the exchange ends"
 """Planted by the strategy ``single`` in several workers, unless a framework's contract.py has a way of its own."""
 OF_SERVERS = ("a worker sends zeros", "server applies a push twice", "async worker never pulls")
+
+
+_FEW = defaultdict(lambda: 1, reference=len(OF_TRANSFORMERS))
+"""How many faults of transformers are planted in each framework; all frameworks are told of them alike."""
 
 
 def _cases() -> Iterator[object]:
@@ -39,6 +44,7 @@ def _cases() -> Iterator[object]:
                 if trial.strategy == "ps_async" and known[fault].exists(trial)
             ]
         )
+        found += [(trial, known[fault]) for trial in transformers([name]) for fault in OF_TRANSFORMERS[: _FEW[name]]]
         for trial, fault in found:
             label = f"{name}-{trial.strategy}-{fault.name}"
             yield pytest.param(name, trial, fault.name, marks=pytest.mark.framework(name), id=label)
@@ -65,7 +71,7 @@ def test_a_planted_fault_is_refused(name, trial, fault, bench_of, tmp_path):
     planted = planted_manifest(manifests[name], fault, tmp_path)
     executor = replace(bench.executor, manifests={**manifests, name: planted})
 
-    result = bench.check(trial, executor, small_workload())
+    result = bench.check(trial, executor, workload_of(trial))
 
     assert not result.passed
     assert "away" in result.reason or "instead of" in result.reason, result.reason

@@ -133,6 +133,43 @@ def flat_to_the_end() -> Workload:
     return net.finish("flat_to_the_end", classes=24)
 
 
+def transformer_of_images() -> Workload:
+    """Every kind of layer of transformers, and tokens that are flattened and those whose first is taken."""
+    net = Network((3, 12, 8))
+    x = net.tokens("tokens", net.conv2d("patches", net.input, 12, 4, stride=4))
+    x = net.positions("positions", net.class_token("class", net.dropout("nothing", x, 0.0)))
+    norm = net.layer_norm("norm1", x, epsilon=1e-3)
+    attended = net.attention("attention", net.linear("qkv", norm, 36), 3)
+    x = net.add("add1", [x, net.linear("projection", attended, 12, bias=False)])
+    wide = net.gelu("gelu", net.linear("mlp1", net.layer_norm("norm2", x), 20))
+    x = net.add("add2", [x, net.linear("mlp2", wide, 12)])
+    first = net.linear("of_first", net.first_token("first", net.layer_norm("norm3", x)), 5)
+    every = net.linear("of_all", net.relu("relu", net.flatten("flatten", x)), 5)
+    net.add("output", [first, every])
+    return net.finish("transformer_of_images", classes=5)
+
+
+def transformer_of_tokens() -> Workload:
+    """A causal transformer whose embedding is its head too."""
+    net = Network((9,))
+    x = net.positions("positions", net.embedding("embedding", net.input, 11, 12))
+    norm = net.layer_norm("norm1", x, epsilon=1e-3)
+    attended = net.attention("attention", net.linear("qkv", norm, 36), 2, causal=True)
+    x = net.add("add", [x, net.linear("projection", attended, 12)])
+    x = net.gelu("gelu", net.linear("mlp", x, 12), approximate=True)
+    net.unembedding("head", net.layer_norm("norm2", x), "embedding")
+    return net.finish("transformer_of_tokens", classes=11, loss="next_token_cross_entropy")
+
+
+def masked_tokens() -> Workload:
+    """A transformer that predicts some tokens of each sample, by a head of its own."""
+    net = Network((14,))
+    x = net.positions("positions", net.embedding("embedding", net.input, 7, 8))
+    x = net.add("add", [x, net.attention("attention", net.linear("qkv", x, 24), 2)])
+    net.linear("head", net.layer_norm("norm", x), 7)
+    return net.finish("masked_tokens", classes=7, loss="masked_token_cross_entropy")
+
+
 WORKLOADS = [
     every_kind(),
     values_read_twice(),
@@ -143,6 +180,11 @@ WORKLOADS = [
     autoencoder_of_images(),
     autoencoder_of_values(),
     flat_to_the_end(),
+    transformer_of_images(),
+    transformer_of_tokens(),
+    masked_tokens(),
 ]
 OF_EVERY_KIND = ("every_kind", "values_read_twice", "uneven_windows", "pooled_at_edges")
-"""The workloads that hold every kind of layer."""
+"""The workloads that hold every kind of layer but those of transformers."""
+OF_TRANSFORMERS = ("transformer_of_images", "transformer_of_tokens", "masked_tokens")
+"""The workloads that hold layers of transformers; together every kind."""

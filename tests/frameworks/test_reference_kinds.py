@@ -1,14 +1,18 @@
 """Every kind of layer of the reference, against finite differences in 64 bits on tiny shapes."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+from layer_workloads import masked_tokens, transformer_of_tokens
 
 from steptime.catalog.workloads.kinds import KINDS
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.frameworks.reference import windows as conv2d_file
 from steptime.frameworks.reference.network import LAYERS, ReferenceNetwork
+from steptime.frameworks.reference.transformers import erf
+from steptime.worker.samples import TOKEN_LOSSES, synthetic_batches
 from steptime.worker.weights import initial_weights
 
 BATCH = 3
@@ -29,6 +33,8 @@ CASES: dict[str, dict[str, Write]] = {
     "linear": {
         "with bias": lambda net, x: net.linear("it", net.flatten("flat", x), 5),
         "without bias": lambda net, x: net.linear("it", net.flatten("flat", x), 5, bias=False),
+        "of tokens": lambda net, x: net.linear("it", net.tokens("tokens", x), 5),
+        "of tokens, without bias": lambda net, x: net.linear("it", net.tokens("tokens", x), 5, bias=False),
     },
     "batch_norm": {
         "images": lambda net, x: net.batch_norm("it", x, epsilon=1e-3, initial_scale=0.7),
@@ -58,22 +64,63 @@ CASES: dict[str, dict[str, Write]] = {
         "two": lambda net, x: net.add("it", [x, net.tanh("other", x)]),
         "three, one of them twice": lambda net, x: net.add("it", [x, x, net.tanh("other", x)]),
     },
+    "tokens": {"": lambda net, x: net.tokens("it", x)},
+    "class_token": {"": lambda net, x: net.class_token("it", net.tokens("tokens", x))},
+    "positions": {"": lambda net, x: net.positions("it", net.tokens("tokens", x))},
+    "first_token": {
+        "": lambda net, x: net.first_token(
+            "it", net.attention("all", net.linear("qkv", net.tokens("tokens", x), 12), 2)
+        )
+    },
+    "layer_norm": {"": lambda net, x: net.layer_norm("it", net.tokens("tokens", x), epsilon=1e-3)},
+    "gelu": {
+        "exact": lambda net, x: net.gelu("it", x),
+        "approximate": lambda net, x: net.gelu("it", x, approximate=True),
+    },
+    "attention": {
+        "one head": lambda net, x: net.attention("it", net.linear("qkv", net.tokens("tokens", x), 9), 1),
+        "causal": lambda net, x: net.attention("it", net.linear("qkv", net.tokens("tokens", x), 18), 3, causal=True),
+        "heads": lambda net, x: net.attention("it", net.linear("qkv", net.tokens("tokens", x), 18, bias=False), 3),
+    },
     "concat": {
         "three": lambda net, x: net.concat("it", [net.tanh("other", x), x, net.conv2d("third", x, 2, 1)]),
     },
 }
 
 
+OF_TOKENS = (transformer_of_tokens(), masked_tokens())
+
+
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_kind_can_be_computed_and_is_checked(kind):
     assert kind in LAYERS
-    assert CASES[kind]
+    assert CASES.get(kind) or any(layer.kind == kind for workload in OF_TOKENS for layer in workload.layers)
 
 
 @pytest.mark.parametrize(("kind", "case"), [(kind, case) for kind, cases in CASES.items() for case in cases])
 def test_gradients_are_those_of_finite_differences(kind, case):
     """Layers stand before and after the checked one, so that its input's gradient is checked with its weights'."""
     check_gradients(around(CASES[kind][case], "softmax_cross_entropy"))
+
+
+@pytest.mark.parametrize("workload", OF_TOKENS, ids=lambda workload: workload.name)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradients_of_workloads_of_tokens_are_those_of_finite_differences(workload, smoothing):
+    network, inputs, targets = prepared(workload, smoothing)
+    network.backpropagate(inputs, targets)
+    for name, gradient in network.gradients.items():
+        chosen = np.random.RandomState(6).permutation(gradient.size)[:SAMPLED]
+        expected = finite_differences(network, inputs, targets, name, chosen)
+        np.testing.assert_allclose(gradient.ravel()[chosen], expected, rtol=1e-5, atol=1e-8, err_msg=name)
+
+
+def test_a_causal_token_does_not_see_those_behind_it():
+    network, inputs, _ = prepared(transformer_of_tokens())
+    before = network.forward(inputs)
+    inputs[5] = (inputs[5] + 1) % 11
+    after = network.forward(inputs)
+    np.testing.assert_array_equal(after[:5], before[:5])
+    assert (after[5:] != before[5:]).all()
 
 
 def test_the_gradient_of_the_squared_error_is_that_of_finite_differences():
@@ -88,6 +135,11 @@ def test_a_batch_too_large_to_spread_at_once_gives_the_same(monkeypatch):
     parts = network.backpropagate(inputs, targets), network.slopes
     assert parts[0] == pytest.approx(whole[0], rel=1e-12)
     np.testing.assert_allclose(parts[1], whole[1], rtol=1e-9, atol=1e-12)
+
+
+def test_the_error_function_is_right_to_the_last_bits():
+    values = np.linspace(-7.0, 7.0, 20_001)
+    np.testing.assert_allclose(erf(values), [math.erf(value) for value in values], rtol=0, atol=4e-16)
 
 
 def test_dropout_keeps_the_expected_value_and_the_asked_share():
@@ -124,18 +176,21 @@ def around(write: Write, loss: str) -> Workload:
     """Return a workload with ``write``'s layers between trained ones."""
     net = Network((2, 7, 6))
     x = write(net, net.conv2d("before", net.input, 4, 1))
-    if len(net.shape(x)) == 3:
+    if len(net.shape(x)) > 1:
         x = net.flatten("flatten", x)
     x = net.tanh("squash", x)  # makes the gradient that reaches the checked layer differ from value to value
     net.linear("after", x, 84 if loss == "mean_squared_error" else 3)
     return net.finish("checked", classes=3, loss=loss)
 
 
-def prepared(workload: Workload) -> tuple[ReferenceNetwork, np.ndarray, np.ndarray]:
+def prepared(workload: Workload, smoothing: float = 0.0) -> tuple[ReferenceNetwork, np.ndarray, np.ndarray]:
     """Return the workload's network in 64 bits, with weights and a batch."""
     description = workload.to_json()
-    network = ReferenceNetwork(description, np.float64)
+    network = ReferenceNetwork(description, np.float64, smoothing=smoothing)
     network.set_weights(initial_weights(description["layers"], 3))
+    if workload.loss in TOKEN_LOSSES:
+        job = {"workload": description, "batch_per_worker": BATCH, "seed": 4, "loader": {"distinct_batches": 1}}
+        return network, *network.batch(*synthetic_batches(job, 0)[0])
     stream = np.random.RandomState(4)
     images = stream.standard_normal((BATCH, 2, 7, 6))
     classes = stream.randint(0, 3, BATCH)

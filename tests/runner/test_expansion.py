@@ -64,6 +64,7 @@ MANIFESTS = {
     ),
     "passing": _manifest("passing", {"single": {}, "allreduce": {"launcher": "mpi"}}, loaders=["synthetic"]),
     "alone": _manifest("alone", {"single": {}}, environment="core"),
+    "older": _manifest("older", {"single": {}}, without_transformers="it has no attention"),
 }
 DATASETS = {"digits": DatasetFacts((1, 28, 28), 10), "photos": DatasetFacts(classes=18)}
 
@@ -410,6 +411,12 @@ def test_what_is_included_cannot_be_excluded():
     assert _names(expansion) == [("ring", "single", 1)]
 
 
+def test_a_sequence_is_as_long_as_the_study_says():
+    (trial,) = _expand(workloads={"name": "gpt2_tiny", "sequence": 12}, strategies="single").trials
+
+    assert (trial.input_shape, trial.classes) == ((12,), 256)
+
+
 @pytest.mark.parametrize(
     ("axes", "reason"),
     [
@@ -424,6 +431,15 @@ def test_what_is_included_cannot_be_excluded():
             {"frameworks": "passing", "workloads": {"name": "lenet5", "dataset": "digits"}},
             "no loader 'native' (it has synthetic)",
         ),
+        (
+            {"workloads": {"name": "resnet50", "sequence": 8}},
+            "resnet50: resnet50 takes no tokens; leave the sequence out",
+        ),
+        (
+            {"workloads": {"name": "gpt2_tiny", "dataset": "digits"}},
+            "gpt2_tiny takes tokens, and digits has images",
+        ),
+        ({"frameworks": "older", "workloads": "vit_tiny"}, "cannot train vit_tiny: it has no attention"),
         ({"loaders": "native"}, "lenet5 has no dataset for the loader 'native' to read"),
         (
             {"frameworks": "passing", "strategies": "allreduce", "workers": 2, "launcher": "local"},

@@ -16,6 +16,8 @@ PUBLISHED_GMAC = {
     "resnet50": 4.09,
     "resnet101": 7.80,
     "resnet152": 11.51,
+    "vit_b16": 17.56,
+    "gpt2": 1024 * (124_439_808 - 1024 * 768 + 12 * 2 * 1024 * 768) / 1e9,  # of parameters and of all pairs of tokens
 }
 
 
@@ -46,7 +48,7 @@ def test_going_back_costs_about_twice_as_much_as_going_forward(name):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_costs(kind):
-    found = {cost.kind for cost in costs(every_kind()).layers}
+    found = {cost.kind for workload in (every_kind(), build_workload("gpt2_tiny")) for cost in costs(workload).layers}
     assert kind in found
     assert memory_bytes(every_kind(), 1) > 0
 
@@ -59,6 +61,16 @@ def test_a_convolution_costs_two_flops_per_multiply_accumulate_and_one_per_bias(
     assert cost.forward_flops == 2 * cost.multiply_accumulates + 6 * 8 * 4
     assert cost.activation_bytes == 6 * 8 * 4 * 4
     assert cost.parameters == 6 * 2 * 3 * 5 + 6
+
+
+def test_attention_costs_two_products_of_all_pairs_of_tokens_and_a_softmax():
+    net = Network((3, 4, 5))
+    x = net.linear("qkv", net.tokens("tokens", net.input), 3 * 6)
+    net.attention("it", x, 2)
+    cost = costs(net.finish("one", classes=2)).layers[-1]
+    assert cost.multiply_accumulates == 2 * 20 * 20 * 6
+    assert cost.forward_flops == 2 * cost.multiply_accumulates + 4 * 2 * 20 * 20
+    assert cost.backward_flops == 2 * cost.forward_flops
 
 
 def test_the_first_trained_layer_needs_no_gradient_of_its_input():
@@ -117,6 +129,10 @@ def every_kind() -> Workload:
     x = net.add("add", [net.relu("relu", x), net.tanh("tanh", x)])
     x = net.concat("concat", [x, net.sigmoid("sigmoid", x)])
     x = net.lrn("lrn", net.max_pool("max", x, 2, stride=2), size=3, alpha=1.0, beta=0.5, k=1.0)
+    sequence = net.positions("positions", net.class_token("class", net.tokens("tokens", x)))
+    sequence = net.layer_norm("layer_norm", net.gelu("gelu", net.linear("qkv", sequence, 12)))
+    sequence = net.first_token("first", net.attention("attention", sequence, 2))
     x = net.global_avg_pool("global", net.avg_pool("avg", x, 2, stride=2))
+    x = net.concat("flat", [net.flatten("flatten_pooled", x), sequence])
     net.linear("fc", net.dropout("drop", net.flatten("flatten", x), 0.5), 3)
     return net.finish("all", classes=3)

@@ -25,6 +25,12 @@ Write = Callable[[Network], str]
         (lambda net: net.flatten("it", net.input), (360,)),
         (lambda net: net.concat("it", [net.input, net.input]), (8, 10, 9)),
         (lambda net: net.add("it", [net.input, net.input]), (4, 10, 9)),
+        (lambda net: net.tokens("it", net.input), (90, 4)),
+        (lambda net: net.class_token("it", net.tokens("tokens", net.input)), (91, 4)),
+        (lambda net: net.positions("it", net.tokens("tokens", net.input)), (90, 4)),
+        (lambda net: net.first_token("it", net.tokens("tokens", net.input)), (4,)),
+        (lambda net: net.linear("it", net.tokens("tokens", net.input), 12), (90, 12)),
+        (lambda net: net.attention("it", net.linear("qkv", net.tokens("tokens", net.input), 12), 2), (90, 4)),
     ],
 )
 def test_the_output_has_the_shape_that_the_kind_says(write: Write, expected):
@@ -55,9 +61,19 @@ def test_parameters_of_a_grouped_convolution():
         (lambda net: net.lrn("it", net.input, size=4, alpha=1.0, beta=0.5, k=1.0), "odd size"),
         (lambda net: net.add("it", [net.input, net.conv2d("c", net.input, 5, 1)]), "inputs of one shape"),
         (lambda net: net.concat("it", [net.input, net.conv2d("c", net.input, 5, 3)]), "differ in channels only"),
+        (lambda net: net.layer_norm("it", net.input), "needs a sequence"),
+        (lambda net: net.embedding("it", net.input, 5, 6), "needs the numbers of tokens"),
+        (lambda net: net.attention("it", net.tokens("tokens", net.input), 2), "4 features cannot be queries, keys"),
         (lambda net: net.relu("twice", net.relu("twice", net.input)), "two layers are named 'twice'"),
     ],
 )
 def test_a_layer_that_cannot_be_is_refused_with_its_reason(write: Write, said):
     with pytest.raises(WorkloadError, match=said):
         write(Network((4, 10, 9)))
+
+
+def test_an_unembedding_of_other_features_is_refused():
+    net = Network((10,))
+    x = net.linear("wide", net.embedding("embedding", net.input, 7, 4), 5)
+    with pytest.raises(WorkloadError, match="layer 'it': 'embedding' has 4 features, and 'wide' others"):
+        net.unembedding("it", x, "embedding")

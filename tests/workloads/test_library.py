@@ -16,11 +16,13 @@ from steptime.errors import WorkloadError
 
 NAMES = list(LIBRARY)
 OF_IMAGES = [name for name in NAMES if len(LIBRARY[name].input_shape) == 3]
+OF_TOKENS = [name for name in NAMES if LIBRARY[name].of_tokens]
 FAMILIES = {
     "convolutional": {"lenet5", "cifar_cnn", "alexnet", "vgg16"},
     "fully_connected": {"mlp", "autoencoder"},
     "inception": {"googlenet", "inception_v3"},
     "resnet": {"resnet50", "resnet101", "resnet152"},
+    "transformers": {"vit_tiny", "vit_b16", "gpt2_tiny", "gpt2"},
 }
 
 # From the documents that describe each workload, not computed here.
@@ -36,8 +38,20 @@ PUBLISHED = {
     "resnet50": 25_557_032,
     "resnet101": 44_549_160,
     "resnet152": 60_192_808,
+    "vit_tiny": 5_717_416,
+    "vit_b16": 86_567_656,
+    "gpt2_tiny": 256 * 128 + 64 * 128 + 4 * (12 * 128**2 + 13 * 128) + 2 * 128,
+    "gpt2": 124_439_808,
 }
-SMALLEST = {"lenet5": 12, "cifar_cnn": 15, "alexnet": 63, "googlenet": 31, "vgg16": 32, "inception_v3": 75}
+SMALLEST = {
+    "lenet5": 12,
+    "cifar_cnn": 15,
+    "alexnet": 63,
+    "googlenet": 31,
+    "vgg16": 32,
+    "inception_v3": 75,
+    "vit_tiny": 16,
+}
 
 
 @pytest.fixture(params=NAMES)
@@ -111,9 +125,20 @@ def test_input_shapes_are_those_of_the_inputs(usual):
         assert layer.input_shapes == tuple(shapes[source] for source in layer.inputs)
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"autoencoder"}))
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"autoencoder"} - set(OF_TOKENS)))
 def test_the_output_has_one_score_per_class(name):
     assert build_workload(name, classes=7).output_shape == (7,)
+
+
+@pytest.mark.parametrize("name", OF_TOKENS)
+def test_the_output_of_tokens_has_one_score_per_token_and_entry_of_the_vocabulary(name):
+    workload = build_workload(name, classes=300, sequence=12)
+    assert (workload.input_shape, workload.output_shape) == ((12,), (12, 300))
+
+
+def test_a_sequence_means_nothing_to_images():
+    with pytest.raises(WorkloadError, match="resnet50 takes no tokens"):
+        build_workload("resnet50", sequence=12)
 
 
 def test_an_autoencoder_gives_back_as_many_values_as_it_gets():

@@ -141,6 +141,8 @@ class Manifest(_ManifestForm):
     """On CUDA devices."""
     without_precisions: dict[Precision, str] = Field(default_factory=dict)
     """Why the framework lacks a precision that others have, by precision."""
+    without_transformers: str = ""
+    """Why the framework cannot compute the layers of transformers, where it cannot."""
     optimizers: list[OptimizerName] = ["sgd"]
     learning: bool = False
     """Whether sessions have ``set_learning_rate``, ``outputs`` and ``state``, so that accuracy can be measured."""

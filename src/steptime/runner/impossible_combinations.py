@@ -8,7 +8,7 @@ from steptime.catalog.manifest import Manifest
 from steptime.catalog.site import Site
 from steptime.catalog.strategies import strategy_named
 from steptime.runner.combinations import Combination, ExpansionContext
-from steptime.runner.workload_shapes import DatasetFacts, has_classes
+from steptime.runner.workload_shapes import DatasetFacts, has_classes, is_transformer
 
 
 def why_impossible(combination: Combination, context: ExpansionContext) -> str | None:
@@ -144,6 +144,12 @@ def _wrong_training(combination: Combination, _: Manifest, __: ExpansionContext)
     return None
 
 
+def _no_transformers(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
+    if not manifest.without_transformers or not is_transformer(combination.workload):
+        return None
+    return f"cannot train {combination.workload.name}: {manifest.without_transformers}"
+
+
 def _no_data(combination: Combination, _: Manifest, context: ExpansionContext) -> str | None:
     loader, dataset = loader_named(combination.loader), combination.workload.dataset
     if loader.form is None:
@@ -217,6 +223,7 @@ _RULES: tuple[Callable[[Combination, Manifest, ExpansionContext], str | None], .
     _emulated_device,
     _no_precision,
     _no_optimizer,
+    _no_transformers,
     _no_data,
     _no_training,
     _wrong_training,

@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from steptime.catalog.workloads.kinds import OF_TRANSFORMERS
 from steptime.catalog.workloads.layers import Workload
-from steptime.catalog.workloads.table import build_workload
+from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.datasets.dataset import Contents
 from steptime.errors import WorkloadError
 from steptime.study.study import WorkloadChoice
 
 _PLANE = 3  # axes of an image: channels, height, width
-_Key = tuple[str, str | None, tuple[int, int] | None, int | None]
+_Key = tuple[str, str | None, tuple[int, int] | None, int | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class WorkloadShapes:
 
     def of(self, choice: WorkloadChoice) -> WorkloadShape:
         """Return input shape and classes of a workload on its dataset, or why they do not go together."""
-        key = (choice.name, choice.dataset, choice.image, choice.classes)
+        key = (choice.name, choice.dataset, choice.image, choice.sequence, choice.classes)
         if key not in self._found:
             facts = self.datasets.get(choice.dataset, DatasetFacts()) if choice.dataset else DatasetFacts()
             try:
@@ -59,8 +60,13 @@ def has_classes(choice: WorkloadChoice) -> bool:
     return build_workload(choice.name).loss == "softmax_cross_entropy"
 
 
+def is_transformer(choice: WorkloadChoice) -> bool:
+    """Whether a workload has layers that frameworks from before transformers lack."""
+    return any(layer.kind in OF_TRANSFORMERS for layer in build_workload(choice.name).layers)
+
+
 def _shape_on(choice: WorkloadChoice, facts: DatasetFacts) -> WorkloadShape:
-    default = build_workload(choice.name)
+    default = build_workload(choice.name, sequence=choice.sequence)
     reason = _mismatch(choice, facts, default)
     if reason:
         return WorkloadShape(reason=reason)
@@ -72,6 +78,8 @@ def _shape_on(choice: WorkloadChoice, facts: DatasetFacts) -> WorkloadShape:
 
 def _mismatch(choice: WorkloadChoice, facts: DatasetFacts, default: Workload) -> str | None:
     name, data = choice.name, choice.dataset
+    if data and LIBRARY[name].of_tokens:
+        return f"{name} takes tokens, and {data} has images"
     if facts.shape and len(default.input_shape) == len(facts.shape) and facts.shape[0] != default.input_shape[0]:
         return f"{name} takes {_channels(default.input_shape[0])}, and {data} has {_channels(facts.shape[0])}"
     if facts.shape and choice.image and choice.image != facts.shape[-2:]:

@@ -52,6 +52,8 @@ class WorkloadChoice(Strict):
     """A folder of images with the same classes, to validate a training on; by default a fifth of the dataset."""
     image: Sides | None = None
     """Side of the image in pixels, or [height, width]; by default the dataset's own, or else the workload's."""
+    sequence: Count | None = None
+    """Tokens of a sample; by default the workload's."""
     skip_broken: bool = False
     """Leave images of the dataset out that cannot be decoded, and say which; otherwise they are an error."""
     classes: Annotated[int, Field(ge=1, le=1_000_000)] | None = None

@@ -5,7 +5,7 @@ channels. The workload flattens channels, height, width. Rather than transposing
 of a linear layer behind a flatten are permuted once, on their way in and out.
 """
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy
 
@@ -23,6 +23,12 @@ def channels_first(array: numpy.ndarray) -> numpy.ndarray:
     return numpy.ascontiguousarray(numpy.moveaxis(array, -1, 1)) if array.ndim > 2 else array  # noqa: PLR2004 - images
 
 
+def shape_channels_first(shape: Sequence[int]) -> List[int]:
+    """Return the shape of a batch with its channels first, where it is one of images with their channels last."""
+    batch, *others = shape
+    return [batch] + (others[-1:] + others[:-1] if len(others) > 2 else others)  # noqa: PLR2004 - images
+
+
 def flat_orders(layers: List[Dict[str, Any]]) -> Dict[str, Tuple[int, int, int]]:
     """Return ``{name: (channels, height, width)}`` of the layers whose flat output is in the order of channels last.
 
@@ -35,7 +41,7 @@ def flat_orders(layers: List[Dict[str, Any]]) -> Dict[str, Tuple[int, int, int]]
     orders: Dict[str, Tuple[int, int, int]] = {}
     for layer in layers:
         source = layer["inputs"][0]
-        if layer["kind"] == "flatten" and len(layer["input_shapes"][0]) > 1:
+        if layer["kind"] == "flatten" and len(layer["input_shapes"][0]) == 3:  # noqa: PLR2004 - images
             channels, height, width = layer["input_shapes"][0]
             if channels > 1 and height * width > 1:
                 orders[layer["name"]] = (channels, height, width)

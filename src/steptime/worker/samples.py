@@ -14,6 +14,12 @@ from steptime.worker.process_context import Job
 
 SHARDED_FORMS = ("tar_shards", "tfrecord")
 """Forms of a dataset whose samples are read shard after shard."""
+TOKEN_LOSSES = ("next_token_cross_entropy", "masked_token_cross_entropy")
+"""Losses of workloads whose inputs are tokens, whole numbers below the classes, and whose targets are the same."""
+IGNORED = -1
+"""The target of a token that is not predicted."""
+_MASKED = 0.15
+"""Share of the tokens that are hidden and predicted (Devlin et al. 2019)."""
 PREFETCHED_PER_HELPER = 2
 """Batches that every framework's loader makes ahead for each of its helpers, which are processes or threads."""
 
@@ -188,12 +194,17 @@ def synthetic_batches(job: Job, rank: int) -> List[Tuple[numpy.ndarray, numpy.nd
 
     ``inputs`` is float32 of shape ``(batch,) + input shape`` (channels first), standard normal; ``targets`` is
     int64 of shape ``(batch,)`` with class indices, or the inputs in the shape of the output for a mean-squared-error
-    workload. The rank makes each worker's samples its own.
+    workload. Of ``TOKEN_LOSSES`` both are what ``token_batch`` makes of random tokens. The rank makes each worker's
+    samples its own.
     """
     workload, batch = job["workload"], job["batch_per_worker"]
     batches = []
     for index in range(job["loader"]["distinct_batches"]):
         stream = numpy.random.RandomState([job["seed"], 7919, rank, index])
+        if workload["loss"] in TOKEN_LOSSES:
+            tokens = stream.randint(0, workload["classes"], size=(batch, workload["input_shape"][0] + 1))
+            batches.append(token_batch(workload, tokens, stream))
+            continue
         inputs = stream.standard_normal((batch,) + tuple(workload["input_shape"])).astype(numpy.float32)
         if workload["loss"] == "mean_squared_error":
             targets = inputs.reshape((batch,) + tuple(workload["layers"][-1]["output_shape"]))
@@ -201,3 +212,29 @@ def synthetic_batches(job: Job, rank: int) -> List[Tuple[numpy.ndarray, numpy.nd
             targets = stream.randint(0, workload["classes"], size=batch).astype(numpy.int64)
         batches.append((inputs, targets))
     return batches
+
+
+def token_batch(
+    workload: Dict[str, Any], tokens: numpy.ndarray, stream: numpy.random.RandomState
+) -> Tuple[numpy.ndarray, numpy.ndarray]:
+    """Return ``(inputs, targets)`` of a workload of tokens, both int64 (batch, tokens).
+
+    Targets are the next tokens; or those that the input hides behind the last one of the vocabulary, as many in each
+    sample, and ``IGNORED`` elsewhere.
+
+    Args:
+        workload: its JSON.
+        tokens: (batch, tokens + 1) numbers below the classes.
+        stream: draws what is hidden.
+    """
+    tokens = tokens.astype(numpy.int64)
+    inputs, following = tokens[:, :-1].copy(), tokens[:, 1:].copy()
+    if workload["loss"] == "next_token_cross_entropy":
+        return inputs, following
+    targets = numpy.full_like(inputs, IGNORED)
+    hidden = max(1, round(_MASKED * inputs.shape[1]))
+    for row, target in zip(inputs, targets):
+        chosen = stream.permutation(len(row))[:hidden]
+        target[chosen] = row[chosen]
+        row[chosen] = workload["classes"] - 1
+    return inputs, targets

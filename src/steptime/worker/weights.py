@@ -8,12 +8,18 @@ from typing import Any, Dict, Iterator, List, Sequence
 
 import numpy
 
+_TABLES = ("embedding", "class_token", "positions")
+"""Kinds whose weights are vectors of tokens and multiply nothing."""
+_TABLE_BOUND = 0.02 * 3**0.5
+"""Of uniform values with the standard deviation 0.02, as in the ViTs and GPTs that were published."""
+
 
 def initial_weights(layers: List[Dict[str, Any]], seed: int) -> Dict[str, numpy.ndarray]:
     """Return ``{name: float32 array}`` for all parameters of ``layers``, in their order.
 
     Weights are uniform with the variance 2 / fan_in (He et al. 2015), biases are small and not zero, so that a
-    forgotten bias shows; normalisation scales start at the layer's ``initial_scale`` and shifts at 0.
+    forgotten bias shows; those of a linear layer are multiplied by its ``initial_scale``. Normalisation scales start at
+    the layer's ``initial_scale`` and shifts at 0, vectors of tokens with the standard deviation 0.02.
 
     Args:
         layers: the ``layers`` list of a workload's JSON.
@@ -46,10 +52,15 @@ def weight_pieces(
 def _values(
     stream: numpy.random.RandomState, layer: Dict[str, Any], parameter: Dict[str, Any], count: int
 ) -> numpy.ndarray:
-    if layer["kind"] == "batch_norm":
+    if layer["kind"] in ("batch_norm", "layer_norm"):
         start = layer["attributes"].get("initial_scale", 1.0) if parameter["role"] == "weight" else 0.0
         return numpy.full(count, start, dtype=numpy.float32)
-    bound = 0.01 if parameter["role"] == "bias" else (6.0 / _size(parameter["shape"][1:])) ** 0.5
+    if layer["kind"] in _TABLES:
+        bound = _TABLE_BOUND
+    elif parameter["role"] == "bias":
+        bound = 0.01
+    else:
+        bound = layer["attributes"].get("initial_scale", 1.0) * (6.0 / _size(parameter["shape"][1:])) ** 0.5
     return stream.uniform(-bound, bound, count).astype(numpy.float32)
 
 

@@ -5,6 +5,8 @@ FLOPs are counted as follows, per sample:
 - a convolution or linear layer: two per multiply-accumulate, and one per output for a bias;
 - the gradient of its weights takes as many multiply-accumulates again, and so does that of its input, which is not
   computed where nothing before the layer is trained;
+- attention: two per multiply-accumulate of queries by keys and of scores by values, those of its softmax, and twice as
+  many backward; a causal one is counted whole, as is usual, though half of its scores are zero;
 - any other layer: the operations per value of ``_FLOPS``, forward and again backward.
 """
 
@@ -105,8 +107,11 @@ def _layer_cost(layer: Layer, dtype_bytes: int, *, wants_input_gradient: bool) -
     values = prod(layer.output_shape)
     parameters = sum(parameter.count for parameter in layer.parameters)
     products = _multiply_accumulates(layer)
-    if products:
-        bias = values if layer.attributes["bias"] else 0
+    if layer.kind == "attention":
+        forward = 2 * products + _SOFTMAX_FLOPS * layer.attributes["heads"] * layer.output_shape[0] ** 2
+        backward = 2 * forward
+    elif products:
+        bias = values if layer.attributes.get("bias") else 0
         forward = 2 * products + bias
         backward = 2 * products * (2 if wants_input_gradient else 1) + bias
     else:
@@ -123,7 +128,16 @@ def _layer_cost(layer: Layer, dtype_bytes: int, *, wants_input_gradient: bool) -
     )
 
 
+_SOFTMAX_FLOPS = 4
+"""Of each score: scaled, an exponential, a sum and a quotient."""
+
+
 def _multiply_accumulates(layer: Layer) -> int:
+    if layer.kind == "attention":
+        tokens = layer.output_shape[0]
+        return 2 * tokens * prod(layer.output_shape)
+    if layer.kind == "unembedding":
+        return layer.input_shapes[0][-1] * prod(layer.output_shape)
     weight = next((parameter for parameter in layer.parameters if parameter.role == "weight"), None)
     if weight is None or layer.kind not in {"conv2d", "linear"}:
         return 0
@@ -154,6 +168,13 @@ _FLOPS: Mapping[str, Callable[[Layer], int]] = {
     "max_pool": _window,
     "avg_pool": _window,
     "global_avg_pool": _whole_image,
+    "tokens": _each(0),
+    "embedding": _each(0),
+    "class_token": _each(0),
+    "positions": _each(1),
+    "first_token": _each(0),
+    "layer_norm": _each(7),  # as batch_norm
+    "gelu": _each(5),  # an error function, counted as one operation, two products, a sum and a product
     "lrn": lambda layer: layer.attributes["size"] + 5,  # squares, their sum, scale, offset, power, quotient
 }
 """Arithmetic operations per value of the output."""
@@ -173,6 +194,15 @@ _KEPT: Mapping[str, Callable[[Layer], tuple[str, ...]]] = {
     "flatten": lambda _: (),
     "avg_pool": lambda _: (),
     "global_avg_pool": lambda _: (),
+    "tokens": lambda _: (),
+    "embedding": lambda layer: layer.inputs,
+    "unembedding": lambda layer: layer.inputs,
+    "class_token": lambda _: (),
+    "positions": lambda _: (),
+    "first_token": lambda _: (),
+    "layer_norm": lambda layer: layer.inputs,
+    "gelu": lambda layer: layer.inputs,
+    "attention": lambda layer: (*layer.inputs, layer.name),  # scores are computed again
 }
 """Whose outputs a kind of layer needs again to go back; a view counts as what it looks at."""
 
@@ -183,7 +213,7 @@ def _kept_bytes(workload: Workload, dtype_bytes: int) -> int:
     kept: set[str] = {INPUT}
     for layer in workload.layers:
         values[layer.name] = prod(layer.output_shape)
-        is_view = layer.kind == "flatten" or (layer.kind == "dropout" and not layer.attributes["rate"])
+        is_view = layer.kind in {"flatten", "tokens"} or (layer.kind == "dropout" and not layer.attributes["rate"])
         looks_at[layer.name] = looks_at[layer.inputs[0]] if is_view else layer.name
         kept.update(looks_at[name] for name in _KEPT[layer.kind](layer))
     return dtype_bytes * sum(values[name] for name in kept)

@@ -1,6 +1,7 @@
 """The kinds of layer: for each, the shape of its output and the parameters it owns.
 
-Shapes are per sample and channels first: ``(channels, height, width)`` or ``(features,)``.
+Shapes are per sample and channels first: ``(channels, height, width)``, ``(tokens, features)`` or ``(features,)``. An
+embedding takes ``(tokens,)`` whole numbers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ ShapeRule = Callable[[Sequence[Shape], Attributes], Shape]
 ParameterRule = Callable[[Sequence[Shape], Attributes], dict[str, Shape]]
 
 _IMAGE_AXES = 3
+_SEQUENCE_AXES = 2
 
 
 def _same(inputs: Sequence[Shape], _: Attributes) -> Shape:
@@ -67,10 +69,10 @@ def _lrn(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
 
 
 def _linear(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
-    if len(inputs[0]) != 1:
+    if len(inputs[0]) == _IMAGE_AXES:
         message = f"needs a flat input, got {list(inputs[0])}; flatten it first"
         raise WorkloadError(message)
-    return (attributes["out_features"],)
+    return (*inputs[0][:-1], attributes["out_features"])
 
 
 def _flatten(inputs: Sequence[Shape], _: Attributes) -> Shape:
@@ -95,6 +97,51 @@ def _concat(inputs: Sequence[Shape], _: Attributes) -> Shape:
     return (sum(shape[0] for shape in inputs), *inputs[0][1:])
 
 
+def _tokens(inputs: Sequence[Shape], _: Attributes) -> Shape:
+    channels, height, width = _image(inputs[0])
+    return (height * width, channels)
+
+
+def _sequence(shape: Shape) -> Shape:
+    if len(shape) != _SEQUENCE_AXES:
+        message = f"needs a sequence (tokens, features), got {list(shape)}"
+        raise WorkloadError(message)
+    return shape
+
+
+def _embedding(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
+    if len(inputs[0]) != 1:
+        message = f"needs the numbers of tokens, got {list(inputs[0])}"
+        raise WorkloadError(message)
+    return (*inputs[0], attributes["features"])
+
+
+def _unembedding(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
+    return (_sequence(inputs[0])[0], attributes["vocabulary"])
+
+
+def _class_token(inputs: Sequence[Shape], _: Attributes) -> Shape:
+    tokens, features = _sequence(inputs[0])
+    return (tokens + 1, features)
+
+
+def _positions(inputs: Sequence[Shape], _: Attributes) -> Shape:
+    return _sequence(inputs[0])
+
+
+def _first_token(inputs: Sequence[Shape], _: Attributes) -> Shape:
+    return (_sequence(inputs[0])[1],)
+
+
+def _attention(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
+    tokens, features = _sequence(inputs[0])
+    heads = attributes["heads"]
+    if heads < 1 or features % (3 * heads):
+        message = f"{features} features cannot be queries, keys and values of {heads} heads"
+        raise WorkloadError(message)
+    return (tokens, features // 3)
+
+
 def _no_parameters(_: Sequence[Shape], __: Attributes) -> dict[str, Shape]:
     return {}
 
@@ -106,7 +153,7 @@ def _conv2d_parameters(inputs: Sequence[Shape], attributes: Attributes) -> dict[
 
 def _linear_parameters(inputs: Sequence[Shape], attributes: Attributes) -> dict[str, Shape]:
     out = attributes["out_features"]
-    return _with_bias((out, inputs[0][0]), out, attributes)
+    return _with_bias((out, inputs[0][-1]), out, attributes)
 
 
 def _with_bias(weight: Shape, out: int, attributes: Attributes) -> dict[str, Shape]:
@@ -115,6 +162,22 @@ def _with_bias(weight: Shape, out: int, attributes: Attributes) -> dict[str, Sha
 
 def _batch_norm_parameters(inputs: Sequence[Shape], _: Attributes) -> dict[str, Shape]:
     return {"weight": (inputs[0][0],), "bias": (inputs[0][0],)}
+
+
+def _layer_norm_parameters(inputs: Sequence[Shape], _: Attributes) -> dict[str, Shape]:
+    return {"weight": inputs[0][-1:], "bias": inputs[0][-1:]}
+
+
+def _embedding_parameters(_: Sequence[Shape], attributes: Attributes) -> dict[str, Shape]:
+    return {"weight": (attributes["vocabulary"], attributes["features"])}
+
+
+def _class_token_parameters(inputs: Sequence[Shape], _: Attributes) -> dict[str, Shape]:
+    return {"weight": (1, inputs[0][1])}
+
+
+def _positions_parameters(inputs: Sequence[Shape], _: Attributes) -> dict[str, Shape]:
+    return {"weight": inputs[0]}
 
 
 KINDS: dict[str, tuple[ShapeRule, ParameterRule]] = {
@@ -132,4 +195,27 @@ KINDS: dict[str, tuple[ShapeRule, ParameterRule]] = {
     "flatten": (_flatten, _no_parameters),
     "add": (_add, _no_parameters),
     "concat": (_concat, _no_parameters),
+    "tokens": (_tokens, _no_parameters),
+    "embedding": (_embedding, _embedding_parameters),
+    "unembedding": (_unembedding, _no_parameters),
+    "class_token": (_class_token, _class_token_parameters),
+    "positions": (_positions, _positions_parameters),
+    "first_token": (_first_token, _no_parameters),
+    "layer_norm": (_positions, _layer_norm_parameters),
+    "gelu": (_same, _no_parameters),
+    "attention": (_attention, _no_parameters),
 }
+OF_TRANSFORMERS = frozenset(
+    {
+        "tokens",
+        "embedding",
+        "unembedding",
+        "class_token",
+        "positions",
+        "first_token",
+        "layer_norm",
+        "gelu",
+        "attention",
+    }
+)
+"""The kinds that frameworks from before transformers lack."""

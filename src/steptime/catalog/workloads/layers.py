@@ -9,7 +9,8 @@ from steptime.catalog.workloads.kinds import KINDS, Shape
 from steptime.errors import WorkloadError
 
 INPUT = "input"
-Loss = Literal["softmax_cross_entropy", "mean_squared_error"]
+Loss = Literal["softmax_cross_entropy", "mean_squared_error", "next_token_cross_entropy", "masked_token_cross_entropy"]
+"""Of a sample's class, of its values, or of its tokens: of each the next one, or those that the input hides."""
 Pair = int | tuple[int, int]
 
 
@@ -108,9 +109,20 @@ class Network:
         attributes = {"out_channels": out_channels, **_sizes(kernel, stride, padding), "groups": groups, "bias": bias}
         return self._add(name, "conv2d", (source,), attributes)
 
-    def linear(self, name: str, source: str, out_features: int, *, bias: bool = True) -> str:
-        """Multiply a flat input by a matrix."""
-        return self._add(name, "linear", (source,), {"out_features": out_features, "bias": bias})
+    def linear(
+        self, name: str, source: str, out_features: int, *, bias: bool = True, initial_scale: float = 1.0
+    ) -> str:
+        """Multiply a flat input, or each token of a sequence, by a matrix.
+
+        Args:
+            name: of the layer.
+            source: its input.
+            out_features: of the output.
+            bias: whether one is added.
+            initial_scale: by what the matrix is multiplied before training.
+        """
+        scale = {} if initial_scale == 1.0 else {"initial_scale": initial_scale}
+        return self._add(name, "linear", (source,), {"out_features": out_features, "bias": bias, **scale})
 
     def batch_norm(
         self, name: str, source: str, *, epsilon: float = 1e-5, momentum: float = 0.1, initial_scale: float = 1.0
@@ -176,6 +188,59 @@ class Network:
     def concat(self, name: str, sources: Sequence[str]) -> str:
         """Join inputs along the channels."""
         return self._add(name, "concat", tuple(sources), {})
+
+    def tokens(self, name: str, source: str) -> str:
+        """Make a sequence of an image: one token of all channels for each pixel, row by row."""
+        return self._add(name, "tokens", (source,), {})
+
+    def class_token(self, name: str, source: str) -> str:
+        """Put a trained token before a sequence."""
+        return self._add(name, "class_token", (source,), {})
+
+    def embedding(self, name: str, source: str, vocabulary: int, features: int) -> str:
+        """Take a trained vector for each token of the input, which are numbers from 0 to ``vocabulary`` - 1."""
+        return self._add(name, "embedding", (source,), {"vocabulary": vocabulary, "features": features})
+
+    def unembedding(self, name: str, source: str, embedding: str) -> str:
+        """Multiply each token by the vectors of ``embedding``, a layer: a score for each token of its vocabulary.
+
+        Its weight is that layer's own.
+        """
+        tied = next(layer for layer in self._layers if layer.name == embedding).attributes
+        if self._shapes[source][-1:] != (tied["features"],):
+            message = f"layer {name!r}: {embedding!r} has {tied['features']} features, and {source!r} others"
+            raise WorkloadError(message)
+        return self._add(name, "unembedding", (source,), {"embedding": embedding, "vocabulary": tied["vocabulary"]})
+
+    def positions(self, name: str, source: str) -> str:
+        """Add a trained vector to each token, another one for each place."""
+        return self._add(name, "positions", (source,), {})
+
+    def first_token(self, name: str, source: str) -> str:
+        """Take the first token of a sequence."""
+        return self._add(name, "first_token", (source,), {})
+
+    def layer_norm(self, name: str, source: str, *, epsilon: float = 1e-5) -> str:
+        """Normalise each token over its features; ``epsilon`` is added to the variance."""
+        return self._add(name, "layer_norm", (source,), {"epsilon": epsilon})
+
+    def gelu(self, name: str, source: str, *, approximate: bool = False) -> str:
+        """Multiply x by the probability that a normal variable is below x.
+
+        By the error function, or with ``approximate`` as (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+        """
+        return self._add(name, "gelu", (source,), {"approximate": approximate})
+
+    def attention(self, name: str, source: str, heads: int, *, causal: bool = False) -> str:
+        """Attend from every token to all: softmax(queries · keys / sqrt(features of a head)) · values, of each head.
+
+        Args:
+            name: of the layer.
+            source: a sequence whose features are all heads' queries, then all keys, then all values.
+            heads: how many; head i has the i-th part of each.
+            causal: whether a token attends to itself and those before it only.
+        """
+        return self._add(name, "attention", (source,), {"heads": heads, "causal": causal})
 
     def finish(self, name: str, *, classes: int, loss: Loss = "softmax_cross_entropy") -> Workload:
         """Return the workload; its output is the layer added last."""

@@ -24,11 +24,13 @@ class Entry:
     input_shape: Shape
     """The usual shape of one sample: channels, height and width, or one length."""
     classes: int
-    """The usual number of classes."""
+    """The usual number of classes; of a workload of tokens, its vocabulary."""
     published_parameters: int
     """Trainable values at the usual input shape and classes, as published."""
     build: Callable[[Shape, int], Workload]
     """Makes the workload for an input shape and a number of classes; raises WorkloadError where it cannot."""
+    of_tokens: bool = False
+    """Whether a sample is a sequence of tokens, numbers below ``classes``, and its shape their count."""
 
 
 class _Library(Mapping[str, Entry]):
@@ -46,6 +48,10 @@ class _Library(Mapping[str, Entry]):
         "resnet50": "resnet:RESNET50",
         "resnet101": "resnet:RESNET101",
         "resnet152": "resnet:RESNET152",
+        "vit_tiny": "transformers:VIT_TINY",
+        "vit_b16": "transformers:VIT_B16",
+        "gpt2_tiny": "transformers:GPT2_TINY",
+        "gpt2": "transformers:GPT2",
     }
 
     def __getitem__(self, name: str) -> Entry:
@@ -66,7 +72,11 @@ LIBRARY = Registry(
 
 
 def build_workload(
-    name: str, input_shape: Shape | None = None, classes: int | None = None, image: Shape | None = None
+    name: str,
+    input_shape: Shape | None = None,
+    classes: int | None = None,
+    image: Shape | None = None,
+    sequence: int | None = None,
 ) -> Workload:
     """Return a workload of the library.
 
@@ -75,6 +85,7 @@ def build_workload(
         input_shape: of one sample; the usual one by default.
         classes: how many; the usual number by default.
         image: height and width in pixels, with the usual channels; not together with ``input_shape``.
+        sequence: tokens of a sample, of a workload of tokens; not together with ``input_shape``.
 
     Raises WorkloadError for an unknown name, for a number that is not positive, and for images that are too small,
     with the layer that they are too small for and the smallest square that works.
@@ -82,7 +93,7 @@ def build_workload(
     if name not in LIBRARY:
         raise WorkloadError(choices_message("workload", name, LIBRARY))
     entry = LIBRARY[name]
-    shape = _shape(entry, input_shape, image)
+    shape = _shape(entry, input_shape if sequence is None else _sequence(entry, input_shape, sequence), image)
     count = entry.classes if classes is None else classes
     if count < 1:
         message = f"{name}: classes must be at least 1, got {count}"
@@ -110,21 +121,24 @@ def _shape(entry: Entry, input_shape: Shape | None, image: Shape | None) -> Shap
     return shape
 
 
+def _sequence(entry: Entry, input_shape: Shape | None, tokens: int) -> Shape:
+    if input_shape is not None:
+        message = f"{entry.name}: give input_shape or sequence, not both"
+        raise WorkloadError(message)
+    if not entry.of_tokens:
+        message = f"{entry.name} takes no tokens; leave the sequence out"
+        raise WorkloadError(message)
+    return (tokens,)
+
+
 def _advice(entry: Entry, shape: Shape) -> str:
     """The smallest square image that works, where size is what is wrong."""
     if len(shape) != _IMAGE_AXES:
         usual = _text(entry.input_shape)
         return f"; use images, usually of {usual} (channels x height x width)"
-    too_small, works = min(shape[1:]), max(entry.input_shape[1:])
-    if not _fits(entry, (shape[0], works, works)):
-        return ""
-    while works - too_small > 1:
-        middle = (too_small + works) // 2
-        if _fits(entry, (shape[0], middle, middle)):
-            works = middle
-        else:
-            too_small = middle
-    return f"; the smallest square image that works is {works}x{works}"
+    sides = range(1, max(entry.input_shape[1:]) + 1)
+    works = next((side for side in sides if _fits(entry, (shape[0], side, side))), None)
+    return f"; the smallest square image that works is {works}x{works}" if works else ""
 
 
 def _fits(entry: Entry, shape: Shape) -> bool:

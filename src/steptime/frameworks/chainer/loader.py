@@ -34,7 +34,7 @@ def open_chainer_batches(job, context, device):
     """
 
     def put(inputs, targets):
-        sent = device.send(inputs)
+        sent = device.send(inputs.astype(numpy.int32) if inputs.dtype == numpy.int64 else inputs)
         if targets is inputs:
             return sent, sent
         return sent, device.send(targets.astype(numpy.int32) if targets.dtype == numpy.int64 else targets)

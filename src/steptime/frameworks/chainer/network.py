@@ -1,12 +1,17 @@
 """Workloads as Chainer links and functions."""
 
-from typing import Any
+from typing import Any, Dict
 
 import chainer
 import chainer.functions as F  # noqa: N812 - the name that every user of Chainer gives it
 import chainer.links as L  # noqa: N812
 import numpy
 from chainer.backends import cuda
+
+from steptime.worker.samples import IGNORED, TOKEN_LOSSES
+
+_NEVER = 1e30
+"""By which a score is less that must get no share."""
 
 
 def _conv2d(layer):
@@ -23,9 +28,18 @@ def _conv2d(layer):
     )
 
 
+class _LinearLink(L.Linear):
+    """A linear layer that takes sequences too."""
+
+    def forward(self, x):
+        return super(_LinearLink, self).forward(x, n_batch_axes=x.ndim - 1)
+
+
 def _linear(layer):
     attributes = layer["attributes"]
-    return L.Linear(layer["input_shapes"][0][0], attributes["out_features"], nobias=not attributes["bias"], initialW=0)
+    return _LinearLink(
+        layer["input_shapes"][0][-1], attributes["out_features"], nobias=not attributes["bias"], initialW=0
+    )
 
 
 def _batch_norm(layer):
@@ -92,6 +106,80 @@ def _concat(_):
     return lambda *values: F.concat(values, axis=1)
 
 
+def _tokens(layer):
+    tokens, features = layer["output_shape"]
+    return lambda images: F.transpose(F.reshape(images, (-1, features, tokens)), (0, 2, 1))
+
+
+class _TableLink(chainer.Link):
+    """Trained vectors of tokens: ``W`` (tokens, features)."""
+
+    def __init__(self, layer):
+        super(_TableLink, self).__init__()
+        with self.init_scope():
+            self.W = chainer.Parameter(0, layer["parameters"][0]["shape"])
+
+
+class _EmbedLink(L.EmbedID):
+    """An embedding; it begins with zeros, which real values follow."""
+
+    def __init__(self, layer):
+        vocabulary, features = layer["parameters"][0]["shape"]
+        super(_EmbedLink, self).__init__(vocabulary, features, initialW=0)
+
+
+def _unembedding(embedding):
+    return lambda values: F.linear(values, embedding.W, n_batch_axes=2)
+
+
+class _ClassTokenLink(_TableLink):
+    """A trained token before those of each sequence."""
+
+    def forward(self, values):
+        first = F.broadcast_to(self.W[None], (len(values), 1, values.shape[-1]))
+        return F.concat([first, values], axis=1)
+
+
+class _PositionsLink(_TableLink):
+    """A trained vector for each place, added to the token there."""
+
+    def forward(self, values):
+        return values + F.broadcast_to(self.W[None], values.shape)
+
+
+class _LayerNormLink(L.LayerNormalization):
+    """Layer normalisation of each token; Chainer's own takes a matrix."""
+
+    def forward(self, values):
+        rows = F.reshape(values, (-1, values.shape[-1]))
+        return F.reshape(super(_LayerNormLink, self).forward(rows), values.shape)
+
+
+def _gelu(layer):
+    if layer["attributes"]["approximate"]:
+        return lambda x: 0.5 * x * (1.0 + F.tanh((2 / numpy.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
+    return lambda x: 0.5 * x * (1.0 + F.erf(x * 0.5**0.5))
+
+
+def _attention(layer):
+    tokens, features = layer["output_shape"]
+    heads = layer["attributes"]["heads"]
+    scale = (features // heads) ** -0.5
+    hidden = numpy.triu(numpy.full((tokens, tokens), -_NEVER, dtype=numpy.float32), 1)
+    causal = layer["attributes"]["causal"]
+
+    def call(values):
+        parts = F.transpose(F.reshape(values, (-1, tokens, 3, heads, features // heads)), (2, 0, 3, 1, 4))
+        queries, keys, contents = F.separate(parts)
+        scores = F.matmul(queries * scale, keys, transb=True)
+        if causal:
+            scores += chainer.backend.get_array_module(scores).asarray(hidden)
+        shares = F.softmax(scores, axis=3)
+        return F.reshape(F.transpose(F.matmul(shares, contents), (0, 2, 1, 3)), (-1, tokens, features))
+
+    return call
+
+
 _KINDS = {
     "conv2d": _conv2d,
     "linear": _linear,
@@ -107,8 +195,17 @@ _KINDS = {
     "flatten": _flatten,
     "add": _add,
     "concat": _concat,
+    "tokens": _tokens,
+    "embedding": _EmbedLink,
+    "class_token": _ClassTokenLink,
+    "positions": _PositionsLink,
+    "first_token": lambda _: lambda values: values[:, 0],
+    "layer_norm": lambda layer: _LayerNormLink(layer["output_shape"][-1], eps=layer["attributes"]["epsilon"]),
+    "gelu": _gelu,
+    "attention": _attention,
 }
-_ATTRIBUTES = {"batch_norm": {"weight": "gamma", "bias": "beta"}}
+_SCALED = {"weight": "gamma", "bias": "beta"}
+_ATTRIBUTES = {"batch_norm": _SCALED, "layer_norm": _SCALED}
 _USUAL_ATTRIBUTES = {"weight": "W", "bias": "b"}
 
 
@@ -127,6 +224,7 @@ class WorkloadChain(chainer.ChainList):
         self._parameters = {}
         self._plan = []
         self._squared = workload["loss"] == "mean_squared_error"
+        self._of_tokens = workload["loss"] in TOKEN_LOSSES
         self._smoothed = bool(label_smoothing) and not self._squared
         if self._smoothed:
             # The target of each class; as a persistent value it follows the link to its device.
@@ -135,9 +233,13 @@ class WorkloadChain(chainer.ChainList):
             self.add_persistent("targets", smoothed.astype(numpy.float32))
         layers = workload["layers"]
         slots = {"input": 0}
+        links: Dict[str, Any] = {}
         last_use = {name: index for index, layer in enumerate(layers) for name in layer["inputs"]}
         for index, layer in enumerate(layers):
-            call = _KINDS[layer["kind"]](layer)
+            if layer["kind"] == "unembedding":
+                call = _unembedding(links[layer["attributes"]["embedding"]])
+            else:
+                call = links[layer["name"]] = _KINDS[layer["kind"]](layer)
             if layer["parameters"]:
                 self.add_link(call)
                 attributes = _ATTRIBUTES.get(layer["kind"], _USUAL_ATTRIBUTES)
@@ -153,9 +255,18 @@ class WorkloadChain(chainer.ChainList):
         self.output_shape = outputs.shape
         if self._squared:
             return F.mean_squared_error(outputs, targets.reshape(outputs.shape))
+        if self._of_tokens:
+            outputs, targets = F.reshape(outputs, (-1, outputs.shape[-1])), targets.reshape(-1)
         if self._smoothed:
-            targets = self.targets[targets]
-        return F.softmax_cross_entropy(outputs, targets)
+            return self._smoothed_cross_entropy(outputs, targets)
+        return F.softmax_cross_entropy(outputs, targets, ignore_label=IGNORED)
+
+    def _smoothed_cross_entropy(self, outputs, targets):
+        if not self._of_tokens:
+            return F.softmax_cross_entropy(outputs, self.targets[targets])
+        predicted = targets != IGNORED
+        losses = F.softmax_cross_entropy(outputs, self.targets[targets * predicted], reduce="no")
+        return F.sum(losses * predicted) / int(predicted.sum())
 
     def outputs(self, inputs):
         """Return the last layer's output for a batch."""

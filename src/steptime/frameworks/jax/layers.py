@@ -99,6 +99,62 @@ def _dropout(layer, _):
     return apply if rate else (lambda _, sources, *__: sources[0])
 
 
+def _tokens(images):
+    return images.reshape(len(images), -1, images.shape[-1])
+
+
+def _embedding(*_):
+    return lambda own, sources, *_: own["weight"][sources[0]]
+
+
+def _unembedding(*_):
+    return lambda own, sources, *_: sources[0] @ own["weight"].astype(sources[0].dtype).T
+
+
+def _class_token(*_):
+    def apply(own, sources, *_):
+        (values,) = sources
+        first = numpy.broadcast_to(own["weight"].astype(values.dtype), (len(values), 1, values.shape[-1]))
+        return numpy.concatenate([first, values], 1)
+
+    return apply
+
+
+def _positions(*_):
+    return lambda own, sources, *_: sources[0] + own["weight"].astype(sources[0].dtype)
+
+
+def _layer_norm(layer, _):
+    epsilon = layer["attributes"]["epsilon"]
+
+    def apply(own, sources, *_):
+        (values,) = sources
+        exact = values.astype(numpy.float32)
+        exact -= exact.mean(-1, keepdims=True)
+        exact *= jax.lax.rsqrt(numpy.square(exact).mean(-1, keepdims=True) + epsilon)
+        return (exact * own["weight"] + own["bias"]).astype(values.dtype)
+
+    return apply
+
+
+def _gelu(layer, _):
+    approximate = layer["attributes"]["approximate"]
+    return lambda _, sources, *__: jax.nn.gelu(sources[0], approximate=approximate)
+
+
+def _attention(layer, _):
+    heads, causal = layer["attributes"]["heads"], layer["attributes"]["causal"]
+
+    def apply(_, sources, *__):
+        (values,) = sources
+        batch, tokens, features = values.shape
+        parts = values.reshape(batch, tokens, 3, heads, features // (3 * heads))
+        joined = jax.nn.dot_product_attention(*(parts[:, :, which] for which in range(3)), is_causal=causal)
+        return joined.reshape(batch, tokens, -1)
+
+    return apply
+
+
 def _of_each_value(function):
     return lambda *_: lambda _, sources, *__: function(*sources)
 
@@ -124,6 +180,15 @@ LAYERS = {
     "flatten": _of_each_value(lambda values: values.reshape(len(values), -1)),
     "add": _of_each_value(_add),
     "concat": _of_each_value(lambda *values: numpy.concatenate(values, -1)),
+    "tokens": _of_each_value(_tokens),
+    "embedding": _embedding,
+    "unembedding": _unembedding,
+    "class_token": _class_token,
+    "positions": _positions,
+    "first_token": _of_each_value(lambda values: values[:, 0]),
+    "layer_norm": _layer_norm,
+    "gelu": _gelu,
+    "attention": _attention,
 }
 
 
@@ -141,4 +206,19 @@ def mean_squared_error(outputs, targets):
     return numpy.square(outputs - targets).mean()
 
 
-LOSSES = {"softmax_cross_entropy": softmax_cross_entropy, "mean_squared_error": mean_squared_error}
+def token_cross_entropy(outputs, targets, smoothing=0.0):
+    """Mean over all tokens whose target is not negative; ``outputs`` are (batch, tokens, classes)."""
+    logarithms = log_softmax(outputs)
+    predicted = targets >= 0
+    own = numpy.take_along_axis(logarithms, numpy.where(predicted, targets, 0)[..., None], -1)[..., 0]
+    if smoothing:
+        own = (1 - smoothing) * own + smoothing * logarithms.mean(-1)
+    return -numpy.where(predicted, own, 0.0).sum() / predicted.sum()
+
+
+LOSSES = {
+    "softmax_cross_entropy": softmax_cross_entropy,
+    "mean_squared_error": mean_squared_error,
+    "next_token_cross_entropy": token_cross_entropy,
+    "masked_token_cross_entropy": token_cross_entropy,
+}

@@ -131,7 +131,7 @@ def open_jax_batches(job, context, put):
     squared = workload["loss"] == "mean_squared_error"
 
     def on_device(inputs, targets):
-        inputs = put(inputs)
+        inputs = put(inputs.astype(numpy.int32) if inputs.dtype == numpy.int64 else inputs)
         return inputs, inputs if squared else put(targets.astype(numpy.int32))
 
     def sender(finish):

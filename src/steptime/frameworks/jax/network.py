@@ -8,6 +8,7 @@ from typing import Any, Callable
 
 from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, to_canonical, to_own
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
+from steptime.worker.samples import TOKEN_LOSSES
 
 
 def import_jax(threads, device, local_rank, precision="fp32"):
@@ -108,10 +109,13 @@ class JaxNetwork(object):
         Outputs are float32; samples are channels last where they are images. ``key`` is the random one of this step
         and this worker, or None in evaluation.
         """
-        values = {"input": inputs.astype(self._type)}
+        of_tokens = self._np.issubdtype(inputs.dtype, self._np.integer)
+        values = {"input": inputs if of_tokens else inputs.astype(self._type)}
         updated = dict(statistics)
         for layer, apply in self._layers:
             own = {each["role"]: variables[each["name"]] for each in layer["parameters"]}
+            if layer["kind"] == "unembedding":
+                own["weight"] = variables[layer["attributes"]["embedding"] + ".weight"]
             free = layer["kind"] in ORDER_IS_FREE
             sources = [values[name] if free else self._ordered(name, values[name]) for name in layer["inputs"]]
             values[layer["name"]] = apply(own, sources, updated, key)
@@ -127,6 +131,8 @@ class JaxNetwork(object):
         outputs, updated = self.outputs(variables, statistics, inputs, key)
         if self._workload["loss"] == "softmax_cross_entropy":
             return self._loss(outputs.reshape(len(outputs), -1), targets, self._smoothing), updated
+        if self._workload["loss"] in TOKEN_LOSSES:
+            return self._loss(outputs, targets, self._smoothing), updated
         return self._loss(self._flat(outputs), self._flat(targets)), updated
 
     def _parameters(self):

@@ -11,7 +11,8 @@ from steptime.frameworks.jax.mesh import MeshPlacement, leave_mesh, open_mesh
 from steptime.frameworks.jax.network import JaxNetwork
 from steptime.frameworks.jax.training_step import JaxStep, first_state
 from steptime.worker.clock import WaitingClock
-from steptime.worker.image_layout import channels_first, channels_last
+from steptime.worker.image_layout import channels_first, channels_last, shape_channels_first
+from steptime.worker.samples import TOKEN_LOSSES
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -100,10 +101,11 @@ class JaxSession(Session):
     def output_shape(self):
         shape = [self._job["batch_per_worker"]] + self._own_input_shape()
         variables, _, statistics, _, keys = self._state
-        inputs = jax.ShapeDtypeStruct(shape, numpy.float32)
+        of_tokens = self._job["workload"]["loss"] in TOKEN_LOSSES
+        inputs = jax.ShapeDtypeStruct(shape, numpy.int32 if of_tokens else numpy.float32)
         key = jax.eval_shape(lambda keys: jax.random.wrap_key_data(keys[0]), keys)
         outputs, _ = jax.eval_shape(self._network.outputs, variables, statistics, inputs, key)
-        return [outputs.shape[0]] + list(outputs.shape[-1:]) + list(outputs.shape[1:-1])
+        return shape_channels_first(outputs.shape)
 
     def _own_input_shape(self):
         channels, *sizes = self._job["workload"]["input_shape"]

@@ -1,9 +1,13 @@
 """A workload as a layer of Paddle, whose sublayers are called in the order of the workload."""
 
+from typing import Any, Dict
+
 import numpy
 import paddle
 from paddle import nn
 from paddle.nn import functional
+
+from steptime.worker.samples import TOKEN_LOSSES
 
 
 class WorkloadLayer(nn.Layer):
@@ -18,9 +22,13 @@ class WorkloadLayer(nn.Layer):
         super(WorkloadLayer, self).__init__()
         layers = workload["layers"]
         last_use = {name: place for place, layer in enumerate(layers) for name in layer["inputs"]}
-        self._named, self._transposed, self._plan = {}, set(), []
+        self._named: Dict[str, Any] = {}
+        self._transposed, self._plan = set(), []
         for place, layer in enumerate(layers):
-            call = _KINDS[layer["kind"]](layer)
+            if layer["kind"] == "unembedding":
+                call = _unembedding(self._named[layer["attributes"]["embedding"] + ".weight"])
+            else:
+                call = _KINDS[layer["kind"]](layer)
             if isinstance(call, nn.Layer):
                 self.add_sublayer("layer%d" % place, call)
             for parameter in layer["parameters"]:
@@ -55,7 +63,17 @@ def loss_of(workload, label_smoothing):
     """Return a workload's loss as a function of outputs and targets."""
     if workload["loss"] == "mean_squared_error":
         return lambda outputs, targets: functional.mse_loss(outputs, targets.reshape(outputs.shape))
+    if workload["loss"] in TOKEN_LOSSES:
+        return lambda outputs, targets: _token_cross_entropy(outputs, targets, label_smoothing)
     return lambda outputs, targets: functional.cross_entropy(outputs, targets, label_smoothing=label_smoothing)
+
+
+def _token_cross_entropy(outputs, targets, smoothing):
+    predicted = (targets >= 0).astype(outputs.dtype)
+    losses = functional.cross_entropy(outputs, targets.clip(min=0), reduction="none").squeeze(-1)
+    if smoothing:
+        losses = (1.0 - smoothing) * losses - smoothing * functional.log_softmax(outputs).mean(-1)
+    return (losses * predicted).sum() / predicted.sum()
 
 
 def _conv2d(layer):
@@ -74,7 +92,7 @@ def _conv2d(layer):
 def _linear(layer):
     settings = layer["attributes"]
     bias = None if settings["bias"] else False
-    return nn.Linear(layer["input_shapes"][0][0], settings["out_features"], bias_attr=bias)
+    return nn.Linear(layer["input_shapes"][0][-1], settings["out_features"], bias_attr=bias)
 
 
 def _batch_norm(layer):
@@ -112,6 +130,45 @@ def _sum(first, *others):
     return sum(others, first)
 
 
+class _PaddleTable(nn.Layer):
+    """Trained vectors of tokens: ``weight`` (tokens, features)."""
+
+    def __init__(self, layer):
+        super(_PaddleTable, self).__init__()
+        self.weight = self.create_parameter(layer["parameters"][0]["shape"])
+
+
+def _unembedding(weight):
+    return lambda values: paddle.matmul(values, weight, transpose_y=True)
+
+
+class _PaddleClassToken(_PaddleTable):
+    """A trained token before those of each sequence."""
+
+    def forward(self, values):
+        first = self.weight.astype(values.dtype).expand([values.shape[0], -1, -1])
+        return paddle.concat([first, values], axis=1)
+
+
+class _PaddlePositions(_PaddleTable):
+    """A trained vector for each place, added to the token there."""
+
+    def forward(self, values):
+        return values + self.weight.astype(values.dtype)
+
+
+def _attention(layer):
+    heads, causal = layer["attributes"]["heads"], layer["attributes"]["causal"]
+    tokens, features = layer["output_shape"]
+
+    def call(values):
+        parts = values.reshape([-1, tokens, 3, heads, features // heads])
+        joined = functional.scaled_dot_product_attention(*parts.unbind(2), is_causal=causal)
+        return joined.reshape([-1, tokens, features])
+
+    return call
+
+
 _KINDS = {
     "conv2d": _conv2d,
     "linear": _linear,
@@ -127,4 +184,12 @@ _KINDS = {
     "flatten": lambda _: nn.Flatten(),
     "add": lambda _: _sum,
     "concat": lambda _: lambda *values: paddle.concat(values, axis=1),
+    "tokens": lambda _: lambda images: images.flatten(2).transpose([0, 2, 1]),
+    "embedding": lambda layer: nn.Embedding(*layer["parameters"][0]["shape"]),
+    "class_token": _PaddleClassToken,
+    "positions": _PaddlePositions,
+    "first_token": lambda _: lambda values: values[:, 0],
+    "layer_norm": lambda layer: nn.LayerNorm(layer["output_shape"][-1], epsilon=layer["attributes"]["epsilon"]),
+    "gelu": lambda layer: nn.GELU(layer["attributes"]["approximate"]),
+    "attention": _attention,
 }

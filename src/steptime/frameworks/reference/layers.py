@@ -89,10 +89,15 @@ def to_bf16(array):
 
 
 class Linear(ReferenceLayer):
-    """weight @ features + bias; weight (out, in)."""
+    """weight @ features + bias; weight (out, in); of sequences, for each token."""
 
     def forward(self, features):
         self.saved = features
+        if features.ndim > 2:  # noqa: PLR2004 - tokens, batch, features
+            output = numpy.matmul(_rows(features), self.weights["weight"].T)
+            if "bias" in self.weights:
+                output += self.weights["bias"]
+            return output.reshape(features.shape[:2] + (-1,))
         output = numpy.matmul(self.weights["weight"], features)
         if "bias" in self.weights:
             output += self.weights["bias"].reshape(-1, 1)
@@ -100,12 +105,25 @@ class Linear(ReferenceLayer):
 
     def backward(self, gradient):
         features, self.saved = self.saved, None
+        if features.ndim > 2:  # noqa: PLR2004 - tokens, batch, features
+            rows = _rows(gradient)
+            numpy.matmul(rows.T, _rows(features), out=self.gradients["weight"])
+            if "bias" in self.gradients:
+                rows.sum(axis=0, out=self.gradients["bias"])
+            if not self.wants_input_gradient:
+                return [None]
+            return [numpy.matmul(rows, self.weights["weight"]).reshape(features.shape)]
         numpy.matmul(gradient, features.T, out=self.gradients["weight"])
         if "bias" in self.gradients:
             gradient.sum(axis=1, out=self.gradients["bias"])
         if not self.wants_input_gradient:
             return [None]
         return [numpy.matmul(self.weights["weight"].T, gradient)]
+
+
+def _rows(sequences):
+    """Return (tokens, batch, features) as a matrix with a row for each token."""
+    return sequences.reshape(-1, sequences.shape[-1])
 
 
 class Flatten(ReferenceLayer):

@@ -1,13 +1,18 @@
 """Workloads in plain numpy: no automatic differentiation, no parallelism, nothing that hides what is computed."""
 
-from typing import Any, Set
+from typing import Any, Dict, Set
 
 import numpy
 
-from steptime.frameworks.reference import layers, windows
+from steptime.frameworks.reference import layers, transformers, windows
 from steptime.frameworks.reference.layers import RoundedLayer
 
-LOSSES = {"softmax_cross_entropy": layers.softmax_cross_entropy, "mean_squared_error": layers.mean_squared_error}
+LOSSES = {
+    "softmax_cross_entropy": layers.softmax_cross_entropy,
+    "mean_squared_error": layers.mean_squared_error,
+    "next_token_cross_entropy": transformers.token_cross_entropy,
+    "masked_token_cross_entropy": transformers.token_cross_entropy,
+}
 LAYERS = {
     "conv2d": windows.Conv2d,
     "linear": layers.Linear,
@@ -23,7 +28,18 @@ LAYERS = {
     "flatten": layers.Flatten,
     "add": layers.Add,
     "concat": layers.Concat,
+    "tokens": transformers.Tokens,
+    "embedding": transformers.Embedding,
+    "unembedding": transformers.Unembedding,
+    "class_token": transformers.ClassToken,
+    "positions": transformers.Positions,
+    "first_token": transformers.FirstToken,
+    "layer_norm": transformers.LayerNorm,
+    "gelu": transformers.Gelu,
+    "attention": transformers.Attention,
 }
+_ROUNDED = ("conv2d", "linear", "unembedding", "attention")
+"""Kinds that compute in bf16 under automatic mixed precision."""
 
 
 class ReferenceNetwork(object):
@@ -37,7 +53,7 @@ class ReferenceNetwork(object):
     def __init__(self, workload, dtype=numpy.float32, rounded=False, smoothing=0.0):
         """Take a workload's JSON; weights start at zero until ``set_weights`` is called.
 
-        With ``rounded``, layers with weights compute in bf16, as under automatic mixed precision. ``smoothing`` is that
+        With ``rounded``, products compute in bf16, as under automatic mixed precision. ``smoothing`` is that
         of the labels in the loss.
         """
         self._smoothing = smoothing
@@ -67,14 +83,16 @@ class ReferenceNetwork(object):
     def batch(self, inputs, targets):
         """Return a batch in the network's own layout and type.
 
-        Class indices stay as they are, values that are targets take the shape of the output.
+        Class indices stay as they are, as do the numbers of tokens; values that are targets take the shape of the
+        output.
         """
-        if self._workload["loss"] != "softmax_cross_entropy":
-            targets = self._own(targets.reshape((len(targets),) + self.output_shape))
-        return self._own(inputs), targets
+        if self._workload["loss"] == "mean_squared_error":
+            targets = targets.reshape((len(targets),) + self.output_shape)
+        return self._own(inputs), targets if targets.ndim == 1 else self._own(targets)
 
     def _own(self, array):
-        return numpy.ascontiguousarray(numpy.moveaxis(array, 0, 1), dtype=self.dtype)
+        dtype = array.dtype if array.dtype.kind == "i" else self.dtype
+        return numpy.ascontiguousarray(numpy.moveaxis(array, 0, 1), dtype=dtype)
 
     @property
     def output_shape(self):
@@ -131,18 +149,22 @@ class ReferenceNetwork(object):
     def _build(self):
         # A gradient is wanted only where something trained lies before: not for the input itself.
         self._trained: Set[Any] = set()
-        layers = {}
+        layers: Dict[str, Any] = {}
         for layer in self._workload["layers"]:
             before = any(source in self._trained for source in layer["inputs"])
             if before or layer["parameters"]:
                 self._trained.add(layer["name"])
+            names = {parameter["role"]: parameter["name"] for parameter in layer["parameters"]}
+            if layer["kind"] == "unembedding":  # whose gradient is there before that of the embedding
+                names["weight"] = layer["attributes"]["embedding"] + ".weight"
+                layers[layer["attributes"]["embedding"]].tied = True
             built = LAYERS[layer["kind"]](
                 layer,
-                {parameter["role"]: self.weights[parameter["name"]] for parameter in layer["parameters"]},
-                {parameter["role"]: self.gradients[parameter["name"]] for parameter in layer["parameters"]},
+                {role: self.weights[name] for role, name in names.items()},
+                {role: self.gradients[name] for role, name in names.items()},
                 before,
             )
-            rounds = self._rounded and layer["kind"] in ("conv2d", "linear")
+            rounds = self._rounded and layer["kind"] in _ROUNDED
             layers[layer["name"]] = RoundedLayer(built) if rounds else built
         return layers
 

@@ -4,12 +4,17 @@ MXNet reads its environment (``OMP_NUM_THREADS`` among others) once, when this m
 the variables before.
 """
 
+import math
 from typing import Any, Dict, Sequence, Tuple
 
 import mxnet
 
+from steptime.worker.samples import TOKEN_LOSSES
+
 _INPUT = "input"
 _TARGETS = "targets"
+_NEVER = 1e30
+"""By which a score is less that must get no share."""
 
 
 class BoundWorkload(object):
@@ -43,7 +48,8 @@ class BoundWorkload(object):
         """
         shapes = {_INPUT: (batch,) + tuple(workload["input_shape"])}
         if workload["loss"] != "mean_squared_error":  # there the target is the input itself
-            shapes[_TARGETS] = (batch,)
+            tokens = tuple(workload["input_shape"]) if workload["loss"] in TOKEN_LOSSES else ()
+            shapes[_TARGETS] = (batch,) + tokens
         losses, outputs = _symbols(workload, label_smoothing)
         symbol = mxnet.sym.Group([mxnet.sym.MakeLoss(losses, grad_scale=loss_scale), mxnet.sym.BlockGrad(outputs)])
         names = [parameter["name"] for layer in workload["layers"] for parameter in layer["parameters"]]
@@ -122,7 +128,13 @@ def _symbols(workload: Dict[str, Any], label_smoothing: float) -> Tuple[Any, Any
     values = {_INPUT: mxnet.sym.Variable(_INPUT)}
     for layer in workload["layers"]:
         make = _entry(_KINDS, layer["kind"], "layer of the kind")
-        values[layer["name"]] = make(layer, *[values[source] for source in layer["inputs"]])
+        inputs = list(layer["inputs"])
+        if layer["kind"] == "embedding":
+            inputs.append(layer["parameters"][0]["name"])
+            values[inputs[-1]] = mxnet.sym.Variable(inputs[-1])
+        elif layer["kind"] == "unembedding":
+            inputs.append(layer["attributes"]["embedding"] + ".weight")
+        values[layer["name"]] = make(layer, *[values[source] for source in inputs])
     outputs = values[workload["layers"][-1]["name"]]
     return _entry(_LOSSES, workload["loss"], "loss")(outputs, values[_INPUT], label_smoothing), outputs
 
@@ -166,6 +178,7 @@ def _linear(layer: Dict[str, Any], source: Any) -> Any:
         name=layer["name"],
         num_hidden=settings["out_features"],
         no_bias=not settings["bias"],
+        flatten=len(layer["input_shapes"][0]) == 1,  # else of each token
         **_variables(layer, {"weight": "weight", "bias": "bias"}),
     )
 
@@ -246,6 +259,80 @@ def _concat(layer: Dict[str, Any], *sources: Any) -> Any:
     return mxnet.sym.concat(*sources, dim=1, name=layer["name"])
 
 
+def _tokens(layer: Dict[str, Any], source: Any) -> Any:
+    return mxnet.sym.transpose(mxnet.sym.reshape(source, shape=(0, 0, -1)), axes=(0, 2, 1), name=layer["name"])
+
+
+def _embedding(layer: Dict[str, Any], numbers: Any, weight: Any) -> Any:
+    vocabulary, features = layer["parameters"][0]["shape"]
+    return mxnet.sym.Embedding(numbers, weight, input_dim=vocabulary, output_dim=features, name=layer["name"])
+
+
+def _unembedding(layer: Dict[str, Any], values: Any, weight: Any) -> Any:
+    return mxnet.sym.FullyConnected(
+        values,
+        weight,
+        num_hidden=layer["attributes"]["vocabulary"],
+        no_bias=True,
+        flatten=False,
+        name=layer["name"],
+    )
+
+
+def _table(layer: Dict[str, Any]) -> Any:
+    """Return the vectors of tokens as (1, tokens, features)."""
+    (parameter,) = layer["parameters"]
+    return mxnet.sym.expand_dims(mxnet.sym.Variable(parameter["name"], shape=parameter["shape"]), axis=0)
+
+
+def _class_token(layer: Dict[str, Any], source: Any) -> Any:
+    first = mxnet.sym.broadcast_like(_table(layer), source, lhs_axes=(0,), rhs_axes=(0,))
+    return mxnet.sym.concat(first, source, dim=1, name=layer["name"])
+
+
+def _positions(layer: Dict[str, Any], source: Any) -> Any:
+    return mxnet.sym.broadcast_add(source, _table(layer), name=layer["name"])
+
+
+def _first_token(layer: Dict[str, Any], source: Any) -> Any:
+    return mxnet.sym.reshape(mxnet.sym.slice_axis(source, axis=1, begin=0, end=1), shape=(0, -1), name=layer["name"])
+
+
+def _layer_norm(layer: Dict[str, Any], source: Any) -> Any:
+    return mxnet.sym.LayerNorm(
+        source,
+        name=layer["name"],
+        axis=-1,
+        eps=layer["attributes"]["epsilon"],
+        **_variables(layer, {"weight": "gamma", "bias": "beta"}),
+    )
+
+
+def _gelu(layer: Dict[str, Any], source: Any) -> Any:
+    if layer["attributes"]["approximate"]:
+        inner = (2 / math.pi) ** 0.5 * (source + 0.044715 * source * source * source)
+        return 0.5 * source * (1.0 + mxnet.sym.tanh(inner))
+    return mxnet.sym.LeakyReLU(source, act_type="gelu", name=layer["name"])
+
+
+def _attention(layer: Dict[str, Any], source: Any) -> Any:
+    """MXNet's own products want the batch second, and queries, keys and values of a head next to each other."""
+    heads = layer["attributes"]["heads"]
+    tokens, features = layer["output_shape"]
+    parts = mxnet.sym.reshape(source, shape=(-1, tokens, 3, heads, features // heads))
+    mixed = mxnet.sym.reshape(mxnet.sym.transpose(parts, axes=(1, 0, 3, 2, 4)), shape=(tokens, -1, 3 * features))
+    scores = mxnet.sym.contrib.interleaved_matmul_selfatt_qk(mixed, heads=heads)
+    if layer["attributes"]["causal"]:
+        places = mxnet.sym.arange(tokens)
+        allowed = mxnet.sym.broadcast_greater_equal(
+            mxnet.sym.reshape(places, shape=(1, -1, 1)), mxnet.sym.reshape(places, shape=(1, 1, -1))
+        )
+        scores = mxnet.sym.broadcast_add(scores, (allowed - 1.0) * _NEVER)
+    shares = mxnet.sym.softmax(scores, axis=-1)
+    joined = mxnet.sym.contrib.interleaved_matmul_selfatt_valatt(mixed, shares, heads=heads)
+    return mxnet.sym.transpose(joined, axes=(1, 0, 2), name=layer["name"])
+
+
 _KINDS = {
     "conv2d": _conv2d,
     "linear": _linear,
@@ -261,6 +348,15 @@ _KINDS = {
     "flatten": _flatten,
     "add": _add,
     "concat": _concat,
+    "tokens": _tokens,
+    "embedding": _embedding,
+    "unembedding": _unembedding,
+    "class_token": _class_token,
+    "positions": _positions,
+    "first_token": _first_token,
+    "layer_norm": _layer_norm,
+    "gelu": _gelu,
+    "attention": _attention,
 }
 
 
@@ -277,7 +373,22 @@ def _mean_squared_error(outputs: Any, inputs: Any, _: Any) -> Any:
     return mxnet.sym.mean(mxnet.sym.square(difference), axis=1)
 
 
+def _token_cross_entropy(outputs: Any, _: Any, label_smoothing: float) -> Any:
+    """Return a loss of each sample, whose mean over the batch is that over all predicted tokens."""
+    targets = mxnet.sym.Variable(_TARGETS)
+    predicted = targets >= 0
+    logarithms = mxnet.sym.log_softmax(outputs, axis=-1)
+    losses = -mxnet.sym.pick(logarithms, mxnet.sym.relu(targets), axis=-1)
+    if label_smoothing:
+        losses = (1.0 - label_smoothing) * losses - label_smoothing * mxnet.sym.mean(logarithms, axis=-1)
+    # The mean of the samples' shares of the predicted tokens is one over their number.
+    share = mxnet.sym.mean(mxnet.sym.sum(predicted, axis=1), axis=0)
+    return mxnet.sym.broadcast_div(mxnet.sym.sum(losses * predicted, axis=1), share)
+
+
 _LOSSES = {
     "softmax_cross_entropy": _softmax_cross_entropy,
     "mean_squared_error": _mean_squared_error,
+    "next_token_cross_entropy": _token_cross_entropy,
+    "masked_token_cross_entropy": _token_cross_entropy,
 }

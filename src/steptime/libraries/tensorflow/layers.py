@@ -3,7 +3,7 @@
 A layer is a callable of its input tensors, made from its JSON and ``{role: variable}``. Layers that compute something
 else in evaluation have a method ``evaluate``, those with running statistics their ``statistics``. Variables are
 float32; with activations in bfloat16 the weights are cast where they are used, as TensorFlow's own mixed precision
-does. All but batch normalisation is written so that TensorFlow 1.15 takes it too.
+does. TensorFlow 1.15 takes all but batch normalisation and the layers of transformers, of which it has none.
 """
 
 import tensorflow as tf
@@ -56,9 +56,14 @@ def _biased(values, variables):
     return tf.nn.bias_add(values, tf.cast(variables["bias"], values.dtype))
 
 
-def _linear(_, variables):
+def _linear(layer, variables):
+    leading = layer["input_shapes"][0][:-1]
+
     def apply(values):
-        return _biased(tf.matmul(values, tf.cast(variables["weight"], values.dtype)), variables)
+        if leading:  # one product of a matrix with all tokens, not one of each sequence
+            values = tf.reshape(values, (-1, values.shape.as_list()[-1]))
+        result = _biased(tf.matmul(values, tf.cast(variables["weight"], values.dtype)), variables)
+        return tf.reshape(result, [-1] + layer["output_shape"]) if leading else result
 
     return apply
 
@@ -181,6 +186,78 @@ def _concat(*_):
     return lambda *values: tf.concat(values, axis=-1)
 
 
+def _tokens(layer, _):
+    shape = [-1] + layer["output_shape"]
+    return lambda images: tf.reshape(images, shape)
+
+
+def _embedding(_, variables):
+    @tf.custom_gradient
+    def gathered(numbers, weight):
+        def gradient(slope):
+            # Dense, as the gradient of an unembedding is, to which it is added; TensorFlow's own has rows only.
+            flat = tf.reshape(slope, (-1, weight.shape[-1]))
+            return None, tf.math.unsorted_segment_sum(flat, tf.reshape(numbers, [-1]), weight.shape[0])
+
+        return tf.gather(weight, numbers), gradient
+
+    return lambda numbers: gathered(numbers, tf.convert_to_tensor(variables["weight"]))
+
+
+def _unembedding(layer, variables):
+    def apply(values):
+        rows = tf.reshape(values, (-1, values.shape.as_list()[-1]))
+        scores = tf.matmul(rows, tf.cast(variables["weight"], values.dtype), transpose_b=True)
+        return tf.reshape(scores, [-1] + layer["output_shape"])
+
+    return apply
+
+
+def _class_token(_, variables):
+    def apply(values):
+        weight = tf.cast(variables["weight"], values.dtype)
+        batch, _, features = values.shape.as_list()
+        return tf.concat([tf.broadcast_to(weight, (batch, 1, features)), values], axis=1)
+
+    return apply
+
+
+def _positions(_, variables):
+    return lambda values: values + tf.cast(variables["weight"], values.dtype)
+
+
+def _first_token(*_):
+    return lambda values: values[:, 0]
+
+
+def _layer_norm(layer, variables):
+    epsilon = layer["attributes"]["epsilon"]
+
+    def apply(values):
+        exact = tf.cast(values, tf.float32)
+        result = tf.keras.ops.layer_normalization(exact, variables["weight"], variables["bias"], epsilon=epsilon)
+        return tf.cast(result, values.dtype)
+
+    return apply
+
+
+def _gelu(layer, _):
+    approximate = layer["attributes"]["approximate"]
+    return lambda values: tf.nn.gelu(values, approximate=approximate)
+
+
+def _attention(layer, _):
+    tokens, features = layer["output_shape"]
+    heads, causal = layer["attributes"]["heads"], layer["attributes"]["causal"]
+
+    def apply(values):
+        parts = tf.reshape(values, (-1, tokens, 3, heads, features // heads))
+        joined = tf.keras.ops.dot_product_attention(*tf.unstack(parts, axis=2), is_causal=causal)
+        return tf.reshape(joined, (-1, tokens, features))
+
+    return apply
+
+
 LAYERS = {
     "conv2d": _conv2d,
     "linear": _linear,
@@ -196,6 +273,15 @@ LAYERS = {
     "flatten": _flatten,
     "add": _add,
     "concat": _concat,
+    "tokens": _tokens,
+    "embedding": _embedding,
+    "unembedding": _unembedding,
+    "class_token": _class_token,
+    "positions": _positions,
+    "first_token": _first_token,
+    "layer_norm": _layer_norm,
+    "gelu": _gelu,
+    "attention": _attention,
 }
 
 
@@ -213,4 +299,21 @@ def mean_squared_error(outputs, targets):
     return tf.reduce_mean(tf.math.squared_difference(outputs, targets))
 
 
-LOSSES = {"softmax_cross_entropy": softmax_cross_entropy, "mean_squared_error": mean_squared_error}
+def token_cross_entropy(outputs, targets, smoothing=0.0):
+    """Mean over all tokens whose target is not negative; ``outputs`` are (batch, tokens, classes)."""
+    predicted = tf.reshape(targets >= 0, [-1])
+    rows = tf.reshape(outputs, (-1, outputs.shape.as_list()[-1]))
+    wanted = tf.reshape(tf.maximum(targets, 0), [-1])
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=wanted, logits=rows)
+    if smoothing:
+        losses = (1.0 - smoothing) * losses - smoothing * tf.reduce_mean(tf.nn.log_softmax(rows), axis=-1)
+    kept = tf.cast(predicted, losses.dtype)
+    return tf.reduce_sum(losses * kept) / tf.reduce_sum(kept)
+
+
+LOSSES = {
+    "softmax_cross_entropy": softmax_cross_entropy,
+    "mean_squared_error": mean_squared_error,
+    "next_token_cross_entropy": token_cross_entropy,
+    "masked_token_cross_entropy": token_cross_entropy,
+}

@@ -4,8 +4,9 @@ from typing import Any, Callable
 
 import numpy
 
-from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, to_canonical, to_own
+from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, shape_channels_first, to_canonical, to_own
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
+from steptime.worker.samples import TOKEN_LOSSES
 
 
 class TensorFlowNetwork(object):
@@ -44,6 +45,8 @@ class TensorFlowNetwork(object):
                 start = to_own(layer["kind"], weights[parameter["name"]], self._orders.get(layer["inputs"][0]))
                 own[parameter["role"]] = self._variable(start, parameter["name"])
                 self._variables[parameter["name"]] = own[parameter["role"]]
+            if layer["kind"] == "unembedding":
+                own["weight"] = self._variables[layer["attributes"]["embedding"] + ".weight"]
             self._layers.append((layer, makers[layer["kind"]](layer, own)))
 
     def _makers(self):
@@ -89,7 +92,7 @@ class TensorFlowNetwork(object):
 
         The first step infers it, so that there is none before.
         """
-        return self._shape[:1] + self._shape[-1:] + self._shape[1:-1]
+        return shape_channels_first(self._shape)
 
     @property
     def statistics(self):
@@ -109,7 +112,7 @@ class TensorFlowNetwork(object):
         return self._computed(inputs, lambda apply: getattr(apply, "evaluate", apply))
 
     def _computed(self, inputs, form):
-        values = {"input": self._tf.cast(inputs, self._type)}
+        values = {"input": inputs if inputs.dtype.is_integer else self._tf.cast(inputs, self._type)}
         for layer, apply in self._layers:
             free = layer["kind"] in ORDER_IS_FREE
             sources = [values[name] if free else self._ordered(name, values[name]) for name in layer["inputs"]]
@@ -141,6 +144,8 @@ class TensorFlowNetwork(object):
         if self._workload["loss"] == "softmax_cross_entropy":
             flat = self._tf.reshape(outputs, (inputs.shape.as_list()[0], -1))
             return self._loss(flat, targets, self._smoothing)
+        if self._workload["loss"] in TOKEN_LOSSES:
+            return self._loss(outputs, targets, self._smoothing)
         return self._loss(self._flat(outputs), self._flat(inputs))
 
     def _flat(self, values):

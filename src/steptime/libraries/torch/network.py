@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List
 import numpy
 import torch
 from torch import fx, nn
+from torch.nn import functional
 
 # Layers whose backward needs their input but not their output, which may therefore be overwritten.
 _OVERWRITABLE = ("conv2d", "linear", "batch_norm", "add", "concat")
@@ -46,6 +47,9 @@ class TorchWorkload(object):
         for layer in workload["layers"]:
             if layer["kind"] in _MODULES:
                 self.layers[layer["name"]] = _MODULES[layer["kind"]](layer, _may_overwrite(layer, consumers, workload))
+        for layer in workload["layers"]:
+            if layer["kind"] == "unembedding":
+                self.layers[layer["name"]].weight = self.layers[layer["attributes"]["embedding"]].weight
         segments = [self._segment(segment, consumers, workload) for segment in _segments(workload["layers"])]
         self.module = nn.Sequential(*segments)
 
@@ -138,7 +142,7 @@ def _conv2d(layer: Dict[str, Any], _: Any) -> Any:
 
 def _linear(layer: Dict[str, Any], _: Any) -> Any:
     settings = layer["attributes"]
-    return nn.Linear(layer["input_shapes"][0][0], settings["out_features"], bias=settings["bias"])
+    return nn.Linear(layer["input_shapes"][0][-1], settings["out_features"], bias=settings["bias"])
 
 
 def _batch_norm(layer: Dict[str, Any], _: Any) -> Any:
@@ -166,6 +170,64 @@ def _lrn(layer: Dict[str, Any], _: Any) -> Any:
     return nn.LocalResponseNorm(settings["size"], alpha=settings["alpha"], beta=settings["beta"], k=settings["k"])
 
 
+class _TorchTokens(nn.Module):
+    """The pixels of images as sequences (batch, tokens, features)."""
+
+    def forward(self, images: Any) -> Any:
+        return images.flatten(2).transpose(1, 2)
+
+
+class _TorchFirstToken(nn.Module):
+    """The first token of each sequence."""
+
+    def forward(self, values: Any) -> Any:
+        return values[:, 0]
+
+
+class _TorchTable(nn.Module):
+    """Trained vectors of tokens: ``weight`` (tokens, features)."""
+
+    def __init__(self, layer: Dict[str, Any], _: Any) -> None:
+        super(_TorchTable, self).__init__()
+        self.weight = nn.Parameter(torch.empty(layer["parameters"][0]["shape"]))
+
+
+class _TorchUnembedding(nn.Module):
+    """A score for each token of the vocabulary, by the ``weight`` of an embedding, which it is given."""
+
+    def forward(self, values: Any) -> Any:
+        return functional.linear(values, self.weight)
+
+
+class _TorchClassToken(_TorchTable):
+    """A trained token before those of each sequence."""
+
+    def forward(self, values: Any) -> Any:
+        return torch.cat((self.weight.to(values.dtype).expand(len(values), -1, -1), values), 1)
+
+
+class _TorchPositions(_TorchTable):
+    """A trained vector for each place, added to the token there."""
+
+    def forward(self, values: Any) -> Any:
+        return values + self.weight
+
+
+class _TorchAttention(nn.Module):
+    """Attention of several heads over queries, keys and values that lie one behind the other."""
+
+    def __init__(self, layer: Dict[str, Any], _: Any) -> None:
+        super(_TorchAttention, self).__init__()
+        self._heads = layer["attributes"]["heads"]
+        self._causal = layer["attributes"]["causal"]
+
+    def forward(self, values: Any) -> Any:
+        batch, tokens, _ = values.shape
+        parts = values.reshape(batch, tokens, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
+        joined = functional.scaled_dot_product_attention(*parts.unbind(0), is_causal=self._causal)
+        return joined.transpose(1, 2).reshape(batch, tokens, -1)
+
+
 # Each takes a layer and whether its input may be overwritten. Adding and joining are functions, not modules.
 _MODULES: Dict[str, Callable[..., Any]] = {
     "conv2d": _conv2d,
@@ -180,4 +242,13 @@ _MODULES: Dict[str, Callable[..., Any]] = {
     "lrn": _lrn,
     "dropout": lambda layer, _: nn.Dropout(layer["attributes"]["rate"]),
     "flatten": lambda *_: nn.Flatten(),
+    "tokens": lambda *_: _TorchTokens(),
+    "embedding": lambda layer, _: nn.Embedding(*layer["parameters"][0]["shape"]),
+    "unembedding": lambda *_: _TorchUnembedding(),
+    "class_token": _TorchClassToken,
+    "positions": _TorchPositions,
+    "first_token": lambda *_: _TorchFirstToken(),
+    "layer_norm": lambda layer, _: nn.LayerNorm(layer["output_shape"][-1], eps=layer["attributes"]["epsilon"]),
+    "gelu": lambda layer, _: nn.GELU("tanh" if layer["attributes"]["approximate"] else "none"),
+    "attention": _TorchAttention,
 }

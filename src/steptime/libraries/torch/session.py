@@ -20,6 +20,7 @@ from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import StepClock
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
 from steptime.worker.process_context import Job, ProcessContext
+from steptime.worker.samples import IGNORED, TOKEN_LOSSES
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -84,11 +85,14 @@ def criterion_of(job: Job) -> Callable[[Any, Any], Any]:
     if job["workload"]["loss"] == "mean_squared_error":
         return functional.mse_loss
     smoothing = job["label_smoothing"]
-    return (
-        functools.partial(functional.cross_entropy, label_smoothing=smoothing)
-        if smoothing
-        else functional.cross_entropy
-    )
+    settings: Dict[str, Any] = {"label_smoothing": smoothing} if smoothing else {}
+    if job["workload"]["loss"] in TOKEN_LOSSES:
+
+        def of_tokens(outputs: Any, targets: Any) -> Any:
+            return functional.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, **settings)
+
+        return of_tokens
+    return functools.partial(functional.cross_entropy, **settings) if settings else functional.cross_entropy
 
 
 MIXED = {"bf16": torch.bfloat16, "fp16": torch.float16}

@@ -1,0 +1,101 @@
+"""Transformers that are normalised before each branch: over patches of images, and over tokens of text."""
+
+from functools import partial
+
+from steptime.catalog.workloads.kinds import Shape
+from steptime.catalog.workloads.layers import Network, Workload
+from steptime.catalog.workloads.table import Entry
+from steptime.errors import WorkloadError
+
+_PATCH = 16
+_WIDENING = 4
+"""Of the two layers behind each attention."""
+# He's variance is for rectified inputs; those of most layers here are normalised, and have half of it.
+_SCALE = 0.5**0.5
+
+
+def _vit(  # noqa: PLR0913, PLR0917 - three of them are its size
+    name: str, width: int, depth: int, heads: int, input_shape: Shape, classes: int
+) -> Workload:
+    """Return a vision transformer; its table of positions is as long as the image has patches."""
+    if len(input_shape) > 1 and any(side % _PATCH for side in input_shape[1:]):
+        message = f"layer 'patches' cuts images into squares of {_PATCH} pixels: sides must be multiples"
+        raise WorkloadError(message)
+    net = Network(input_shape)
+    x = net.tokens("tokens", net.conv2d("patches", net.input, width, _PATCH, stride=_PATCH))
+    x = net.positions("positions", net.class_token("class", x))
+    x = _blocks(net, x, depth, heads, epsilon=1e-6)
+    net.linear("head", net.first_token("first", x), classes, initial_scale=_SCALE)
+    return net.finish(name, classes=classes)
+
+
+def _gpt2(  # noqa: PLR0913, PLR0917 - three of them are its size
+    name: str, width: int, depth: int, heads: int, input_shape: Shape, classes: int
+) -> Workload:
+    """Return a GPT-2 without dropout; its table of positions is as long as the sequence."""
+    net = Network(input_shape)
+    x = net.positions("positions", net.embedding("embedding", net.input, classes, width))
+    x = _blocks(net, x, depth, heads, epsilon=1e-5, causal=True)
+    net.unembedding("head", x, "embedding")
+    return net.finish(name, classes=classes, loss="next_token_cross_entropy")
+
+
+def _blocks(  # noqa: PLR0913 - what differs between the transformers
+    net: Network, source: str, depth: int, heads: int, *, epsilon: float, causal: bool = False
+) -> str:
+    """Add ``depth`` blocks and a last normalisation; causal ones have the approximate GELU, as in GPT-2."""
+    width = net.shape(source)[1]
+    branch_scale = _SCALE / (2 * depth) ** 0.5  # as of the branches of GPT-2 (Radford et al. 2019)
+    for index in range(depth):
+        name = f"block{index + 1}"
+        x = net.layer_norm(f"{name}.norm1", source, epsilon=epsilon)
+        x = net.linear(f"{name}.qkv", x, 3 * width, initial_scale=_SCALE)
+        x = net.attention(f"{name}.attention", x, heads, causal=causal)
+        x = net.linear(f"{name}.projection", x, width, initial_scale=branch_scale)
+        between = net.add(f"{name}.add1", [source, x])
+        x = net.layer_norm(f"{name}.norm2", between, epsilon=epsilon)
+        x = net.linear(f"{name}.mlp1", x, _WIDENING * width, initial_scale=_SCALE)
+        x = net.gelu(f"{name}.gelu", x, approximate=causal)
+        x = net.linear(f"{name}.mlp2", x, width, initial_scale=branch_scale)
+        source = net.add(f"{name}.add2", [between, x])
+    return net.layer_norm("norm", source, epsilon=epsilon)
+
+
+VIT_TINY = Entry(
+    "vit_tiny",
+    "ViT-Ti/16",
+    "Touvron et al. 2021, Training data-efficient image transformers; without its distillation token",
+    (3, 224, 224),
+    1000,
+    5_717_416,
+    partial(_vit, "vit_tiny", 192, 12, 3),
+)
+VIT_B16 = Entry(
+    "vit_b16",
+    "ViT-B/16",
+    "Dosovitskiy et al. 2021, An image is worth 16x16 words",
+    (3, 224, 224),
+    1000,
+    86_567_656,
+    partial(_vit, "vit_b16", 768, 12, 12),
+)
+GPT2_TINY = Entry(
+    "gpt2_tiny",
+    "GPT-2, tiny",
+    "of the architecture of gpt2 (Radford et al. 2019), for tests: 4 blocks of width 128 over bytes",
+    (64,),
+    256,
+    834_304,
+    partial(_gpt2, "gpt2_tiny", 128, 4, 4),
+    of_tokens=True,
+)
+GPT2 = Entry(
+    "gpt2",
+    "GPT-2, 124M",
+    "Radford et al. 2019, Language models are unsupervised multitask learners",
+    (1024,),
+    50_257,
+    124_439_808,
+    partial(_gpt2, "gpt2", 768, 12, 12),
+    of_tokens=True,
+)
