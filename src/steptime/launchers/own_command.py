@@ -1,6 +1,7 @@
 """A user's own command, run in the foreground as a shell would: its streams, its signals and its end are its own."""
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -77,15 +78,23 @@ def run_command(
     return CommandEnd(os.waitstatus_to_exitcode(status), began_s, ended_s)
 
 
+def require_program(name: str) -> None:
+    """Raise LaunchError, with the exit code that a shell would have, where there is no program of this name."""
+    if shutil.which(name) is None:
+        raise _refused(name, "no such program on the PATH", _NOT_FOUND)
+
+
 def _started(words: Sequence[str], environment: Mapping[str, str], mask: set[int]) -> int:
     try:
         return os.posix_spawnp(words[0], list(words), dict(environment), setsigmask=mask, setsigdef=_OF_PYTHON)
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        cause = "no such program on the PATH" if missing else (error.strerror or str(error))
-        refused = LaunchError(f"{words[0]} cannot be started: {cause}")
-        refused.exit_code = _NOT_FOUND if missing else _NOT_STARTED
-        raise refused from error
+        raise _refused(words[0], error.strerror or str(error), _NOT_STARTED) from error
+
+
+def _refused(name: str, cause: str, exit_code: int) -> LaunchError:
+    refused = LaunchError(f"{name} cannot be started: {cause}")
+    refused.exit_code = exit_code
+    return refused
 
 
 def _ended(process: int) -> int | None:

@@ -64,7 +64,9 @@ class Attempt:
         counts = {rank: each.steps[-1].number + 1 if each.steps else 0 for rank, each in self.processes.items()}
         if self.is_whole and max(counts.values()) - min(counts.values()) > 1:
             least, most = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
-            return f"ranks differ in their number of steps: rank {least} has {counts[least]}, rank {most} {counts[most]}"
+            return (
+                f"ranks differ in their number of steps: rank {least} has {counts[least]}, rank {most} {counts[most]}"
+            )
         for number in kept:
             steps = self.steps[number]
             if len({step.micro_steps for step in steps}) > 1:

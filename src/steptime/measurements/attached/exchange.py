@@ -74,14 +74,8 @@ def split_exchange(attempt: Attempt, numbers: Sequence[int]) -> Exchange | str:
         attempt: of at least two ranks.
         numbers: the steps that are looked at.
     """
-    if (reason := attempt.mismatch(numbers)) is not None:
+    if (reason := attempt.mismatch(numbers) or _hidden(attempt, numbers)) is not None:
         return reason
-    if attempt.is_pipeline(numbers):
-        return "the processes are a pipeline, in which waiting is its bubble and the transfer of activations in one"
-    if any("blind" in step.flags for number in numbers for step in attempt.steps[number]):
-        return "the update lies inside compiled code, and with it the exchange"
-    if any("replay" in step.regions for number in numbers for step in attempt.steps[number]):
-        return "the step is a captured CUDA graph, inside which nothing can be seen"
     met = {number: found for number in numbers if (found := _meetings(attempt.steps[number])) is not None}
     if not any(met.values()):
         return "no exchange between the ranks was seen"
@@ -91,6 +85,18 @@ def split_exchange(attempt: Attempt, numbers: Sequence[int]) -> Exchange | str:
     parts = [_parted(meetings, clock.offsets_s) for meetings in met.values()]
     waiting, exposed, caused, within = (np.stack([part[index] for part in parts], axis=1) for index in range(4))
     return Exchange(list(met), waiting, exposed, caused, within, clock)
+
+
+def _hidden(attempt: Attempt, numbers: Sequence[int]) -> str | None:
+    """Return why the exchange of steps cannot be seen as waiting and transfer; None if it can."""
+    steps = [step for number in numbers for step in attempt.steps[number]]
+    if attempt.is_pipeline(numbers):
+        return "the processes are a pipeline, in which waiting is its bubble and the transfer of activations in one"
+    if any("blind" in step.flags for step in steps):
+        return "the update lies inside compiled code, and with it the exchange"
+    if any("replay" in step.regions for step in steps):
+        return "the step is a captured CUDA graph, inside which nothing can be seen"
+    return None
 
 
 def waited_for(found: Exchange) -> int | None:

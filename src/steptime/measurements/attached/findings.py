@@ -1,7 +1,7 @@
 """What of an attached run takes time that it need not take, and what limits the numbers: a sentence each."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +61,7 @@ def _of_waiting(found: Found) -> Iterator[Finding]:
     if whom.rank is None:
         sentence = (
             f"ranks wait {_with_interval(waiting.time_s)} of each step now for one of them, now for another; rank "
-            f"{_most_causing(found)} causes most, {whom.caused_share:.0%}"
+            f"{_most_causing(found)} causes most, {_percent(whom.caused_share)}"
         )
         yield Finding(kind="waiting", sentence=sentence, lost_s=lost_s)
         return
@@ -87,14 +87,14 @@ def _of_parts(found: Found) -> Iterator[Finding]:
     ):
         part = found.part(name)
         if part is not None and (part.share or 0.0) >= _NOTABLE:
-            said = words.format(time=_with_interval(part.time_s), share=f"{part.share:.0%}")
-            yield Finding(kind=kind, sentence=said + _at(part.where), lost_s=_lost(part, found))  # type: ignore[arg-type]
+            said = words.format(time=_with_interval(part.time_s), share=_percent(part.share))
+            yield Finding(kind=kind, sentence=said + _at(part.where), lost_s=_lost(part, found))
     gaps = [part for part in found.parts if part.gap and part.share]
     if sum(part.share or 0.0 for part in gaps) >= _NOTABLE:
         most = gaps[0]
         others = f", and {format_seconds(sum(part.time_s.value or 0.0 for part in gaps[1:]))} elsewhere"
         sentence = (
-            f"{_with_interval(most.time_s)} of each step, {most.share:.0%}, passes {title_of(most.name)}"
+            f"{_with_interval(most.time_s)} of each step, {_percent(most.share)}, passes {title_of(most.name)}"
             f"{_at(most.where)}{others if len(gaps) > 1 else ''}: code of the script that nothing marks"
         )
         lost_s = sum(_lost(part, found) for part in gaps)
@@ -118,14 +118,15 @@ def _of_job(found: Found) -> Iterator[Finding]:
         lost_s = max(part.ranks_s) if alone else part.time_s
         if alone and kind == "evaluation":
             sentence = (
-                f"rank {_few(busy)} {verb} {part.count} times while the others wait, "
+                f"rank {_few(busy)} {verb} {_counted(part.count, 'time')} while the others wait, "
                 f"{format_seconds(max(held_up.ranks_s) if held_up else 0.0)} in all"
             )
             yield Finding(kind="evaluation_on_few_ranks", sentence=sentence, lost_s=lost_s)
         elif lost_s + waited >= _NOTABLE_ONCE * _whole_s(found):
-            count = f"{part.count} {'evaluations' if kind == 'evaluation' else 'checkpoints'}"
-            sentence = f"{count} take {format_seconds(lost_s)}, {lost_s / _whole_s(found):.0%} of the job"
-            yield Finding(kind=kind, sentence=sentence, lost_s=lost_s)  # type: ignore[arg-type]
+            takes = "takes" if part.count == 1 else "take"
+            share = _percent(lost_s / _whole_s(found))
+            sentence = f"{_counted(part.count, kind)} {takes} {format_seconds(lost_s)}, {share} of the job"
+            yield Finding(kind=kind, sentence=sentence, lost_s=lost_s)
     for name, words in (
         ("first_steps", "the first steps take {time} more than later ones, {share} of the job (compilation, caches)"),
         ("start_up", "{time} pass before the first step, {share} of the job"),
@@ -133,14 +134,14 @@ def _of_job(found: Found) -> Iterator[Finding]:
     ):
         part = found.of_job(name)
         if part is not None and part.share >= _NOTABLE_ONCE:
-            said = words.format(time=format_seconds(part.time_s), share=f"{part.share:.0%}")
-            yield Finding(kind=name, sentence=said, lost_s=part.time_s)  # type: ignore[arg-type]
+            said = words.format(time=format_seconds(part.time_s), share=_percent(part.share))
+            yield Finding(kind=name, sentence=said, lost_s=part.time_s)
     restart = found.of_job("restart")
     if restart is not None:
         lost = sum(len(each.attempt.steps) for each in found.kept if each is not found.main)
         sentence = (
-            f"the job was started anew {restart.count} times, which took {format_seconds(restart.time_s)}; attempts "
-            f"beside the longest made {lost} steps"
+            f"the job was started anew {_counted(restart.count, 'time')}, which took {format_seconds(restart.time_s)}; "
+            f"attempts beside the longest made {_counted(lost, 'step')}"
         )
         yield Finding(kind="restart", sentence=sentence, lost_s=restart.time_s)
 
@@ -164,7 +165,9 @@ def _of_counts(found: Found) -> Iterator[Finding]:
     if period > 1:
         rounds = [steps[index : index + period] for index in range(0, len(steps) - period + 1, period)]
         lasts = format_seconds(float(np.median([sum(step.active_s for step in each) for each in rounds])))
-        sentence = f"optimizers take turns: a round has {period} updates, which count as {period} steps, and takes {lasts}"
+        sentence = (
+            f"optimizers take turns: a round has {period} updates, which count as {period} steps, and takes {lasts}"
+        )
         yield Finding(kind="optimizer_rounds", sentence=sentence, lost_s=None)
 
 
@@ -175,8 +178,8 @@ def _micro_steps(steps: Sequence[StepLine]) -> str:
     if len(changes) == 1:
         number = steps[changes[0]].number
         return (
-            f"from step {number} on a step has {counts[-1]} micro-steps, and {counts[0]} before: was an evaluation left "
-            "by a break, so that the library synchronises every micro-step?"
+            f"from step {number} on a step has {counts[-1]} micro-steps, and {counts[0]} before: was an evaluation "
+            "left by a break, so that the library synchronises every micro-step?"
         )
     usual, often = Counter(counts).most_common(1)[0]
     return f"{len(counts) - often} of {len(counts)} steps have other than {usual} micro-steps"
@@ -216,3 +219,11 @@ def _at(line: str | None) -> str:
 
 def _few(ranks: Sequence[int]) -> str:
     return ", ".join(map(str, ranks[:3])) + (", …" if len(ranks) > 3 else "")  # noqa: PLR2004 - a few
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0.0):.0f} %"
+
+
+def _counted(number: int | None, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -5,7 +5,7 @@ Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 1. First version.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from steptime.measurements.json_form import Interval, JsonForm
 
@@ -155,3 +155,8 @@ class AttachedRun(JsonForm):
     """What processes could not see, and what else limits these numbers."""
     problems: list[str]
     """Lines of records that were set aside, in sentences."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``--json`` prints."""
+        data = self.model_dump(mode="json")
+        return {"schema": data.pop("schema_"), **data}

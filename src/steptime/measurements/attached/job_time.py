@@ -9,11 +9,13 @@ import numpy as np
 from steptime.measurements.attached.attempts import Attempt
 from steptime.measurements.attached.exchange import split_exchange
 from steptime.measurements.attached.form import JobPart
-from steptime.measurements.attached.process_lines import ProcessLines, StepLine
+from steptime.measurements.attached.process_lines import ProcessLines, StepLine, SummedSteps
 from steptime.measurements.attached.step_parts import REGIONS, KeptSteps
 
 _PER_S = 1e-9
 NAMES: tuple[str, ...] = get_args(JobPart.model_fields["name"].annotation)
+_LEAST_S = 1e-6
+"""Less is the rounding of sums."""
 _COUNTED = ("steps", "evaluation", "checkpoint", "restart")
 
 
@@ -60,12 +62,12 @@ def job_parts(kept: Sequence[KeptSteps], command: CommandTime) -> list[JobPart]:
     found = []
     for name in NAMES:
         seconds = [each.seconds[name] for each in timelines]
-        if any(value > 0.0 for value in seconds):
+        if max(seconds) > _LEAST_S:
             found.append((name, seconds))
     total = float(np.mean([sum(each.seconds.values()) for each in timelines]))
     return [
         JobPart(
-            name=name,  # type: ignore[arg-type]  # of its own names
+            name=name,
             time_s=float(np.mean(seconds)),
             share=float(np.mean(seconds)) / total if total > 0.0 else 0.0,
             count=max(each.counts[name] for each in timelines) if name in _COUNTED else None,
@@ -93,8 +95,9 @@ def _filled(timeline: _Timeline, kept: Sequence[KeptSteps], command: CommandTime
     reached = command.begin_ns
     for number, process in enumerate(timeline.processes):
         own = next(each for each in kept if process in each.attempt.processes.values())
-        spans = [*process.steps, *process.summed]
-        begin, end = min(each.begin_ns for each in spans), max(each.end_ns for each in spans)
+        recorded: list[StepLine | SummedSteps] = [*process.steps, *process.summed]
+        spans = [(each.begin_ns, each.end_ns) for each in recorded]
+        begin, end = min(since for since, _ in spans), max(until for _, until in spans)
         before = command.on_own_clock(process, begin) - reached
         timeline.add("restart" if number else "start_up", max(0.0, before * _PER_S))
         timeline.counts["restart"] += number > 0

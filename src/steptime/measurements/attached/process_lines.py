@@ -5,12 +5,14 @@ wrote, may be of another version, and may have been made up by somebody. A line 
 kinds of lines that this version does not know are left out.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from steptime.errors import StoreError
 from steptime.measurements.jsonlines import read_lines
@@ -24,6 +26,9 @@ RECORDS = "attached"
 _MOST_FILES = 20_000
 _MOST_BYTES = 4 << 20
 """Of a line."""
+_MOST_WATCHED = 64
+_AT_EDGES = 65536
+"""Bytes at both ends of a file that are read while its process runs."""
 _PER_S = 1e-9
 _TOLERANCE, _TOLERANCE_NS = 1.02, 2_000_000
 """By how much regions and gaps may exceed the step that they are parts of."""
@@ -301,7 +306,7 @@ class ProcessLines:
         """Keep a further line; raises ValueError where it does not fit those before."""
         if isinstance(line, ProcessLine):
             message = "kind: a second line of the kind process"
-            raise ValueError(message)
+            raise ValueError(message)  # noqa: TRY004 - of a record
         if isinstance(line, StepLine):
             _require_fitting(line, self.steps[-1] if self.steps else None)
             self.steps.append(line)
@@ -350,7 +355,9 @@ def read_attached(folder: PlainFolder, path: Path) -> AttachedFiles:
     if len(names) > _MOST_FILES:
         message = f"{path} has {len(names)} files, more than the processes of any job"
         raise StoreError(message)
-    processes, seen, aside = [], [], []
+    processes: list[ProcessLines] = []
+    seen: list[str] = []
+    aside: list[SetAside] = []
     for name in names:
         if name.endswith(".jsonl"):
             found = _read_process(folder, path / name, aside)
@@ -359,6 +366,28 @@ def read_attached(folder: PlainFolder, path: Path) -> AttachedFiles:
         elif name.startswith("seen-") and name.endswith(".txt"):
             seen += folder.read(path / name).decode(errors="replace").splitlines()
     return AttachedFiles(processes, seen, aside)
+
+
+def read_latest(folder: PlainFolder, path: Path) -> list[ProcessLines]:
+    """Return the processes with the steps at the ends of their files, for a look while they run; damage is ignored."""
+    found = []
+    for each in sorted(path.glob("*.jsonl"))[:_MOST_WATCHED]:
+        with os.fdopen(folder.open(each, os.O_RDONLY), "rb") as file:
+            head = file.read(_AT_EDGES)
+            file.seek(max(len(head), os.fstat(file.fileno()).st_size - _AT_EDGES))
+            tail = file.read(_AT_EDGES)
+        process: ProcessLines | None = None
+        for raw in (*head.splitlines(), *tail.splitlines()):
+            try:
+                line = _parsed(raw, from_json(raw), each)
+                if process is not None and line is not None:
+                    process.take(line)
+                elif isinstance(line, ProcessLine):
+                    process = ProcessLines(line)
+            except (ValueError, AttributeError):  # cut at an edge
+                continue
+        found += [process] if process is not None else []
+    return found
 
 
 def _read_process(folder: PlainFolder, path: Path, aside: list[SetAside]) -> ProcessLines | None:
@@ -425,5 +454,3 @@ def _require_fitting(step: StepLine, before: StepLine | None) -> None:
     if any(begin > end for _, _, begin, end in step.intervals):
         message = "intervals: a collective ends before it begins"
         raise ValueError(message)
-
-

@@ -36,6 +36,7 @@ _TITLES = {
     EXCHANGE: "exchange",
 }
 _COLLECTIVE = "collective"
+_ROUNDING_S = 1e-9
 _FEWEST = 4
 """Fewer steps are not told apart."""
 _FEW = 8
@@ -144,6 +145,7 @@ def step_parts(kept: KeptSteps) -> list[StepPart]:
     gaps = dict.fromkeys(name for number in kept.numbers for step in kept.attempt.steps[number] for name in step.gaps)
     of_gaps = {name: kept.of_ranks(lambda step, name=name: step.gaps.get(name, 0) * 1e-9) for name in gaps}  # type: ignore[misc]
     rest = length - sum((seconds[name] for name in shown), np.zeros_like(length)) - sum(of_gaps.values(), 0.0)
+    rest = np.where(np.abs(rest) < _ROUNDING_S, 0.0, rest)
     total = float(length.mean())
     parts = [_part(kept, name, seconds[name], total, REGIONS.get(name, (_COLLECTIVE,))) for name in shown]
     if kept.no_exchange:
@@ -217,9 +219,7 @@ def whom_ranks_wait_for(kept: KeptSteps, parts: Sequence[StepPart]) -> WaitedFor
     )
 
 
-def _longer_part(
-    kept: KeptSteps, parts: Sequence[StepPart], index: int
-) -> tuple[str | None, float | None, str | None]:
+def _longer_part(kept: KeptSteps, parts: Sequence[StepPart], index: int) -> tuple[str | None, float | None, str | None]:
     """Return the part that takes a rank longest beyond the others, by how much, and the line in which it is."""
     exchange = kept.exchange
     assert exchange is not None  # noqa: S101 - for the type checker
