@@ -13,7 +13,8 @@ from steptime.measurements.attached.process_lines import ProcessLines, StepLine
 from steptime.measurements.interval import mean_within, step_time
 from steptime.measurements.json_form import NOT_MEASURED, Interval
 from steptime.measurements.launch_times import reduce_times
-from steptime.phases import BY_NAME, REST
+from steptime.phases import BY_NAME, EXCHANGED, REST
+from steptime.units import format_seconds
 
 Array = NDArray[np.float64]
 
@@ -41,6 +42,8 @@ _FEWEST = 4
 """Fewer steps are not told apart."""
 _FEW = 8
 """From so many steps on, the first steady one is looked for; of fewer the first is left out."""
+_MOST_UNCERTAIN = 0.5
+"""Of the exchange, that the clocks may leave open."""
 _EXPLAINS = 0.25
 """Of what the others wait, that a longer part explains at least to be named."""
 
@@ -96,6 +99,12 @@ def kept_steps(attempt: Attempt) -> KeptSteps:
         return KeptSteps(attempt, numbers, None, found)
     if len(found.numbers) < min(_FEWEST, len(numbers)):
         return KeptSteps(attempt, numbers, None, "too few steps have all their collectives on record")
+    exchange_s = float((found.waiting_s + found.exposed_s).mean())
+    if found.clock.uncertainty_s > _MOST_UNCERTAIN * exchange_s:
+        known, whole = format_seconds(found.clock.uncertainty_s), format_seconds(exchange_s)
+        return KeptSteps(
+            attempt, numbers, None, f"clocks of hosts are known to {known}, and the exchange takes {whole}"
+        )
     return KeptSteps(attempt, found.numbers, found, None)
 
 
@@ -141,7 +150,8 @@ def step_parts(kept: KeptSteps) -> list[StepPart]:
     else:
         seconds[EXCHANGE] = exchanged
     order = ["input_wait", "call", "forward", "backward", EXCHANGE, "comm_exposed", "sync_wait", "update"]
-    shown = [name for name in [*order, "device_wait", "compile"] if name in seconds and seconds[name].any()]
+    shown = [name for name in [*order, "device_wait", "compile"] if name in seconds]
+    shown = [name for name in shown if seconds[name].any() or name in EXCHANGED]
     gaps = dict.fromkeys(name for number in kept.numbers for step in kept.attempt.steps[number] for name in step.gaps)
     of_gaps = {name: kept.of_ranks(lambda step, name=name: step.gaps.get(name, 0) * 1e-9) for name in gaps}  # type: ignore[misc]
     rest = length - sum((seconds[name] for name in shown), np.zeros_like(length)) - sum(of_gaps.values(), 0.0)
@@ -159,6 +169,9 @@ def _part(  # noqa: PLR0913 - what a part is made of
     kept: KeptSteps, name: str, seconds: Array, total: float, places: Sequence[str], *, gap: bool = False
 ) -> StepPart:
     found = mean_within(seconds.mean(axis=0))
+    if name in EXCHANGED and kept.exchange and found.low is not None and found.high is not None:
+        open_s = kept.exchange.clock.uncertainty_s
+        found = Interval(found.value, found.low - open_s, found.high + open_s)
     return StepPart(
         name=name,
         gap=gap,
