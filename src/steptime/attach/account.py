@@ -59,6 +59,16 @@ class Apart:
         self.end = end
         self.account = Account()
 
+    def joined(self, other: Apart | None) -> Apart:
+        """Return this one with the sums of ``other``, as if both were one after the other."""
+        if other is not None:
+            self.end += other.end - other.begin
+            for table in ("regions", "gaps"):
+                sums, further = getattr(self.account, table), getattr(other.account, table)
+                for name, duration in further.items():
+                    sums[name] = sums.get(name, 0) + duration
+        return self
+
     def form(self) -> dict[str, Any]:
         """Return what the line of its step says of it."""
         return {
@@ -78,7 +88,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.account = Account()
-        self.apart: Apart | None = None
+        self.apart: Apart | None = None  # in this step, before its first forward
+        self.after: Apart | None = None  # since its update, in this step or the next
         self.waiting: list[tuple[Any, ...]] = []
         self.waits = True  # before the first step, and after an update
 
@@ -90,19 +101,19 @@ class Ledger:
         self.waiting.append(entry)
         if len(self.waiting) > WAITING:
             half, self.waiting = self.waiting[: WAITING // 2], self.waiting[WAITING // 2 :]
-            self._settle(half, self.account, self.apart)
+            self._settle(half, self.account, self.after)
 
     def extend_apart(self, begin: int, end: int) -> None:
-        """Note that ``begin`` to ``end`` is apart, with all between it and what was apart before in this step."""
-        if self.apart is None:
-            self.apart = Apart(begin, end)
+        """Note that ``begin`` to ``end`` is apart, with all between it and what was apart since the update."""
+        if self.after is None:
+            self.after = Apart(begin, end)
         else:
-            self.apart.begin = min(self.apart.begin, begin)
-            self.apart.end = max(self.apart.end, end)
+            self.after.begin = min(self.after.begin, begin)
+            self.after.end = max(self.after.end, end)
 
     def begin_first(self, begin: int) -> None:
         """Begin the first step at ``begin``: what was before belongs to none."""
-        self.account, self.apart, self.waits = Account(), None, False
+        self.account, self.apart, self.after, self.waits = Account(), None, None, False
         entries, self.waiting = self.waiting, []
         for entry in entries:
             if entry[0] >= begin:
@@ -111,7 +122,7 @@ class Ledger:
     def resume(self) -> None:
         """Go on with the step: what waited is its own, and nothing of it apart."""
         entries, self.waiting = self.waiting, []
-        apart, self.apart, self.waits = self.apart, None, False
+        apart, self.after, self.waits = self.after, None, False
         if apart is not None:  # of a long one the older half may be settled already
             entries += [(0, REGION, *item) for item in apart.account.regions.items()]
             entries += [(0, GAP, *item) for item in apart.account.gaps.items()]
@@ -120,20 +131,19 @@ class Ledger:
 
     def divide(self, boundary: int) -> tuple[Account, Apart | None]:
         """End the step at ``boundary``; return its account and what was apart in it, and begin the next."""
-        old, apart = self.account, self.apart
+        old, apart, after = self.account, self.apart, self.after
         entries, self.waiting = self.waiting, []
-        self.account, self.apart, self.waits = Account(), None, False
-        if apart is not None and apart.end > boundary:
-            self.apart = Apart(max(apart.begin, boundary), apart.end)
-            if apart.begin < boundary:
-                apart.end = boundary
-            else:
-                apart = None
-        before = [entry for entry in entries if entry[0] < boundary]
-        after = [entry for entry in entries if entry[0] >= boundary]
-        self._settle(before, old, apart)
-        self._settle(after, self.account, self.apart)
-        return old, apart
+        self.account, self.apart, self.after, self.waits = Account(), None, None, False
+        late = None
+        if after is not None and after.end > boundary:
+            self.apart = Apart(max(after.begin, boundary), after.end)
+            if after.begin < boundary:
+                late, after.end = after, boundary
+        else:
+            late = after
+        self._settle([entry for entry in entries if entry[0] < boundary], old, late)
+        self._settle([entry for entry in entries if entry[0] >= boundary], self.account, self.apart)
+        return old, late if apart is None else apart.joined(late)
 
     @staticmethod
     def _settle(entries: list[tuple[Any, ...]], account: Account, apart: Apart | None) -> None:

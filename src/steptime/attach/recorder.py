@@ -166,24 +166,27 @@ class Recorder:
         """Settle the requests since the last forward, since one that trains begins now: here a step may end."""
         delivered = [request for request in self.pending if request.delivered]
         if delivered:
-            if self.source is None or self.ledger.apart is None:
+            if self.source is None or self.ledger.after is None:
                 fresh = delivered[-1:] if self.source is None else delivered
                 self.training_sources.update(r.source for r in fresh if r.source not in self.evaluation_sources)
             self.source = delivered[-1].source
             self.training_sources.add(self.source)
         mine = [request for request in self.pending if request.source in self.training_sources]
+        for request in self.pending:
+            if request.source not in self.training_sources:
+                self._settle(request, apart=self.ledger.waits)
         first = mine[0].begin if mine else None
         if delivered and self.micro_steps and self._is_blind():
             self.flags.add("blind")
             self.stepped = True
         if self.stepped and (delivered or self.source is None):
             self.close(first if first is not None else self.update_end_ns)
-        elif self.begin is not None:
+        elif self.stepped and self.begin is not None:
             self.ledger.resume()  # a second network of the same step: what was between the updates is not apart
         if self.begin is None:
             self._begin_first(first if first is not None else (self.update_end_ns or begin))
-        for request in self.pending:
-            self._settle(request, apart=request.source not in self.training_sources and self.ledger.waits)
+        for request in mine:
+            self._settle(request, apart=False)
         del self.pending[:]
 
     def _is_blind(self) -> bool:
@@ -250,9 +253,9 @@ class Recorder:
 
     def update_begin(self) -> None:
         """Begin an update of parameters."""
-        self.enter("update")
         if self.begin is None:
-            self._begin_first(self.stack[0][1])
+            self._use(self.stack[0][1] if self.stack else now())
+        self.enter("update")
 
     def update_end(self, optimizer: int | None = None, *, counts: bool = True) -> None:
         """End it; an engine's step that may have been none does not count, the optimizer's inside of it does."""
