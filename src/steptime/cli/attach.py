@@ -88,11 +88,13 @@ def _answer(folder: Path, *, as_json: bool) -> None:
     import shlex
 
     from steptime.cli.console import PlainConsole
+    from steptime.measurements.attached.summary import attached_run
     from steptime.measurements.store import Store
     from steptime.report.attached_answer import AttachedAnswer
 
-    found = Store.open(folder).attached()
-    assert found is not None  # noqa: S101 - the folder is of this run
+    recorded = Store.open(folder).attached()
+    assert recorded is not None  # noqa: S101 - the folder is of this run
+    found = attached_run(*recorded)
     if as_json:
         from steptime.measurements.jsonlines import json_text
 

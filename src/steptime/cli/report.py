@@ -63,13 +63,16 @@ class ReportedResults:
 def read_report(folder: Path) -> ReportedResults:
     """Return what the report of ``folder`` shows; raises StoreError when the folder cannot be read."""
     from steptime.cli.arguments import open_results
+    from steptime.measurements.attached.summary import attached_run
     from steptime.measurements.summary import summarise
     from steptime.predict.model.measured_links import stored_links
     from steptime.predict.study_predictions import with_models
 
     store = open_results(folder)
     net = stored_links(store)
-    return ReportedResults(store, with_models(summarise(store), store), net, store.attached())
+    recorded = store.attached()
+    attached = attached_run(*recorded) if recorded else None
+    return ReportedResults(store, with_models(summarise(store), store), net, attached)
 
 
 def print_json_report(found: ReportedResults) -> None:

@@ -34,10 +34,8 @@ from typing import Any
 import steptime
 from steptime.errors import StoreError
 from steptime.file_name import file_name_mistake
-from steptime.measurements.attached.form import AttachedRun
 from steptime.measurements.attached.header import AttachedHeader
-from steptime.measurements.attached.process_lines import RECORDS, read_attached
-from steptime.measurements.attached.summary import attached_run
+from steptime.measurements.attached.process_lines import RECORDS, AttachedFiles, read_attached
 from steptime.measurements.consistency import FileCheck
 from steptime.measurements.jsonlines import append_line, json_text
 from steptime.measurements.lock import FolderLock
@@ -312,12 +310,12 @@ class Store:
         check = FileCheck[NetLaunch](lambda launch: launch.setting, machine=self._machine_id())
         return list(self._files.launches(self.path / "net.jsonl", read_net, check))
 
-    def attached(self) -> AttachedRun | None:
-        """Return what the run of a user's own command found; None if the folder is not of one."""
+    def attached(self) -> tuple[AttachedHeader, AttachedFiles] | None:
+        """Return what is on record of the run of a user's own command; None if the folder is not of one."""
         header = self.get("attached")
         if header is None:
             return None
-        return attached_run(AttachedHeader.model_validate(header), read_attached(self._folder, self.path / RECORDS))
+        return AttachedHeader.model_validate(header), read_attached(self._folder, self.path / RECORDS)
 
     def status(self) -> list[TrialProgress]:
         """Return how far each trial is."""
