@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from steptime.measurements.attached.form import AttachedRun, JobPart, StepPart
-from steptime.measurements.attached.step_parts import title_of
+from steptime.measurements.attached.step_parts import title_of, without_folders
 from steptime.phases import REST
 from steptime.report.number_format import UNKNOWN, Shown, count, percent, seconds, time_unit
 from steptime.report.section import Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
@@ -53,7 +53,7 @@ def part_rows(run: AttachedRun, gaps: int) -> Iterator[tuple[str, str, str, str]
     of_gaps = [part for part in run.parts if part.gap]
     shown = [part for part in of_gaps[:gaps] if (part.share or 0.0) >= _SMALL]
     for part in shown:
-        yield title_of(part.name), _time(part, unit).line, _share(part), _note(part, run)
+        yield part.name.replace(">", " to "), _time(part, unit).line, _share(part), _note(part, run)
     rest = [part for part in run.parts if (part.gap or part.name == REST) and part not in shown]
     total = sum(part.time_s.value or 0.0 for part in rest)
     share = sum(part.share or 0.0 for part in rest)
@@ -78,7 +78,7 @@ def _note(part: StepPart, run: AttachedRun) -> str:
     if by_rank := _by_rank(part, run):
         notes.append(by_rank)
     elif part.where:
-        notes.append(part.where)
+        notes.append(without_folders(part.where))
     return "; ".join(notes)
 
 

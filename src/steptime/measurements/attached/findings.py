@@ -8,7 +8,7 @@ import numpy as np
 
 from steptime.measurements.attached.form import Finding, JobPart, StepPart, WaitedFor
 from steptime.measurements.attached.process_lines import StepLine
-from steptime.measurements.attached.step_parts import KeptSteps, title_of
+from steptime.measurements.attached.step_parts import KeptSteps, title_of, without_folders
 from steptime.measurements.json_form import Interval
 from steptime.units import format_seconds
 
@@ -214,7 +214,7 @@ def _with_interval(found: Interval[float | None] | Interval) -> str:
 
 
 def _at(line: str | None) -> str:
-    return f" ({line})" if line else ""
+    return f" ({without_folders(line)})" if line else ""
 
 
 def _few(ranks: Sequence[int]) -> str:

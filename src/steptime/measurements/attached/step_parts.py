@@ -213,6 +213,12 @@ def most_seen_line(processes: Iterable[ProcessLines], places: Iterable[str]) -> 
     return max(counts, key=counts.__getitem__) if counts else None
 
 
+def without_folders(line: str) -> str:
+    """Return a line of the script, ``/a/b/train.py:62 main``, without the folders of its file."""
+    place, space, function = line.partition(" ")
+    return f"{place.rpartition('/')[2]}{space}{function}"
+
+
 def whom_ranks_wait_for(kept: KeptSteps, parts: Sequence[StepPart]) -> WaitedFor | None:
     """Return whom the ranks wait for, and which part takes it longer; None where waiting is not known or none is."""
     found = kept.exchange
