@@ -11,6 +11,7 @@ import typer
 
 from steptime import __version__
 from steptime.cli import (
+    attach,
     check,
     compare,
     data,
@@ -78,6 +79,7 @@ app.add_typer(env.app, name="env")
 app.add_typer(data.app, name="data")
 app.command()(check.check)
 app.command()(run.run)
+app.command(context_settings={"allow_interspersed_args": False})(attach.attach)
 app.command()(submit.submit)
 app.command()(status.status)
 app.command()(report.report)

@@ -13,6 +13,7 @@ from steptime.cli.streams import say, warn
 
 if TYPE_CHECKING:
     from steptime.cli.console import PlainConsole
+    from steptime.measurements.attached.form import AttachedRun
     from steptime.measurements.net.form import NetSummary
     from steptime.measurements.store import Store
     from steptime.measurements.summary_form import Summary
@@ -56,18 +57,22 @@ class ReportedResults:
     store: "Store"
     summary: "Summary"
     net: "NetSummary | None"
+    attached: "AttachedRun | None"
 
 
 def read_report(folder: Path) -> ReportedResults:
     """Return what the report of ``folder`` shows; raises StoreError when the folder cannot be read."""
     from steptime.cli.arguments import open_results
+    from steptime.measurements.attached.summary import attached_run
     from steptime.measurements.summary import summarise
     from steptime.predict.model.measured_links import stored_links
     from steptime.predict.study_predictions import with_models
 
     store = open_results(folder)
     net = stored_links(store)
-    return ReportedResults(store, with_models(summarise(store), store), net)
+    recorded = store.attached()
+    attached = attached_run(*recorded) if recorded else None
+    return ReportedResults(store, with_models(summarise(store), store), net, attached)
 
 
 def print_json_report(found: ReportedResults) -> None:
@@ -75,13 +80,18 @@ def print_json_report(found: ReportedResults) -> None:
     from steptime.cli.tables import print_json
 
     net = found.net.to_json() if found.net else []
-    print_json(_with_anomalies({**found.summary.to_json(), "net": net}, found.store.path))
+    attached = {"attached": found.attached.to_json()} if found.attached else {}
+    print_json(_with_anomalies({**found.summary.to_json(), "net": net, **attached}, found.store.path))
 
 
 def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Sequence[str]) -> None:
     """Print the short report; one of messages alone is whole."""
+    from steptime.report.attached_answer import AttachedAnswer
     from steptime.report.overview import MOST_LINES, overview
 
+    if found.attached:
+        report_console().print(AttachedAnswer(found.attached))
+        return
     if found.net and not found.summary.trials:
         print_whole_report(found)
         return
@@ -93,10 +103,14 @@ def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Seq
 
 def print_whole_report(found: ReportedResults) -> None:
     """Print everything that a report has for a terminal."""
+    from steptime.report.attached import attached_section
     from steptime.report.links import link_section
     from steptime.report.terminal import SectionText, render
 
-    if found.net and not found.summary.trials:
+    if found.attached:
+        links = [link_section(found.net)] if found.net and found.net.rows else []
+        report_console().print(SectionText([attached_section(found.attached), *links]))
+    elif found.net and not found.summary.trials:
         report_console().print(SectionText([link_section(found.net)]))
     else:
         report_console().print(render(found.summary, found.net))
@@ -107,7 +121,7 @@ def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -
     """Write the page of a report, with a notice above it; raises StoreError when it cannot be written."""
     from steptime.report.html import write_page
 
-    write_page(found.store, found.summary, path, found.net, notice=notice)
+    write_page(found.store, found.summary, path, found.net, attached=found.attached, notice=notice)
 
 
 def _next_steps(found: ReportedResults, page: Path | None) -> list[str]:

@@ -18,6 +18,8 @@ from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.records import TOGETHER, AblationLaunch
 from steptime.measurements.ablation.stages import aligned, uncertainty_s
+from steptime.measurements.attached.attempts import attempts_of
+from steptime.measurements.attached.process_lines import ProcessLines, StepLine
 from steptime.measurements.jsonlines import json_text
 from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
@@ -36,6 +38,8 @@ _ROWS = ("step", *NAMES, EXCHANGE)
 def export_traces(store: Store, folder: Path, only: str | None = None) -> list[Path]:
     """Write a trace of every trial that was broken down to ``folder`` as ``TRIAL.trace.json``; return the paths.
 
+    Of the run of a user's own command there is one trace, ``attached.trace.json``.
+
     Of a framework that marks its phases, the trace has the marked steps of the first good ablation launch, on one
     clock; of another it has one step made up of the mean phases, as its name shows.
 
@@ -47,15 +51,15 @@ def export_traces(store: Store, folder: Path, only: str | None = None) -> list[P
     Raises UsageError when ``only`` is not a trial of the store or nothing was profiled, StoreError as the store does.
     """
     trials = {trial.id: trial for trial in store.trials()}
+    if only is None and (recorded := store.attached()):
+        return [_export(store, folder / "attached.trace.json", attached_trace(recorded[1].processes))]
     if only is not None and only not in trials:
         raise UsageError(choices_message("trial", only, trials))
     paths = []
     for name in trials if only is None else [only]:
         found = trace(trials[name], store.records(ABLATION, name))
         if found is not None:
-            path = folder / f"{name}.trace.json"
-            store.folder_around(path).write(path, json_text(found).encode())
-            paths.append(path)
+            paths.append(_export(store, folder / f"{name}.trace.json", found))
     if not paths:
         what = f"{only} has" if only else f"the trials of {store.path} have"
         message = (
@@ -63,6 +67,51 @@ def export_traces(store: Store, folder: Path, only: str | None = None) -> list[P
         )
         raise UsageError(message)
     return paths
+
+
+def _export(store: Store, path: Path, found: dict[str, Any]) -> Path:
+    store.folder_around(path).write(path, json_text(found).encode())
+    return path
+
+
+def attached_trace(processes: Sequence[ProcessLines]) -> dict[str, Any]:
+    """Return the trace of a user's own script as a JSON object: a process for each rank of each attempt.
+
+    Of forward, update and input the record has durations, and not when they were: they are shown with their step.
+    Processes are on one clock where they are of one boot of a host.
+    """
+    origin = min((each.begin_ns for process in processes for each in process.steps), default=0)
+    attempts = attempts_of(processes)
+    events: list[Event] = []
+    for number, attempt in enumerate(attempts):
+        for rank, process in attempt.processes.items():
+            name = f"attempt {number}, rank {rank}" if len(attempts) > 1 else f"rank {rank}"
+            rows = _attached_rows(process.steps, origin)
+            events += _process(len(attempt.ranks) * number + rank, f"{name} on {process.process.host}", rows)
+    about = {"steptime": steptime.__version__, "kind": "steps of an attached command"}
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
+
+
+def _attached_rows(steps: Sequence[StepLine], origin: int) -> dict[str, list[Span]]:
+    rows: dict[str, list[Span]] = {"step": [], "backward": [], EXCHANGE: [], "evaluation": [], "collective": []}
+    for step in steps:
+        args = {f"{name} ms": value * 1e-6 for name, value in {**step.regions, **step.gaps}.items()}
+        rows["step"].append((f"step {step.number}", *_since(origin, step.begin_ns, step.end_ns), args))
+        for begin, last, end, synchronised in step.backwards:
+            computed = last if synchronised and last else end
+            rows["backward"].append(("backward", *_since(origin, begin, computed), {}))
+            if computed < end:
+                rows[EXCHANGE].append((EXCHANGE, *_since(origin, computed, end), {}))
+        if step.apart is not None:
+            rows["evaluation"].append(("evaluation", *_since(origin, step.apart.begin_ns, step.apart.end_ns), {}))
+        rows["collective"] += [
+            (kind, *_since(origin, begin, end), {"bytes": size}) for kind, size, begin, end in step.intervals
+        ]
+    return {name: spans for name, spans in rows.items() if spans}
+
+
+def _since(origin: int, begin: int, end: int) -> tuple[float, float]:
+    return (begin - origin) * 1e-9, (end - origin) * 1e-9
 
 
 def trace(trial: Trial, launches: Sequence[AblationLaunch]) -> dict[str, Any] | None:

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.measurements.bootstrap import block_length, stationary_bootstrap
-from steptime.measurements.launch_times import LaunchTimes, without_period
+from steptime.measurements.json_form import Interval
+from steptime.measurements.launch_times import LaunchTimes, mean_errors, without_period
 
 
 def t_quantile(freedom: float | NDArray[np.float64], level: float) -> NDArray[np.float64]:
@@ -20,6 +21,7 @@ def t_quantile(freedom: float | NDArray[np.float64], level: float) -> NDArray[np
 LEVEL = 0.95
 _REPLICATES = 400
 _FEWEST_REPLICATES = 100
+_FEWEST_VALUES = 4
 _VALUES = 20_000_000
 """Values resampled at most for one interval, as long as that leaves ``_FEWEST_REPLICATES``."""
 
@@ -95,12 +97,31 @@ def half_width_between(centres: NDArray[np.float64], level: float = LEVEL) -> ND
 
 def _half_width_within(launch: LaunchTimes, level: float) -> float:
     series = without_period(launch.steady_s, launch.period)
+    error, freedom = _bootstrapped(series)
+    return float(t_quantile(freedom, level) * max(error / series.mean(), launch.mean_error))
+
+
+def _bootstrapped(series: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the standard error of the mean of a series whose neighbours hang together, and its degrees of freedom."""
     size = len(series)
     length = block_length(series)
     replicates = int(np.clip(_VALUES // size, _FEWEST_REPLICATES, _REPLICATES))
-    error = stationary_bootstrap(series, _mean, replicates, length, seed=0).std(ddof=1) / series.mean()
-    freedom = max(1.0, size / (3.0 * length) - 1.0)
-    return float(t_quantile(freedom, level) * max(error, launch.mean_error))
+    error = float(stationary_bootstrap(series, _mean, replicates, length, seed=0).std(ddof=1))
+    return error, max(1.0, size / (3.0 * length) - 1.0)
+
+
+def mean_within(series: NDArray[np.float64], level: float = LEVEL) -> Interval:
+    """Return the mean of what the steps of one run gave, with an interval that knows nothing of other runs.
+
+    As of a single launch in ``step_time``, but on a linear scale, since a part of a step may take no time. Without
+    bounds where there are fewer than four values.
+    """
+    value = float(series.mean())
+    if len(series) < _FEWEST_VALUES:
+        return Interval(value, None, None)
+    error, freedom = _bootstrapped(series)
+    half_width = float(t_quantile(freedom, level) * max(error, mean_errors([series])[0]))
+    return Interval(value, value - half_width, value + half_width)
 
 
 def _mean(times: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -130,9 +130,9 @@ def reduce_times(launches: Sequence[NDArray[np.float64]], blocks: Sequence[int] 
     """
     parts = _steady_parts(launches)
     steady = [times[part.start :] for times, part in zip(launches, parts, strict=True)]
-    errors = _errors([without_period(each, part.period) for each, part in zip(steady, parts, strict=True)])
+    errors = mean_errors([without_period(each, part.period) for each, part in zip(steady, parts, strict=True)])
     stalling = [index for index, part in enumerate(parts) if np.any(part.excess)]
-    of_stalls = _errors([without_period(parts[index].excess, parts[index].period) for index in stalling])
+    of_stalls = mean_errors([without_period(parts[index].excess, parts[index].period) for index in stalling])
     stall_errors = dict(zip(stalling, of_stalls, strict=True))
     means = [float(each.mean()) for each in steady]
     blocks = range(len(launches)) if blocks is None else blocks
@@ -196,7 +196,7 @@ def without_period(series: NDArray[np.float64], period: int | None) -> NDArray[n
     return without
 
 
-def _errors(series: Sequence[NDArray[np.float64]]) -> list[float]:
+def mean_errors(series: Sequence[NDArray[np.float64]]) -> list[float]:
     """Return the standard error of the mean of each series, whose neighbours hang together."""
     found = [0.0] * len(series)  # one step has no spread
     for indices, rows in by_length(series):

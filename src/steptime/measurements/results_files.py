@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 import steptime
 from steptime.errors import StoreError
+from steptime.measurements.attached.header import AttachedHeader
 from steptime.measurements.consistency import AnyRecord, FileCheck, Misfit
 from steptime.measurements.jsonlines import read_lines
 from steptime.measurements.record_fields import STRICT, Count, Quantity, StoredObject, first_mistake
@@ -104,6 +105,7 @@ _FORMS: Mapping[str, TypeAdapter[Any]] = {
     "implementations.json": TypeAdapter(dict[str, dict[str, str]]),
     "sites.json": TypeAdapter(StoredSites),
     "requeues.json": TypeAdapter(StoredRequeues),
+    "attached.json": TypeAdapter(AttachedHeader),
 }
 """By name, the form of a file that holds one JSON object; others may hold any object."""
 

@@ -11,6 +11,7 @@
     progress.json           how far the latest run is, or how it ended
     equivalence.jsonl       one line per result of the equivalence check
     net.jsonl               one line per launch of the network benchmark
+    attached.json, attached/ a user's own command, and what each of its processes wrote: see attached/process_lines.py
     trials/ID/trial.json    one configuration
     trials/ID/records.jsonl one line per launch
     trials/ID/ablation.jsonl one line per ablation launch
@@ -33,6 +34,8 @@ from typing import Any
 import steptime
 from steptime.errors import StoreError
 from steptime.file_name import file_name_mistake
+from steptime.measurements.attached.header import AttachedHeader
+from steptime.measurements.attached.process_lines import RECORDS, AttachedFiles, read_attached
 from steptime.measurements.consistency import FileCheck
 from steptime.measurements.jsonlines import append_line, json_text
 from steptime.measurements.lock import FolderLock
@@ -317,6 +320,13 @@ class Store:
         """Return the launches of the network benchmark, oldest first."""
         check = FileCheck[NetLaunch](lambda launch: launch.setting, machine=self._machine_id())
         return list(self._files.launches(self.path / "net.jsonl", read_net, check))
+
+    def attached(self) -> tuple[AttachedHeader, AttachedFiles] | None:
+        """Return what is on record of the run of a user's own command; None if the folder is not of one."""
+        header = self.get("attached")
+        if header is None:
+            return None
+        return AttachedHeader.model_validate(header), read_attached(self._folder, self.path / RECORDS)
 
     def status(self) -> list[TrialProgress]:
         """Return how far each trial is."""

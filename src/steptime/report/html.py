@@ -5,6 +5,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import steptime
+from steptime.measurements.attached.form import AttachedRun
 from steptime.measurements.estimate import step_time_quantiles
 from steptime.measurements.net.form import NetSummary
 from steptime.measurements.record_kinds import TIMING
@@ -17,7 +18,15 @@ from steptime.report.ranking import Quantiles
 from steptime.report.sections import StudyFindings, sections
 
 
-def write_page(store: Store, summary: Summary, path: Path, net: NetSummary | None = None, *, notice: str = "") -> None:
+def write_page(  # noqa: PLR0913 - as page_text
+    store: Store,
+    summary: Summary,
+    path: Path,
+    net: NetSummary | None = None,
+    *,
+    attached: AttachedRun | None = None,
+    notice: str = "",
+) -> None:
     """Write the page of ``store`` and its ``summary`` to ``path``, whole or not at all; ``notice`` is its first line.
 
     Folders above ``path`` are made. Raises StoreError when the page cannot be written.
@@ -28,7 +37,7 @@ def write_page(store: Store, summary: Summary, path: Path, net: NetSummary | Non
         for trial in summary.trials
         if trial.id in ranked
     }
-    page = page_text(summary, quantiles, store.study_text, str(store.path), net, notice=notice)
+    page = page_text(summary, quantiles, store.study_text, str(store.path), net, attached=attached, notice=notice)
     store.folder_around(path).write(path, page.encode())
 
 
@@ -39,6 +48,7 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
     folder: str,
     net: NetSummary | None = None,
     *,
+    attached: AttachedRun | None = None,
     notice: str = "",
 ) -> str:
     """Return the page.
@@ -49,6 +59,7 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         study_text: the study file, word by word.
         folder: where the results are, for the reader.
         net: what the network benchmark found, if it was run into the same folder.
+        attached: what the run of a user's own command found, if the folder is of one.
         notice: a sentence above everything else.
     """
     environment = Environment(
@@ -68,7 +79,7 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         machine=machine_in_a_line(summary.machine),
         sections=[
             section
-            for section in sections(StudyFindings(summary, net, quantiles, study_text))
+            for section in sections(StudyFindings(summary, net, quantiles, study_text, attached))
             if section.is_within("page")
         ],
     )

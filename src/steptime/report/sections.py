@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from steptime.measurements.attached.form import AttachedRun
 from steptime.measurements.net.form import NetSummary
 from steptime.measurements.summary_form import Summary, TrialSummary
 from steptime.report.answer import published_section
 from steptime.report.asynchrony import learning_section
+from steptime.report.attached import attached_section
 from steptime.report.breakdown_section import breakdown_section
 from steptime.report.charts.marks import Marks
 from steptime.report.clusters import host_section
@@ -36,6 +38,8 @@ class StudyFindings:
     """Of the step times of trials that have any; figures alone show them."""
     study_text: str = ""
     """The study file, word by word; a page alone shows it."""
+    attached: AttachedRun | None = None
+    """What the run of a user's own command found, if the folder is of one."""
 
     @cached_property
     def names(self) -> Names:
@@ -43,9 +47,9 @@ class StudyFindings:
         return Names(self.summary.trials)
 
     @property
-    def is_of_links_alone(self) -> bool:
-        """Whether the network benchmark was run and nothing was trained."""
-        return not self.summary.trials and self.net is not None and bool(self.net.rows)
+    def has_no_trials(self) -> bool:
+        """Whether messages were timed or a user's own command was run, and no study."""
+        return not self.summary.trials and (self.attached is not None or (self.net is not None and bool(self.net.rows)))
 
     @cached_property
     def marks(self) -> Marks:
@@ -57,7 +61,7 @@ class StudyFindings:
     @property
     def is_ranked(self) -> bool:
         """Whether rankings are shown: steps are timed, or nothing else was found."""
-        return bool(self.groups) or not (self.summary.accuracy or self.is_of_links_alone)
+        return bool(self.groups) or not (self.summary.accuracy or self.has_no_trials)
 
     @property
     def measured(self) -> list[TrialSummary]:
@@ -112,6 +116,7 @@ def reading_section(measured: Sequence[TrialSummary]) -> Section:
 
 
 SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
+    lambda found: attached_section(found.attached) if found.attached else None,
     lambda found: ranking_section(found.groups, found.quantiles, found.marks) if found.is_ranked else None,
     lambda found: scaling_section(found.measured, found.names, found.marks) if found.is_ranked else None,
     lambda found: training_section(found.summary),
@@ -124,7 +129,7 @@ SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
     lambda found: learning_section(found.groups, found.marks),
     lambda found: published_section(found.summary),
     lambda found: link_section(found.net) if found.net and found.net.rows else None,
-    lambda found: None if found.is_of_links_alone else equivalence_section(found.summary.equivalence),
+    lambda found: None if found.has_no_trials else equivalence_section(found.summary.equivalence),
     lambda found: unranked_section(found.summary, found.names),
     lambda found: conditions_section(found.summary, found.names, found.study_text),
     lambda found: reading_section(found.measured),

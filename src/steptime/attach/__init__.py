@@ -1,0 +1,1 @@
+"""What runs inside the processes of a user's own script (README.md)."""

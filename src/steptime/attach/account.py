@@ -1,0 +1,152 @@
+"""Where the time of a step went: sums by region and gap, and collectives; entries after an update wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Entries that wait at most; beyond, the older half is settled by what is known then.
+WAITING = 4096
+INTERVALS = 48
+ALL_INTERVALS = 512
+# Every so many steps all intervals of collectives are kept.
+SAMPLED = 8
+
+REGION, GAP, COLLECTIVE = 0, 1, 2
+
+
+class Account:
+    """Sums over one step, or over the part of it that is apart."""
+
+    __slots__ = ("collectives", "gaps", "intervals", "regions")
+
+    def __init__(self) -> None:
+        self.regions: dict[str, int] = {}
+        self.gaps: dict[str, int] = {}
+        self.collectives: dict[str, list[int]] = {}
+        self.intervals: list[tuple[str, int, int, int]] = []
+
+    def add(self, entry: tuple[Any, ...]) -> None:
+        """Add an entry: its begin, its table, its name and its nanoseconds; of a collective also its kind and bytes."""
+        table = entry[1]
+        if table == COLLECTIVE:
+            begin, _, name, duration, kind, size = entry
+            sums = self.collectives.setdefault(name, [0, 0, 0])
+            sums[0] += 1
+            sums[1] += size
+            sums[2] += duration
+            if len(self.intervals) < ALL_INTERVALS:
+                self.intervals.append((kind, size, begin, begin + duration))
+            return
+        sums_of = self.regions if table == REGION else self.gaps
+        sums_of[entry[2]] = sums_of.get(entry[2], 0) + entry[3]
+
+    def form(self, number: int) -> dict[str, Any]:
+        """Return what a line of step ``number`` says of it."""
+        line: dict[str, Any] = {"regions": self.regions, "gaps": self.gaps}
+        if self.collectives:
+            line["collectives"] = self.collectives
+            line["intervals"] = self.intervals if number % SAMPLED == 0 else self.intervals[:INTERVALS]
+        return line
+
+
+class Apart:
+    """The time of evaluation and other work without gradient, from its first to its last."""
+
+    __slots__ = ("account", "begin", "end")
+
+    def __init__(self, begin: int, end: int) -> None:
+        self.begin = begin
+        self.end = end
+        self.account = Account()
+
+    def joined(self, other: Apart | None) -> Apart:
+        """Return this one with the sums of ``other``, as if both were one after the other."""
+        if other is not None:
+            self.end += other.end - other.begin
+            for table in ("regions", "gaps"):
+                sums, further = getattr(self.account, table), getattr(other.account, table)
+                for name, duration in further.items():
+                    sums[name] = sums.get(name, 0) + duration
+        return self
+
+    def form(self) -> dict[str, Any]:
+        """Return what the line of its step says of it."""
+        return {
+            "begin_ns": self.begin,
+            "end_ns": self.end,
+            "regions": self.account.regions,
+            "gaps": self.account.gaps,
+        }
+
+
+class Ledger:
+    """The accounts of the step that goes on, and the entries since its update, whose step is known later.
+
+    After an update the next request may already be the next step's, or an evaluation's: entries wait until the boundary
+    is known, and then go by their begin to the step before, to the step after, or to what is apart in either.
+    """
+
+    def __init__(self) -> None:
+        self.account = Account()
+        self.apart: Apart | None = None  # in this step, before its first forward
+        self.after: Apart | None = None  # since its update, in this step or the next
+        self.waiting: list[tuple[Any, ...]] = []
+        self.waits = True  # before the first step, and after an update
+
+    def add(self, entry: tuple[Any, ...]) -> None:
+        """Add an entry of ``Account.add``."""
+        if not self.waits:
+            self.account.add(entry)
+            return
+        self.waiting.append(entry)
+        if len(self.waiting) > WAITING:
+            half, self.waiting = self.waiting[: WAITING // 2], self.waiting[WAITING // 2 :]
+            self._settle(half, self.account, self.after)
+
+    def extend_apart(self, begin: int, end: int) -> None:
+        """Note that ``begin`` to ``end`` is apart, with all between it and what was apart since the update."""
+        if self.after is None:
+            self.after = Apart(begin, end)
+        else:
+            self.after.begin = min(self.after.begin, begin)
+            self.after.end = max(self.after.end, end)
+
+    def begin_first(self, begin: int) -> None:
+        """Begin the first step at ``begin``: what was before belongs to none."""
+        self.account, self.apart, self.after, self.waits = Account(), None, None, False
+        entries, self.waiting = self.waiting, []
+        for entry in entries:
+            if entry[0] >= begin:
+                self.account.add(entry)
+
+    def resume(self) -> None:
+        """Go on with the step: what waited is its own, and nothing of it apart."""
+        entries, self.waiting = self.waiting, []
+        apart, self.after, self.waits = self.after, None, False
+        if apart is not None:  # of a long one the older half may be settled already
+            entries += [(0, REGION, *item) for item in apart.account.regions.items()]
+            entries += [(0, GAP, *item) for item in apart.account.gaps.items()]
+        for entry in entries:
+            self.account.add(entry)
+
+    def divide(self, boundary: int) -> tuple[Account, Apart | None]:
+        """End the step at ``boundary``; return its account and what was apart in it, and begin the next."""
+        old, apart, after = self.account, self.apart, self.after
+        entries, self.waiting = self.waiting, []
+        self.account, self.apart, self.after, self.waits = Account(), None, None, False
+        late = None
+        if after is not None and after.end > boundary:
+            self.apart = Apart(max(after.begin, boundary), after.end)
+            if after.begin < boundary:
+                late, after.end = after, boundary
+        else:
+            late = after
+        self._settle([entry for entry in entries if entry[0] < boundary], old, late)
+        self._settle([entry for entry in entries if entry[0] >= boundary], self.account, self.apart)
+        return old, late if apart is None else apart.joined(late)
+
+    @staticmethod
+    def _settle(entries: list[tuple[Any, ...]], account: Account, apart: Apart | None) -> None:
+        for entry in entries:
+            inside = apart is not None and apart.begin <= entry[0] < apart.end
+            (apart.account if inside and apart is not None else account).add(entry)

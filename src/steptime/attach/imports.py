@@ -1,0 +1,101 @@
+"""Calls our function for a library once the user's script has imported it, by a finder that steps aside at once."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from . import patches, process
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+# The module of a library: the file here and its function, which gets the module. Those of submodules are called after
+# that of their library.
+TABLE = {
+    "torch": ("torch_training", "install"),
+    "torch.distributed._functional_collectives": ("torch_collectives", "install_functional"),
+    "torch.nn.parallel.distributed": ("torch_collectives", "install_data_parallel"),
+    "deepspeed.runtime.engine": ("torch_extensions", "install_deepspeed"),
+    "horovod.torch.optimizer": ("torch_extensions", "install_horovod"),
+    "nvidia.dali.plugin.pytorch": ("torch_extensions", "install_dali"),
+    "safetensors.torch": ("torch_extensions", "install_safetensors"),
+}
+_installed: set[str] = set()
+
+
+def install(entry: str) -> None:
+    """Hook the libraries that are imported, and the others when they are; the second call does nothing."""
+    if not any(type(finder) is Finder for finder in sys.meta_path):
+        sys.meta_path.insert(0, Finder(entry))
+    for name in TABLE:
+        if name in sys.modules and "." not in name:
+            imported(name, sys.modules[name], entry)
+
+
+def torch_entry() -> None:
+    """Hook torch, which calls this at the end of its own import (entry points of the group `torch.backends`)."""
+    if not os.environ.get("STEPTIME_ATTACH"):
+        return
+    try:
+        install("torch.backends")
+        imported("torch", sys.modules["torch"], "torch.backends")
+    except Exception as error:  # torch would not import
+        sys.stderr.write(f"steptime attach: torch is not seen in process {os.getpid()} ({error!r})\n")
+
+
+def imported(name: str, module: ModuleType, entry: str) -> None:
+    """Call the function for ``name``, once and after that of its library, which then calls those of its submodules."""
+    library = name.split(".", maxsplit=1)[0]
+    if name in _installed or (library != name and library in TABLE and library not in _installed):
+        return
+    _installed.add(name)
+    file, function = TABLE[name]
+    try:
+        process.recorder(entry)
+        getattr(importlib.import_module("." + file, __package__), function)(module)
+        process.seen(name)
+    except Exception as error:  # the library works without us
+        patches.report("import of " + name, error)
+    for other in TABLE:
+        if other.startswith(name + ".") and other in sys.modules:
+            imported(other, sys.modules[other], entry)
+
+
+class Finder:
+    """Finds the modules of ``TABLE`` as the other finders do, and has their loader call us afterwards."""
+
+    def __init__(self, entry: str) -> None:
+        self.entry = entry
+        self.busy: set[str] = set()
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        """Return the specification of ``name`` with a prepared loader, None for all that is not in ``TABLE``."""
+        del path, target
+        if name not in TABLE or name in self.busy:
+            return None
+        self.busy.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+            if spec is not None and hasattr(spec.loader, "exec_module"):
+                self._prepare(name, spec.loader)
+        except (ImportError, AttributeError, TypeError, ValueError):
+            return None  # the other finders say what is wrong, or the loader lets nothing be set on it
+        finally:
+            self.busy.discard(name)
+        return spec
+
+    def _prepare(self, name: str, loader: Any) -> None:
+        inner = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module  # the loader is as it was before anything of the module runs
+            inner(module)
+            imported(name, module, self.entry)
+
+        loader.exec_module = exec_module

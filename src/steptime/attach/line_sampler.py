@@ -1,0 +1,134 @@
+"""Names the user's lines on which the training thread is: by a thread that ends before the script."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+from typing import TYPE_CHECKING
+
+from .patches import is_user_frame
+from .record_file import now
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+EVERY_S = 0.02
+WRITTEN_EVERY_NS = 2_000_000_000
+# In mode `auto` it begins after so many steps if gaps are more than this part of their time.
+STEPS = 20
+SKIPPED = 5
+GAPS = 0.1
+HELD_SAMPLES = 100_000
+JOINED_WITHIN_S = 1.0
+
+
+class LineSampler:
+    """Counts, for each region and gap of ``recorder``, the innermost line of the user's own code."""
+
+    def __init__(self, recorder: Recorder, mode: str) -> None:
+        self.recorder = recorder
+        self.mode = mode
+        folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+        marks = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+        self.libraries = tuple(folder + os.sep for folder in folders if folder) + marks
+        self.here = os.getcwd() + os.sep
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget all; a forked child has no thread."""
+        self.thread: threading.Thread | None = None
+        self.stopping = threading.Event()
+        self.samples: list[str] = []  # lines seen in the gap that goes on, whose name is known at its end
+        self.places: dict[str, dict[str, int]] = {}
+        self.first = 0
+        self.cost = 0
+        self.written_at = now()
+        self.time = self.gaps = 0
+        self.steps = 0
+
+    def step_closed(self, number: int, duration: int, gaps: int) -> None:
+        """Hear that the step before ``number`` lasted ``duration``, of it ``gaps`` outside of regions."""
+        if self.thread is None:
+            self._consider(number, duration, gaps)
+        elif now() - self.written_at > WRITTEN_EVERY_NS:
+            self.write(number)
+
+    def _consider(self, number: int, duration: int, gaps: int) -> None:
+        if self.mode == "off":
+            return
+        self.steps += 1
+        if self.steps > SKIPPED:
+            self.time += duration
+            self.gaps += gaps
+        if self.mode == "on" or (self.steps >= STEPS and self.gaps > GAPS * self.time):
+            self.start(number)
+        elif self.steps >= STEPS:
+            self.mode = "off"
+
+    def start(self, number: int) -> None:
+        """Start the thread; step ``number`` is the first that it sees whole."""
+        self.first, self.written_at = number, now()
+        self.thread = threading.Thread(target=self._look, daemon=True, name="steptime attach: lines")
+        self.thread.start()
+
+    def _look(self) -> None:
+        try:
+            while not self.stopping.wait(EVERY_S):
+                begin = now()
+                frame = sys._current_frames().get(self.recorder.thread)
+                while frame is not None and not is_user_frame(frame, self.libraries):
+                    frame = frame.f_back
+                if frame is not None:
+                    code = frame.f_code
+                    file = code.co_filename
+                    file = file[len(self.here) :] if file.startswith(self.here) else file
+                    self._count(f"{file}:{frame.f_lineno} {code.co_name}")
+                del frame
+                self.cost += now() - begin
+        except Exception as error:  # without lines the record is still whole
+            self.mode = f"ended by {error!r}"
+
+    def _count(self, line: str) -> None:
+        try:
+            name = self.recorder.stack[-1][0]
+        except IndexError:
+            if len(self.samples) < HELD_SAMPLES:
+                self.samples.append(line)
+            return
+        self._add(name, line)
+
+    def _add(self, place: str, line: str) -> None:
+        counts = self.places.setdefault(place, {})
+        counts[line] = counts.get(line, 0) + 1
+
+    def assign(self, gap: str) -> None:
+        """Count what was seen in the gap that has just ended and is named ``gap``."""
+        seen, self.samples = self.samples, []
+        for line in seen:
+            self._add(gap, line)
+
+    def write(self, number: int) -> None:
+        """Write what was counted before step ``number``."""
+        places, self.places = self.places, {}
+        if places:
+            self.recorder.file.write(
+                {
+                    "kind": "lines",
+                    "every_ns": int(EVERY_S * 1e9),
+                    "first": self.first,
+                    "last": number - 1,
+                    "places": {place: dict(counts) for place, counts in places.items()},
+                    "cost_ns": self.cost,
+                }
+            )
+        self.first, self.cost, self.written_at = number, 0, now()
+
+    def stop(self) -> None:
+        """End the thread and wait for it: one that still runs while the interpreter ends can abort the process."""
+        if self.thread is not None and self.thread.is_alive():
+            self.stopping.set()
+            self.thread.join(JOINED_WITHIN_S)
+        if self.recorder.begin is not None:
+            self.write(self.recorder.number)

@@ -1,0 +1,84 @@
+"""The one recorder of this process: made when a library is first hooked, anew in forked children, closed at the end."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import sys
+from typing import Any
+
+from . import line_sampler, patches
+from .record_file import RecordFile
+from .recorder import Recorder
+
+_recorder: Recorder | None = None
+
+
+def recorder(entry: str = "sitecustomize") -> Recorder:
+    """Return the recorder; the first call makes it, and says through which ``entry`` the hook came."""
+    global _recorder  # noqa: PLW0603 - a process has one recorder
+    if _recorder is None:
+        _recorder = Recorder(RecordFile(os.environ["STEPTIME_ATTACH"], entry))
+        _recorder.sampler = line_sampler.LineSampler(_recorder, os.environ.get("STEPTIME_ATTACH_LINES", "auto"))
+        patches.reports.append(report)
+        patches.clean_tracebacks()
+        atexit.register(_end)
+        os.register_at_fork(after_in_child=_forked)
+    return _recorder
+
+
+def report(hook: str, error: BaseException) -> None:
+    """Write the line about a hook that failed and was removed."""
+    if _recorder is not None:
+        _recorder.faulted()
+        _recorder.file.write(
+            {
+                "kind": "fault",
+                "hook": hook,
+                "error": repr(error)[:500],
+                "place": patches.place_of(error),
+                "step": _recorder.number,
+            }
+        )
+
+
+def note(text: str) -> None:
+    """Write what cannot be seen, for the user to read."""
+    recorder().file.write({"kind": "note", "text": text}, opens=False)
+
+
+def seen(library: str) -> None:
+    """Note that ``library`` was hooked in this process, whether or not it will train."""
+    made = recorder()
+    try:
+        os.makedirs(made.file.folder, exist_ok=True)
+        path = os.path.join(made.file.folder, f"seen-{socket.gethostname()}.txt")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, f"{os.getpid()} {library} {made.file.entry}\n".encode())
+        finally:
+            os.close(descriptor)
+    except OSError:
+        made.file.lost += 1
+
+
+def _end() -> None:
+    if _recorder is not None:
+        try:
+            _recorder.end()
+        except Exception as error:
+            report("the end of the process", error)
+
+
+def _forked() -> None:
+    made: Any = _recorder
+    try:
+        made.file.forked()
+        made.begin_again()
+        # A child of multiprocessing ends by os._exit, without atexit.
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            util.register_after_fork(made, lambda _: util.Finalize(None, _end, exitpriority=1000))
+    except Exception as error:
+        report("the fork of a process", error)

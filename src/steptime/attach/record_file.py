@@ -1,0 +1,131 @@
+"""The record of one process: JSON lines, a file that is opened when there is something to say."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from typing import Any
+
+FORMAT = 1
+HELD_LINES = 64
+# A file may grow to this and then by so much a second: 200 MB in ten hours.
+FREE_BYTES = 2_000_000
+BYTES_PER_SECOND = 5_000
+ENVIRONMENT = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "SLURM_PROCID",
+    "SLURM_STEP_ID",
+    "OMPI_COMM_WORLD_RANK",
+    "PMI_RANK",
+    "PMIX_RANK",
+    "HOROVOD_RANK",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_RUN_ID",
+)
+
+now = time.monotonic_ns
+
+
+class RecordFile:
+    """The file of this process in ``folder``; ``entry`` says how the hook came into the process."""
+
+    def __init__(self, folder: str, entry: str) -> None:
+        self.folder = folder
+        self.entry = entry
+        self.begin = now()
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget the file: a forked child writes its own."""
+        self.pid = os.getpid()
+        self.path = ""
+        self.descriptor = -1
+        self.identity = (0, 0)
+        self.held: list[str] = []
+        self.written = 0
+        self.lost = 0
+        self.cut = False
+
+    def forked(self) -> None:
+        """Begin anew in a forked child, whose record is another."""
+        if self.descriptor >= 0 and self._is_mine():
+            os.close(self.descriptor)
+        self.entry = self.entry.split("+")[0] + "+fork"
+        self.begin = now()
+        self.begin_again()
+
+    def write(self, line: dict[str, Any], *, opens: bool = True) -> int:
+        """Append ``line``, and return its bytes; one that does not open the file is held until another does."""
+        return self.write_text(json.dumps(line, separators=(",", ":")), opens=opens)
+
+    def write_text(self, text: str, *, opens: bool = True) -> int:
+        """Append a line that is JSON already."""
+        if not self.path and not opens:
+            if len(self.held) < HELD_LINES:
+                self.held.append(text)
+            return 0
+        try:
+            if not self.path:
+                text = self._open(text)
+            elif not self._is_mine():
+                # A script may close what it did not open; another file of its own may then have our number.
+                self.descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            data = (("\n" if self.cut else "") + text + "\n").encode()
+            self.cut = os.write(self.descriptor, data) != len(data)
+        except OSError:
+            self.lost += 1
+            return 0
+        self.written += len(data)
+        return len(data)
+
+    def affords(self, size: int) -> bool:
+        """Return whether ``size`` more bytes are within the limit of a file that is as old as this one."""
+        return self.written + size <= FREE_BYTES + (now() - self.begin) * BYTES_PER_SECOND // 1_000_000_000
+
+    def _open(self, text: str) -> str:
+        os.makedirs(self.folder, exist_ok=True)
+        path = os.path.join(self.folder, f"{socket.gethostname()}-{self.pid}-{self.begin}.jsonl")
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        status = os.fstat(self.descriptor)
+        self.identity = (status.st_dev, status.st_ino)
+        self.path = path
+        head = json.dumps(self._head(), separators=(",", ":"))
+        lines, self.held = [head, *self.held, text], []
+        return "\n".join(lines)
+
+    def _is_mine(self) -> bool:
+        try:
+            status = os.fstat(self.descriptor)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self.identity
+
+    def _head(self) -> dict[str, Any]:
+        return {
+            "kind": "process",
+            "format": FORMAT,
+            "host": socket.gethostname(),
+            "boot": boot_id(),
+            "pid": self.pid,
+            "parent": os.getppid(),
+            "begin_ns": self.begin,
+            "clock": {"wall_ns": time.time_ns(), "monotonic_ns": now()},
+            "entry": self.entry,
+            "python": sys.version.split()[0],
+            "program": [str(argument)[:500] for argument in getattr(sys, "argv", [])[:8]],
+            "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+        }
+
+
+def boot_id() -> str | None:
+    """Return the kernel's name for the time since it was started, or None where it has none."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return None

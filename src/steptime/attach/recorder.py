@@ -1,0 +1,381 @@
+"""Regions on a stack, and the rule by which they make steps (README.md). Knows no framework."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Callable
+
+from .account import COLLECTIVE, GAP, REGION, Ledger
+from .patches import raised_by_signal_handler, report
+from .record_file import now
+from .step_lines import StepLines
+
+if TYPE_CHECKING:
+    from .record_file import RecordFile
+
+PENDING = 4096
+# Backward passes with requests and without any update, after which the update is thought to be in compiled code.
+BLIND_AFTER = 8
+
+
+class Request:
+    """A request to a loader: by whom it was answered, and whether a batch came; ``region`` names its time."""
+
+    __slots__ = ("begin", "delivered", "end", "region", "source")
+
+    def __init__(self, source: int, begin: int, end: int, region: str) -> None:
+        self.source = source
+        self.begin = begin
+        self.end = end
+        self.region = region
+        self.delivered = region == "input"
+
+
+class Recorder:
+    """What happens in the thread that trains."""
+
+    def __init__(self, file: RecordFile) -> None:
+        self.file = file
+        self.sampler: Any = None
+        self.device: Any = None
+        # Called when a step was closed, with the number of the next; after a backward pass; and at the end.
+        self.at_step: list[Callable[..., None]] = []
+        self.at_backward: list[Callable[..., None]] = []
+        self.at_end: list[Callable[..., None]] = []
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget all that was recorded: a forked child records its own."""
+        self.thread = threading.get_ident()
+        self.stack: list[list[Any]] = []  # name, begin, time of regions inside
+        self.before, self.before_end = "start", now()
+        self.ledger = Ledger()
+        self.lines = StepLines(self.file)
+        self.number = 0
+        self.begin: int | None = None
+        self.micro_steps = 0
+        self.backwards: list[list[Any]] = []
+        self.optimizers: list[int] = []
+        self.flags: set[str] = set()
+        self.stepped = False
+        self.update_end_ns = 0
+        self.last_gradient = 0
+        self.pending: list[Request] = []
+        self.source: int | None = None
+        self.training_sources: set[int] = set()
+        self.evaluation_sources: set[int] = set()
+        self.own_forwards = 0
+        self.blind = False
+        self.calls: set[str] = set()
+        self.between = False
+        self.world: tuple[int, int, str] | None = None
+        self.cost = 0
+        self.ended = False
+        if self.sampler is not None:
+            self.sampler.begin_again()
+        if self.device is not None:
+            self.device.begin_again()
+
+    def is_mine(self) -> bool:
+        """Return whether the calling thread is the one that is recorded."""
+        return threading.get_ident() == self.thread
+
+    def adopt_thread(self) -> bool:
+        """Record the calling thread if no step has begun in another; return whether it is the one that is recorded."""
+        if threading.get_ident() != self.thread and self.begin is None:
+            self.thread = threading.get_ident()
+            del self.stack[:], self.pending[:]
+            self.before, self.before_end = "start", now()
+        return threading.get_ident() == self.thread
+
+    def inside(self, *names: str) -> bool:
+        """Return whether a region of one of ``names`` is going on."""
+        for region in self.stack:  # a loop, since `any` costs a microsecond  # noqa: SIM110
+            if region[0] in names:
+                return True
+        return False
+
+    # Regions
+
+    def enter(self, name: str) -> int:
+        """Begin a region; return when."""
+        begin = now()
+        if not self.stack:
+            self._end_gap(name, begin)
+        self.stack.append([name, begin, 0])
+        if self.device is not None:
+            self.device.enter(name)
+        return begin
+
+    def leave(self, name: str) -> tuple[int, int, int] | None:
+        """End a region; return its begin, end and exclusive time, or None where a fault has removed it."""
+        timed = self._pop(name)
+        if timed is not None:
+            self.ledger.add((timed[0], REGION, name, timed[2]))
+        return timed
+
+    def _pop(self, name: str) -> tuple[int, int, int] | None:
+        if not self.inside(name):
+            return None
+        if self.device is not None:
+            self.device.leave(name)
+        end = now()
+        while True:
+            found, begin, inside = self.stack.pop()
+            if found == name:
+                break
+        if self.stack:
+            self.stack[-1][2] += end - begin
+        else:
+            self.before, self.before_end = name, end
+        return begin, end, end - begin - inside
+
+    def _end_gap(self, name: str, begin: int) -> None:
+        gap = self.before + ">" + name
+        self.ledger.add((self.before_end, GAP, gap, begin - self.before_end))
+        if self.sampler is not None and self.sampler.samples:
+            self.sampler.assign(gap)
+
+    # Requests to loaders
+
+    def request_begin(self) -> None:
+        """Begin a request to a loader."""
+        self.enter("input")
+
+    def request_end(self, source: int, region: str) -> None:
+        """End it; ``region`` is `input`, `epoch` where no batch came, or `loader_start`."""
+        timed = self._pop("input")
+        if timed is None:
+            return
+        if self.stack:
+            self.ledger.add((timed[0], REGION, region, timed[2]))
+            return
+        self.pending.append(Request(source, timed[0], timed[1], region))
+        self.ledger.waits = self.ledger.waits or self.stepped
+        if len(self.pending) > PENDING:
+            for request in self.pending[: PENDING // 2]:
+                self._settle(request, apart=self.stepped)
+            del self.pending[: PENDING // 2]
+
+    def _settle(self, request: Request, *, apart: bool) -> None:
+        if apart:
+            self.ledger.extend_apart(request.begin, request.end)
+        self.ledger.add((request.begin, REGION, request.region, request.end - request.begin))
+
+    def _use(self, begin: int) -> None:
+        """Settle the requests since the last forward, since one that trains begins now: here a step may end."""
+        delivered = [request for request in self.pending if request.delivered]
+        if delivered:
+            if self.source is None or self.ledger.after is None:
+                fresh = delivered[-1:] if self.source is None else delivered
+                self.training_sources.update(r.source for r in fresh if r.source not in self.evaluation_sources)
+            self.source = delivered[-1].source
+            self.training_sources.add(self.source)
+        mine = [request for request in self.pending if request.source in self.training_sources]
+        for request in self.pending:
+            if request.source not in self.training_sources:
+                self._settle(request, apart=self.ledger.waits)
+        first = mine[0].begin if mine else None
+        if delivered and self.micro_steps and self._is_blind():
+            self.flags.add("blind")
+            self.stepped = True
+        if self.stepped and (delivered or self.source is None):
+            self.close(first if first is not None else self.update_end_ns)
+        elif self.stepped and self.begin is not None:
+            self.ledger.resume()  # a second network of the same step: what was between the updates is not apart
+        if self.begin is None:
+            self._begin_first(first if first is not None else (self.update_end_ns or begin))
+        for request in mine:
+            self._settle(request, apart=False)
+        del self.pending[:]
+
+    def _is_blind(self) -> bool:
+        if not self.blind and self.number == 0 and self.micro_steps >= BLIND_AFTER and not self.optimizers:
+            self.blind = not self.stepped
+        return self.blind
+
+    def _begin_first(self, begin: int) -> None:
+        self.begin = begin
+        self.ledger.begin_first(begin)
+
+    # Forward and backward
+
+    def forward_begin(self, *, training: bool) -> str:
+        """Begin the forward of an outermost module; return its region, for ``forward_end``."""
+        name = "forward" if training else "nograd"
+        # Lightning and L-BFGS run forward and backward inside of the optimizer's step.
+        if all(region[0] == "update" for region in self.stack):
+            own = not training and any(r.delivered and r.source in self.training_sources for r in self.pending)
+            if own:
+                self.own_forwards += 1
+            if training or own:
+                self._use(now())
+                if own and self.own_forwards > 1 and self.micro_steps == 0:
+                    self.flags.add("evaluated")
+            elif self.source is not None:
+                self._set_apart()
+            self.between = not training and not own and (self.stepped or self.begin is None or bool(self.calls))
+        self.enter(name)
+        return name
+
+    def _set_apart(self) -> None:
+        others = [request for request in self.pending if request.source not in self.training_sources]
+        for request in others:
+            if self.stepped:
+                self.evaluation_sources.add(request.source)
+            self._settle(request, apart=self.ledger.waits)
+            self.pending.remove(request)
+
+    def forward_end(self, name: str) -> None:
+        """End it."""
+        timed = self.leave(name)
+        if timed is not None and name == "nograd" and not self.stack and self.between:
+            self.ledger.extend_apart(timed[0], timed[1])
+
+    def backward_begin(self) -> None:
+        """Begin a backward pass; one without a forward before it is a step's own as well."""
+        self.last_gradient = 0
+        if not self.stack:
+            self._use(now())
+        elif self.begin is None:
+            self._begin_first(self.stack[0][1])
+        self.enter("backward")
+
+    def backward_end(self, *, synchronised: bool | None) -> None:
+        """End it; ``synchronised`` says whether gradients were averaged in it, None where that is not known."""
+        timed = self.leave("backward")
+        if timed is not None:
+            self.micro_steps += 1
+            self.backwards.append([timed[0], self.last_gradient, timed[1], synchronised])
+            self._tell(self.at_backward)
+
+    # Updates, and whole steps in one call
+
+    def update_begin(self) -> None:
+        """Begin an update of parameters."""
+        if self.begin is None:
+            self._use(self.stack[0][1] if self.stack else now())
+        self.enter("update")
+
+    def update_end(self, optimizer: int | None = None, *, counts: bool = True) -> None:
+        """End it; an engine's step that may have been none does not count, the optimizer's inside of it does."""
+        timed = self.leave("update")
+        if timed is not None and counts:
+            if optimizer is not None:
+                self.optimizers.append(optimizer)
+            self.updated(timed[1])
+
+    def updated(self, at: int) -> None:
+        """Note that the parameters were updated: the next request by the training source begins a step."""
+        self.stepped, self.update_end_ns = True, at
+        self.ledger.waits = True
+
+    def call_begin(self, name: str = "step") -> None:
+        """Begin a call that is a whole step, or the one of several functions of a step that is named ``name``."""
+        if name in self.calls:
+            self.updated(self.before_end)
+        number = self.number
+        self._use(now())
+        if self.number != number or not self.calls:
+            self.calls = set()
+        self.calls.add(name)
+        self.enter("call")
+
+    def call_end(self) -> tuple[int, int, int] | None:
+        """End it; return its begin, end and exclusive time."""
+        timed = self.leave("call")
+        if timed is not None:
+            self.micro_steps += 1
+            self.update_end_ns = timed[1]
+            if self.source is not None:
+                self.updated(timed[1])
+        return timed
+
+    def replay_begin(self) -> None:
+        """Begin the replay of captured work: where no forward or backward is seen, of the step itself."""
+        if not self.stack:
+            self._use(now())
+        self.enter("replay")
+
+    def collective(self, kind: str, size: int, begin: int, end: int) -> None:
+        """Note a collective of ``size`` bytes that was asked for, or waited for, from ``begin`` to ``end``."""
+        around = next((region[0] for region in reversed(self.stack) if region[0] not in {"collective", "wait"}), "none")
+        self.ledger.add((begin, COLLECTIVE, around + ":" + kind, end - begin, kind, size))
+
+    # Lines
+
+    def close(self, boundary: int) -> None:
+        """End the step at ``boundary`` and write its line; the next begins there."""
+        cost_begin = now()
+        account, apart = self.ledger.divide(boundary)
+        if self.begin is not None:
+            if self.source is None:
+                self.flags.add("no_loader")
+            line: dict[str, Any] = {
+                "kind": "step",
+                "number": self.number,
+                "begin_ns": self.begin,
+                "duration_ns": boundary - self.begin,
+                "micro_steps": self.micro_steps,
+                **account.form(self.number),
+            }
+            if self.backwards:
+                line["backwards"] = self.backwards
+            if apart is not None:
+                line["apart"] = apart.form()
+            if self.optimizers:
+                line["optimizers"] = self.optimizers
+            if self.flags:
+                line["flags"] = sorted(self.flags)
+            line["cost_ns"] = self.cost
+            self.lines.add(line)
+            if self.sampler is not None:
+                aside = apart.end - apart.begin if apart is not None else 0
+                self.sampler.step_closed(self.number + 1, line["duration_ns"] - aside, sum(account.gaps.values()))
+        self.number += 1
+        self.begin = boundary
+        self.micro_steps = self.own_forwards = 0
+        self.backwards, self.optimizers, self.flags = [], [], set()
+        self.stepped = False
+        self._tell(self.at_step, self.number)
+        self.cost = now() - cost_begin
+
+    def rank(self, rank: int, world: int, by: str, setup_ns: int | None = None) -> None:
+        """Note which of how many processes this one is."""
+        if self.world == (rank, world, by):
+            return
+        self.world = (rank, world, by)
+        line = {"kind": "rank", "rank": rank, "world": world, "by": by, "setup_ns": setup_ns}
+        self.file.write({key: value for key, value in line.items() if value is not None}, opens=False)
+
+    def _tell(self, listeners: list[Callable[..., None]], *arguments: int) -> None:
+        """Call ``listeners``; one that fails is told nothing more."""
+        for listener in list(listeners):
+            try:
+                listener(*arguments)
+            except Exception as error:  # noqa: PERF203 - each may fail without the others
+                if raised_by_signal_handler(error):
+                    raise
+                listeners.remove(listener)
+                report(getattr(listener, "__qualname__", "a listener"), error)
+
+    def faulted(self) -> None:
+        """Forget the regions that go on, since the end of one may never come, and mark the step."""
+        del self.stack[:]
+        self.before, self.before_end = "fault", now()
+        self.flags.add("fault")
+
+    def end(self) -> None:
+        """Write the last lines, once; a process that never trained writes none."""
+        if self.ended:
+            return
+        self.ended = True
+        if self.sampler is not None:
+            self.sampler.stop()
+        if self.begin is None:
+            return
+        if self.stepped:
+            self.close(self.update_end_ns)
+        self.lines.flush()
+        self._tell(self.at_end)
+        self.file.write({"kind": "end", "steps": self.number, "at_ns": now(), "lost": self.file.lost})

@@ -1,0 +1,169 @@
+"""torch.distributed: the methods of process groups, below all that Python calls, and waits for their work."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import weakref
+from typing import Any, Callable
+
+from . import patches, process
+from .record_file import now
+
+METHODS = (
+    "allreduce",
+    "allreduce_coalesced",
+    "allgather",
+    "_allgather_base",
+    "allgather_coalesced",
+    "allgather_into_tensor_coalesced",
+    "all_gather_single",
+    "alltoall",
+    "alltoall_base",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "gather",
+    "monitored_barrier",
+    "recv",
+    "recv_anysource",
+    "reduce",
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "reduce_scatter_single",
+    "reduce_scatter_tensor_coalesced",
+    "scatter",
+    "send",
+)
+# DDP has rebuilt its buckets by then.
+BUCKETS_AT_STEP = 8
+
+_data_parallel: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def synchronised() -> bool | None:
+    """Return whether the backward pass that has just ended averaged gradients, None without DDP."""
+    flags = [module.require_backward_grad_sync for module in _data_parallel]
+    return any(flags) if flags else None
+
+
+def bytes_of(value: Any) -> int:
+    """Return the bytes of a tensor, or of all tensors of a list."""
+    if isinstance(value, (list, tuple)):
+        return sum(map(bytes_of, value))
+    return int(value.numel() * value.element_size()) if hasattr(value, "element_size") else 0
+
+
+def collective(owner: Any, name: str, kind: str, compiling: Callable[[], bool] = patches.never) -> None:
+    """Make ``owner.name`` a collective of ``kind`` on the tensors of its first argument; a `wait` has none."""
+    recorder = process.recorder()
+
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        if not recorder.is_mine() or recorder.inside("collective"):
+            return None
+        amount = bytes_of(args[1]) if len(args) > 1 and kind != "wait" else 0
+        recorder.enter("collective")
+        return (amount,)
+
+    def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
+        timed = recorder.leave("collective")
+        if timed is not None:
+            recorder.collective(kind, mark[0], timed[0], timed[1])
+
+    patches.measure(owner, name, before, after, compiling)
+
+
+def install(torch: Any, compiling: Callable[[], bool]) -> None:
+    """Patch process groups where torch has them."""
+    distributed = torch.distributed
+    if not distributed.is_available():
+        return
+    library = torch._C._distributed_c10d
+    for name in METHODS:
+        if hasattr(library.ProcessGroup, name):
+            collective(library.ProcessGroup, name, name)
+    collective(library.Work, "wait", "wait")
+    recorder = process.recorder()
+    c10d = importlib.import_module("torch.distributed.distributed_c10d")
+
+    def joined(mark: Any, returned: bool) -> None:
+        if returned and distributed.is_initialized():
+            by = f"torch.distributed/{distributed.get_backend()}"
+            recorder.rank(distributed.get_rank(), distributed.get_world_size(), by, now() - mark)
+
+    patches.measure(c10d, "init_process_group", lambda _, __: now(), joined, compiling)
+    distributed.init_process_group = c10d.init_process_group
+    flight = FlightRecorder(torch)
+    patches.measure(c10d, "destroy_process_group", lambda _, __: flight.write(), lambda _, __: None, compiling)
+    distributed.destroy_process_group = c10d.destroy_process_group
+    recorder.at_end.append(flight.write)
+
+
+class FlightRecorder:
+    """What torch kept of the last collectives, written once, before the process groups end."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.recorder = process.recorder()
+
+    def write(self) -> None:
+        """Write the line; nothing where no process group is left or nothing was kept."""
+        if not self.torch.distributed.is_initialized() or self.recorder.begin is None:
+            return
+        dump = getattr(self.torch._C._distributed_c10d, "_dump_fr_trace_json", None)
+        entries = json.loads(dump(includeCollectives=True)).get("entries", []) if dump is not None else []
+        kinds: dict[str, list[int]] = {}
+        durations: dict[str, list[int]] = {}
+        for entry in entries:
+            name = entry["profiling_name"]
+            elements = 1
+            for dimension in (entry["input_sizes"] or [[0]])[0]:
+                elements *= dimension
+            sums = kinds.setdefault(name, [0, 0])
+            sums[0] += 1
+            sums[1] += elements
+            if entry.get("duration_ms") is not None:
+                durations.setdefault(name, []).append(round(entry["duration_ms"] * 1e6))
+        if entries:
+            line = {"kind": "flight", "entries": len(entries), "kinds": kinds, "durations": durations}
+            self.recorder.file.write({key: value for key, value in line.items() if value})
+
+
+def install_functional(module: Any) -> None:
+    """Patch the waits of functional collectives, which tensor parallelism uses."""
+    compiler = getattr(importlib.import_module("torch"), "compiler", None)
+    compiling = getattr(compiler, "is_compiling", patches.never)
+    if hasattr(module, "wait_tensor"):
+        collective(module, "wait_tensor", "wait", compiling)
+    asynchronous = getattr(module, "AsyncCollectiveTensor", None)
+    for name in ("trigger_wait", "wait"):
+        if asynchronous is not None and name in vars(asynchronous):
+            collective(asynchronous, name, "wait", compiling)
+
+
+def install_data_parallel(module: Any) -> None:
+    """Know the DDP modules, and write their buckets."""
+    recorder = process.recorder()
+    patches.measure(
+        module.DistributedDataParallel,
+        "__init__",
+        lambda args, _: args[0],
+        lambda made, returned: _data_parallel.add(made) if returned else None,
+    )
+
+    def step_closed(number: int) -> None:
+        if number != BUCKETS_AT_STEP:
+            return
+        for made in _data_parallel:
+            logged = made._get_ddp_logging_data()
+            sizes = logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or ""
+            recorder.file.write(
+                {
+                    "kind": "buckets",
+                    "bytes": [int(size) for size in str(sizes).split(",") if size.strip()],
+                    "hook": logged.get("comm_hook") or None,
+                    "backend": logged.get("backend_name"),
+                }
+            )
+
+    recorder.at_step.append(step_closed)

@@ -1,0 +1,265 @@
+"""torch: loaders, outermost modules, backward passes, optimizers and checkpoints.
+
+Classes and modules are patched; of the user's objects only parameters carry anything (`torch_gradients.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any, Callable
+
+from . import patches, process, torch_collectives, torch_device, torch_flops
+from .record_file import now
+from .torch_gradients import Gradients
+
+if TYPE_CHECKING:
+    from .patches import After, Before
+
+
+def install(torch: Any) -> None:
+    """Patch ``torch``, which is imported whole."""
+    training = Training(torch)
+    for part in (
+        training.patch_loaders,
+        training.patch_modules,
+        training.patch_backward,
+        training.patch_optimizers,
+        training.patch_checkpoints,
+        lambda: torch_collectives.install(torch, training.compiling),
+        lambda: torch_device.install(torch, training.recorder, training.compiling),
+    ):
+        try:
+            part()
+        except Exception as error:  # noqa: PERF203 - the other parts are seen
+            patches.report(f"torch: {getattr(part, '__name__', 'a part')}", error)
+    training.recorder.at_step.append(training.flops.step_closed)
+    hide_from_dynamo()
+
+
+def hide_from_dynamo() -> None:
+    """Tell Dynamo to compile no code of ours, which it else does with frames that follow a graph break."""
+    torch: Any = sys.modules["torch"]
+    evaluation: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    skip = getattr(evaluation, "skip_code", None)
+    strategy = getattr(evaluation, "set_code_exec_strategy", None)
+    if strategy is not None:
+        action = evaluation._FrameAction
+        skipping = evaluation._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        skip = functools.partial(_set, strategy, skipping)
+    if skip is None:
+        return
+    package = __name__.rpartition(".")[0]
+    for name, module in list(sys.modules.items()):
+        if name.startswith(package + "."):
+            for code in patches.code_objects(module):
+                skip(code)
+
+
+def _set(strategy: Any, skipping: Any, code: Any) -> None:
+    strategy(code, skipping)
+
+
+class Training:
+    """The patches of the parts of a training step, and what they know together."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.recorder = process.recorder()
+        compiler = getattr(torch, "compiler", None)
+        self.compiling: Callable[[], bool] = getattr(compiler, "is_compiling", patches.never)
+        self.gradients = Gradients(self.recorder, self.compiling)
+        self.flops = torch_flops.FlopCount(torch, self.recorder)
+        self.optimizers: dict[int, int] = {}
+
+    def measure(self, owner: Any, name: str, before: Before, after: After) -> None:
+        """Patch ``owner.name``."""
+        patches.measure(owner, name, before, after, self.compiling)
+
+    def region(self, owner: Any, name: str, region: str) -> None:
+        """Make ``owner.name`` a region."""
+        recorder = self.recorder
+
+        def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+            if not recorder.is_mine() or recorder.inside(region):
+                return None
+            recorder.enter(region)
+            return region
+
+        def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
+            recorder.leave(mark)
+
+        self.measure(owner, name, before, after)
+
+    # Requests
+
+    def patch_loaders(self) -> None:
+        """Requests to a DataLoader's iterator, and the making of one."""
+        data = importlib.import_module("torch.utils.data.dataloader")
+        requests_of(data._BaseDataLoaderIter, "__next__", lambda it: id(getattr(it, "_dataset", it)), self.compiling)
+        requests_of(data.DataLoader, "__iter__", lambda it: id(it.dataset), self.compiling, "loader_start")
+
+    # Forward
+
+    def patch_modules(self) -> None:
+        """Replace ``Module.__call__``; wrapping it would cost each of a model's modules a frame."""
+        torch, compiling = self.torch, self.compiling
+        patch = patches.Patch(torch.nn.Module, "__call__")
+        inner = patch.original
+        busy = [False]
+        begin, end = self._forward_begin, self._forward_end
+        if hasattr(torch.nn.Module, "_compiled_call_impl"):
+
+            def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+                if busy[0] or compiling() or not patch.on:  # then do what the replaced method does
+                    compiled = self._compiled_call_impl
+                    return self._call_impl(*args, **kwargs) if compiled is None else compiled(*args, **kwargs)
+                mark = None
+                try:
+                    mark = begin(self)
+                except Exception as error:
+                    patch.fault(error)
+                if mark is None:
+                    return inner(self, *args, **kwargs)
+                busy[0] = True
+                try:
+                    return inner(self, *args, **kwargs)
+                finally:
+                    busy[0] = False
+                    try:
+                        end(mark)
+                    except Exception as error:
+                        patch.fault(error)
+
+            patch.put(functools.wraps(inner)(call))
+        else:
+            patches.measure(torch.nn.Module, "__call__", lambda args, _: begin(args[0]), lambda mark, _: end(mark))
+
+    def _forward_begin(self, module: Any) -> Any:
+        recorder, torch = self.recorder, self.torch
+        training = torch.is_grad_enabled()
+        if not recorder.is_mine() and not (training and module.training and recorder.adopt_thread()):
+            return None
+        if recorder.inside("forward", "nograd", "backward"):  # recomputation, or a module inside of another
+            return None
+        if not training and isinstance(module, torch.fx.GraphModule):  # compiled code, called by its backward pass
+            return None
+        unseen = training and module not in self.gradients.seen
+        if unseen and getattr(next(module.parameters(), None), "is_meta", False):  # it computes nothing
+            return None
+        name = recorder.forward_begin(training=training)
+        if unseen:
+            self.gradients.adopt(module)
+        return name, self.flops.enter("forward") if training else None
+
+    def _forward_end(self, mark: Any) -> None:
+        name, counting = mark
+        self.flops.leave(counting)
+        self.recorder.forward_end(name)
+
+    # Backward
+
+    def patch_backward(self) -> None:
+        """Backward passes, and calls for gradients that no backward pass is around."""
+        recorder, flops = self.recorder, self.flops
+        recorder.at_backward.append(self.gradients.backward_ended)
+
+        def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+            if not recorder.adopt_thread() or recorder.inside("backward"):
+                return None
+            recorder.backward_begin()
+            return (flops.enter("backward"),)
+
+        def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
+            flops.leave(mark[0])
+            recorder.backward_end(synchronised=torch_collectives.synchronised())
+
+        self.measure(self.torch.autograd, "backward", before, after)
+
+        def grad_before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+            if not recorder.is_mine() or recorder.inside("backward", "forward", "gradient"):
+                return None
+            recorder.enter("gradient")
+            return True
+
+        def grad_after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
+            recorder.leave("gradient")
+
+        self.measure(self.torch.autograd, "grad", grad_before, grad_after)
+
+    # Update
+
+    def patch_optimizers(self) -> None:
+        """Steps of optimizers, clipping before them, and steps that a GradScaler skips."""
+        torch, recorder = self.torch, self.recorder
+        optimizer = importlib.import_module("torch.optim.optimizer")
+        self._hook(optimizer.register_optimizer_step_pre_hook, self._update_begin)
+        self._hook(optimizer.register_optimizer_step_post_hook, self._update_end)
+        amp = torch.amp if hasattr(torch.amp, "GradScaler") else torch.cuda.amp  # the latter before torch 2.3
+
+        def skipped(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
+            if mark and recorder.backwards and not recorder.stepped and recorder.is_mine():
+                recorder.flags.add("skipped")
+                recorder.updated(now())
+
+        self.measure(amp.GradScaler, "update", lambda args, _: args[0].is_enabled(), skipped)
+        clipping = importlib.import_module("torch.nn.utils.clip_grad")
+        for name in ("clip_grad_norm_", "clip_grad_value_"):
+            self.region(clipping, name, "clip")
+            if getattr(torch.nn.utils, name, None) is not None:
+                setattr(torch.nn.utils, name, getattr(clipping, name))
+
+    def _hook(self, register: Callable[[Any], Any], act: Callable[[Any], None]) -> None:
+        handle: list[Any] = []
+        compiling = self.compiling
+
+        def hook(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001 - torch's own form
+            if compiling() or not handle:
+                return
+            try:
+                act(optimizer)
+            except Exception as error:
+                if patches.raised_by_signal_handler(error):
+                    raise
+                handle.pop().remove()
+                patches.report(f"optimizers: {act.__name__}", error)
+
+        handle.append(register(hook))
+
+    def _update_begin(self, optimizer: Any) -> None:
+        del optimizer
+        if self.recorder.is_mine():
+            self.recorder.update_begin()
+
+    def _update_end(self, optimizer: Any) -> None:
+        if self.recorder.is_mine():
+            self.recorder.update_end(self.optimizers.setdefault(id(optimizer), len(self.optimizers)))
+
+    # Checkpoints
+
+    def patch_checkpoints(self) -> None:
+        """`torch.save`."""
+        self.region(self.torch, "save", "save")
+
+
+def requests_of(
+    owner: Any, name: str, source: Callable[[Any], int], compiling: Callable[[], bool], region: str = ""
+) -> None:
+    """Make ``owner.name`` a request to the loader that ``source`` tells from the object it is called on.
+
+    ``region`` names the region, by default `input` or, where the call raises, `epoch`.
+    """
+    recorder = process.recorder()
+
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        if recorder.stack or not recorder.is_mine():
+            return None
+        mark = (source(args[0]),)
+        recorder.request_begin()
+        return mark
+
+    def after(mark: Any, returned: bool) -> None:
+        recorder.request_end(mark[0], region or ("input" if returned else "epoch"))
+
+    patches.measure(owner, name, before, after, compiling)

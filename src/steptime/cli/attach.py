@@ -1,0 +1,121 @@
+"""``steptime attach``: where the time of a user's own script goes."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from steptime.cli.streams import warn
+
+if TYPE_CHECKING:
+    from steptime.launchers.own_command import CommandEnd
+
+_LIVE_S = 10.0
+_TERMINAL = "/dev/tty"
+_WIDTH = 80
+"""Of the answer where no terminal sets one."""
+
+
+def attach(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="As you start it: torchrun train.py.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output-dir", help="Results folder [default: steptime-results/attach-SCRIPT]."),
+    ] = None,
+    lines: Annotated[
+        bool | None,
+        typer.Option("--lines/--no-lines", help="Sample the lines of the script [default: where gaps are large]."),
+    ] = None,
+    flops: Annotated[bool, typer.Option("--flops", help="Count the arithmetic of one step.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Say on the terminal how far it is, every ten seconds.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="End with the answer as one line of JSON (docs/report-keys.md).")
+    ] = False,
+) -> None:
+    """Run your own training command as it is, and end with where its time went.
+
+    Output, exit code and signals are those of the command; the answer goes to standard error.
+    """
+    from steptime.runner.attached_run import AttachedCommand, free_folder
+
+    folder = output or free_folder(command)
+    beat = _live_line(folder) if live else _silent
+    ended = AttachedCommand(command, folder, lines, flops).run(beat)
+    try:
+        _answer(folder, as_json=as_json)
+    finally:
+        _end_alike(ended)
+
+
+def _silent() -> None:
+    return
+
+
+def _live_line(folder: Path) -> Callable[[], None]:
+    """Return what writes a line to the terminal now and then, if there is one."""
+    import time
+
+    from steptime.measurements.attached.latest_steps import latest_steps
+    from steptime.report.plain_text import plain_text
+
+    next_at = time.monotonic() + _LIVE_S
+
+    def beat() -> None:
+        nonlocal next_at
+        if time.monotonic() < next_at:
+            return
+        next_at = time.monotonic() + _LIVE_S
+        said = latest_steps(folder)
+        if said is None:
+            return
+        try:
+            terminal = os.open(_TERMINAL, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError:  # there is none
+            return
+        try:
+            os.write(terminal, plain_text(f"steptime: {said}\n").replace("\n", "\r\n").encode(errors="replace"))
+        finally:
+            os.close(terminal)
+
+    return beat
+
+
+def _answer(folder: Path, *, as_json: bool) -> None:
+    import shlex
+
+    from steptime.cli.console import PlainConsole
+    from steptime.measurements.attached.summary import attached_run
+    from steptime.measurements.store import Store
+    from steptime.report.attached_answer import AttachedAnswer
+
+    recorded = Store.open(folder).attached()
+    assert recorded is not None  # noqa: S101 - the folder is of this run
+    found = attached_run(*recorded)
+    if as_json:
+        from steptime.measurements.jsonlines import json_text
+
+        warn([json_text(found.to_json())])
+        return
+    last = [f"All of it: {shlex.join(['steptime', 'report', '--all', str(folder)])}"]
+    sized = sys.stderr.isatty() or "COLUMNS" in os.environ
+    console = PlainConsole(file=sys.stderr, width=None if sized else _WIDTH)
+    console.print(AttachedAnswer(found, last))
+
+
+def _end_alike(ended: "CommandEnd") -> None:
+    """End as the command ended: with its exit code, or by the signal that ended it."""
+    if ended.code >= 0:
+        raise typer.Exit(ended.code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # its core is worth keeping, not ours
+    number = -ended.code
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

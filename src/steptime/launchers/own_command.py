@@ -1,0 +1,102 @@
+"""A user's own command, run in the foreground as a shell would: its streams, its signals and its end are its own."""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from steptime.errors import LaunchError
+
+_PASSED_ON = {
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+}
+_BY_KERNEL = 0x80
+"""``si_code`` of a signal that a terminal sent, and then to the command as well (sigaction(2), SI_KERNEL)."""
+_OF_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+"""That Python ignores for itself, and no program that it starts."""
+_NOT_FOUND, _NOT_STARTED = 127, 126
+"""Exit codes of shells."""
+
+
+@dataclass(frozen=True)
+class CommandEnd:
+    """How a command ended; times are seconds of the monotonic clock."""
+
+    code: int
+    """Its exit code, or minus the number of the signal that ended it."""
+    began_s: float
+    ended_s: float
+
+    @property
+    def exit_code(self) -> int:
+        """The code that a shell shows."""
+        return self.code if self.code >= 0 else 128 - self.code
+
+
+def run_command(
+    words: Sequence[str], environment: Mapping[str, str], beat: Callable[[int], None], every_s: float
+) -> CommandEnd:
+    """Run a command until it ends, and pass on what signals somebody sends meanwhile.
+
+    A signal of the terminal (Ctrl-C) reaches the command without help and is not passed on again.
+
+    Args:
+        words: the program and its arguments, found as a shell finds it.
+        environment: of the command.
+        beat: called with the command's process id while it runs.
+        every_s: seconds between two calls of ``beat``, at least.
+
+    Raises LaunchError, with the exit code that a shell would have, where the program cannot be started.
+    """
+    heard = {*_PASSED_ON, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+    try:
+        began_s = time.monotonic()
+        process = _started(words, environment, before)
+        status = None
+        while status is None:
+            came = signal.sigtimedwait(heard, every_s)
+            status = _ended(process)
+            if status is not None:
+                break
+            if came is None:
+                beat(process)
+            elif came.si_signo in _PASSED_ON and came.si_code != _BY_KERNEL:
+                os.kill(process, came.si_signo)
+        ended_s = time.monotonic()
+        while signal.sigtimedwait(heard, 0.0):  # what the command was asked, it has obeyed
+            pass
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return CommandEnd(os.waitstatus_to_exitcode(status), began_s, ended_s)
+
+
+def require_program(name: str) -> None:
+    """Raise LaunchError, with the exit code that a shell would have, where there is no program of this name."""
+    if shutil.which(name) is None:
+        raise _refused(name, "no such program on the PATH", _NOT_FOUND)
+
+
+def _started(words: Sequence[str], environment: Mapping[str, str], mask: set[int]) -> int:
+    try:
+        return os.posix_spawnp(words[0], list(words), dict(environment), setsigmask=mask, setsigdef=_OF_PYTHON)
+    except OSError as error:
+        raise _refused(words[0], error.strerror or str(error), _NOT_STARTED) from error
+
+
+def _refused(name: str, cause: str, exit_code: int) -> LaunchError:
+    refused = LaunchError(f"{name} cannot be started: {cause}")
+    refused.exit_code = exit_code
+    return refused
+
+
+def _ended(process: int) -> int | None:
+    found, status = os.waitpid(process, os.WNOHANG)
+    return status if found else None

@@ -1,0 +1,229 @@
+"""What of an attached run takes time that it need not take, and what limits the numbers: a sentence each."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from steptime.measurements.attached.form import Finding, JobPart, StepPart, WaitedFor
+from steptime.measurements.attached.process_lines import StepLine
+from steptime.measurements.attached.step_parts import KeptSteps, title_of, without_folders
+from steptime.measurements.json_form import Interval
+from steptime.units import format_seconds
+
+_NOTABLE = 0.1
+"""Share of a step or of the job that is worth a sentence."""
+_NOTABLE_WAIT = 0.02
+_NOTABLE_ONCE = 0.05
+"""Share of the job, of what does not come again with every step."""
+_LONGEST_ROUND = 3
+"""Of a series of updates, the share that a round has at most, as its inverse."""
+_EVERY_STEP = ("straggler", "waiting", "input", "communication", "gaps")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run has, as findings need it."""
+
+    kept: Sequence[KeptSteps]
+    """Of every attempt."""
+    main: KeptSteps
+    """Of the attempt that the parts are of."""
+    parts: Sequence[StepPart]
+    waited_for: WaitedFor | None
+    job: Sequence[JobPart]
+
+    def part(self, name: str) -> StepPart | None:
+        return next((part for part in self.parts if part.name == name and part.time_s.value is not None), None)
+
+    def of_job(self, name: str) -> JobPart | None:
+        return next((part for part in self.job if part.name == name), None)
+
+    @property
+    def steps(self) -> int:
+        found = self.of_job("steps")
+        return (found.count if found else None) or 0
+
+
+def findings_of(found: Found) -> list[Finding]:
+    """Return all findings: first what comes again with every step, then the rest, each by the seconds it takes."""
+    all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *_of_counts(found), *_of_faults(found)]
+    return sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
+
+
+def _of_waiting(found: Found) -> Iterator[Finding]:
+    waiting, whom = found.part("sync_wait"), found.waited_for
+    if waiting is None or whom is None or (waiting.share or 0.0) < _NOTABLE_WAIT:
+        return
+    lost_s = (waiting.time_s.value or 0.0) * found.steps
+    wait = _with_interval(whom.others_wait_s)
+    if whom.rank is None:
+        sentence = (
+            f"ranks wait {_with_interval(waiting.time_s)} of each step now for one of them, now for another; rank "
+            f"{_most_causing(found)} causes most, {_percent(whom.caused_share)}"
+        )
+        yield Finding(kind="waiting", sentence=sentence, lost_s=lost_s)
+        return
+    why = ""
+    if whom.part is not None and whom.part_s is not None:
+        why = f"; its {title_of(whom.part)} takes {format_seconds(whom.part_s)} longer than theirs{_at(whom.where)}"
+        if ">" in whom.part:
+            why = f"; it spends {format_seconds(whom.part_s)} more than they do {title_of(whom.part)}{_at(whom.where)}"
+    sentence = f"the others wait {wait} of each step for rank {whom.rank}{why}"
+    yield Finding(kind="straggler", sentence=sentence, lost_s=lost_s)
+
+
+def _most_causing(found: Found) -> int:
+    exchange = found.main.exchange
+    assert exchange is not None  # noqa: S101 - waiting is known
+    return found.main.attempt.ranks[int(exchange.caused_s.sum(axis=1).argmax())]
+
+
+def _of_parts(found: Found) -> Iterator[Finding]:
+    for name, kind, words in (
+        ("input_wait", "input", "each step waits {time} for its input, {share} of it"),
+        ("comm_exposed", "communication", "communication that nothing covers takes {time} of each step, {share}"),
+    ):
+        part = found.part(name)
+        if part is not None and (part.share or 0.0) >= _NOTABLE:
+            said = words.format(time=_with_interval(part.time_s), share=_percent(part.share))
+            yield Finding(kind=kind, sentence=said + _at(part.where), lost_s=_lost(part, found))
+    gaps = [part for part in found.parts if part.gap and part.share]
+    if sum(part.share or 0.0 for part in gaps) >= _NOTABLE:
+        most = gaps[0]
+        others = f", and {format_seconds(sum(part.time_s.value or 0.0 for part in gaps[1:]))} elsewhere"
+        sentence = (
+            f"{_with_interval(most.time_s)} of each step, {_percent(most.share)}, passes {title_of(most.name)}"
+            f"{_at(most.where)}{others if len(gaps) > 1 else ''}: code of the script that nothing marks"
+        )
+        lost_s = sum(_lost(part, found) for part in gaps)
+        yield Finding(kind="gaps", sentence=sentence, lost_s=lost_s)
+
+
+def _lost(part: StepPart, found: Found) -> float:
+    return (part.time_s.value or 0.0) * found.steps
+
+
+def _of_job(found: Found) -> Iterator[Finding]:
+    held_up = found.of_job("held_up")
+    waited = held_up.time_s if held_up else 0.0
+    evaluation, checkpoint = found.of_job("evaluation"), found.of_job("checkpoint")
+    for part, kind, verb in ((evaluation, "evaluation", "evaluates"), (checkpoint, "checkpoint", "saves")):
+        if part is None:
+            continue
+        idle = [rank for rank, seconds in zip(_ranks(found), part.ranks_s, strict=False) if seconds <= 0.0]
+        busy = [rank for rank, seconds in zip(_ranks(found), part.ranks_s, strict=False) if seconds > 0.0]
+        alone = bool(idle) and held_up is not None
+        lost_s = max(part.ranks_s) if alone else part.time_s
+        if alone and kind == "evaluation":
+            sentence = (
+                f"rank {_few(busy)} {verb} {_counted(part.count, 'time')} while the others wait, "
+                f"{format_seconds(max(held_up.ranks_s) if held_up else 0.0)} in all"
+            )
+            yield Finding(kind="evaluation_on_few_ranks", sentence=sentence, lost_s=lost_s)
+        elif lost_s + waited >= _NOTABLE_ONCE * _whole_s(found):
+            takes = "takes" if part.count == 1 else "take"
+            share = _percent(lost_s / _whole_s(found))
+            sentence = f"{_counted(part.count, kind)} {takes} {format_seconds(lost_s)}, {share} of the job"
+            yield Finding(kind=kind, sentence=sentence, lost_s=lost_s)
+    for name, words in (
+        ("first_steps", "the first steps take {time} more than later ones, {share} of the job (compilation, caches)"),
+        ("start_up", "{time} pass before the first step, {share} of the job"),
+        ("end", "{time} pass behind the last step, {share} of the job"),
+    ):
+        part = found.of_job(name)
+        if part is not None and part.share >= _NOTABLE_ONCE:
+            said = words.format(time=format_seconds(part.time_s), share=_percent(part.share))
+            yield Finding(kind=name, sentence=said, lost_s=part.time_s)
+    restart = found.of_job("restart")
+    if restart is not None:
+        lost = sum(len(each.attempt.steps) for each in found.kept if each is not found.main)
+        sentence = (
+            f"the job was started anew {_counted(restart.count, 'time')}, which took {format_seconds(restart.time_s)}; "
+            f"attempts beside the longest made {_counted(lost, 'step')}"
+        )
+        yield Finding(kind="restart", sentence=sentence, lost_s=restart.time_s)
+
+
+def _ranks(found: Found) -> list[int]:
+    return sorted({rank for each in found.kept for rank in each.attempt.ranks})
+
+
+def _whole_s(found: Found) -> float:
+    return sum(part.time_s for part in found.job) or 1.0
+
+
+def _of_counts(found: Found) -> Iterator[Finding]:
+    steps = [group[0] for group in found.main.attempt.steps.values()]
+    if len({step.micro_steps for step in steps}) > 1:
+        yield Finding(kind="micro_steps", sentence=_micro_steps(steps), lost_s=None)
+    if any("blind" in step.flags for step in steps):
+        sentence = "no update was seen (it lies inside compiled code): steps are counted by requests of batches"
+        yield Finding(kind="update_not_seen", sentence=sentence, lost_s=None)
+    period = _round([tuple(step.optimizers) for step in steps])
+    if period > 1:
+        rounds = [steps[index : index + period] for index in range(0, len(steps) - period + 1, period)]
+        lasts = format_seconds(float(np.median([sum(step.active_s for step in each) for each in rounds])))
+        sentence = (
+            f"optimizers take turns: a round has {period} updates, which count as {period} steps, and takes {lasts}"
+        )
+        yield Finding(kind="optimizer_rounds", sentence=sentence, lost_s=None)
+
+
+def _micro_steps(steps: Sequence[StepLine]) -> str:
+    """Say how the number of micro-steps changes: once for good, or now and then."""
+    counts = [step.micro_steps for step in steps]
+    changes = [index for index in range(1, len(counts)) if counts[index] != counts[index - 1]]
+    if len(changes) == 1:
+        number = steps[changes[0]].number
+        return (
+            f"from step {number} on a step has {counts[-1]} micro-steps, and {counts[0]} before: was an evaluation "
+            "left by a break, so that the library synchronises every micro-step?"
+        )
+    usual, often = Counter(counts).most_common(1)[0]
+    return f"{len(counts) - often} of {len(counts)} steps have other than {usual} micro-steps"
+
+
+def _round(updates: Sequence[tuple[int, ...]]) -> int:
+    """Return after how many steps the same optimizers come again; 1 where every step has the same or none repeat."""
+    for period in range(1, len(updates) // _LONGEST_ROUND + 1):
+        if all(updates[index] == updates[index - period] for index in range(period, len(updates))):
+            return period
+    return 1
+
+
+def _of_faults(found: Found) -> Iterator[Finding]:
+    faults = Counter(
+        (fault.hook, fault.error)
+        for each in found.kept
+        for process in each.attempt.processes.values()
+        for fault in process.faults
+    )
+    for (hook, error), count in faults.items():
+        times = f" in {count} processes" if count > 1 else ""
+        sentence = f"steptime's own code failed at {hook}{times} and took itself out ({error}); please report it"
+        yield Finding(kind="fault", sentence=sentence, lost_s=None)
+
+
+def _with_interval(found: Interval[float | None] | Interval) -> str:
+    value = format_seconds(found.value or 0.0)
+    if found.low is None or found.high is None:
+        return value
+    return f"{value} ({format_seconds(found.low)} to {format_seconds(found.high)})"
+
+
+def _at(line: str | None) -> str:
+    return f" ({without_folders(line)})" if line else ""
+
+
+def _few(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks[:3])) + (", …" if len(ranks) > 3 else "")  # noqa: PLR2004 - a few
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0.0):.0f} %"
+
+
+def _counted(number: int | None, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

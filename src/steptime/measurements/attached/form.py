@@ -1,0 +1,162 @@
+"""What an attached run found, as ``steptime attach --json`` and ``steptime report --json`` (key ``attached``) print it.
+
+Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
+
+1. First version.
+"""
+
+from typing import Any, Literal
+
+from steptime.measurements.json_form import Interval, JsonForm
+
+SCHEMA = 1
+
+
+class AttachedRank(JsonForm):
+    """One process of the attempt that the answer is about."""
+
+    rank: int
+    host: str
+    steps: int
+    ended: bool
+    """Whether it ended by itself; one that was killed may lack its last step."""
+
+
+class StepPart(JsonForm):
+    """One part of a step: the mean over ranks and steps. The parts sum to the step."""
+
+    name: str
+    """A phase of docs/breakdown.md; `call`, `device_wait` or `compile` of a step that is one call; or, of a gap, what
+    lies before and after it: `update>input`."""
+    gap: bool
+    """Whether it is time outside of everything that was marked."""
+    time_s: Interval[float | None]
+    """None where it cannot be told; its interval is over the steps of this run alone."""
+    share: float | None
+    """Of the step."""
+    ranks_s: list[float | None]
+    """Means of each rank, in the order of `ranks`."""
+    device_s: float | None
+    """What the device took for it, where that is known; the host only asks for it."""
+    where: str | None
+    """The line of the script that most samples of it show."""
+    reason: str | None
+    """Why `time_s` is not known; None where it is."""
+
+
+class WaitedFor(JsonForm):
+    """Whom the ranks wait for."""
+
+    rank: int | None
+    """The one rank that is waited for; None where it is now one, now another."""
+    caused_share: float
+    """Of all waiting, what the rank that causes most of it causes."""
+    others_wait_s: Interval
+    """Seconds of a step that the others wait for that rank, on average."""
+    part: str | None
+    """The part of the step that takes it longer than the others."""
+    part_s: float | None
+    """By how many seconds."""
+    where: str | None
+    """The line of the script in which it spends that part."""
+
+
+class CollectiveCount(JsonForm):
+    """One kind of collectives that Python starts, per step of a rank."""
+
+    region: str
+    """The part of the step around it."""
+    kind: str
+    count: float
+    bytes: float
+    time_s: float
+
+
+class JobPart(JsonForm):
+    """One use of the whole time of the job, from the start of the command to its end; the parts sum to it."""
+
+    name: Literal[
+        "start_up", "first_steps", "input", "steps", "evaluation", "checkpoint", "held_up", "restart", "end", "unknown"
+    ]
+    """`first_steps`: by how much the first steps are longer than the later ones, with compilation; `held_up`: what
+    ranks wait for others' evaluations and checkpoints; `restart`: from the last step of an attempt to the first of the
+    next; `end`: behind the last step."""
+    time_s: float
+    """Mean over ranks."""
+    share: float
+    count: int | None
+    """How many steps, evaluations, checkpoints or restarts; None where nothing is counted."""
+    ranks_s: list[float]
+
+
+class Finding(JsonForm):
+    """Something that takes time, or that limits what is known."""
+
+    kind: Literal[
+        "straggler",
+        "waiting",
+        "input",
+        "communication",
+        "gaps",
+        "evaluation_on_few_ranks",
+        "evaluation",
+        "checkpoint",
+        "first_steps",
+        "start_up",
+        "restart",
+        "end",
+        "micro_steps",
+        "update_not_seen",
+        "optimizer_rounds",
+        "fault",
+    ]
+    sentence: str
+    lost_s: float | None
+    """Seconds of the whole job that it takes, as a mean over ranks; None for what takes none."""
+
+
+class AttachedRun(JsonForm):
+    """Everything that is known of one run of a user's own script."""
+
+    schema_: int = SCHEMA
+    command: list[str]
+    exit_code: int | None
+    """As a shell shows it; None while the command runs, and where steptime was killed before its end."""
+    started_at: str
+    """UTC, ISO 8601."""
+    wall_s: float | None
+    back_end: str | None
+    """What joined the processes, as `torch.distributed/gloo`."""
+    world: int
+    """Processes that train together; 0 where none was attached."""
+    attempts: int
+    """Groups of processes that trained one after the other or side by side; the parts are of the longest."""
+    ranks: list[AttachedRank]
+    steps: int
+    """That the parts are means of."""
+    left_out: int
+    """Steps beside them: before the run became steady, with an evaluation or a checkpoint, or directly behind one."""
+    micro_steps: int | None
+    """Backward passes of a step; None where that changes."""
+    level: float
+    """Of all intervals. They are within this run: another run may differ by more."""
+    step_s: Interval[float | None]
+    parts: list[StepPart]
+    waited_for: WaitedFor | None
+    collectives: list[CollectiveCount]
+    clock_uncertainty_s: float | None
+    """By how much the clocks of hosts may differ; None where nothing depends on it."""
+    job: list[JobPart]
+    findings: list[Finding]
+    """The one that takes most time first."""
+    not_attached: str | None
+    """Why nothing is known, where no process was attached or none trained; None otherwise."""
+    notes: list[str]
+    """What processes could not see, and what else limits these numbers."""
+    problems: list[str]
+    """Lines of records that were set aside, in sentences."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``--json`` prints."""
+        data = self.model_dump(mode="json")
+        return {"schema": data.pop("schema_"), **data}

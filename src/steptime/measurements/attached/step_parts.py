@@ -1,0 +1,278 @@
+"""What a step of an attached script is made of: its phases, and the gaps between what was marked."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.measurements.attached.attempts import Attempt
+from steptime.measurements.attached.exchange import Exchange, split_exchange, waited_for
+from steptime.measurements.attached.form import CollectiveCount, StepPart, WaitedFor
+from steptime.measurements.attached.process_lines import ProcessLines, StepLine
+from steptime.measurements.interval import mean_within, step_time
+from steptime.measurements.json_form import NOT_MEASURED, Interval
+from steptime.measurements.launch_times import reduce_times
+from steptime.phases import BY_NAME, EXCHANGED, REST
+from steptime.units import format_seconds
+
+Array = NDArray[np.float64]
+
+REGIONS: Mapping[str, tuple[str, ...]] = {
+    "input_wait": ("input", "epoch", "loader_start"),
+    "forward": ("forward", "nograd"),
+    "backward": ("backward", "gradient"),
+    "update": ("clip", "update"),
+    "call": ("call", "replay"),
+    "device_wait": ("wait",),
+    "compile": ("compile",),
+}
+"""The regions of a record that make up each part of a step, but for the exchange."""
+EXCHANGE = "exchange"
+"""Waiting and transfer together, where they cannot be told apart."""
+_TITLES = {
+    "call": "call of the step",
+    "device_wait": "wait for device",
+    "compile": "compilation",
+    EXCHANGE: "exchange",
+}
+_COLLECTIVE = "collective"
+_ROUNDING_S = 1e-9
+_FEWEST = 4
+"""Fewer steps are not told apart."""
+_FEW = 8
+"""From so many steps on, the first steady one is looked for; of fewer the first is left out."""
+_MOST_UNCERTAIN = 0.5
+"""Of the exchange, that the clocks may leave open."""
+_EXPLAINS = 0.25
+"""Of what the others wait, that a longer part explains at least to be named."""
+
+
+def title_of(name: str) -> str:
+    """Return a part of a step in words: ``sync wait``, ``between forward and backward``."""
+    before, gap, after = name.partition(">")
+    if gap:
+        return f"between {before} and {after}"
+    return BY_NAME[name].title if name in BY_NAME else _TITLES.get(name, name)
+
+
+@dataclass(frozen=True)
+class KeptSteps:
+    """Which steps the parts are means of."""
+
+    attempt: Attempt
+    numbers: list[int]
+    exchange: Exchange | None
+    no_exchange: str | None
+    """Why waiting and transfer are not told apart; None where they are, and for a single rank."""
+
+    @property
+    def left_out(self) -> int:
+        return len(self.attempt.steps) - len(self.numbers)
+
+    def of_ranks(self, value: Callable[[StepLine], float]) -> Array:
+        """Return a value of each step, ranks x steps."""
+        rows = [[value(step) for step in self.attempt.steps[number]] for number in self.numbers]
+        return np.array(rows, dtype=np.float64).T
+
+    @property
+    def length_s(self) -> Array:
+        """Ranks x steps."""
+        return self.of_ranks(lambda step: step.active_s)
+
+
+def kept_steps(attempt: Attempt) -> KeptSteps:
+    """Return the steps of an attempt that are alike: steady, and not touched by an evaluation or a checkpoint.
+
+    One that follows an evaluation or a checkpoint of some rank holds what the others wait for it. Where only some
+    steps have all their collectives on record, these alone are kept.
+    """
+    steps = attempt.steps
+    disturbed = {number for number, found in steps.items() if any(map(_is_disturbed, found))}
+    numbers = [number for number in steps if number not in disturbed and number - 1 not in disturbed]
+    numbers = numbers[_first_steady(steps, numbers) :]
+    if len(attempt.ranks) < 2:  # noqa: PLR2004 - nobody to wait for
+        alone = attempt.mismatch(numbers) if attempt.world > 1 else None
+        return KeptSteps(attempt, numbers, None, alone)
+    found = split_exchange(attempt, numbers)
+    if isinstance(found, str):
+        return KeptSteps(attempt, numbers, None, found)
+    if len(found.numbers) < min(_FEWEST, len(numbers)):
+        return KeptSteps(attempt, numbers, None, "too few steps have all their collectives on record")
+    exchange_s = float((found.waiting_s + found.exposed_s).mean())
+    if found.clock.uncertainty_s > _MOST_UNCERTAIN * exchange_s:
+        known, whole = format_seconds(found.clock.uncertainty_s), format_seconds(exchange_s)
+        return KeptSteps(
+            attempt, numbers, None, f"clocks of hosts are known to {known}, and the exchange takes {whole}"
+        )
+    return KeptSteps(attempt, found.numbers, found, None)
+
+
+def _is_disturbed(step: StepLine) -> bool:
+    return step.holds_other_work or "fault" in step.flags
+
+
+def _first_steady(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int]) -> int:
+    if len(numbers) < _FEW:
+        return int(len(numbers) > 2)  # noqa: PLR2004 - a mean of at least two
+    series = np.array([np.mean([step.active_s for step in steps[number]]) for number in numbers])
+    return reduce_times([series])[0].dropped if series.sum() > 0.0 else 0
+
+
+def step_length(kept: KeptSteps) -> Interval[float | None]:
+    """Return the mean step over ranks and kept steps, with the interval of a single launch."""
+    if not kept.numbers:
+        return NOT_MEASURED
+    series = kept.length_s.mean(axis=0)
+    if len(series) < _FEWEST or series.min() <= 0.0:
+        return Interval(float(series.mean()), None, None)
+    found = reduce_times([series])[0]
+    if found.dropped:
+        return _widened(mean_within(series))
+    time = step_time([found])
+    return Interval(time.value, time.low, time.high)
+
+
+def _widened(found: Interval) -> Interval[float | None]:
+    return Interval(found.value, found.low, found.high)
+
+
+def step_parts(kept: KeptSteps) -> list[StepPart]:
+    """Return the parts of a step, which sum to it: phases in the order of time, then gaps, and what is left."""
+    if not kept.numbers:
+        return []
+    length = kept.length_s
+    seconds = {name: kept.of_ranks(lambda step, own=own: step.seconds(*own)) for name, own in REGIONS.items()}  # type: ignore[misc]
+    exchanged = kept.of_ranks(lambda step: step.seconds(_COLLECTIVE))
+    if kept.exchange:
+        seconds["backward"] = np.maximum(seconds["backward"] - kept.exchange.within_backward_s, 0.0)
+        seconds["sync_wait"], seconds["comm_exposed"] = kept.exchange.waiting_s, kept.exchange.exposed_s
+    else:
+        seconds[EXCHANGE] = exchanged
+    order = ["input_wait", "call", "forward", "backward", EXCHANGE, "comm_exposed", "sync_wait", "update"]
+    shown = [name for name in [*order, "device_wait", "compile"] if name in seconds]
+    shown = [name for name in shown if seconds[name].any() or name in EXCHANGED]
+    gaps = dict.fromkeys(name for number in kept.numbers for step in kept.attempt.steps[number] for name in step.gaps)
+    of_gaps = {name: kept.of_ranks(lambda step, name=name: step.gaps.get(name, 0) * 1e-9) for name in gaps}  # type: ignore[misc]
+    rest = length - sum((seconds[name] for name in shown), np.zeros_like(length)) - sum(of_gaps.values(), 0.0)
+    rest = np.where(np.abs(rest) < _ROUNDING_S, 0.0, rest)
+    total = float(length.mean())
+    parts = [_part(kept, name, seconds[name], total, REGIONS.get(name, (_COLLECTIVE,))) for name in shown]
+    if kept.no_exchange:
+        parts += [_unknown(name, kept.no_exchange) for name in ("comm_exposed", "sync_wait")]
+    ordered = sorted(of_gaps, key=lambda name: -float(of_gaps[name].mean()))
+    parts += [_part(kept, name, of_gaps[name], total, (name,), gap=True) for name in ordered]
+    return [*parts, _part(kept, REST, rest, total, ())]
+
+
+def _part(  # noqa: PLR0913 - what a part is made of
+    kept: KeptSteps, name: str, seconds: Array, total: float, places: Sequence[str], *, gap: bool = False
+) -> StepPart:
+    found = mean_within(seconds.mean(axis=0))
+    if name in EXCHANGED and kept.exchange and found.low is not None and found.high is not None:
+        open_s = kept.exchange.clock.uncertainty_s
+        found = Interval(found.value, found.low - open_s, found.high + open_s)
+    return StepPart(
+        name=name,
+        gap=gap,
+        time_s=_widened(found),
+        share=found.value / total if total > 0.0 else None,
+        ranks_s=[float(value) for value in seconds.mean(axis=1)],
+        device_s=_on_device(kept, places),
+        where=most_seen_line(kept.attempt.processes.values(), places),
+        reason=None,
+    )
+
+
+def _unknown(name: str, reason: str) -> StepPart:
+    return StepPart(
+        name=name, gap=False, time_s=NOT_MEASURED, share=None, ranks_s=[], device_s=None, where=None, reason=reason
+    )
+
+
+def _on_device(kept: KeptSteps, regions: Sequence[str]) -> float | None:
+    numbers = set(kept.numbers)
+    found = [
+        sum(device.regions.get(name, 0) for name in regions) * 1e-9
+        for process in kept.attempt.processes.values()
+        for device in process.devices
+        if device.step in numbers and any(name in device.regions for name in regions)
+    ]
+    return float(np.mean(found)) if found else None
+
+
+def most_seen_line(processes: Iterable[ProcessLines], places: Iterable[str]) -> str | None:
+    """Return the line of the script in which most samples of some places were taken; None without any."""
+    counts: dict[str, int] = {}
+    wanted = set(places)
+    for process in processes:
+        for sampled in process.sampled:
+            for place in wanted & sampled.places.keys():
+                for line, samples in sampled.places[place].items():
+                    counts[line] = counts.get(line, 0) + samples
+    return max(counts, key=counts.__getitem__) if counts else None
+
+
+def without_folders(line: str) -> str:
+    """Return a line of the script, ``/a/b/train.py:62 main``, without the folders of its file."""
+    place, space, function = line.partition(" ")
+    return f"{place.rpartition('/')[2]}{space}{function}"
+
+
+def whom_ranks_wait_for(kept: KeptSteps, parts: Sequence[StepPart]) -> WaitedFor | None:
+    """Return whom the ranks wait for, and which part takes it longer; None where waiting is not known or none is."""
+    found = kept.exchange
+    if found is None or found.caused_s.sum() <= 0.0:
+        return None
+    caused = found.caused_s.sum(axis=1)
+    index = waited_for(found)
+    most = int(caused.argmax()) if index is None else index
+    name, longer, where = (None, None, None) if index is None else _longer_part(kept, parts, index)
+    return WaitedFor(
+        rank=None if index is None else kept.attempt.ranks[index],
+        caused_share=float(caused[most] / caused.sum()),
+        others_wait_s=mean_within(found.caused_s[most]),
+        part=name,
+        part_s=longer,
+        where=where,
+    )
+
+
+def _longer_part(kept: KeptSteps, parts: Sequence[StepPart], index: int) -> tuple[str | None, float | None, str | None]:
+    """Return the part that takes a rank longest beyond the others, by how much, and the line in which it is."""
+    exchange = kept.exchange
+    assert exchange is not None  # noqa: S101 - for the type checker
+    longer = {}
+    for part in parts:
+        if part.name in ("comm_exposed", "sync_wait", EXCHANGE, REST) or part.reason:
+            continue
+        others = [value for rank, value in enumerate(part.ranks_s) if rank != index and value is not None]
+        own = part.ranks_s[index]
+        if own is not None and others:
+            longer[part.name] = own - float(np.mean(others))
+    name = max(longer, key=longer.__getitem__, default=None)
+    if name is None or longer[name] < _EXPLAINS * float(exchange.caused_s[index].mean()):
+        return None, None, None
+    process = kept.attempt.processes[kept.attempt.ranks[index]]
+    return name, longer[name], most_seen_line([process], REGIONS.get(name, (name,)))
+
+
+def collective_counts(kept: KeptSteps) -> list[CollectiveCount]:
+    """Return the kinds of collectives that Python starts in a step, those with most bytes first."""
+    sums: dict[str, Array] = {}
+    count = len(kept.numbers) * max(1, len(kept.attempt.ranks))
+    for number in kept.numbers:
+        for step in kept.attempt.steps[number]:
+            for name, values in step.collectives.items():
+                sums[name] = sums.get(name, np.zeros(3)) + np.array(values, dtype=np.float64)
+    rows = [
+        CollectiveCount(
+            region=name.rpartition(":")[0],
+            kind=name.rpartition(":")[2],
+            count=float(total[0] / count),
+            bytes=float(total[1] / count),
+            time_s=float(total[2] * 1e-9 / count),
+        )
+        for name, total in sums.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.bytes, -row.time_s, row.region, row.kind))

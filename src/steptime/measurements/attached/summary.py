@@ -1,0 +1,95 @@
+"""From the files of an attached run to what a report shows of it."""
+
+from itertools import chain
+
+from steptime.measurements.attached.attempts import attempts_of
+from steptime.measurements.attached.findings import Found, findings_of
+from steptime.measurements.attached.form import AttachedRank, AttachedRun
+from steptime.measurements.attached.header import AttachedHeader
+from steptime.measurements.attached.job_time import CommandTime, job_parts
+from steptime.measurements.attached.process_lines import AttachedFiles
+from steptime.measurements.attached.step_parts import (
+    KeptSteps,
+    collective_counts,
+    kept_steps,
+    step_length,
+    step_parts,
+    whom_ranks_wait_for,
+)
+from steptime.measurements.interval import LEVEL
+from steptime.measurements.json_form import NOT_MEASURED
+from steptime.measurements.set_aside import sentences
+
+_NOT_TRAINED = "processes were attached ({seen}) and none of them trained a step that steptime knows"
+_SAMPLED = "steps are so short that most are on record as sums; the parts are of every {every} or so"
+
+
+def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
+    """Return what is known of an attached run.
+
+    Args:
+        header: what the program that started it knows.
+        files: what its processes wrote.
+    """
+    kept = [kept_steps(attempt) for attempt in attempts_of(files.processes)]
+    main = max(kept, key=_trained_s, default=None)
+    began, ended = header.begin_ns, header.end_ns
+    job = job_parts(kept, CommandTime(header.boot, began, ended, header.wall_minus_monotonic_ns))
+    parts = step_parts(main) if main else []
+    waited = whom_ranks_wait_for(main, parts) if main else None
+    processes = list(main.attempt.processes.values()) if main else []
+    micro_steps = {step.micro_steps for steps in main.attempt.steps.values() for step in steps} if main else set()
+    return AttachedRun(
+        command=header.command,
+        exit_code=header.exit_code,
+        started_at=header.started_at,
+        wall_s=None if ended is None else (ended - began) * 1e-9,
+        back_end=next((each.place.by for each in processes if each.place), None),
+        world=main.attempt.world if main else 0,
+        attempts=len(kept),
+        ranks=[
+            AttachedRank(rank=rank, host=each.process.host, steps=len(each.steps), ended=each.end is not None)
+            for rank, each in (main.attempt.processes.items() if main else ())
+        ],
+        steps=len(main.numbers) if main else 0,
+        left_out=main.left_out if main else 0,
+        micro_steps=micro_steps.pop() if len(micro_steps) == 1 else None,
+        level=LEVEL,
+        step_s=step_length(main) if main else NOT_MEASURED,
+        parts=parts,
+        waited_for=waited,
+        collectives=collective_counts(main) if main and main.numbers else [],
+        clock_uncertainty_s=_clock_uncertainty_s(main),
+        job=job,
+        findings=findings_of(Found(kept, main, parts, waited, job)) if main else [],
+        not_attached=None if main else header.not_attached or _not_trained(files),
+        notes=_notes(files, main),
+        problems=sentences(files.set_aside),
+    )
+
+
+def _trained_s(kept: KeptSteps) -> float:
+    return sum(step.duration_ns * 1e-9 for steps in kept.attempt.steps.values() for step in steps)
+
+
+def _clock_uncertainty_s(main: KeptSteps | None) -> float | None:
+    if main is None or main.exchange is None or len(set(main.attempt.boots.values())) == 1:
+        return None
+    return main.exchange.clock.uncertainty_s
+
+
+def _not_trained(files: AttachedFiles) -> str:
+    libraries = sorted({words[1] for line in files.seen if len(words := line.split()) > 1})
+    return _NOT_TRAINED.format(seen=", ".join(libraries[:6]) or "without a library of training")
+
+
+def _notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
+    notes = list(dict.fromkeys(chain.from_iterable(each.notes for each in files.processes)))
+    lost = sum(each.end.lost for each in files.processes if each.end)
+    if lost:
+        notes.append(f"{lost} lines could not be written: the disk was full, or the folder gone")
+    summed = sum(each.last - each.first + 1 for process in files.processes for each in process.summed)
+    alone = sum(len(process.steps) for process in files.processes)
+    if main is not None and summed and alone:
+        notes.append(_SAMPLED.format(every=f"{round((summed + alone) / alone)} steps"))
+    return notes

@@ -1,0 +1,161 @@
+"""Where the time of a user's own script went, as a section of a report."""
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from steptime.measurements.attached.form import AttachedRun, JobPart, StepPart
+from steptime.measurements.attached.step_parts import title_of, without_folders
+from steptime.phases import REST
+from steptime.report.number_format import UNKNOWN, Shown, count, percent, seconds, time_unit
+from steptime.report.section import Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
+from steptime.units import format_bytes, format_seconds
+
+JOB_TITLES = {
+    "start_up": "start-up",
+    "first_steps": "first steps, compilation",
+    "input": "input",
+    "steps": "steps",
+    "evaluation": "evaluation",
+    "checkpoint": "checkpoints",
+    "held_up": "waiting for others' evaluation or checkpoint",
+    "restart": "restarts",
+    "end": "after the last step",
+    "unknown": "not on record",
+}
+_SMALL = 0.01
+"""Gaps below this share of a step are one row."""
+_DIFFERENT = 1.2
+"""Ranks are listed where the longest part is this many times the mean, and the difference is worth listing."""
+_WORTH = 0.03
+_MOST_RANKS = 4
+_LAYOUTS: tuple[Layout, ...] = ("wide", "stacked")
+
+
+def headline(run: AttachedRun) -> str:
+    """Return what ran, and how long its step took."""
+    command = " ".join([PurePath(run.command[0]).name, *run.command[1:]])
+    command = command if len(command) <= 60 else f"{command[:59]}…"  # noqa: PLR2004 - of a line
+    if not run.ranks:
+        return f"{command}: no step was seen"
+    hosts = len({rank.host for rank in run.ranks})
+    who = f"{count(run.world, 'rank')} on {count(hosts, 'host')}" if run.world > 1 else "one process"
+    step = seconds(run.step_s.value, run.step_s.low, run.step_s.high).line
+    micro = f", {run.micro_steps} micro-steps each" if run.micro_steps and run.micro_steps > 1 else ""
+    return f"{command}, {who}: a step takes {step}{micro}"
+
+
+def part_rows(run: AttachedRun, gaps: int) -> Iterator[tuple[str, str, str, str]]:
+    """Yield name, time, share and what is noted of each part; small gaps are one row."""
+    phases = [part for part in run.parts if not part.gap and part.name != REST and not part.reason]
+    unit = time_unit(run.step_s.value or 0.0)
+    for part in phases:
+        yield title_of(part.name), _time(part, unit).line, _share(part), _note(part, run)
+    of_gaps = [part for part in run.parts if part.gap]
+    shown = [part for part in of_gaps[:gaps] if (part.share or 0.0) >= _SMALL]
+    for part in shown:
+        yield part.name.replace(">", " to "), _time(part, unit).line, _share(part), _note(part, run)
+    rest = [part for part in run.parts if (part.gap or part.name == REST) and part not in shown]
+    total = sum(part.time_s.value or 0.0 for part in rest)
+    share = sum(part.share or 0.0 for part in rest)
+    yield "rest", seconds(total, None, None, unit).text, percent(share, None, None).text, ""
+
+
+def _time(part: StepPart, unit: tuple[float, str]) -> Shown:
+    return seconds(part.time_s.value, part.time_s.low, part.time_s.high, unit)
+
+
+def _share(part: StepPart) -> str:
+    return percent(part.share, None, None).text if part.share is not None else ""
+
+
+def _note(part: StepPart, run: AttachedRun) -> str:
+    """Return where a part differs between ranks, else its line in the script, or why it is not known."""
+    if part.reason:
+        return part.reason
+    notes = []
+    if part.device_s is not None:
+        notes.append(f"{format_seconds(part.device_s)} on the device")
+    if by_rank := _by_rank(part, run):
+        notes.append(by_rank)
+    elif part.where:
+        notes.append(without_folders(part.where))
+    return "; ".join(notes)
+
+
+def _by_rank(part: StepPart, run: AttachedRun) -> str:
+    values = [value for value in part.ranks_s if value is not None]
+    mean, step = part.time_s.value or 0.0, run.step_s.value or 0.0
+    if len(values) < 2 or max(values) < _DIFFERENT * mean or max(values) - mean < _WORTH * step:  # noqa: PLR2004
+        return ""
+    most, least = max(range(len(values)), key=values.__getitem__), min(values)
+    waits = run.waited_for
+    if part.name == "sync_wait" and waits is not None and waits.rank is not None:
+        return f"for rank {waits.rank}, up to {format_seconds(values[most])}"
+    return f"{format_seconds(least)} to {format_seconds(values[most])} (rank {run.ranks[most].rank})"
+
+
+def run_notes(run: AttachedRun) -> Iterator[str]:
+    """Yield what holds for all numbers, and what limits them."""
+    if run.ranks:
+        left = f", {run.left_out} left out" if run.left_out else ""
+        yield (
+            f"Means of {count(run.steps, 'step')}{left}; {100 * run.level:.0f} % intervals within this run: another "
+            "run may differ by more."
+        )
+    if run.clock_uncertainty_s is not None:
+        yield f"Clocks of hosts are known to {format_seconds(run.clock_uncertainty_s)}; nobody is blamed for less."
+    yield from (f"note: {note}" for note in run.notes[:2])
+    if run.problems:
+        yield f"{count(len(run.problems), 'line')} of records set aside: {run.problems[0]}"
+
+
+def attached_section(run: AttachedRun) -> Section:
+    """Return everything that is known of an attached run, for a report."""
+    unit = time_unit(run.step_s.value or 0.0)
+    ranks = [rank.rank for rank in run.ranks][:_MOST_RANKS]
+    columns = [Column("time"), Column("share"), *(Column(f"rank {rank}") for rank in ranks if run.world > 1)]
+    rows = [_table_row(part, len(columns) - 2, unit) for part in run.parts]
+    parts: list[Part] = [Sentences([run.not_attached or ""] if run.not_attached else [], "warning")]
+    if rows:
+        table = SectionTable([*columns, Column("where, or why not", "prose")], rows, "part of a step", _LAYOUTS, "Step")
+        parts.append(table)
+    parts.append(Sentences([each.sentence for each in run.findings], listed=True))
+    if run.job:
+        job = [_job_row(part) for part in run.job]
+        titles = [Column("time"), Column("share"), Column("count"), Column("ranks", "prose")]
+        parts.append(Section("The whole job", [SectionTable(titles, job, "use", _LAYOUTS, "Job")]))
+    if run.collectives:
+        calls = [
+            TableRow(
+                f"{each.kind} in {each.region}",
+                cells(f"{each.count:.3g}", format_bytes(each.bytes), format_seconds(each.time_s)),
+            )
+            for each in run.collectives
+        ]
+        titles = [Column("a step"), Column("bytes"), Column("time")]
+        parts.append(
+            Section("Collectives", [SectionTable(titles, calls, "kind", _LAYOUTS, "Collectives")], folded=True)
+        )
+    parts.append(Sentences([*run_notes(run), *run.notes[2:], *run.problems[1:]], "dim"))
+    return Section("Where the time of the script goes", parts, headline(run), id="attached", link="The script")
+
+
+def _table_row(part: StepPart, ranks: int, unit: tuple[float, str]) -> TableRow:
+    known = [value for value in part.ranks_s if value is not None]
+    values = [seconds(value, None, None, unit).text for value in known[:ranks]] or [UNKNOWN] * ranks
+    last = part.reason or "; ".join(filter(None, [part.where or "", _on_device(part)]))
+    shown = _time(part, unit)
+    return TableRow(
+        title_of(part.name), cells((shown.text, shown.interval), _share(part) or UNKNOWN, *values, last or UNKNOWN)
+    )
+
+
+def _on_device(part: StepPart) -> str:
+    return "" if part.device_s is None else f"{format_seconds(part.device_s)} on the device"
+
+
+def _job_row(part: JobPart) -> TableRow:
+    spread = max(part.ranks_s) - min(part.ranks_s)
+    ranks = ", ".join(map(format_seconds, part.ranks_s[:_MOST_RANKS])) if spread > _SMALL * part.time_s else "alike"
+    shown = (format_seconds(part.time_s), percent(part.share, None, None).text)
+    return TableRow(JOB_TITLES[part.name], cells(*shown, UNKNOWN if part.count is None else str(part.count), ranks))

@@ -1,0 +1,96 @@
+"""The run of a user's own command with the hook of ``steptime.attach`` in its Python processes."""
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from steptime.attach.folder import environment, write_hook
+from steptime.file_name import as_file_name
+from steptime.foreign_writers import require_folder_for_launches
+from steptime.launchers.own_command import CommandEnd, require_program, run_command
+from steptime.measurements.attached.process_lines import RECORDS
+from steptime.measurements.machine import fingerprint
+from steptime.measurements.store import Store
+from steptime.plain_file import PlainFolder
+from steptime.process_identity import ProcessIdentity
+from steptime.runner.attached_processes import ProcessWatch
+
+HOOK = "hook"
+"""The folder with the hook, in a results folder; it is removed when the command has ended."""
+_QUESTION = "Where does the time of {command} go?"
+_TEXT = "# Made by 'steptime attach': no study, but the run of a command.\n"
+_BEAT_S = 0.5
+
+
+@dataclass(frozen=True)
+class AttachedCommand:
+    """A command and the results folder of its run, which is made for it."""
+
+    words: Sequence[str]
+    folder: Path
+    lines: bool | None
+    """Whether the lines of the script are sampled; None where the hook decides."""
+    flops: bool
+
+    def run(self, beat: Callable[[], None]) -> CommandEnd:
+        """Run the command to its end; ``beat`` is called twice a second meanwhile.
+
+        Raises StoreError where the folder holds something or cannot be used, LaunchError where the command cannot be
+        started.
+        """
+        require_program(self.words[0])
+        require_folder_for_launches(self.folder)
+        folder = PlainFolder(self.folder)
+        command = shlex.join(self.words)
+        store = Store.create(
+            self.folder,
+            study_text=_TEXT,
+            study_json={"name": self.folder.name, "question": _QUESTION.format(command=command)},
+        )
+        with store.lock():
+            store.set_machine(fingerprint(alone=True))
+            folder.make(self.folder / RECORDS, mode=0o700)
+            folder.make(self.folder / HOOK, mode=0o700)
+            hook = write_hook(self.folder / HOOK)
+            variables = environment(hook, self.folder / RECORDS, lines=self.lines, flops=self.flops)
+            header = self._header()
+            store.put("attached", header)
+            watch = ProcessWatch("STEPTIME_ATTACH")
+
+            def observe(process: int) -> None:
+                watch.look(process)
+                beat()
+
+            ended = run_command(self.words, {**os.environ, **variables}, observe, _BEAT_S)
+            said = {"end_ns": round(ended.ended_s * 1e9), "exit_code": ended.exit_code}
+            store.put("attached", {**header, **said, "not_attached": self._why_nothing(watch)})
+            folder.remove(self.folder / HOOK)
+        return ended
+
+    def _header(self) -> dict[str, Any]:
+        monotonic = time.monotonic_ns()
+        return {
+            "command": list(self.words),
+            "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "boot": ProcessIdentity.own().boot,
+            "begin_ns": monotonic,
+            "wall_minus_monotonic_ns": time.time_ns() - monotonic,
+        }
+
+    def _why_nothing(self, watch: ProcessWatch) -> str | None:
+        """Return why no process wrote anything; None where some did."""
+        return None if any((self.folder / RECORDS).iterdir()) else watch.reason(self.words)
+
+
+def free_folder(words: Sequence[str]) -> Path:
+    """Return where the run of a command goes that names no folder: after its script, and a number if that is taken."""
+    script = next((word for word in words if word.endswith(".py")), words[0])
+    name = f"attach-{as_file_name(Path(script).stem, 'command')}"
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(path for each in names if not (path := Path("steptime-results") / each).exists())

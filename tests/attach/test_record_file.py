@@ -1,0 +1,103 @@
+"""The file of a process: opened when needed, never another's, and limited in size."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from steptime.attach import record_file, step_lines
+from steptime.attach.record_file import RecordFile
+
+
+def lines_of(file):
+    return [json.loads(line) for line in Path(file.path).read_text().splitlines()]
+
+
+def test_what_does_not_open_the_file_is_written_with_what_does(tmp_path):
+    file = RecordFile(str(tmp_path / "records"), "test")
+    file.write({"kind": "rank", "rank": 3}, opens=False)
+    assert not (tmp_path / "records").exists()
+    file.write({"kind": "step", "number": 0})
+    assert [line["kind"] for line in lines_of(file)] == ["process", "rank", "step"]
+    assert lines_of(file)[0]["pid"] == os.getpid()
+
+
+def test_a_file_of_the_script_that_got_our_descriptor_is_never_written_to(tmp_path):
+    file = RecordFile(str(tmp_path), "test")
+    file.write({"kind": "step", "number": 0})
+    os.close(file.descriptor)
+    users = os.open(tmp_path / "the users.txt", os.O_WRONLY | os.O_CREAT)
+    assert users == file.descriptor  # else the test shows nothing
+    file.write({"kind": "step", "number": 1})
+    os.close(users)
+    assert (tmp_path / "the users.txt").read_text() == ""
+    assert [line.get("number") for line in lines_of(file)] == [None, 0, 1]
+    os.close(file.descriptor)
+
+
+def test_a_folder_that_cannot_be_written_loses_lines_and_nothing_else(tmp_path):
+    (tmp_path / "file").write_text("")
+    file = RecordFile(str(tmp_path / "file" / "records"), "test")
+    assert file.write({"kind": "step", "number": 0}) == 0
+    assert file.lost == 1
+
+
+def test_a_forked_child_has_a_file_of_its_own(tmp_path):
+    file = RecordFile(str(tmp_path), "torch.backends")
+    file.write({"kind": "step", "number": 0})
+    child = os.fork()
+    if not child:
+        try:
+            file.forked()
+            file.write({"kind": "step", "number": 100})
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    heads = {json.loads(path.read_text().splitlines()[0])["pid"]: path for path in tmp_path.glob("*.jsonl")}
+    assert set(heads) == {os.getpid(), child}
+    entry = json.loads(heads[child].read_text().splitlines()[0])["entry"]
+    assert entry == "torch.backends+fork"
+
+
+@pytest.mark.parametrize(("step_ms", "seconds"), [(1, 100), (50, 3600), (500, 36_000)])
+def test_a_record_of_ten_hours_has_at_most_200_mb(tmp_path, monkeypatch, step_ms, seconds):
+    at = [0]
+    monkeypatch.setattr(record_file, "now", lambda: at[0])
+    file = RecordFile(str(tmp_path), "test")
+    monkeypatch.setattr(os, "write", lambda _, data: len(data))
+    lines = step_lines.StepLines(file)
+    step = {
+        "kind": "step",
+        "begin_ns": 10**15,
+        "duration_ns": step_ms * 1_000_000,
+        "micro_steps": 1,
+        "regions": dict.fromkeys(["input", "forward", "backward", "update"], 10**8),
+        "gaps": dict.fromkeys(["input>forward", "forward>backward", "backward>update", "update>input"], 10**5),
+        "intervals": [["allreduce", 10**7, 10**15, 10**15]] * 20,
+    }
+    for number in range(seconds * 1000 // step_ms):
+        at[0] += step_ms * 1_000_000
+        lines.add({**step, "number": number})
+    lines.flush()
+    assert file.written <= 2_000_000 + seconds * record_file.BYTES_PER_SECOND + 10_000
+    assert 2_000_000 + 36_000 * record_file.BYTES_PER_SECOND < 200_000_000
+
+
+def test_every_step_is_in_a_line_of_its_own_or_in_sums(tmp_path, monkeypatch):
+    monkeypatch.setattr(record_file, "FREE_BYTES", 20_000)
+    file = RecordFile(str(tmp_path), "test")
+    lines = step_lines.StepLines(file)
+    for number in range(500):
+        step = {"kind": "step", "number": number, "begin_ns": 0, "duration_ns": 10**7, "micro_steps": 1}
+        lines.add({**step, "regions": {"forward": 10**6}, "gaps": {}, "optimizers": [0] * 40})
+    lines.flush()
+    written = [line for line in lines_of(file) if line["kind"] != "process"]
+    counted = [
+        number
+        for line in written
+        for number in ([line["number"]] if line["kind"] == "step" else range(line["first"], line["last"] + 1))
+    ]
+    assert sorted(counted) == list(range(500))
+    assert sum(line["duration_ns"] for line in written) == 500 * 10**7
+    assert sum(line["kind"] == "step" for line in written) < 250

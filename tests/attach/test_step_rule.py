@@ -1,0 +1,278 @@
+"""What makes a step, on loops of every kind, played on a clock that only moves when told."""
+
+import json
+
+import pytest
+
+from steptime.attach import account, recorder
+from steptime.attach.record_file import RecordFile
+
+MS = 1_000_000
+TRAINING, SECOND, EVALUATION = 1, 2, 3
+
+
+class Played:
+    """A recorder on a clock of milliseconds."""
+
+    def __init__(self, folder, monkeypatch):
+        self.at = 1_000_000_000
+        monkeypatch.setattr(recorder, "now", lambda: self.at)
+        self.recorder = recorder.Recorder(RecordFile(str(folder), "test"))
+        self.folder = folder
+
+    def wait(self, milliseconds):
+        self.at += milliseconds * MS
+
+    def request(self, source, milliseconds, region="input"):
+        self.recorder.request_begin()
+        self.wait(milliseconds)
+        self.recorder.request_end(source, region)
+
+    def forward(self, milliseconds, *, training=True):
+        name = self.recorder.forward_begin(training=training)
+        self.wait(milliseconds)
+        self.recorder.forward_end(name)
+
+    def backward(self, milliseconds):
+        self.recorder.backward_begin()
+        self.wait(milliseconds)
+        self.recorder.backward_end(synchronised=None)
+
+    def update(self, milliseconds, optimizer=0):
+        self.recorder.update_begin()
+        self.wait(milliseconds)
+        self.recorder.update_end(optimizer)
+
+    def evaluate(self, batches=2):
+        for _ in range(batches):
+            self.request(EVALUATION, 5)
+            self.forward(20, training=False)
+        self.request(EVALUATION, 1, "epoch")
+
+    def steps(self):
+        self.recorder.end()
+        (path,) = self.folder.glob("*.jsonl")
+        steps = [line for line in map(json.loads, path.read_text().splitlines()) if line["kind"] == "step"]
+        for step in steps:
+            assert sum(sums(step).values()) == step["duration_ns"] // MS
+        return steps
+
+
+def sums(step):
+    """Return all the milliseconds that a step's line accounts for, by region and gap, apart or not."""
+    found = {}
+    for part in (step, step.get("apart", {"regions": {}, "gaps": {}})):
+        for table in ("regions", "gaps"):
+            for name, duration in part[table].items():
+                found[name] = found.get(name, 0) + duration // MS
+    return found
+
+
+def milliseconds(table):
+    return {name: duration // MS for name, duration in table.items() if duration}
+
+
+@pytest.fixture
+def played(tmp_path, monkeypatch):
+    return Played(tmp_path, monkeypatch)
+
+
+def test_a_step_begins_with_the_request_for_its_batch(played):
+    for _ in range(3):
+        played.request(TRAINING, 10)
+        played.wait(1)
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+        played.wait(2)
+    steps = played.steps()
+    assert [step["duration_ns"] // MS for step in steps] == [68, 68, 66]
+    assert milliseconds(steps[1]["regions"]) == {"input": 10, "forward": 20, "backward": 30, "update": 5}
+    assert milliseconds(steps[1]["gaps"]) == {"input>forward": 1, "update>input": 2}
+
+
+def test_evaluation_between_two_steps_is_apart(played):
+    for step in range(3):
+        played.request(TRAINING, 10)
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+        played.wait(3)
+        if step == 1:
+            played.evaluate()
+            played.wait(4)
+    steps = played.steps()
+    assert [step["number"] for step in steps if "apart" in step] == [1]
+    assert (steps[1]["apart"]["end_ns"] - steps[1]["apart"]["begin_ns"]) // MS == 51
+    assert milliseconds(steps[1]["apart"]["regions"]) == {"input": 10, "nograd": 40, "epoch": 1}
+    assert milliseconds(steps[1]["gaps"]) == {"update>input": 3, "input>input": 4}
+
+
+def test_accumulation_is_one_step_of_several_micro_steps(played):
+    for _ in range(2):
+        for _ in range(4):
+            played.request(TRAINING, 10)
+            played.forward(20)
+            played.backward(30)
+        played.update(5)
+    assert [(step["micro_steps"], milliseconds(step["regions"])["input"]) for step in played.steps()] == [(4, 40)] * 2
+
+
+def test_without_a_loader_a_step_ends_with_its_update_and_begins_with_the_evaluation_after_it(played):
+    for step in range(3):
+        if step == 1:
+            played.forward(20, training=False)
+            played.wait(10)
+            played.forward(20, training=False)
+        for _ in range(2):
+            played.forward(20)
+            played.wait(7)
+            played.backward(30)
+        played.update(5)
+    steps = played.steps()
+    assert [step["duration_ns"] // MS for step in steps] == [119, 169, 119]
+    assert [step["number"] for step in steps if "apart" in step] == [1]
+    assert milliseconds(steps[1]["gaps"]) == {"forward>backward": 14}
+    assert all(step["flags"] == ["no_loader"] for step in steps)
+
+
+def test_a_second_network_between_two_updates_of_a_step_is_not_apart(played):
+    for _ in range(3):
+        played.request(TRAINING, 10)
+        for optimizer in (0, 1):
+            played.forward(5, training=False)
+            played.forward(20)
+            played.backward(30)
+            played.update(5, optimizer)
+    steps = played.steps()
+    assert [step["optimizers"] for step in steps] == [[0, 1]] * 3
+    assert not any("apart" in step for step in steps)
+    assert milliseconds(steps[1]["regions"])["nograd"] == 10
+
+
+def test_two_loaders_of_one_step_are_both_its_input(played):
+    for step in range(4):
+        played.request(TRAINING, 10)
+        played.request(SECOND, 20)
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+        if step == 2:
+            played.evaluate()
+    steps = played.steps()
+    # Of the first step only the last request is known to be its own.
+    assert [milliseconds(step["regions"])["input"] for step in steps] == [20, 30, 30, 30]
+    assert [step["number"] for step in steps if "apart" in step] == [2]
+
+
+def test_a_forward_without_gradient_after_the_request_is_the_steps_own(played):
+    for _ in range(3):
+        played.request(TRAINING, 10)
+        played.forward(15, training=False)
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+    steps = played.steps()
+    assert [milliseconds(step["regions"])["nograd"] for step in steps] == [15] * 3
+    assert not any("apart" in step for step in steps)
+
+
+def test_evaluation_on_the_training_source_is_flagged(played):
+    for step in range(3):
+        played.request(TRAINING, 10)
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+        if step == 1:
+            for _ in range(3):
+                played.request(TRAINING, 10)
+                played.forward(20, training=False)
+    assert [step.get("flags") for step in played.steps()] == [None, None, ["evaluated"]]
+
+
+def test_evaluation_after_a_request_that_came_early_is_apart_in_the_step_of_that_request(played):
+    played.request(TRAINING, 10)
+    for step in range(3):
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+        played.request(TRAINING, 10)
+        if step == 1:
+            played.request(TRAINING, 1, "epoch")
+    assert [step["duration_ns"] // MS for step in played.steps()] == [65, 65, 55 + 11]
+
+
+def test_forward_and_backward_inside_of_the_optimizers_step_open_a_step(played):
+    for _ in range(3):
+        played.request(TRAINING, 10)
+        played.recorder.update_begin()
+        played.forward(20)
+        played.backward(30)
+        played.wait(5)
+        played.recorder.update_end(0)
+    steps = played.steps()
+    assert len(steps) == 3
+    assert milliseconds(steps[1]["regions"]) == {"input": 10, "forward": 20, "backward": 30, "update": 5}
+
+
+def test_updates_in_compiled_code_make_steps_that_are_counted_by_requests(played):
+    for _ in range(12):
+        played.request(TRAINING, 10)
+        played.forward(20)
+        played.backward(30)
+        played.wait(5)
+    steps = played.steps()
+    assert [step["micro_steps"] for step in steps] == [8, 1, 1, 1]
+    assert all("blind" in step["flags"] for step in steps[1:])
+
+
+def test_a_long_evaluation_needs_no_more_memory_than_its_sums(played):
+    for step in range(2):
+        played.request(TRAINING, 10)
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+        if step == 0:
+            played.evaluate(10_000)
+            assert len(played.recorder.ledger.waiting) <= account.WAITING
+    (first, _) = played.steps()
+    assert (first["apart"]["end_ns"] - first["apart"]["begin_ns"]) // MS == 250_001
+
+
+def test_a_region_inside_of_another_is_not_counted_twice(played):
+    played.request(TRAINING, 10)
+    played.forward(20)
+    played.recorder.backward_begin()
+    played.wait(10)
+    begin = played.recorder.enter("collective")
+    played.wait(7)
+    played.recorder.leave("collective")
+    played.recorder.collective("allreduce", 100, begin, played.at)
+    played.recorder.backward_end(synchronised=True)
+    played.update(5)
+    (step,) = played.steps()
+    assert milliseconds(step["regions"])["backward"] == 10
+    assert step["collectives"] == {"backward:allreduce": [1, 100, 7 * MS]}
+
+
+def test_a_fault_marks_its_step_and_the_next_is_whole(played):
+    for step in range(3):
+        played.request(TRAINING, 10)
+        if step == 1:
+            played.recorder.forward_begin(training=True)
+            played.recorder.faulted()
+        else:
+            played.forward(20)
+        played.backward(30)
+        played.update(5)
+    played.recorder.end()
+    (path,) = played.folder.glob("*.jsonl")
+    steps = [line for line in map(json.loads, path.read_text().splitlines()) if line["kind"] == "step"]
+    assert [step.get("flags") for step in steps] == [None, ["fault"], None]
+    assert milliseconds(steps[2]["regions"]) == {"input": 10, "forward": 20, "backward": 30, "update": 5}
+
+
+def test_a_process_that_never_trains_leaves_no_file(played):
+    played.evaluate()
+    played.recorder.end()
+    assert not list(played.folder.iterdir())

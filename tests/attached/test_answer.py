@@ -1,0 +1,62 @@
+"""The answer fits a screen at every width, and says what its intervals do not know."""
+
+import pytest
+from stored_processes import ddp_job, ddp_steps, found_in, process_lines, write
+
+from steptime.cli.console import PlainConsole
+from steptime.report.attached import attached_section
+from steptime.report.attached_answer import MOST_LINES, AttachedAnswer
+from steptime.report.terminal import SectionText
+
+
+def shown(capsys, what, width):
+    PlainConsole(width=width).print(what)
+    return capsys.readouterr().out
+
+
+def eventful(folder):
+    """A job with a straggler, a gap, a restart, an evaluation and a change of micro-steps."""
+    first = [process_lines(rank, 2, ddp_steps(rank, lambda _: [0.0, 15.0], steps=7), ended=False) for rank in range(2)]
+    second = []
+    for rank in range(2):
+        steps = ddp_steps(rank, lambda _: [0.0, 15.0], gap=40.0, transfer=30.0)
+        for each in steps:
+            each["begin_ns"] += 9_000_000_000
+            each["backwards"] = [[time + 9_000_000_000 for time in each["backwards"][0][:3]] + [True]]
+            each["micro_steps"] = 2 if each["number"] < 20 else 1
+            each["optimizers"] = [each["number"] % 2]
+        notes = [{"kind": "note", "text": f"a library that could not be seen, number {number}"} for number in range(5)]
+        second.append(process_lines(rank, 2, steps, attempt=1, lines=notes))
+    return found_in(write(folder, *first, *second), 60_000.0)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_the_answer_has_at_most_25_lines(tmp_path, capsys, width):
+    text = shown(capsys, AttachedAnswer(eventful(tmp_path), ["All of it: steptime report --all DIR"]), width)
+    assert len(text.splitlines()) <= MOST_LINES == 25
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_narrow_terminal_breaks_no_number(tmp_path, capsys):
+    text = shown(capsys, AttachedAnswer(ddp_job(tmp_path, lambda _: [0.0, 15.0])), 44)
+    assert max(map(len, text.splitlines())) <= 44
+    assert "20.000 ms (20.000 to 20.000)" in text
+
+
+def test_what_is_largest_comes_first(tmp_path, capsys):
+    text = shown(capsys, AttachedAnswer(ddp_job(tmp_path, lambda _: [0.0, 45.0])), 120)
+    largest = next(line for line in text.splitlines() if line.startswith("Largest"))
+    assert "for rank 1; its forward takes 45 ms longer" in largest
+
+
+def test_the_answer_says_that_it_knows_one_run_alone(tmp_path, capsys):
+    text = shown(capsys, AttachedAnswer(ddp_job(tmp_path, lambda _: [0.0, 0.0])), 120)
+    assert "intervals within this run: another run may differ by more" in text
+
+
+def test_the_section_of_a_report_has_every_part_and_use(tmp_path, capsys):
+    run = eventful(tmp_path)
+    text = " ".join(shown(capsys, SectionText([attached_section(run)]), 160).split())
+    assert "between forward and backward" in text
+    assert "restarts" in text
+    assert all(finding.sentence in text for finding in run.findings)

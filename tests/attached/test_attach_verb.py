@@ -1,0 +1,163 @@
+"""The command keeps its output, exit code and signals; the answer goes to standard error, and results are kept."""
+
+import fcntl
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+from program import PROGRAM, process
+
+
+def attach(folder: Path, *words: str, options: tuple[str, ...] = (), **more) -> subprocess.CompletedProcess[str]:
+    """Run a command attached, with results in ``folder``."""
+    command = [*PROGRAM, "attach", "-o", str(folder / "results"), *options, "--", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=folder, **more)
+
+
+def start(folder: Path, script: str, **more) -> subprocess.Popen[str]:
+    command = [*PROGRAM, "attach", "-o", str(folder / "results"), "--", sys.executable, "-u", "-c", script]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, text=True, cwd=folder, **pipes, **more)
+
+
+def kept(folder: Path) -> dict:
+    return json.loads((folder / "results" / "attached.json").read_text())
+
+
+def test_standard_output_is_that_of_the_command_alone(tmp_path):
+    done = attach(tmp_path, sys.executable, "-c", "import os; os.write(1, b'raw\\x00\\xff')", encoding="latin-1")
+    assert done.stdout == "raw\x00\xff"
+
+
+def test_standard_input_is_that_of_the_command(tmp_path):
+    done = attach(tmp_path, sys.executable, "-c", "print(input())", input="typed\n")
+    assert done.stdout == "typed\n"
+
+
+@pytest.mark.parametrize("code", [0, 117])
+def test_the_exit_code_is_that_of_the_command(tmp_path, code):
+    assert attach(tmp_path, sys.executable, "-c", f"raise SystemExit({code})").returncode == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_that_ends_the_command_ends_this_one(tmp_path, number):
+    done = attach(tmp_path, sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(number)})")
+    assert done.returncode == -number
+    assert kept(tmp_path)["exit_code"] == 128 + number
+
+
+def test_arguments_that_look_like_options_are_the_commands(tmp_path):
+    done = attach(tmp_path, sys.executable, "-c", "import sys; print(sys.argv[1:])", "--json", "-o", "--help")
+    assert done.stdout == "['--json', '-o', '--help']\n"
+
+
+def test_a_program_that_is_not_there_ends_as_in_a_shell(tmp_path):
+    done = attach(tmp_path, "no-such-program")
+    assert done.returncode == 127
+    assert done.stderr == "error: no-such-program cannot be started: no such program on the PATH\n"
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_folder_with_results_is_not_used_again(tmp_path):
+    attach(tmp_path, "true")
+    done = attach(tmp_path, "true")
+    assert done.returncode == 2
+    assert "already holds results" in done.stderr
+
+
+WAITING = """
+import signal, sys, time
+def leave(number, frame):
+    print("got", number, flush=True)
+    sys.exit(9)
+signal.signal(signal.{name}, leave)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_reaches_the_command_once_and_results_are_kept(tmp_path, name):
+    running = start(tmp_path, WAITING.format(name=name))
+    assert running.stdout.readline() == "ready\n"
+    os.kill(running.pid, getattr(signal, name))
+    output, _ = running.communicate(timeout=60)
+    assert output == f"got {int(getattr(signal, name))}\n"
+    assert running.returncode == 9
+    assert kept(tmp_path)["exit_code"] == 9
+
+
+def test_ctrl_c_of_a_terminal_reaches_the_command_once(tmp_path):
+    """The kernel sends it to the whole group; the command must not get it a second time from here."""
+    script = WAITING.format(name="SIGINT").replace("sys.exit(9)", "time.sleep(1.0); sys.exit(9)")
+    main, other = pty.openpty()
+    running = start(tmp_path, script, stdin=other, start_new_session=True, preexec_fn=_own_terminal)
+    os.close(other)
+    assert running.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    os.write(main, b"\x03")
+    output, errors = running.communicate(timeout=60)
+    os.close(main)
+    assert output == "got 2\n"
+    assert running.returncode == 9
+    assert "All of it" in errors
+
+
+def _own_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def test_results_of_a_run_whose_steptime_was_killed_can_be_read(tmp_path):
+    running = start(tmp_path, "print('ready', flush=True); import time; time.sleep(2)")
+    assert running.stdout.readline() == "ready\n"
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate(timeout=60)
+    done = process("report", "results", cwd=tmp_path)
+    assert "no step was seen" in done.stdout
+
+
+def test_json_is_the_last_line_of_standard_error(tmp_path):
+    done = attach(tmp_path, sys.executable, "-c", "import sys; print('mine', file=sys.stderr)", options=("--json",))
+    first, last = done.stderr.splitlines()
+    assert first == "mine"
+    assert json.loads(last)["exit_code"] == 0
+
+
+CAUSES = {
+    "-I": ([sys.executable, "-I", "-c", "pass"], "starts Python with -I"),
+    "in a flag of several letters": ([sys.executable, "-uE", "-c", "pass"], "starts Python with -E"),
+    "env -i": (["env", "-i", sys.executable, "-c", "pass"], "environment was cleaned"),
+    "below a shell": (["sh", "-c", f"{sys.executable} -I -c 'import time; time.sleep(1.5)'; true"], "with -I"),
+    "cleaned below a shell": (
+        ["sh", "-c", f"unset STEPTIME_ATTACH; {sys.executable} -c 'import time; time.sleep(1.5)'; true"],
+        "environment was cleaned",
+    ),
+    "no library": ([sys.executable, "-c", "import json"], "imported no library of training"),
+    "no Python": (["true"], "no Python process was seen"),
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_cause_is_said_where_no_process_was_attached(tmp_path, name):
+    words, said = CAUSES[name]
+    done = attach(tmp_path, *words)
+    assert said in " ".join(done.stderr.split())
+    assert said in kept(tmp_path)["not_attached"]
+
+
+def test_the_code_of_the_hook_does_not_stay_in_the_results(tmp_path):
+    attach(tmp_path, sys.executable, "-c", "pass")
+    names = {path.name for path in (tmp_path / "results").iterdir()}
+    assert names == {"attached", "attached.json", "machine.json", "run.lock", "study.json", "study.yaml"}
+
+
+def test_nobody_else_may_read_the_results(tmp_path):
+    attach(tmp_path, sys.executable, "-c", "pass")
+    assert (tmp_path / "results").stat().st_mode & 0o077 == 0

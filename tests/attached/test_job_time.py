@@ -1,0 +1,100 @@
+"""The uses of a job's time sum to it, for every rank."""
+
+import pytest
+from stored_processes import BEGIN, COMMAND, MS, ddp_steps, found_in, process_lines, sentences_of, step, write
+
+
+def job_of(run):
+    return {part.name: part for part in run.job}
+
+
+def alternating(rank, evaluating=(), saving=(), steps=40, wait_ms=0.0):
+    """Steps of 60 ms, with an evaluation of 500 ms, a checkpoint of 200 ms or a wait in some of them."""
+    found, begin = [], BEGIN
+    for number in range(steps):
+        longer = wait_ms if number - 1 in evaluating else 0.0
+        own = number in evaluating and not wait_ms
+        regions = {"input": 20.0, "forward": 10.0, "backward": 25.0 + longer, "update": 5.0}
+        if number in saving:
+            regions["save"] = 200.0
+        at = begin + 30 * MS
+        end = at + round((25.0 + longer) * MS)
+        last = at + 20 * MS
+        more = {"apart_ms": 500.0} if own else {}
+        one = step(number, begin, regions, backwards=[[at, last, end, True]], **more)
+        begin += one["duration_ns"]
+        found.append(one)
+    return found
+
+
+def test_the_parts_sum_to_the_time_of_the_command(tmp_path):
+    lines = process_lines(0, 1, alternating(0, evaluating=(10, 20), saving=(30,)))
+    run = found_in(write(tmp_path, lines), 9_000.0)
+    assert sum(part.time_s for part in run.job) == pytest.approx(9.0)
+    assert run.wall_s == pytest.approx(9.0)
+
+
+def test_each_use_has_its_seconds(tmp_path):
+    run = found_in(write(tmp_path, process_lines(0, 1, alternating(0, evaluating=(10, 20), saving=(30,)))), 9_000.0)
+    job = job_of(run)
+    assert job["start_up"].time_s == pytest.approx((BEGIN - COMMAND) / 1e9)
+    assert (job["evaluation"].time_s, job["evaluation"].count) == (pytest.approx(1.0), 2)
+    assert (job["checkpoint"].time_s, job["checkpoint"].count) == (pytest.approx(0.2), 1)
+    assert job["input"].time_s == pytest.approx(40 * 0.020)
+    assert job["steps"].time_s == pytest.approx(40 * 0.040)
+    assert job["end"].time_s == pytest.approx(9.0 - 3.0 - 40 * 0.060 - 1.2)
+
+
+def test_ranks_that_wait_for_an_evaluation_of_one_are_held_up(tmp_path):
+    processes = [
+        process_lines(0, 2, alternating(0, evaluating=(10, 20))),
+        process_lines(1, 2, alternating(1, evaluating=(10, 20), wait_ms=500.0)),
+    ]
+    # What the first rank computes behind its evaluation comes 500 ms later than what the other does.
+    run = found_in(write(tmp_path, *processes), 9_000.0)
+    job = job_of(run)
+    assert job["evaluation"].ranks_s == pytest.approx([1.0, 0.0])
+    assert job["held_up"].ranks_s == pytest.approx([0.0, 1.0], abs=0.01)
+    assert "rank 0 evaluates 2 times while the others wait" in sentences_of(run)["evaluation_on_few_ranks"]
+
+
+def test_steps_that_are_on_record_as_sums_count(tmp_path):
+    steps = alternating(0, steps=20)
+    end = steps[-1]["begin_ns"] + steps[-1]["duration_ns"]
+    summed = {
+        "kind": "steps",
+        "first": 20,
+        "last": 119,
+        "begin_ns": end,
+        "duration_ns": 6000 * MS,
+        "micro_steps": 100,
+        "regions": {"input": 2000 * MS, "forward": 4000 * MS},
+        "apart_ns": 0,
+    }
+    run = found_in(write(tmp_path, process_lines(0, 1, steps, lines=[summed])), 12_000.0)
+    job = job_of(run)
+    assert job["steps"].count == 120
+    assert job["input"].time_s == pytest.approx(20 * 0.020 + 2.0)
+    assert any("most are on record as sums" in note for note in run.notes)
+
+
+def test_a_checkpoint_that_stalls_the_job_is_found(tmp_path):
+    run = found_in(write(tmp_path, process_lines(0, 1, alternating(0, saving=range(5, 35, 3)))), 9_000.0)
+    assert "10 checkpoints take 2 s" in sentences_of(run)["checkpoint"]
+
+
+def test_the_end_of_a_command_that_was_killed_with_steptime_is_not_known(tmp_path):
+    run = found_in(write(tmp_path, process_lines(0, 2, ddp_steps(0, lambda _: [0.0, 0.0]))), None)
+    assert run.wall_s is None
+    assert "end" not in job_of(run)
+
+
+def test_a_process_on_another_host_is_placed_by_the_time_of_day(tmp_path):
+    lines = process_lines(0, 1, alternating(0), boot="boot-9")
+    for each in lines:
+        if each["kind"] == "step":
+            each["begin_ns"] += 777_000 * MS
+            each["backwards"] = []
+    lines[0]["clock"] = {"wall_ns": COMMAND, "monotonic_ns": COMMAND + 777_000 * MS}
+    run = found_in(write(tmp_path, lines), 9_000.0)
+    assert job_of(run)["start_up"].time_s == pytest.approx(3.0)

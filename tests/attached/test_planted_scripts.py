@@ -1,0 +1,158 @@
+"""Scripts with planted causes, started as users do: the answer says what was planted, by the clock of the script.
+
+A loaded machine adds to what was planted and takes nothing away; times are compared within one run.
+"""
+
+import json
+import os
+import socket
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launching import interpreter_for
+from program import PROGRAM
+
+SCRIPTS = Path(__file__).parents[2] / "benchmarks" / "attach" / "scripts"
+STEPS = 40
+
+
+@dataclass(frozen=True)
+class PlantedRun:
+    """What a script said and what steptime found of it."""
+
+    code: int
+    found: dict[str, Any]
+    planted: dict[int, dict[str, list[float]]]
+    """By rank and cause, the seconds of each."""
+    output: str
+
+    def part(self, name: str) -> dict[str, Any]:
+        return next(part for part in self.found["parts"] if part["name"] == name)
+
+    def use(self, name: str) -> dict[str, Any]:
+        return next(part for part in self.found["job"] if part["name"] == name)
+
+    def finding(self, kind: str) -> str:
+        return next(each["sentence"] for each in self.found["findings"] if each["kind"] == kind)
+
+    def mean_s(self, rank: int, cause: str, per_step: int) -> float:
+        """The planted seconds of a step."""
+        values = self.planted[rank][cause]
+        return per_step * sum(values) / len(values)
+
+
+@pytest.fixture(scope="module")
+def run_of(tmp_path_factory):
+    """Run a kind of script on two ranks, once for all tests of the module."""
+    python = interpreter_for("pytorch")
+
+    @cache
+    def run(kind: str) -> PlantedRun:
+        folder = tmp_path_factory.mktemp(kind)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        launcher = [str(python), "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+        launcher += ["--master-port", str(port)]
+        command = [*PROGRAM, "attach", "-o", str(folder / "results"), "--lines", "--json", "--", *launcher]
+        done = subprocess.run(
+            [*command, str(SCRIPTS / "loops.py"), kind],
+            cwd=folder,
+            env={**os.environ, "STEPS": str(STEPS), "OUT": str(folder), "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=400,
+            check=False,
+        )
+        planted = {
+            rank: json.loads(path.read_text())["planted"]
+            for rank in range(2)
+            if (path := folder / f"said-{rank}.json").exists()
+        }
+        return PlantedRun(done.returncode, json.loads(done.stderr.splitlines()[-1]), planted, done.stdout)
+
+    return run
+
+
+def test_a_slow_loader_is_input(run_of):
+    run = run_of("ddp")
+    part = run.part("input_wait")
+    for rank in range(2):
+        assert part["ranks_s"][rank] == pytest.approx(run.mean_s(rank, "load", 4), rel=0.3, abs=0.004)
+    assert "Samples" in part["where"] or "pause" in part["where"] or "__getitem__" in part["where"]
+
+
+def test_a_slow_rank_is_waited_for_by_the_other(run_of):
+    run = run_of("ddp")
+    slow_s = run.mean_s(1, "slow", 1)
+    assert run.found["waited_for"]["rank"] == 1
+    assert run.found["waited_for"]["part"] == "forward"
+    assert run.found["waited_for"]["part_s"] == pytest.approx(slow_s, rel=0.4)
+    waiting, innocent = run.part("sync_wait")["ranks_s"]
+    assert waiting > 0.5 * slow_s
+    assert innocent < 0.5 * waiting
+
+
+def test_the_parts_of_a_real_step_sum_to_it(run_of):
+    found = run_of("ddp").found
+    assert sum(part["time_s"]["value"] for part in found["parts"]) == pytest.approx(found["step_s"]["value"], rel=1e-6)
+
+
+def test_an_evaluation_and_the_whole_time_are_accounted_for(run_of):
+    run = run_of("ddp")
+    evaluated = sum(run.planted[0]["evaluated batch"]) + sum(run.planted[0]["evaluation load"])
+    assert run.use("evaluation")["ranks_s"][0] == pytest.approx(evaluated, rel=0.25)
+    assert sum(part["time_s"] for part in run.found["job"]) == pytest.approx(run.found["wall_s"], rel=1e-3)
+
+
+def test_the_script_itself_ends_as_alone(run_of):
+    run = run_of("ddp")
+    assert run.code == 0
+    assert run.output.count("LOSS") == 2
+
+
+def test_only_the_synchronised_pass_of_an_accumulation_waits(run_of):
+    run = run_of("accumulation")
+    slow_s = run.mean_s(1, "slow", 4)
+    assert run.found["micro_steps"] == 4
+    assert run.found["waited_for"]["rank"] == 1
+    assert run.part("sync_wait")["ranks_s"][0] > 0.5 * slow_s
+    assert run.part("input_wait")["ranks_s"][0] == pytest.approx(run.mean_s(0, "load", 16), rel=0.3)
+
+
+def test_a_batch_that_no_loader_makes_is_a_gap_with_its_line(run_of):
+    run = run_of("nanogpt")
+    gap = run.part("forward>backward")
+    assert gap["gap"]
+    assert gap["time_s"]["value"] == pytest.approx(run.mean_s(0, "load", 4), rel=0.3, abs=0.01)
+    assert "planting.py" in gap["where"] or "get_batch" in gap["where"]
+    assert "between forward and backward" in run.finding("gaps")
+
+
+def test_an_evaluation_on_one_rank_holds_the_other_up(run_of):
+    run = run_of("nanogpt")
+    evaluated = sum(run.planted[0]["evaluation"])
+    evaluation, held_up = run.use("evaluation"), run.use("held_up")
+    assert evaluation["ranks_s"][0] == pytest.approx(evaluated, rel=0.25)
+    assert evaluation["ranks_s"][1] == 0.0
+    assert held_up["ranks_s"][1] > 0.4 * evaluated
+    assert "rank 0 evaluates" in run.finding("evaluation_on_few_ranks")
+
+
+def test_the_slow_rank_of_fsdp_is_waited_for_in_its_collectives(run_of):
+    run = run_of("fsdp2")
+    waiting = run.part("sync_wait")["ranks_s"]
+    assert waiting[0] > waiting[1]
+    assert run.found["collectives"]
+    assert run.found["waited_for"]["rank"] in {1, None}
+
+
+def test_a_pipeline_is_not_split(run_of):
+    run = run_of("pipeline")
+    assert "pipeline" in run.part("sync_wait")["reason"]
+    assert run.part("sync_wait")["time_s"]["value"] is None
+    assert run.part("exchange")["time_s"]["value"] > 0.0

@@ -1,0 +1,144 @@
+"""The parts of a step sum to it; steps that an evaluation or a checkpoint touches are not among them."""
+
+import numpy as np
+import pytest
+from stored_processes import BEGIN, MS, ddp_job, ddp_steps, found_in, part_of, process_lines, sentences_of, step, write
+
+
+def one_process(folder, steps, **more):
+    return found_in(write(folder, process_lines(0, 1, steps, **more)), 60_000.0)
+
+
+def plain_steps(count=40, **more):
+    found, begin = [], BEGIN
+    for number in range(count):
+        one = step(number, begin, {"input": 10.0, "forward": 20.0, "backward": 30.0, "update": 5.0}, **more)
+        begin += one["duration_ns"]
+        found.append(one)
+    return found
+
+
+def test_parts_sum_to_the_step(tmp_path):
+    run = ddp_job(tmp_path, lambda _: [0.0, 15.0], gap=7.0)
+    assert sum(part.time_s.value for part in run.parts if part.time_s.value) == pytest.approx(run.step_s.value)
+    assert sum(part.share for part in run.parts if part.share is not None) == pytest.approx(1.0)
+
+
+def test_a_gap_is_named_by_what_lies_before_and_after(tmp_path):
+    run = ddp_job(tmp_path, lambda _: [0.0, 0.0], gap=20.0)
+    gap = part_of(run, "forward>backward")
+    assert (gap.gap, gap.time_s.value) == (True, pytest.approx(0.020))
+    assert "between forward and backward" in sentences_of(run)["gaps"]
+
+
+def test_a_gap_is_named_by_the_line_that_most_samples_show(tmp_path):
+    steps = [{**each, "gaps": {"update>input": 30 * MS}, "duration_ns": 95 * MS} for each in plain_steps()]
+    for number, each in enumerate(steps):
+        each["begin_ns"] = BEGIN + number * 95 * MS
+    places = {"update>input": {"train.py:62 log_images": 90, "train.py:61 main": 4}}
+    lines = [{"kind": "lines", "every_ns": 20 * MS, "first": 0, "last": 39, "places": places}]
+    run = one_process(tmp_path, steps, lines=lines)
+    assert part_of(run, "update>input").where == "train.py:62 log_images"
+    assert "(train.py:62 log_images)" in sentences_of(run)["gaps"]
+
+
+def test_what_is_not_marked_is_the_rest(tmp_path):
+    steps = plain_steps()
+    for number, each in enumerate(steps):
+        each["duration_ns"] += 10 * MS
+        each["begin_ns"] = BEGIN + number * 75 * MS
+    assert part_of(one_process(tmp_path, steps), "residual").time_s.value == pytest.approx(0.010)
+
+
+def test_a_single_process_waits_for_nobody(tmp_path):
+    run = one_process(tmp_path, plain_steps())
+    assert run.waited_for is None
+    assert not {"sync_wait", "comm_exposed"} & {part.name for part in run.parts}
+
+
+def test_an_evaluation_is_no_part_of_a_step(tmp_path):
+    found, begin = [], BEGIN
+    for number in range(40):
+        more = {"apart_ms": 500.0} if number == 20 else {}
+        one = step(number, begin, {"forward": 20.0, "backward": 30.0, "update": 5.0}, **more)
+        begin += one["duration_ns"]
+        found.append(one)
+    run = one_process(tmp_path, found)
+    assert run.step_s.value == pytest.approx(0.055)
+    assert run.left_out == 2
+
+
+def test_first_steps_that_compile_are_no_part_of_the_mean(tmp_path):
+    found, begin = [], BEGIN
+    for number in range(60):
+        one = step(number, begin, {"forward": 4000.0 if number < 2 else 20.0 + number % 3, "update": 5.0})
+        begin += one["duration_ns"]
+        found.append(one)
+    run = one_process(tmp_path, found)
+    assert run.step_s.value == pytest.approx(0.026, rel=0.02)
+    assert "the first steps take" in sentences_of(run)["first_steps"]
+
+
+def test_intervals_know_that_neighbours_hang_together(tmp_path):
+    """Of a slowly varying series the interval is several times as wide as of the same values in random order."""
+    stream = np.random.default_rng(3)
+    slow = 20.0 + np.convolve(stream.normal(size=430), np.ones(31) / 31**0.5, mode="valid")
+    widths = []
+    for name, series in (("slow", slow), ("shuffled", stream.permutation(slow))):
+        found, begin = [], BEGIN
+        for number, value in enumerate(series):
+            one = step(number, begin, {"forward": float(value), "update": 5.0})
+            begin += one["duration_ns"]
+            found.append(one)
+        time = part_of(one_process(tmp_path / name, found), "forward").time_s
+        widths.append(time.high - time.low)
+    assert widths[0] > 3.0 * widths[1]
+
+
+def test_few_steps_have_no_interval(tmp_path):
+    run = one_process(tmp_path, plain_steps(3))
+    assert run.step_s.value == pytest.approx(0.065)
+    assert run.step_s.low is None
+
+
+def test_a_device_has_times_of_its_own(tmp_path):
+    lines = [
+        {"kind": "device", "step": number, "regions": {"forward": 44 * MS}, "span_ns": 90 * MS} for number in range(40)
+    ]
+    run = one_process(tmp_path, plain_steps(), lines=lines)
+    assert part_of(run, "forward").device_s == pytest.approx(0.044)
+    assert part_of(run, "update").device_s is None
+
+
+def test_optimizers_that_take_turns_are_a_round(tmp_path):
+    steps = [{**each, "optimizers": [0 if each["number"] % 4 < 3 else 1]} for each in plain_steps()]
+    assert "a round has 4 updates" in sentences_of(one_process(tmp_path, steps))["optimizer_rounds"]
+
+
+def test_micro_steps_that_change_for_good_are_found(tmp_path):
+    steps = [{**each, "micro_steps": 2 if each["number"] < 12 else 1} for each in plain_steps()]
+    run = one_process(tmp_path, steps)
+    assert run.micro_steps is None
+    assert "from step 12 on a step has 1 micro-steps, and 2 before" in sentences_of(run)["micro_steps"]
+
+
+def test_an_update_that_was_not_seen_is_said(tmp_path):
+    run = one_process(tmp_path, [{**each, "flags": ["blind"]} for each in plain_steps()])
+    assert "no update was seen" in sentences_of(run)["update_not_seen"]
+
+
+def test_a_fault_of_the_hook_is_said(tmp_path):
+    fault = {"kind": "fault", "hook": "Module.__call__", "error": "KeyError('x')", "place": "a.py:1", "step": 3}
+    run = one_process(tmp_path, plain_steps(), lines=[fault])
+    assert "failed at Module.__call__" in sentences_of(run)["fault"]
+
+
+def test_steps_of_ddp_without_a_last_gradient_show_no_waiting(tmp_path):
+    processes = []
+    for rank in range(2):
+        steps = ddp_steps(rank, lambda _: [0.0, 15.0])
+        for each in steps:
+            each["backwards"][0][1] = 0
+        processes.append(process_lines(rank, 2, steps))
+    run = found_in(write(tmp_path, *processes))
+    assert part_of(run, "sync_wait").reason == "no exchange between the ranks was seen"
