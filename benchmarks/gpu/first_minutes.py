@@ -134,8 +134,8 @@ def _ask(arguments: list[str], folder: Path, limit_s: float) -> dict[str, Any]:
 def _smi() -> str | None:
     question = "name,driver_version,power.limit,clocks.max.sm,mig.mode.current,memory.total"
     try:
-        done = subprocess.run(  # noqa: S607 - wherever the driver has put it
-            ["nvidia-smi", f"--query-gpu={question}", "--format=csv,noheader"],
+        done = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={question}", "--format=csv,noheader"],  # noqa: S607 - the driver's
             capture_output=True,
             text=True,
             timeout=60,
