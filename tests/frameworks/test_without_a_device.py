@@ -150,7 +150,8 @@ BOUND = """
         except TypeError as error:
             wrong.append("%s: %s" % (name, error))
     inspect.signature(torch.cuda.Event.__new__).bind(torch.cuda.Event, enable_timing=True)
-    inspect.signature(torch.distributed.init_process_group).bind("nccl", init_method="", rank=0, world_size=1, device_id=0)
+    group = dict(init_method="", rank=0, world_size=1, device_id=0)
+    inspect.signature(torch.distributed.init_process_group).bind("nccl", **group)
     print(json.dumps([torch.__version__, wrong]))
 """
 
