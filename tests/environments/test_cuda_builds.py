@@ -65,6 +65,8 @@ def test_the_command_makes_the_environment_of_a_loader_for_the_device(monkeypatc
         ("pytorch", machine((9, 0), "470.57.02"), "needs the driver 525.60.13 or newer, and this machine has 470"),
         ("tensorflow", machine((7, 0), "580.65.06"), "code from compute capability 7.5 on, and a device here has 7.0"),
         ("tensorflow", machine((12, 0), "580.65.06"), "runs up to compute capability 9.0, and a device here has 12.0"),
+        ("tensorflow", machine((9, 0), "535.104.05"), "compiled by the driver, which must be 555.42.02 or newer"),
+        ("pytorch", machine((13, 0), "580.65.06"), "runs up to compute capability 12.1, and a device here has 13.0"),
         ("jax", machine((7, 0), "580.65.06"), "code from compute capability 7.5 on, and a device here has 7.0"),
         ("chainer", machine((10, 0), "580.65.06"), "runs up to compute capability 9.0, and a device here has 10.0"),
         ("tensorflow1", machine((7, 0), "580.65.06"), "CUDA 10.0, of whose libraries the package index has none"),

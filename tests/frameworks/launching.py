@@ -94,7 +94,7 @@ def _interpreter_on(found: Accelerators, framework: str, loader: str) -> Path:
         pytest.skip(manifest.no_cuda_reason(found))
     ready = ready_interpreter(framework, device="cuda", accelerators=found, loader=loader)
     if ready is None:
-        name = framework if loader == "synthetic" else f"{framework}-{loader}"
+        name = f"{framework}-{loader}" if loader in manifest.loader_environments else framework
         pytest.skip(f"no environment: steptime env create {name} --device cuda")
     return ready
 

@@ -29,6 +29,10 @@ class CudaBuild(BaseModel):
     intermediate code (PTX) for later devices."""
     why_not_newer: str = ""
     """What limits ``newest``."""
+    compiled_from: str | None = None
+    """The lowest compute capability for which the build has intermediate code alone, up to ``newest``."""
+    compiling_driver: str = ""
+    """The oldest driver that compiles this code: minor versions of a toolkit are compatible in machine code only."""
     python: list[str] = Field(default_factory=list)
     """Python versions of the build; the framework's own where none is named."""
     verify: str = ""
@@ -49,6 +53,12 @@ class CudaBuild(BaseModel):
                 f"{accelerators.driver}"
             )
         capabilities = accelerators.capabilities
+        is_compiled = self.compiled_from and any(each >= version_of(self.compiled_from) for each in capabilities)
+        if is_compiled and accelerators.driver and version_of(accelerators.driver) < version_of(self.compiling_driver):
+            return (
+                f"from compute capability {self.compiled_from} on its code is compiled by the driver, which must be "
+                f"{self.compiling_driver} or newer, and {accelerators.place} has {accelerators.driver}"
+            )
         if any(each < version_of(self.oldest) for each in capabilities):
             return (
                 f"the build for CUDA {self.toolkit} has code from compute capability {self.oldest} on, and a device "

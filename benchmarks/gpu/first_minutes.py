@@ -1,0 +1,376 @@
+"""The first ten minutes on a borrowed GPU: what of docs/gpu.md holds there, as one JSON.
+
+::
+
+    python benchmarks/gpu/first_minutes.py prepare build/gpu                   # here: fill run folders
+    python build/gpu/first_minutes.py run --seconds 540 > first-minutes.json   # there: train in them
+    python benchmarks/gpu/first_minutes.py table first-minutes.json            # the table of docs/gpu.md
+
+``run`` needs an interpreter with torch, JAX or Chainer (CuPy alone is probed), and neither a network nor the rest of
+steptime: a run folder has all that a worker imports. A framework that cannot be imported is named and left out.
+``prepare --device cpu --workload lenet5`` tries the same code on processors.
+"""
+
+# ruff: noqa: PLC0415 - each half runs where the packages of the other are missing
+import argparse
+import importlib
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+FRAMEWORKS = {"pytorch": "torch", "jax": "jax", "chainer": "chainer"}
+SIZES = (64, 128, 256, 512, 1024)
+STEPS, REPEATS, CLOSE = 200, 4, 0.01
+_COPIED_BYTES, _COPIES = 64 * 2**20, 10
+_LEAST_S = 20.0
+"""Left of the time, without which nothing more is begun."""
+_ADDRESS = "127.0.0.1"
+
+
+def prepare(folder: Path, device: str, workload: str, batch: int, steps: int) -> None:
+    """Fill run folders for every framework and precision, and write what is to be run in which order."""
+    import numpy as np
+
+    from steptime.catalog.manifest import load_manifests
+    from steptime.catalog.workloads.table import build_workload
+    from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, timing_job
+    from steptime.runner.run_folder import make_run_folder
+    from steptime.study.trial import Trial
+
+    shape = (3, 64, 64) if workload == "resnet50" else (1, 28, 28)
+    built = build_workload(workload, input_shape=shape, classes=10)
+    folder.mkdir(parents=True)
+    images = np.random.default_rng(0).integers(0, 256, (4 * batch, *shape), dtype=np.uint8)
+    np.savez(folder / "batches.npz", images=images, labels=np.arange(len(images)) % 10)
+    transform = {"mean": [0.5] * shape[0], "std": [0.25] * shape[0]}
+    arrays = {"form": "arrays", "path": "../batches.npz", "samples": len(images), "transform": transform}
+    loader = {"kind": "native", "processes": 0, "dataset": arrays}
+    plan = []
+    for name in FRAMEWORKS:
+        manifest = load_manifests()[name]
+        precisions = manifest.cuda_precisions if device == "cuda" else manifest.precisions
+        runs = [("session", precision, 1) for precision in precisions]
+        for kind, precision, workers in [*runs, ("ablation", "fp32", 1), ("ablation", "fp32", 2)]:
+            strategy = "single" if workers == 1 else "allreduce"
+            trial = Trial(
+                framework=name,
+                strategy=strategy,
+                workload=workload,
+                input_shape=shape,
+                classes=10,
+                dataset=None,
+                loader="synthetic",
+                device=device,
+                precision=precision,
+                workers=workers,
+                batch_per_worker=batch,
+                options={key: each.default for key, each in manifest.options_for(strategy).items()},
+            )
+            if kind == "session":
+                timing = TimingSchedule(warmup_steps=5, seconds=5.0, min_steps=steps, max_steps=steps)
+                job = timing_job(trial, built, {"kind": "synthetic", "distinct_batches": 2}, timing)
+            else:
+                job = ablation_job(trial, built, loader, AblationSchedule(warmup_steps=5, seconds=10.0))
+            run = f"{name}-{kind}-{precision}-{workers}"
+            (folder / run).mkdir()
+            make_run_folder(folder / run, manifest.folder, job, manifest.libraries, name)
+            plan.append({"framework": name, "kind": kind, "precision": precision, "workers": workers, "folder": run})
+    # What several frameworks can say comes before what one says at length.
+    plan.sort(key=lambda each: (each["kind"] != "session", each["workers"], each["precision"] != "fp32"))
+    (folder / "plan.json").write_text(json.dumps({"device": device, "steps": steps, "runs": plan}, indent=1))
+    shutil.copy(__file__, folder / "first_minutes.py")
+
+
+def run(folder: Path, seconds: float) -> dict[str, Any]:
+    """Run the plan until ``seconds`` have passed; return all that was found."""
+    started = time.monotonic()
+    plan = json.loads((folder / "plan.json").read_text())
+    found: dict[str, Any] = {
+        "device": plan["device"],
+        "python": sys.version.split()[0],
+        "runs": [],
+        "left_out": {},
+        "not_begun": [],
+    }
+    for name, module in FRAMEWORKS.items():
+        said = _ask(["-c", f"import {module}; print({module}.__version__)"], folder, 120.0)
+        if said["code"]:
+            found["left_out"][name] = said["error"]
+    found["smi"] = _smi()
+    found["cupy"] = _ask(["-c", _CUPY], folder, 120.0)
+    for each in plan["runs"]:
+        left = seconds - (time.monotonic() - started)
+        if each["framework"] in found["left_out"]:
+            continue
+        if left < _LEAST_S:
+            found["not_begun"].append(each["folder"])
+            continue
+        begun = time.monotonic()
+        runner = _session if each["kind"] == "session" else _ablation
+        result = runner(folder / each["folder"], each["workers"], plan["steps"], left)
+        found["runs"].append({**each, **result, "wall_s": round(time.monotonic() - begun, 1)})
+    found["wall_s"] = round(time.monotonic() - started, 1)
+    return found
+
+
+def _ask(arguments: list[str], folder: Path, limit_s: float) -> dict[str, Any]:
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"code": 124, "error": f"not finished after {limit_s:.0f} s"}
+    error = done.stderr.strip().splitlines()[-1:] or [""]
+    return {"code": done.returncode, "said": done.stdout.strip(), "error": error[0] if done.returncode else ""}
+
+
+def _smi() -> str | None:
+    question = "name,driver_version,power.limit,clocks.max.sm,mig.mode.current,memory.total"
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={question}", "--format=csv,noheader"],  # noqa: S607 - the driver's
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    except OSError:
+        return None
+    return done.stdout.strip()
+
+
+_CUPY = """
+import cupy
+for size in (64, 128, 256, 512, 1024):
+    product = cupy.full((size, size), 1 + 2.0**-12, 'float32') @ cupy.eye(size, dtype='float32')
+    print(size, float(product[0, 0]) == 1 + 2.0**-12, cupy.__version__, cupy.cuda.runtime.runtimeGetVersion())
+"""
+
+
+def _session(run_folder: Path, _: int, steps: int, limit_s: float) -> dict[str, Any]:
+    program = str(Path(__file__).resolve())
+    said = _ask([program, "session", ".", "--steps", str(steps)], run_folder, limit_s)
+    if said["code"]:
+        return {"error": said["error"]}
+    found: dict[str, Any] = json.loads(said["said"].splitlines()[-1])
+    return found
+
+
+def _ablation(run_folder: Path, workers: int, _: int, limit_s: float) -> dict[str, Any]:
+    """Start the workers by hand, as docs/worker-protocol.md says, and read the stages of the first."""
+    sockets = [socket.create_server((_ADDRESS, 0)) for _ in range(1 + workers)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    shared = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("STEPTIME_", "PYTHON"))},
+        "STEPTIME_WORKERS": str(workers),
+        "STEPTIME_ROOT_ADDRESS": f"{_ADDRESS}:{ports[0]}",
+        "STEPTIME_WORKER_ADDRESSES": ",".join(f"{_ADDRESS}:{port}" for port in ports[1:]),
+        "OMP_NUM_THREADS": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    started = [
+        subprocess.Popen(
+            [sys.executable, "start.py", "job.json"],
+            cwd=run_folder,
+            env={**shared, "STEPTIME_RANK": str(rank), "STEPTIME_LOCAL_RANK": str(rank)},
+        )
+        for rank in range(workers)
+    ]
+    deadline = time.monotonic() + limit_s
+    try:
+        for process in started:
+            process.wait(max(1.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return {"error": f"not finished after {limit_s:.0f} s"}
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    records = [json.loads(line) for line in (run_folder / "worker-0.jsonl").read_text().splitlines()]
+    kinds = {record["kind"]: record for record in records}
+    if "error" in kinds:
+        return {"error": kinds["error"]["message"]}
+    return _phases(kinds["ablation"]["stages"], json.loads((run_folder / "job.json").read_text()))
+
+
+def _phases(stages: dict[str, list[list[float]]], job: dict[str, Any]) -> dict[str, Any]:
+    """Return the mean seconds of each stage, what each adds to the one before, and what is copied in a step."""
+    means = {name: statistics.mean(step for block in blocks for step in block) for name, blocks in stages.items()}
+    nested = [name for name in ("forward", "backward", "local", "exchange", "h2d", "step") if name in means]
+    added = {
+        name: means[name] - (means[before] if before else 0.0)
+        for before, name in zip(["", *nested], nested, strict=False)
+    }
+    values = 1
+    for size in job["workload"]["input_shape"]:
+        values *= size
+    return {"stages_s": means, "added_s": added, "copied_bytes": job["batch_per_worker"] * (values + 8)}
+
+
+def session(run_folder: Path, steps: int) -> dict[str, Any]:
+    """Open one worker's session in this process, and return what its products, clock, steps and copies show."""
+    sys.path.insert(0, str(run_folder.resolve()))
+    from steptime.worker import precision
+    from steptime.worker.main import of_adapter
+    from steptime.worker.process_context import ProcessContext
+    from steptime.worker.timing import seconds_of_tick
+
+    job = json.loads((run_folder / "job.json").read_text())
+    precision.limit_libraries(job)
+    framework = importlib.import_module(f"steptime.frameworks.{job['framework']}.adapter").FRAMEWORK
+    opened = framework.open_session(of_adapter(job), ProcessContext(os.environ, str(run_folder.resolve())))
+    found: dict[str, Any] = {"facts": opened.facts(), "probes": {}}
+    whole = precision.probe_size(job["device"])
+    users = [each for each in sys.modules.values() if getattr(each, "probe_size", None) is precision.probe_size]
+    for size in SIZES:
+        for module in users:
+            vars(module)["probe_size"] = lambda _, size=size: whole._replace(matrix=size)
+        found["probes"][size] = precision.computed_in(opened.probe_precision())
+    clock = opened.clock()
+    until = time.monotonic() + job["schedule"].get("warmup_seconds", 0.0)
+    for number in range(10**6):
+        opened.step()
+        if number >= job["schedule"]["warmup_steps"] and time.monotonic() > until:
+            break
+    opened.wait()
+    found["tick_s"] = seconds_of_tick(clock)
+    plain, ours = [], []
+    for _ in range(REPEATS // 2):  # in an order that a drift of the machine hits alike
+        plain.append(_between_synchronisations(opened, steps))
+        ours += [_by_clock(opened, clock, steps), _by_clock(opened, clock, steps)]
+        plain.append(_between_synchronisations(opened, steps))
+    found["plain_s"], found["clock_s"] = plain, ours
+    found["clock_over_plain"] = statistics.median(mine / theirs for mine, theirs in zip(ours, plain, strict=True))
+    found["agrees"] = abs(found["clock_over_plain"] - 1.0) <= CLOSE
+    found["never_waits"] = _never_waits(opened, clock, job)
+    found["device_peak_bytes"] = opened.device_peak_bytes()
+    found["copied_bytes_per_s"] = _copies(job)
+    return found
+
+
+def _between_synchronisations(opened: Any, steps: int) -> float:  # noqa: ANN401 - a Session of the worker half
+    opened.wait()
+    started = time.monotonic()
+    for _ in range(steps):
+        opened.step()
+    opened.wait()
+    return (time.monotonic() - started) / steps
+
+
+def _by_clock(opened: Any, clock: Any, steps: int) -> float:  # noqa: ANN401 - as above
+    opened.step()
+    clock.tick()
+    for _ in range(steps):
+        opened.step()
+        clock.tick()
+    ends = clock.drain()
+    return float(ends[-1] - ends[0]) / steps
+
+
+def _never_waits(opened: Any, clock: Any, job: dict[str, Any]) -> str | None:  # noqa: ANN401 - as above
+    """Return "yes", or what torch says of a step that waits for its device; None where torch cannot say it."""
+    if job["framework"] != "pytorch" or job["device"] != "cuda":
+        return None
+    import torch
+
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(20):
+            opened.step()
+            clock.tick()
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+        clock.drain()
+    return "yes"
+
+
+def _copies(job: dict[str, Any]) -> float | None:
+    """Return the bytes per second of large copies from pinned memory to the device, by torch or JAX."""
+    if job["device"] != "cuda":
+        return None
+    if job["framework"] == "pytorch":
+        import torch
+
+        pinned = torch.empty(_COPIED_BYTES, dtype=torch.uint8, pin_memory=True)
+        copy, wait = (lambda: pinned.to("cuda", non_blocking=True)), torch.cuda.synchronize
+    elif job["framework"] == "jax":
+        import jax
+        import numpy as np
+
+        host = np.zeros(_COPIED_BYTES, np.uint8)
+        copy, wait = (lambda: jax.block_until_ready(jax.device_put(host))), (lambda: None)
+    else:
+        return None
+    copy()
+    wait()
+    started = time.monotonic()
+    for _ in range(_COPIES):
+        copy()
+    wait()
+    return _COPIES * _COPIED_BYTES / (time.monotonic() - started)
+
+
+def table(found: dict[str, Any]) -> str:
+    """Return the JSON as the table of docs/gpu.md."""
+    lines = ["| framework | precision | computed in | clock over plain loop | clock | waits for the device | peak |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for each in found["runs"]:
+        if each["kind"] != "session":
+            continue
+        if "error" in each:
+            lines.append(f"| {each['framework']} | {each['precision']} | {each['error']} | | | | |")
+            continue
+        waits = {"yes": "never", None: "not known"}.get(each["never_waits"], each["never_waits"])
+        peak = f"{each['device_peak_bytes'] / 1e9:.2f} GB" if each["device_peak_bytes"] else "not known"
+        probe = each["probes"]["1024"]
+        clock = f"{each['clock_over_plain']:.3f} | {1e6 * each['tick_s']:.1f} µs"
+        lines.append(f"| {each['framework']} | {each['precision']} | {probe} | {clock} | {waits} | {peak} |")
+    lines += ["", "| framework, workers | stage | seconds | adds |", "|---|---|---|---|"]
+    for each in found["runs"]:
+        for name, added in each.get("added_s", {}).items():
+            who = f"{each['framework']}, {each['workers']}"
+            lines.append(f"| {who} | {name} | {each['stages_s'][name]:.6f} | {added:+.6f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Do what the first argument says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    preparing = verbs.add_parser("prepare")
+    preparing.add_argument("folder", type=Path)
+    preparing.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    preparing.add_argument("--workload", choices=["resnet50", "lenet5"], default="resnet50")
+    preparing.add_argument("--batch", type=int, default=64)
+    preparing.add_argument("--steps", type=int, default=STEPS)
+    verbs.add_parser("run").add_argument("--seconds", type=float, default=540.0)
+    one = verbs.add_parser("session")
+    one.add_argument("folder", type=Path)
+    one.add_argument("--steps", type=int, required=True)
+    verbs.add_parser("table").add_argument("file", type=Path)
+    chosen = parser.parse_args()
+    if chosen.verb == "prepare":
+        prepare(chosen.folder, chosen.device, chosen.workload, chosen.batch, chosen.steps)
+    elif chosen.verb == "run":
+        sys.stdout.write(json.dumps(run(Path(__file__).resolve().parent, chosen.seconds), indent=1) + "\n")
+    elif chosen.verb == "session":
+        sys.stdout.write(json.dumps(session(chosen.folder, chosen.steps)) + "\n")
+        sys.stdout.flush()
+        os._exit(0)  # threads of frameworks may abort an ordinary end
+    else:
+        sys.stdout.write(table(json.loads(chosen.file.read_text())) + "\n")
+
+
+if __name__ == "__main__":
+    main()

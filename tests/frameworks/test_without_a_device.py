@@ -1,0 +1,291 @@
+"""Paths of CUDA devices that frameworks can be asked about where no device is."""
+
+import inspect
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launching import check_job, interpreter_for
+
+import steptime
+from steptime.catalog.accelerators import Accelerator, Accelerators
+from steptime.catalog.workloads.table import build_workload
+from steptime.runner.preparation import ready_interpreter
+
+SOURCE = str(Path(steptime.__file__).parents[1])
+BEGIN = "import json, sys, types\nsys.path.insert(0, {source!r})\nglobals().update(json.loads({values!r}))\n"
+
+
+def in_framework(python: Path, code: str, **values: Any) -> Any:
+    """Run ``code`` in an environment, with ``values`` as variables; return the JSON that it prints last."""
+    begin = BEGIN.format(source=SOURCE, values=json.dumps(values))
+    run = subprocess.run([python, "-c", begin + inspect.cleandoc(code)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+STEP_OF_JAX = """
+    import os
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    from steptime.frameworks.jax.network import JaxNetwork, import_jax
+    jax = import_jax(1, "cuda", 0, precision)
+    jax.config.update("jax_platforms", "cpu")
+    import numpy, re
+    from jax.sharding import Mesh, PartitionSpec
+    from steptime.frameworks.jax.mesh import AXIS
+    from steptime.frameworks.jax.optimizers import slots_of
+    from steptime.frameworks.jax.training_step import JaxStep
+    settings = dict(name="sgd", momentum=0.9, learning_rate=0.1, weight_decay=0.0)
+    job = dict(optimizer=settings, strategy=strategy, options=dict(windows="lax", donate=True, pack_kb=0))
+    network = JaxNetwork(workload, precision)
+    variables = network.variables({name: numpy.zeros(shape, numpy.float32) for name, shape in shapes.items()})
+    workers = 2 if strategy == "allreduce" else 1
+    keys = numpy.stack([numpy.asarray(jax.random.key_data(jax.random.key(0)))] * workers)
+    state = (variables, {slot: variables for slot in slots_of(settings)}, {}, 0, keys)
+    placement = types.SimpleNamespace(alike=PartitionSpec(), split=PartitionSpec(AXIS))
+    step = JaxStep(network, job, Mesh(numpy.array(jax.devices()[:workers]), (AXIS,)), placement)
+    batch = numpy.zeros((2 * workers, 28, 28, 1), numpy.float32), numpy.zeros(2 * workers, numpy.int32)
+    text = step.compiled(step.train).trace(state, *batch).lower(lowering_platforms=("cuda",)).as_text()
+    products = [line for line in text.splitlines() if re.search(r"stablehlo\\.(dot_general|convolution)", line)]
+    asked = [set(re.findall(r"precision [A-Z]+|precision = \\[[A-Z, ]+\\]", line)) for line in products]
+    print(json.dumps(dict(products=len(products), asked=sorted({each for one in asked for each in one} or []),
+        silent=sum(not each for each in asked), sums=text.count("stablehlo.all_reduce"),
+        donated=text.count("tf.aliasing_output") + text.count("jax.buffer_donor"), parameters=len(shapes))))
+"""
+
+
+def lowered(precision: str, strategy: str) -> dict[str, Any]:
+    """What JAX asks of XLA on CUDA devices in a step of LeNet-5."""
+    workload = build_workload("lenet5").to_json()
+    shapes = {each["name"]: each["shape"] for layer in workload["layers"] for each in layer["parameters"]}
+    python = interpreter_for("jax")
+    found: dict[str, Any] = in_framework(
+        python, STEP_OF_JAX, precision=precision, strategy=strategy, workload=workload, shapes=shapes
+    )
+    return found
+
+
+@pytest.mark.framework("jax")
+@pytest.mark.parametrize(("precision", "asked"), [("fp32", "HIGHEST"), ("tf32", "HIGH")])
+def test_every_product_of_a_jax_step_for_a_gpu_asks_for_its_precision(precision: str, asked: str) -> None:
+    """Five layers: the forward pass, and the gradients of weights and of all inputs but the first."""
+    found = lowered(precision, "single")
+    assert (found["products"], found["silent"]) == (14, 0)
+    assert found["asked"] == [f"precision = [{asked}, {asked}]", f"precision {asked}"]
+
+
+@pytest.mark.framework("jax")
+@pytest.mark.parametrize(("strategy", "sums"), [("single", 0), ("allreduce", 10)])
+def test_a_jax_step_for_gpus_sums_each_gradient_once_and_donates_its_state(strategy: str, sums: int) -> None:
+    found = lowered("fp32", strategy)
+    assert (found["sums"], found["parameters"]) == (sums, 10)
+    assert found["donated"] == 10 + 10 + 2  # weights, momentum, number of the step, random key
+
+
+ASKING = """
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from steptime.libraries.torch.network import TorchWorkload
+    from steptime.libraries.torch.session import TorchForward
+    from steptime.libraries.torch.strategy import TorchStrategy
+    asked = []
+
+    class Asking(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            asked.append(function is torch.ops.aten._local_scalar_dense.default)
+            return function(*args, **(kwargs or {}))
+
+    built = TorchWorkload(job["workload"])
+    strategy = TorchStrategy(job, None, types.SimpleNamespace(torch_device=torch.device("cpu")))
+    forward = TorchForward(strategy.prepare(built), job, None, "cpu", True)
+    batch = torch.zeros((2, 1, 28, 28)), torch.zeros(2, dtype=torch.int64)
+    strategy.update(forward.loss(*batch))
+    with Asking():
+        strategy.update(forward.loss(*batch))
+    print(json.dumps([sum(asked), strategy.facts()["update"]]))
+"""
+
+
+@pytest.mark.framework("pytorch")
+@pytest.mark.parametrize(
+    ("update", "asked"), [("default", [0, "fused"]), ("fused", [0, "fused"]), ("foreach", [1, "foreach"])]
+)
+def test_loss_scaling_of_torch_asks_the_device_for_nothing_unless_a_study_wants_it(
+    update: str, asked: list[Any]
+) -> None:
+    """On processors, whose loss scaling is the same; a number that Python asks for makes a host wait for its device."""
+    job = check_job("pytorch", "single", "lenet5", steps=1, precision="fp16", options={"update": update})
+    assert in_framework(interpreter_for("pytorch"), ASKING, job=job) == asked
+
+
+CALLS = {
+    "torch.cuda.Stream": ["cuda:0"],
+    "torch.cuda.current_stream": ["cuda:0"],
+    "torch.cuda.stream": ["a stream"],
+    "torch.cuda.synchronize": ["cuda:0"],
+    "torch.cuda.set_device": ["cuda:0"],
+    "torch.cuda.device_count": [],
+    "torch.cuda.get_device_name": ["cuda:0"],
+    "torch.cuda.max_memory_allocated": ["cuda:0"],
+    "torch.cuda.set_sync_debug_mode": ["error"],
+    "torch.cuda.nccl.version": [],
+    "torch.cuda.Event.record": ["self"],
+    "torch.cuda.Event.elapsed_time": ["self", "end"],
+    "torch.amp.GradScaler": ["cuda"],
+    "torch.Tensor.record_stream": None,
+    "torch.Tensor.pin_memory": None,
+}
+"""What the CUDA paths of torch call, and with what; None where torch says no signature."""
+BOUND = """
+    import functools, inspect
+    import torch, torch.amp, torch.cuda.nccl
+    wrong = []
+    for name, arguments in calls.items():
+        function = functools.reduce(getattr, name.split(".")[1:], torch)
+        try:
+            if arguments is not None:
+                inspect.signature(function).bind(*arguments)
+        except TypeError as error:
+            wrong.append("%s: %s" % (name, error))
+    inspect.signature(torch.cuda.Event.__new__).bind(torch.cuda.Event, enable_timing=True)
+    group = dict(init_method="", rank=0, world_size=1, device_id=0)
+    inspect.signature(torch.distributed.init_process_group).bind("nccl", **group)
+    print(json.dumps([torch.__version__, wrong]))
+"""
+
+
+def builds_of_torch() -> list[Any]:
+    """The interpreters of torch that are there: on processors, and the builds for CUDA, which import without one."""
+    names = ["", "-cuda", "-cuda12"]
+    return [pytest.param(name, marks=pytest.mark.framework("pytorch")) for name in names]
+
+
+def python_of(build: str) -> Path:
+    """Return the interpreter of a build of torch, or skip the test where it is not there."""
+    if not build:
+        return interpreter_for("pytorch")
+    driver = {"-cuda": "580.65.06", "-cuda12": "535.104.05"}[build]
+    found = Accelerators((Accelerator("a GPU", capability=(8, 0)),), driver)
+    ready = ready_interpreter("pytorch", device="cuda", accelerators=found)
+    if ready is None:
+        pytest.skip(f"no environment pytorch{build}, which takes 5 GB")
+    return ready
+
+
+@pytest.mark.parametrize("build", builds_of_torch())
+def test_torch_takes_what_its_paths_of_cuda_call_it_with(build: str) -> None:
+    version, wrong = in_framework(python_of(build), BOUND, calls=CALLS)
+    assert version.split("+")[0] in {"2.13.0", "2.10.0"}
+    assert wrong == []
+
+
+ON_FAKES = """
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from steptime.libraries.torch.network import TorchWorkload
+    from steptime.libraries.torch.session import TorchForward
+    from steptime.libraries.torch.strategy import TorchStrategy
+    with FakeTensorMode(), torch.no_grad():
+        with torch.device("cuda:0"):
+            built = TorchWorkload(job["workload"])
+            batch = torch.empty((2, 1, 28, 28)), torch.zeros(2, dtype=torch.int64)
+        strategy = TorchStrategy(job, None, types.SimpleNamespace(torch_device=torch.device("cuda", 0)))
+        forward = TorchForward(strategy.prepare(built), job, None, "cuda", True)
+        loss = forward.loss(*batch)
+        for parameter in built.module.parameters():
+            parameter.grad = torch.empty_like(parameter)
+        strategy.optimizer.step()
+        strategy.drop_gradients()
+    print(json.dumps([str(loss.device), list(forward.output_shape)]))
+"""
+
+
+@pytest.mark.framework("pytorch")
+@pytest.mark.parametrize("build", ["-cuda", "-cuda12"])
+def test_forward_pass_and_update_of_torch_have_shapes_on_a_device_that_is_none(build: str) -> None:
+    """Not the backward pass and no fused update, for which torch asks the driver even of tensors without values."""
+    job = check_job("pytorch", "single", "lenet5", steps=1, device="cuda")
+    assert in_framework(python_of(build), ON_FAKES, job=job) == ["cuda:0", [2, 10]]
+
+
+PROBED = """
+    import mxnet
+    from mxnet.contrib import amp
+    from steptime.libraries.mxnet.mixed_precision import use_precision
+    use_precision({"precision": "fp16", "device": "cuda"})
+    rows, one = (mxnet.sym.Variable(name, dtype="float32") for name in ("rows", "one"))
+    products = [mxnet.sym.FullyConnected(rows, one, num_hidden=4, no_bias=True), mxnet.sym.dot(rows, one)]
+    kinds = []
+    for product in products:
+        nodes = json.loads(product.tojson(remove_amp_cast=False))["nodes"]
+        kinds.append([node["attrs"]["dtype"] for node in nodes if node["op"] == "amp_cast"])
+    print(json.dumps(kinds))
+"""
+
+
+@pytest.mark.framework("mxnet")
+def test_what_mxnets_probe_multiplies_is_cast_under_mixed_precision_and_its_dot_is_not() -> None:
+    assert in_framework(interpreter_for("mxnet"), PROBED) == [["float16", "float16"], []]
+
+
+STUB = """
+    import ctypes, glob, os, re, subprocess, sysconfig, tempfile
+    packages = sysconfig.get_paths()["purelib"]
+    libraries = [path for pattern in patterns for path in glob.glob(os.path.join(packages, pattern), recursive=True)]
+    names = set()
+    for path in libraries:
+        said = subprocess.run(["nm", "-D", "--undefined-only", path], capture_output=True, text=True).stdout
+        names.update(re.findall(r"\\bU (cu[A-Z]\\w*)", said))
+    if not libraries:
+        raise RuntimeError("no libraries %s" % patterns)
+    folder = tempfile.mkdtemp()
+    source, stub = os.path.join(folder, "stub.c"), os.path.join(folder, "libcuda.so.1")
+    with open(source, "w") as file:
+        file.writelines("int %s(void) { return 100; }\\n" % name for name in sorted(names | {"cuInit"}))
+    subprocess.run(["gcc", "-w", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", source, "-o", stub], check=True)
+    ctypes.CDLL(stub, mode=ctypes.RTLD_GLOBAL)
+    from steptime.libraries.nvidia.wheels import load_libraries
+    missing = load_libraries()
+    module = __import__(name)
+    devices = count and eval(count, {name: module})
+    print(json.dumps([missing, module.__version__, devices]))
+"""
+
+
+@pytest.mark.needs("compiler")
+@pytest.mark.parametrize(
+    ("framework", "capability", "name", "patterns", "version", "count"),
+    [
+        pytest.param(
+            "mxnet",
+            (8, 0),
+            "mxnet",
+            ["mxnet/libmxnet.so"],
+            "1.9.1",
+            "mxnet.context.num_gpus()",
+            marks=pytest.mark.framework("mxnet"),
+        ),
+        pytest.param(
+            "chainer",
+            (8, 0),
+            "cupy",
+            ["cupy/**/*.so", "cupy_backends/**/*.so"],
+            "12.3.0",
+            "",
+            marks=pytest.mark.framework("chainer"),
+        ),
+    ],
+)
+def test_a_build_for_cuda_imports_over_a_driver_that_has_no_device(  # noqa: PLR0913, PLR0917 - one row of a table
+    framework: str, capability: tuple[int, int], name: str, patterns: list[str], version: str, count: str
+) -> None:
+    """The driver is a stand-in whose functions all say that there is no device."""
+    found = Accelerators((Accelerator("a GPU", capability=capability),), "580.65.06")
+    python = ready_interpreter(framework, device="cuda", accelerators=found)
+    if python is None:
+        pytest.skip(f"no environment {framework}-cuda, which takes 3 GB or more")
+    missing, seen, devices = in_framework(python, STUB, name=name, patterns=patterns, count=count)
+    assert (missing, seen) == ([], version)
+    assert not devices
