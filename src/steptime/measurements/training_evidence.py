@@ -182,7 +182,7 @@ def differs_from_replay(launch: Launch, replays: Sequence[Replay]) -> str | None
 
 
 @dataclass(frozen=True)
-class _Difference:
+class _Deviation:
     share: float
     sentence: str
 
@@ -206,7 +206,7 @@ def _allowance(sure: bool, equal: int, spread: float, nudged: Sequence[Replay]) 
     return f"{100 * _allowed(spread, nudged):.2g} % are allowed"
 
 
-def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Difference | None:
+def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Deviation | None:
     """Return the largest of a step; None of steps whose losses were not kept."""
     step, found = right.steps[place], []
     for worker, loss, first in zip(workers, right.losses[place], right.losses[0], strict=False):
@@ -216,18 +216,18 @@ def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) 
                 f"behind {step} steps worker {worker.rank} had a loss of {own:.6g}, the same steps without a clock "
                 f"lead to {loss:.6g}"
             )
-            found.append(_Difference(abs(own - loss) / _scale(loss, first), sentence))
+            found.append(_Deviation(abs(own - loss) / _scale(loss, first), sentence))
     return max(found, key=lambda each: each.share, default=None)
 
 
-def _weight_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Difference | None:
+def _weight_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Deviation | None:
     """Return that of the first worker behind its last step; None of other steps."""
     own, step = workers[0].weights[0] if workers and workers[0].weights else None, right.steps[place]
     weights = right.weights[place]
     if not own or not weights or steps_of(workers[0]) != step:
         return None
     share = _distance(own, weights)
-    return _Difference(
+    return _Deviation(
         share,
         f"behind {step} steps their weights are {100 * share:.2g} % of the update away from those of the same steps "
         "without a clock",
