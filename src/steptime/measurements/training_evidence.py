@@ -37,7 +37,7 @@ def own_mistake(trial: Trial, launch: Launch) -> str | None:
             return f"{_WRONG}: worker {worker.rank} took {worker.drawn} batches in {steps} steps"
     strategy = strategy_named(trial.strategy)
     if strategy.answer == "any_order":
-        return _unshared(workers)
+        return _unshared(workers, trial.optimizer.momentum if trial.optimizer.name == "sgd" else 0.0)
     return _apart(workers) if strategy.synchronous and strategy.exact else None
 
 
@@ -85,14 +85,15 @@ def _apart(workers: Sequence[WorkerSteps]) -> str | None:
 
 _FAR = 0.5
 """Of the whole update: weights that workers see one step after another are not so far apart."""
-_NOTHING = 1e-3
-"""Of the others' steps: what a worker's step at least changes."""
+_NOTHING = 3e-4
+"""Of what gradients of the others change: what a worker's at least change."""
 
 
-def _unshared(workers: Sequence[WorkerSteps]) -> str | None:
+def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
     """Return the sentence about workers of servers whose steps do not reach the others, or who see none of theirs.
 
-    Each took steps in turn with the others at the end, and noted the weights that it saw behind them.
+    Each took steps in turn with the others at the end, and noted the weights that it saw behind them. What two turns in
+    a row change, less ``momentum`` times what the one before changed, is what the gradient of the latter changes.
     """
     if len(workers) < 2 or not all(worker.weights for worker in workers):  # noqa: PLR2004 - one has no others
         return None
@@ -101,7 +102,6 @@ def _unshared(workers: Sequence[WorkerSteps]) -> str | None:
     known = [(rank, sketches) for rank, sketches in seen if sketches is not None]
     if len(known) < len(seen):
         return None
-    moved: dict[int, list[float]] = {}
     for (_, before), (rank, after) in pairwise(known):
         share = _distance(after, before)
         if share > _FAR:
@@ -109,12 +109,21 @@ def _unshared(workers: Sequence[WorkerSteps]) -> str | None:
                 f"{_WRONG}: one step apart worker {rank} had other weights than the worker before it, "
                 f"{100 * share:.2g} % of their update apart"
             )
-        moved.setdefault(rank, []).append(share)
+    moved: dict[int, list[float]] = {}
+    for (_, first), (_, before), (rank, after) in zip(known, known[1:], known[2:], strict=False):
+        gone_on = {name: _gone_on(first[name], before[name], momentum) for name in before}
+        moved.setdefault(rank, []).append(_distance(after, gone_on))
     for rank, own in moved.items():
         others = [share for other, shares in moved.items() if other != rank for share in shares]
         if others and max(own) < _NOTHING * median(others):
-            return f"{_WRONG}: the steps of worker {rank} changed nothing of the weights that the servers hold"
+            return f"{_WRONG}: the gradients of worker {rank} change nothing of the weights that the servers hold"
     return None
+
+
+def _gone_on(first: Sequence[float], before: Sequence[float], momentum: float) -> list[float]:
+    """Return the sketch of weights that go on from ``before`` by their momentum alone."""
+    sums = [now + momentum * (now - then) for then, now in zip(first[_SUMS], before[_SUMS], strict=True)]
+    return [*before[: _SUMS.start], *sums]
 
 
 def _distance(one: ShortSketches, other: ShortSketches) -> float:
