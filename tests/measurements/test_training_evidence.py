@@ -135,7 +135,7 @@ def test_a_worker_that_keeps_its_own_weights_is_far_from_the_others():
 
     found = own_mistake(trial, a_launch_of(trial, weights=[[own, own], [other, other]]))
 
-    assert "one step apart worker 1 had other weights" in found
+    assert "one step apart the workers 0 and 1 had other weights" in found
 
 
 def test_a_worker_whose_gradients_reach_no_server_changes_nothing():

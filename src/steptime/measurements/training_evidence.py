@@ -37,7 +37,8 @@ def own_mistake(trial: Trial, launch: Launch) -> str | None:
             return f"{_WRONG}: worker {worker.rank} took {worker.drawn} batches in {steps} steps"
     strategy = strategy_named(trial.strategy)
     if strategy.answer == "any_order":
-        return _unshared(workers, trial.optimizer.momentum if trial.optimizer.name == "sgd" else 0.0)
+        momentum = trial.optimizer.momentum if trial.optimizer.name == "sgd" else 0.0
+        return _unshared(workers, momentum) or _unlearned(workers)
     return _apart(workers) if strategy.synchronous and strategy.exact else None
 
 
@@ -83,8 +84,9 @@ def _apart(workers: Sequence[WorkerSteps]) -> str | None:
     return None
 
 
-_FAR = 0.5
-"""Of the whole update: weights that workers see one step after another are not so far apart."""
+_FAR = 20.0
+"""Times what a worker sees change from its own turn to its next: weights that two workers see one step after another
+are not so far apart."""
 _NOTHING = 3e-4
 """Of what gradients of the others change: what a worker's at least change."""
 
@@ -100,14 +102,16 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
     turns = min(len(worker.weights) for worker in workers)
     seen = [(worker.rank, worker.weights[turn]) for turn in range(turns) for worker in workers]
     known = [(rank, sketches) for rank, sketches in seen if sketches is not None]
-    if len(known) < len(seen):
+    if len(known) < len(seen) or turns < 2:  # noqa: PLR2004 - as many as are compared
         return None
-    for (_, before), (rank, after) in pairwise(known):
+    count = len(workers)
+    own_change = max((_distance(after, before) for (_, before), (_, after) in zip(known, known[count:], strict=False)))
+    for (before_rank, before), (rank, after) in pairwise(known):
         share = _distance(after, before)
-        if share > _FAR:
+        if share > _FAR * own_change:
             return (
-                f"{_WRONG}: one step apart worker {rank} had other weights than the worker before it, "
-                f"{100 * share:.2g} % of their update apart"
+                f"{_WRONG}: one step apart the workers {before_rank} and {rank} had other weights, {100 * share:.2g} % "
+                f"of their update apart, and from turn to turn those of a worker change by {100 * own_change:.2g} %"
             )
     moved: dict[int, list[float]] = {}
     for (_, first), (_, before), (rank, after) in zip(known, known[1:], known[2:], strict=False):
@@ -117,6 +121,25 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
         others = [share for other, shares in moved.items() if other != rank for share in shares]
         if others and max(own) < _NOTHING * median(others):
             return f"{_WRONG}: the gradients of worker {rank} change nothing of the weights that the servers hold"
+    return None
+
+
+_LATE = 20
+"""The step from which losses show whether a worker learns."""
+_KEPT, _LOWER = 0.8, 0.4
+"""Of its first loss: what a worker keeps that does not learn, and what all others are below."""
+
+
+def _unlearned(workers: Sequence[WorkerSteps]) -> str | None:
+    """Return the sentence about a worker whose losses stay as they were while those of all others fall, or None."""
+    shares = {}
+    for worker in workers:
+        kept = sorted(dict(losses_of(worker)).items())
+        shares[worker.rank] = [loss / kept[0][1] for step, loss in kept if step >= _LATE and kept[0][1] > 0.0]
+    for rank, own in shares.items():
+        others = [share for other, each in shares.items() if other != rank for share in each]
+        if len(own) > 1 and others and min(own) > _KEPT and max(others) < _LOWER:
+            return f"{_WRONG}: the losses of worker {rank} stay as they were, and those of all others fall"
     return None
 
 
