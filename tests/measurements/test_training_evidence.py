@@ -138,6 +138,14 @@ def test_a_worker_that_keeps_its_own_weights_is_far_from_the_others():
     assert "one step apart the workers 0 and 1 had other weights" in found
 
 
+def test_steps_whose_updates_no_server_counted_are_counted():
+    trial = a_trial_of("ps_async")
+
+    found = own_mistake(trial, a_launch_of(trial, weights=turns([0.01, 0.01, 0.01]), staleness={"0": 1, "1": 2}))
+
+    assert found == "its timed launches train something else: the servers counted 3 updates in 18 steps of worker 0"
+
+
 def test_a_worker_whose_gradients_reach_no_server_changes_nothing():
     trial = a_trial_of("ps_async")
     trial = trial.model_copy(update={"optimizer": trial.optimizer.model_copy(update={"momentum": 0.0})})

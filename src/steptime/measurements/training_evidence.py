@@ -84,9 +84,11 @@ def _apart(workers: Sequence[WorkerSteps]) -> str | None:
     return None
 
 
-_FAR = 20.0
-"""Times what a worker sees change from its own turn to its next: weights that two workers see one step after another
-are not so far apart."""
+_FAR, _SHARE = 4.0, 0.05
+"""Times what a worker sees change from its own turn to its next, and of the whole update: weights that two workers see
+one step after another are not so far apart."""
+_COUNTED = 0.9
+"""Of a worker's steps, that have an update which servers counted."""
 _NOTHING = 3e-4
 """Of what gradients of the others change: what a worker's at least change."""
 
@@ -99,6 +101,10 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
     """
     if len(workers) < 2 or not all(worker.weights for worker in workers):  # noqa: PLR2004 - one has no others
         return None
+    for worker in workers:
+        updates, steps = sum((worker.staleness or {}).values()), len(worker.ends_s)
+        if worker.staleness is not None and updates < _COUNTED * steps:
+            return f"{_WRONG}: the servers counted {updates} updates in {steps} steps of worker {worker.rank}"
     turns = min(len(worker.weights) for worker in workers)
     seen = [(worker.rank, worker.weights[turn]) for turn in range(turns) for worker in workers]
     known = [(rank, sketches) for rank, sketches in seen if sketches is not None]
@@ -108,7 +114,7 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
     own_change = max((_distance(after, before) for (_, before), (_, after) in zip(known, known[count:], strict=False)))
     for (before_rank, before), (rank, after) in pairwise(known):
         share = _distance(after, before)
-        if share > _FAR * own_change:
+        if share > max(_SHARE, _FAR * own_change):
             return (
                 f"{_WRONG}: one step apart the workers {before_rank} and {rank} had other weights, {100 * share:.2g} % "
                 f"of their update apart, and from turn to turn those of a worker change by {100 * own_change:.2g} %"
