@@ -48,7 +48,7 @@ def serve(job, context):
 
 
 def _fault_of(context):
-    """Return the fault; None where nothing is timed."""
+    """Return the fault; None if nothing is timed."""
     with open(os.path.join(_HERE, "plant.json")) as file:
         fault = json.load(file)["fault"]
     with open(os.path.join(context.folder, "job.json")) as file:

@@ -135,15 +135,36 @@ def test_a_worker_that_keeps_its_own_weights_is_far_from_the_others():
 
     found = own_mistake(trial, a_launch_of(trial, weights=[[own, own], [other, other]]))
 
-    assert "one step apart worker 1 had other weights" in found
+    assert "one step apart the workers 0 and 1 had other weights" in found
 
 
-def test_a_worker_whose_steps_reach_no_server_changes_nothing():
+def test_steps_whose_updates_no_server_counted_are_counted():
     trial = a_trial_of("ps_async")
+
+    found = own_mistake(trial, a_launch_of(trial, weights=turns([0.01, 0.01, 0.01]), staleness={"0": 1, "1": 2}))
+
+    assert found == "its timed launches train something else: the servers counted 3 updates in 18 steps of worker 0"
+
+
+def test_a_worker_whose_gradients_reach_no_server_changes_nothing():
+    trial = a_trial_of("ps_async")
+    trial = trial.model_copy(update={"optimizer": trial.optimizer.model_copy(update={"momentum": 0.0})})
 
     found = own_mistake(trial, a_launch_of(trial, weights=turns([0.01, 1e-7, 0.01])))
 
-    assert "the steps of worker 0 changed nothing" in found
+    assert "the gradients of worker 0 change nothing" in found
+
+
+def test_momentum_that_goes_on_is_not_a_gradient():
+    trial, first = a_trial_of("ps_async"), sketches()
+    second = moved(first, 0.01, 1)
+    sums = {name: np.subtract(second[name][2:], first[name][2:]) for name in first}
+    third = {name: [*each[:2], *(np.array(each[2:]) + 0.9 * sums[name]).tolist()] for name, each in second.items()}
+    fourth = moved(third, 0.01, 2)
+
+    found = own_mistake(trial, a_launch_of(trial, weights=[[first, third], [second, fourth]]))
+
+    assert "the gradients of worker 0 change nothing" in found
 
 
 LATE = (*LOSSES[:2], (1.2, 1.25))

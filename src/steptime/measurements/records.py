@@ -47,7 +47,7 @@ class WorkerSteps:
     batches: list[DrawnBatch] = field(default_factory=list)
     """Number, samples and checksum of the indices of some batches; none where the process did not draw them."""
     drawn: Count | None = None
-    """How many batches it drew; None where it draws none."""
+    """How many batches it drew; None if another process does, or they are synthetic."""
     weights: list[ShortSketches | None] = field(default_factory=list)
     """Short sketches at the end, by array, or behind turns where workers do not wait for each other: the length of the
     weights and of their update since the first, and sums of the update with signs. None of a worker without weights."""

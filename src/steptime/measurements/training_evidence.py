@@ -37,7 +37,8 @@ def own_mistake(trial: Trial, launch: Launch) -> str | None:
             return f"{_WRONG}: worker {worker.rank} took {worker.drawn} batches in {steps} steps"
     strategy = strategy_named(trial.strategy)
     if strategy.answer == "any_order":
-        return _unshared(workers)
+        momentum = trial.optimizer.momentum if trial.optimizer.name == "sgd" else 0.0
+        return _unshared(workers, momentum) or _unlearned(workers)
     return _apart(workers) if strategy.synchronous and strategy.exact else None
 
 
@@ -83,38 +84,75 @@ def _apart(workers: Sequence[WorkerSteps]) -> str | None:
     return None
 
 
-_FAR = 0.5
-"""Of the whole update: weights that workers see one step after another are not so far apart."""
-_NOTHING = 1e-3
-"""Of the others' steps: what a worker's step at least changes."""
+_FAR, _SHARE = 4.0, 0.05
+"""Times what a worker sees change from its own turn to its next, and of the whole update: weights that two workers see
+one step after another are not so far apart."""
+_COUNTED = 0.9
+"""Of a worker's steps, that have an update which servers counted."""
+_NOTHING = 3e-4
+"""Of what gradients of the others change: what a worker's at least change."""
 
 
-def _unshared(workers: Sequence[WorkerSteps]) -> str | None:
+def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
     """Return the sentence about workers of servers whose steps do not reach the others, or who see none of theirs.
 
-    Each took steps in turn with the others at the end, and noted the weights that it saw behind them.
+    Each took steps in turn with the others at the end, and noted the weights that it saw behind them. What two turns in
+    a row change, less ``momentum`` times what the one before changed, is what the gradient of the latter changes.
     """
     if len(workers) < 2 or not all(worker.weights for worker in workers):  # noqa: PLR2004 - one has no others
         return None
+    for worker in workers:
+        updates, steps = sum((worker.staleness or {}).values()), len(worker.ends_s)
+        if worker.staleness is not None and updates < _COUNTED * steps:
+            return f"{_WRONG}: the servers counted {updates} updates in {steps} steps of worker {worker.rank}"
     turns = min(len(worker.weights) for worker in workers)
     seen = [(worker.rank, worker.weights[turn]) for turn in range(turns) for worker in workers]
     known = [(rank, sketches) for rank, sketches in seen if sketches is not None]
-    if len(known) < len(seen):
+    if len(known) < len(seen) or turns < 2:  # noqa: PLR2004 - as many as are compared
         return None
-    moved: dict[int, list[float]] = {}
-    for (_, before), (rank, after) in pairwise(known):
+    count = len(workers)
+    own_change = max((_distance(after, before) for (_, before), (_, after) in zip(known, known[count:], strict=False)))
+    for (before_rank, before), (rank, after) in pairwise(known):
         share = _distance(after, before)
-        if share > _FAR:
+        if share > max(_SHARE, _FAR * own_change):
             return (
-                f"{_WRONG}: one step apart worker {rank} had other weights than the worker before it, "
-                f"{100 * share:.2g} % of their update apart"
+                f"{_WRONG}: one step apart the workers {before_rank} and {rank} had other weights, {100 * share:.2g} % "
+                f"of their update apart, and from turn to turn those of a worker change by {100 * own_change:.2g} %"
             )
-        moved.setdefault(rank, []).append(share)
+    moved: dict[int, list[float]] = {}
+    for (_, first), (_, before), (rank, after) in zip(known, known[1:], known[2:], strict=False):
+        gone_on = {name: _gone_on(first[name], before[name], momentum) for name in before}
+        moved.setdefault(rank, []).append(_distance(after, gone_on))
     for rank, own in moved.items():
         others = [share for other, shares in moved.items() if other != rank for share in shares]
         if others and max(own) < _NOTHING * median(others):
-            return f"{_WRONG}: the steps of worker {rank} changed nothing of the weights that the servers hold"
+            return f"{_WRONG}: the gradients of worker {rank} change nothing of the weights that the servers hold"
     return None
+
+
+_LATE = 20
+"""The step from which losses show whether a worker learns."""
+_KEPT, _LOWER = 0.8, 0.4
+"""Of its first loss: what a worker keeps that does not learn, and what all others are below."""
+
+
+def _unlearned(workers: Sequence[WorkerSteps]) -> str | None:
+    """Return the sentence about a worker whose losses stay as they were while those of all others fall, or None."""
+    shares = {}
+    for worker in workers:
+        kept = sorted(dict(losses_of(worker)).items())
+        shares[worker.rank] = [loss / kept[0][1] for step, loss in kept if step >= _LATE and kept[0][1] > 0.0]
+    for rank, own in shares.items():
+        others = [share for other, each in shares.items() if other != rank for share in each]
+        if len(own) > 1 and others and min(own) > _KEPT and max(others) < _LOWER:
+            return f"{_WRONG}: the losses of worker {rank} stay as they were, and those of all others fall"
+    return None
+
+
+def _gone_on(first: Sequence[float], before: Sequence[float], momentum: float) -> list[float]:
+    """Return the sketch of weights that go on from ``before`` by their momentum alone."""
+    sums = [now + momentum * (now - then) for then, now in zip(first[_SUMS], before[_SUMS], strict=True)]
+    return [*before[: _SUMS.start], *sums]
 
 
 def _distance(one: ShortSketches, other: ShortSketches) -> float:
@@ -182,7 +220,7 @@ def differs_from_replay(launch: Launch, replays: Sequence[Replay]) -> str | None
 
 
 @dataclass(frozen=True)
-class _Difference:
+class _Deviation:
     share: float
     sentence: str
 
@@ -206,7 +244,7 @@ def _allowance(sure: bool, equal: int, spread: float, nudged: Sequence[Replay]) 
     return f"{100 * _allowed(spread, nudged):.2g} % are allowed"
 
 
-def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Difference | None:
+def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Deviation | None:
     """Return the largest of a step; None of steps whose losses were not kept."""
     step, found = right.steps[place], []
     for worker, loss, first in zip(workers, right.losses[place], right.losses[0], strict=False):
@@ -216,18 +254,18 @@ def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) 
                 f"behind {step} steps worker {worker.rank} had a loss of {own:.6g}, the same steps without a clock "
                 f"lead to {loss:.6g}"
             )
-            found.append(_Difference(abs(own - loss) / _scale(loss, first), sentence))
+            found.append(_Deviation(abs(own - loss) / _scale(loss, first), sentence))
     return max(found, key=lambda each: each.share, default=None)
 
 
-def _weight_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Difference | None:
+def _weight_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Deviation | None:
     """Return that of the first worker behind its last step; None of other steps."""
     own, step = workers[0].weights[0] if workers and workers[0].weights else None, right.steps[place]
     weights = right.weights[place]
     if not own or not weights or steps_of(workers[0]) != step:
         return None
     share = _distance(own, weights)
-    return _Difference(
+    return _Deviation(
         share,
         f"behind {step} steps their weights are {100 * share:.2g} % of the update away from those of the same steps "
         "without a clock",

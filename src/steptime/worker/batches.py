@@ -117,7 +117,7 @@ class DrawnBatches(object):
     """What this process has drawn of a worker's order: of which number the newest batch is, and some of the batches.
 
     ``number``
-        Counted from 1; 0 where another process draws, or nobody.
+        Counted from 1; 0 if this process draws none.
     ``kept``
         The indices of the batches ``kept_steps``, by their number.
     """

@@ -9,11 +9,11 @@ from typing import Any, Dict, List, Optional
 import numpy
 
 from steptime.worker.batches import DrawnBatches
+from steptime.worker.check import take_turns
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
 from steptime.worker.shared_file import RecordFile
 from steptime.worker.sketch import Sketcher
-from steptime.worker.turns import take_turns
 from steptime.worker.weights import initial_weights
 
 _SUMS = 4
@@ -26,7 +26,7 @@ def seen_batches(context: ProcessContext, steps: int) -> Dict[str, Any]:
     """Return what this process drew for its steps of a dataset.
 
     ``drawn``
-        How many batches; None where they are synthetic, or another process draws them.
+        How many batches; None if they are synthetic, or another process draws them.
     ``batches``
         ``[(batch, samples, checksum)]`` of the ``kept_steps`` among them. The checksum is the CRC-32 of the indices as
         int64, without its first bit.
@@ -49,7 +49,7 @@ class UpdateSketcher(object):
         self._first: Dict[str, numpy.ndarray] = {}
 
     def sketch(self, weights: Optional[Dict[str, numpy.ndarray]]) -> Optional[Dict[str, List[float]]]:
-        """Return ``{name: [length of the weights, length of their update, sums…]}``; None where there are no weights.
+        """Return ``{name: [length of the weights, length of their update, sums…]}``; None without weights.
 
         Lengths are of sketches, within 9 %. The sums are linear in the update: those of a difference of two updates
         are the differences of their sums, and their squares add up to the square of its length, as expected values.

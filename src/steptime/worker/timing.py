@@ -110,7 +110,7 @@ def run_timed(session: Session, job: Job, context: ProcessContext, records: Reco
 
 
 def _evidence(session: Session, job: Job, context: ProcessContext, steps: int, alone: bool) -> Dict[str, Any]:
-    """Return what ``timed_evidence`` tells of a worker that took so many steps."""
+    """Return what ``timed_evidence`` has of a worker that took so many steps."""
     samples = session.output_shape()[0]
     if "numpy" not in sys.modules:  # a session without arrays, as of tests, has drawn no batches and holds no weights
         return {"samples": samples, "drawn": None, "batches": [], "weights": []}

@@ -93,7 +93,7 @@ class Replays:
     def _replay(
         self, trial: Trial, workload: Workload, loader: Mapping[str, Any], steps: Sequence[int], nudge: float
     ) -> Replay | None:
-        """Return what came of the ``steps``; None where the launch failed, which proves nothing."""
+        """Return what came of the ``steps``; None if the launch failed, which proves nothing."""
         nudged = trial.with_learning_rate(trial.optimizer.learning_rate * nudge)
         rounds = [later - earlier for earlier, later in pairwise([0, *steps])]
         folder = self.scratch / f"replay-{trial.id}"
