@@ -51,14 +51,14 @@ def configurations(
                     yield from {each.id: each for each in found}.values()
 
 
-def small_workload() -> Workload:
+def small_workload(classes: int = 10) -> Workload:
     """Return a network with padding and dropout that every framework trains in no time."""
     net = Network((3, 12, 12))
     x = net.relu("relu1", net.conv2d("conv1", net.input, 8, 3, padding=1))
     x = net.flatten("flatten", net.max_pool("pool1", x, 2, stride=2))
     x = net.dropout("dropout", net.relu("relu2", net.linear("fc1", x, 32)), 0.5)
-    net.linear("fc2", x, 10)
-    return net.finish("small", classes=10)
+    net.linear("fc2", x, classes)
+    return net.finish("small", classes=classes)
 
 
 def small_transformer() -> Workload:

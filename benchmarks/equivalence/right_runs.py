@@ -33,9 +33,16 @@ def main() -> None:
     as_usual = replace(bench.executor, environments=dict(bench.environments))
     if arguments.preloaded:
         preload(bench)
-    shape = [tuple(arguments.shape)] if arguments.shape else []
-    workload = small_workload() if arguments.workload == "small" else build_workload(arguments.workload, *shape)
-    trials = list(configurations(arguments.frameworks, arguments.workers, workload, arguments.tiers))
+    shape, named = tuple(arguments.shape) or None, arguments.workload
+    workloads = {
+        count: small_workload(count) if named == "small" else build_workload(named, shape, count)
+        for count in arguments.classes
+    }
+    trials = [
+        trial
+        for workload in workloads.values()
+        for trial in configurations(arguments.frameworks, arguments.workers, workload, arguments.tiers)
+    ]
     if arguments.datasets:
         chosen = [each for each in trials if each.strategy in ARRANGEMENTS and each.tuning == "documented"]
         trials = [loading(each, name) for each in chosen for name in arguments.datasets]
@@ -49,19 +56,23 @@ def main() -> None:
         started = time.monotonic()
         executor = as_usual if unseeded.tuning == "tuned" else None
         trial = unseeded.model_copy(update={"seed": number // len(trials)})
-        result = bench.check_loader(trial, executor) if trial.dataset else bench.check(trial, executor, workload)
+        if trial.dataset:
+            result = bench.check_loader(trial, executor)
+        else:
+            result = bench.check(trial, executor, workloads[trial.classes])
         shutil.rmtree(bench.scratch, ignore_errors=True)
         line = {
             **result.to_json(),
             "tuning": trial.tuning,
             "wall_s": time.monotonic() - started,
             "seed": number // len(trials),
+            "classes": trial.classes,
         }
         with arguments.out.open("a") as file:
             file.write(json.dumps(line) + "\n")
         print(
             f"{number:4} {trial.framework:20} {trial.strategy:15} {trial.dataset or trial.tuning:10} "
-            f"{trial.workers} workers "
+            f"{trial.classes} classes {trial.workers} workers "
             f"{'passed ' if result.passed else 'REFUSED'} {line['wall_s']:6.1f} s  "
             f"gradient {result.gradient_error or 0:.1e}/{result.gradient_rounding or 0:.1e}  "
             f"update {result.update_error or 0:.1e}/{result.update_rounding or 0:.1e}  "
@@ -83,6 +94,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--tiers", nargs="+", default=["documented", "tuned"])
     parser.add_argument("--preloaded", action="store_true", help="start workers as the tests do, which is faster")
     parser.add_argument("--workload", default="lenet5", help="of the library, or small")
+    parser.add_argument("--classes", type=int, nargs="+", default=[10])
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--shape", type=int, nargs="+", default=[])
     return parser.parse_args()

@@ -29,7 +29,7 @@ def test_a_single_point_says_less_of_another_batch_than_of_its_own():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_huge_noise_shows_in_the_interval(seed):
-    profile = a_profile(observed(World(noise=1.0), seed))
+    profile = a_profile(observed(World(noise=1.0, launches=5), seed))
     assert width(asked(profile, 2, "batch_per_worker=32")) > 1.0
 
 
@@ -60,3 +60,48 @@ def test_two_batches_of_one_launch_each_yield_times_that_are_positive(noise, bre
     for one in (found.step_s, found.throughput, found.efficiency):
         assert 0.0 < one.low <= one.value <= one.high < np.inf
     assert width(found) > 0.05
+
+
+def with_launches(seen, *factors):
+    """Return observations of which the launches of several workers take so many times as long as they did."""
+    return [
+        replace(each, steps_s=tuple(each.steps_s[0] * factor for factor in factors))
+        if each.deployment.workers > 1
+        else each
+        for each in seen
+    ]
+
+
+def test_the_interval_of_several_workers_holds_launches_that_differ_more_than_those_of_one():
+    """Pooled with those of one worker they looked alike, and TensorFlow's two cells of ps_async lay outside."""
+    found = asked(a_profile(with_launches(observed(World(), 1), 0.8, 1.25)), 2, "batch_per_worker=32").step_s
+    assert found.low < 0.85 * found.value
+    assert found.high > 1.2 * found.value
+
+
+def test_launches_that_grow_apart_with_workers_widen_the_interval_of_more():
+    profile = a_profile(with_launches(observed(World(), 1), 0.8, 1.25))
+    alike = a_profile(observed(World(), 1))
+    two, eight = (width(asked(profile, count, "cores_per_host=1")) for count in (2, 8))
+    of_alike = width(asked(alike, 8, "cores_per_host=1"))
+    assert eight > 1.5 * two
+    assert eight > 2 * of_alike
+
+
+def test_one_worker_is_forecast_by_the_launches_of_all():
+    seen = observed(World(), 1)
+    spread = [width(asked(a_profile(each), 1, "batch_per_worker=32")) for each in (seen, with_launches(seen, 0.9, 1.1))]
+    assert spread[0] < spread[1] < 0.5
+
+
+def test_few_launches_in_several_states_are_refused_with_the_measurement_that_helps():
+    found = asked(a_profile(with_launches(observed(World(), 1), 1.0, 2.5)), 4, "cores_per_host=1")
+    assert "2 launches of" in found.refused
+    assert "differ by more than a factor of two" in found.refused
+    assert "launches.min=10" in found.refused
+
+
+def test_many_launches_in_several_states_are_forecast_as_wide_as_they_are():
+    seen = with_launches(observed(World(), 1), *[1.0, 2.5] * 5)
+    found = asked(a_profile(seen), 2, "batch_per_worker=32").step_s
+    assert found.high > 2 * found.low

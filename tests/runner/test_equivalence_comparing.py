@@ -1,11 +1,19 @@
 """How sketches of a framework's weights are compared with the right ones, and how good sketches are."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from steptime.runner.equivalence.distance import Distance, Round, distances, worst_fault, wrong_slope
+from steptime.runner.equivalence.distance import (
+    Distance,
+    Round,
+    distances,
+    with_usual_lengths,
+    worst_fault,
+    wrong_slope,
+)
 from steptime.runner.equivalence.probes import rounds_of
 from steptime.worker.sketch import LENGTH, Sketcher
 
@@ -36,6 +44,19 @@ def test_an_update_that_was_not_made_in_one_small_array_is_found_and_named():
 def test_a_rate_that_is_ten_percent_off_is_found_in_every_array():
     faster = {name: START[name] + 1.1 * (END[name] - START[name]) for name in END}
     assert all(each.excess > 1 for each in distances(START, faster, RIGHT, "fp32"))
+
+
+def test_a_bias_that_is_short_by_chance_is_held_against_its_usual_length():
+    """Of two classes its three steps may cancel, and rounding, which does not, is then a large part of it."""
+    usual = replace(RIGHT, end={**END, "a.bias": np.array([0.02, -0.02, 0.0])})
+    short = replace(RIGHT, end={**END, "a.bias": np.array([1e-5, -1e-5, 0.0])})
+    seen = {**END, "a.bias": np.array([5e-5, -5e-5, 0.0])}
+    _, with_usual, _ = with_usual_lengths([usual, short, usual])
+
+    assert worst(seen, short).relative == pytest.approx(4.0)
+    assert worst(seen, short).excess > 1
+    assert worst(seen, with_usual).excess < 1
+    assert worst({**END, "a.bias": np.array([1e-3, 0.0, 0.0])}, with_usual).excess > 1
 
 
 def test_what_rounding_does_is_allowed():

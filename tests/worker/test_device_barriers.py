@@ -11,6 +11,7 @@ import pytest
 
 from steptime.worker import ablation
 from steptime.worker.clock import EventClock
+from steptime.worker.process_context import ProcessContext
 
 STAGES = ("forward", "backward", "local", "exchange", "h2d", "communication", "input")
 
@@ -145,11 +146,29 @@ def test_the_time_in_which_a_host_issues_a_step_is_in_no_phase_of_a_device(monke
             assert all(math.isclose(each, seconds, abs_tol=1e-9) for each in block), name
 
 
-@pytest.mark.parametrize("marks", [("backward", "forward"), ("forward", "reduce"), ("input", "input")])
-def test_marks_that_a_step_cannot_have_are_refused(marks):
-    """Before a step is run, since the time between them would go to a wrong phase."""
+def ablate_with(marks, marked_step=None):
     device = DeviceSession(QueuedDevice())
     stages = dict.fromkeys(STAGES, device.step)
-    device.ablate = lambda: SimpleNamespace(stages=lambda: stages, marks=marks)
-    with pytest.raises(ValueError, match=r"marks of a step are some of input, h2d, forward, .* in this order"):
-        ablation.run_ablation(device, {"seed": 1, "schedule": {}}, SimpleNamespace(workers=1), SimpleNamespace())
+    device.ablate = lambda: SimpleNamespace(stages=lambda: stages, marks=marks, marked_step=marked_step)
+    schedule = {"warmup_steps": 0, "seconds": 0.0, "min_blocks": 1, "max_blocks": 1, "max_steps": 1}
+    job = {"seed": 1, "schedule": schedule, "device": "cpu"}
+    ablation.run_ablation(device, job, ProcessContext({}, ""), SimpleNamespace())
+
+
+@pytest.mark.parametrize(
+    "marks", [("backward", "forward"), ("forward", "reduce"), ("input", "input"), ("forward", "exchange", "update")]
+)
+def test_marks_that_a_step_cannot_have_are_refused(marks):
+    """Before a step is run, since the time between them would go to a wrong phase."""
+    with pytest.raises(ValueError, match=r"some of input, h2d, forward, .* in this order, and 'exchange' needs"):
+        ablate_with(marks)
+
+
+@pytest.mark.parametrize("set_", [("backward", "exchange"), ("backward",), ()])
+def test_a_step_that_sets_other_marks_than_it_declares_is_refused(set_):
+    def marked_step(mark):
+        for name in set_:
+            mark(name)
+
+    with pytest.raises(ValueError, match="where its marks are 'backward', 'update'"):
+        ablate_with(("backward", "update"), marked_step)

@@ -48,9 +48,9 @@ from steptime.predict.profile import (
 )
 from steptime.predict.step_model import INNER, OUTER, costs_of
 from steptime.predict.topology import contention_of, step_model_of
+from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD
 
 _SEED = 20261121
-_USUAL_LAUNCH_SPREAD = 0.02
 
 
 def fit(store: Store, observations: Sequence[Observation], tables: Sequence[NcclTable] = ()) -> Profile:
@@ -227,7 +227,7 @@ def _measured(
     if len(logs) > 1:
         extrapolation = float(t_quantile(len(logs) - 1, LEVEL) * logs.std(ddof=1) / np.sqrt(len(logs)))
     else:
-        extrapolation = float(t_quantile(1, LEVEL) * _USUAL_LAUNCH_SPREAD)
+        extrapolation = float(t_quantile(1, LEVEL) * USUAL_LAUNCH_SPREAD)
     names = dict.fromkeys(name for one in each.launch_phases for name in one.phases)
     return MeasuredConfiguration(
         trial=each.trial,
@@ -250,7 +250,7 @@ def _launch_spread(observations: Sequence[Observation]) -> float:
     """Return the relative standard deviation between launches of one configuration, with a prior of one launch."""
     squares = sum(float(np.sum((np.log(each.steps_s) - np.mean(np.log(each.steps_s))) ** 2)) for each in observations)
     freedom = sum(len(each.steps_s) - 1 for each in observations)
-    return float(np.sqrt((_USUAL_LAUNCH_SPREAD**2 + squares) / (1 + freedom)))
+    return float(np.sqrt((USUAL_LAUNCH_SPREAD**2 + squares) / (1 + freedom)))
 
 
 def _parameter(draws: Array, how: How) -> FittedParameter:

@@ -37,7 +37,7 @@ from steptime.predict.step_model import (
 )
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Refusal, Topology, contention_of, step_model_of, topology_of
-from steptime.predict.uncertainty import IntervalShares, narrowing, uncertain_step
+from steptime.predict.uncertainty import IntervalShares, launch_spread, narrowing, uncertain_step
 
 _SEED = 7
 BASELINE = "1 worker with the same batch per worker"
@@ -179,7 +179,9 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
     found = model_step(profile, target, query, workers, rng)
     group, parameters, topology, extrapolation = found.group, found.parameters, found.topology, found.extrapolation
     deployment = topology.deployment
-    uncertain = uncertain_step(parameters, found.model, extrapolation, group.spread, rng)
+    uncertain = uncertain_step(
+        parameters, found.model, extrapolation, launch_spread(_launched(target, group), workers), rng
+    )
     phases, step = uncertain.phases, uncertain.modelled
     alone = replace(deployment, workers=1, servers=0, hosts=1, workers_per_host=1)
     one = Contention(1, topology.contention.processors)
@@ -209,6 +211,11 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         shares=uncertain.shares,
         narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
     )
+
+
+def _launched(target: Target, group: ProfileGroup) -> ProfileGroup:
+    """Return the group whose launches those asked for are like: that of the strategy, where several workers ran."""
+    return target.exchange if target.exchange is not None and target.exchange.parameters else group
 
 
 def _refuse_ignored(key: GroupKey, deployment: Deployment) -> None:

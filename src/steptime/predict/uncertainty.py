@@ -7,15 +7,27 @@ shorter than its computing. Another workload or batch, and more workers that tak
 itself, by a factor that errs to both sides.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import log, log2, sqrt
 
 import numpy as np
 
+from steptime.measurements.interval import t_quantile
 from steptime.predict.extrapolation import Extrapolation, skewed
-from steptime.predict.posterior import DRAWS, Array
-from steptime.predict.profile import ProfileGroup
+from steptime.predict.posterior import DRAWS, LEVEL, Array
+from steptime.predict.profile import MeasuredConfiguration, ProfileGroup
 from steptime.predict.step_model import INNER, OUTER, StepModel, phases_of, step_of
+from steptime.predict.topology import Refusal
+
+USUAL_LAUNCH_SPREAD = 0.02
+"""Relative standard deviation between launches, before any was seen; it counts as one launch."""
+_CLEARLY_WIDER = 2.0
+"""Times the spread of one worker's launches: below it, chance makes several workers' look wider."""
+_SEVERAL_STATES = log(2.0) / sqrt(2.0)
+"""Standard deviation of the logarithms of launches of which one takes twice the time of the other."""
+_KNOWN_LAUNCHES = 5
+"""That say how often each state occurs, so that the interval holds all of them."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,45 @@ class UncertainStep:
     seen: Array
     """As a launch would measure it, (draws,)."""
     shares: IntervalShares
+
+
+def launch_spread(group: ProfileGroup, workers: int) -> float:
+    """Return the relative standard deviation of launches of so many workers.
+
+    It is that of all launches, or that of the most workers that were measured where it is larger; where those differ
+    clearly more than launches of one worker, as much is added with each doubling of workers beyond them.
+
+    Raises Refusal where a few launches differ so much that they were in different states.
+    """
+    own = [each for each in group.measured if each.strategy == group.key.strategy and each.launches > 1]
+    most = max((each.deployment.workers for each in own), default=1)
+    if workers == 1 or most == 1:
+        return group.spread
+    several = [each for each in own if each.deployment.workers == most]
+    for each in several:
+        if each.launches < _KNOWN_LAUNCHES and _deviation(each) > _SEVERAL_STATES:
+            message = (
+                f"{each.launches} launches of {most} workers differ by more than a factor of two, and do not say which "
+                f"of their states {workers} workers take; measure more: steptime run STUDY "
+                f"launches.min={2 * _KNOWN_LAUNCHES} -o RESULTS"
+            )
+            raise Refusal(message)
+    alone = _pooled([each for each in group.measured if each.deployment.workers == 1 and each.launches > 1])
+    together = _pooled(several)
+    if together > _CLEARLY_WIDER * alone:
+        together += (together - alone) * max(log2(workers / most), 0.0) / log2(most)
+    return max(group.spread, together)
+
+
+def _deviation(each: MeasuredConfiguration) -> float:
+    """Return the standard deviation of the logarithms of launches, of which the interval of their mean is known."""
+    half = log(each.high_s / each.low_s) / 2
+    return half * sqrt(each.launches) / float(t_quantile(each.launches - 1, LEVEL))
+
+
+def _pooled(measured: Sequence[MeasuredConfiguration]) -> float:
+    squares = sum((each.launches - 1) * _deviation(each) ** 2 for each in measured)
+    return sqrt((USUAL_LAUNCH_SPREAD**2 + squares) / (1 + sum(each.launches - 1 for each in measured)))
 
 
 def uncertain_step(

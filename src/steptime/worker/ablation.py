@@ -10,7 +10,7 @@ the host issues its first kernels, which the steps of the other stages hide behi
 
 import random
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple, cast
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
 from steptime.worker.ablated_step import MARKS, AblatedStep
 from steptime.worker.clock import StepClock
@@ -121,17 +121,20 @@ class _MarkedSteps(object):
 
     def __init__(self, ablated: Optional[AblatedStep]) -> None:
         self._ablated = cast("AblatedStep", ablated)  # None only where no step is marked
-        self.phases = ablated.marks if ablated is not None else ()
-        if list(self.phases) != [mark for mark in MARKS if mark in self.phases]:
+        self.phases = tuple(ablated.marks) if ablated is not None else ()
+        # Without the arrival of each worker the wait for slower ones would count as communication.
+        alone = "exchange" in self.phases and "backward" not in self.phases
+        if list(self.phases) != [mark for mark in MARKS if mark in self.phases] or alone:
             raise ValueError(
-                "marks of a step are some of %s, in this order; %s gives %s"
-                % (", ".join(MARKS), type(ablated).__name__, ", ".join(map(repr, self.phases)))
+                "marks of a step are some of %s, in this order, and 'exchange' needs 'backward'; %s gives %s"
+                % (", ".join(MARKS), type(ablated).__name__, _listed(self.phases))
             )
         self.ends: List[List[float]] = []
         self.transfers: List[List[Any]] = []
         self.native: List[Dict[str, Any]] = []
         self._counting = False
         self._newest: List[float] = []
+        self._named: List[str] = []
 
     def begin_block(self) -> None:
         """Count the steps that follow, and forget what the framework saw of those before."""
@@ -147,13 +150,23 @@ class _MarkedSteps(object):
 
     def step(self) -> None:
         """Run one marked step."""
-        self._newest = [time.monotonic()]
+        self._newest, self._named = [time.monotonic()], []
         self._ablated.marked_step(self._mark)
+        if tuple(self._named) != self.phases:
+            raise ValueError(
+                "marked_step of %s marked %s where its marks are %s"
+                % (type(self._ablated).__name__, _listed(self._named), _listed(self.phases))
+            )
         if self._counting:
             self.ends.append(self._newest)
 
-    def _mark(self, _: str, at_s: Optional[float] = None) -> None:
+    def _mark(self, name: str, at_s: Optional[float] = None) -> None:
         self._newest.append(time.monotonic() if at_s is None else at_s)
+        self._named.append(name)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "nothing"
 
 
 def _plan(costs: Dict[str, float], uncounted: Dict[str, int], schedule: Dict[str, Any]) -> Tuple[int, Dict[str, int]]:

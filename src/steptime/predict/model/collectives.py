@@ -72,12 +72,17 @@ def ring(size: Real, workers: Real, link: Link) -> Real:
 
 
 def star(size: Real, workers: Real, link: Link) -> Real:
-    """Return the seconds of ``2 a + 2(p-1) n/B``: everything passes the link of the one in the middle, in and out.
+    """Return by how much a star makes each of many steps longer: ``2 a + p n/B``.
+
+    Everything passes the link of the one in the middle, in and out. It answers one after the other, and whoever was
+    answered computes and sends its next message while others are still answered. Only the answers and the last message
+    follow each other: a single exchange takes ``2(p-1) n/B``.
 
     >>> float(star(1e9, 4, Link(rate=1e9)))
-    6.0
+    4.0
     """
-    seconds: Real = np.where(np.asarray(workers) > 1, 2.0, 0.0) * link.start + 2 * (workers - 1) * size / link.rate
+    several = np.asarray(workers) > 1
+    seconds: Real = np.where(several, 2.0, 0.0) * link.start + np.where(several, workers, 0.0) * size / link.rate
     return seconds
 
 

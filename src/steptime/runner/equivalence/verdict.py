@@ -1,7 +1,7 @@
 """The verdict on one check: the findings of its probes, and whether they pass."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,6 +77,11 @@ class _Deviations:
     def first_away(self) -> int:
         """The first round that rounding does not explain, where what lies behind the first fault began."""
         return min([self.first_faulty, *self._beyond_rounding])
+
+    @property
+    def reached(self) -> tuple[float, float]:
+        """How far the launch follows this truth: the larger, the further."""
+        return (self.first_faulty, self.first_away) if self.faults else (math.inf, math.inf)
 
     @property
     def may_begin_at_one_activation(self) -> bool:
@@ -252,27 +257,26 @@ def _nearest(
     """Return the deviations from the truth that a launch follows furthest, of those that are as right as ``truth``.
 
     Behind an activation at zero training goes another way: all later rounds are away, and by any distance. So only the
-    first faulty round must look as one activation does, and the truth that explains more of the launch takes the
-    place of the one before, until none is left. The last to be asked allows what lies between those that were asked.
+    first faulty round must look as one activation does, and of the truths beside the one before, that which explains
+    most of the launch takes its place, until none explains more. Where none does, an update is right between them.
     """
     while deviations.faults and deviations.may_begin_at_one_activation:
-        reached = deviations.first_faulty, deviations.first_away
-        for other in _and_their_spread(truth, beside(truth, deviations.first_away)):
+        seen: list[Truth] = []
+        reached = deviations.reached
+        for other in beside(truth, deviations.first_away):
+            seen.append(other)
             found = beside_another(other)
-            if not found.faults or (found.first_faulty, found.first_away) > reached:
-                truth, deviations = other, found
-                break
-        else:
-            return deviations
+            if found.reached > deviations.reached:
+                nearest, deviations = other, found
+            if not found.faults:
+                return found
+        if deviations.reached == reached:
+            nearest = truth.widened(seen)
+            deviations = beside_another(nearest)
+            if not deviations.reached > reached:
+                return deviations
+        truth = nearest
     return deviations
-
-
-def _and_their_spread(truth: Truth, others: Iterable[Truth]) -> Iterator[Truth]:
-    seen = []
-    for other in others:
-        yield other
-        seen.append(other)
-    yield truth.widened(seen)
 
 
 def _keep_furthest(furthest: dict[str, float], name: str, distance: float) -> None:
