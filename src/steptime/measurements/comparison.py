@@ -36,7 +36,8 @@ class Comparison:
     launches: int
     """Of the trial that has fewer."""
     spread: float | None
-    """Standard deviation of the logarithm of the ratio of one launch each; None if launches do not show it."""
+    """Standard deviation of the logarithm of the ratio of one launch each; None if launches do not show it, or if more
+    of them would not narrow the interval."""
     error: float
     """Standard error of the logarithm of the ratio."""
     freedom: float
@@ -99,12 +100,14 @@ def compare_trials(slow: Measured, fast: Measured, level: float = LEVEL, family:
     return compare(slow.launches, fast.launches, level, spreads, family)
 
 
-def compare(
+def compare(  # noqa: PLR0913 - how it is compared, and at what level, beside the two
     slow: Sequence[LaunchTimes],
     fast: Sequence[LaunchTimes],
     level: float = LEVEL,
     spreads: tuple[TrialSpread, TrialSpread] | None = None,
     family: int | None = None,
+    *,
+    apart: bool = False,
 ) -> Comparison:
     """Return the step time of ``slow`` divided by that of ``fast``; raises ValueError when one has no launch.
 
@@ -126,6 +129,11 @@ def compare(
 
     With ``family``, the number of trials that are compared with each other, the intervals of all their differences
     hold together at ``level`` (docs/decisions/0017-simultaneous.md), so also that with the one that seems best.
+
+    With ``apart``, all launches of one trial ran at another time than all of the other. Launches of one time may be
+    alike as those of two times are not, and a machine that drifts is taken for a change by any interval that narrows
+    with their number (benchmarks/compare). So their variance does not average out: that of a single launch of each
+    counts, or, of pooled spreads, that of a single block.
     """
     if several_sites([*slow, *fast]) and (shared := _blocks(slow) & _blocks(fast)):
         slow, fast = ([each for each in own if each.block in shared] for own in (slow, fast))
@@ -144,9 +152,10 @@ def compare(
     prior = 0.0
     if spreads is not None:
         shares = [dict.fromkeys(a, 1.0 / len(a)), dict.fromkeys(b, -1.0 / len(b))]
-        pooled = pooled_error(list(zip(spreads, shares, strict=True)), level, family)
+        sessions = {**dict.fromkeys(a, 0), **dict.fromkeys(b, 1)} if apart else None
+        pooled = pooled_error(list(zip(spreads, shares, strict=True)), level, family, sessions)
         half_width, error, freedom = pooled.half_width, pooled.error, pooled.freedom
-        spread = float(np.sqrt(sum(each.variance for each in spreads)))
+        spread = None if apart else float(np.sqrt(sum(each.variance for each in spreads)))
         prior = min(each.prior_freedom for each in spreads)
     elif len(a) == len(b) == 1:
         each_level = sidak_level(level, means * (means - 1) // 2)
@@ -154,10 +163,10 @@ def compare(
         freedom = 1.0
         error = half_width / float(critical_value(freedom, level, means))
     else:
-        variance, freedom = satterthwaite(_parts(a, b, common))
+        variance, freedom = satterthwaite(_sessions(a, b) if apart else _parts(a, b, common))
         error = float(np.sqrt(variance))
         half_width = float(critical_value(freedom, level, means)) * error
-        spread = _spread(a, b, common)
+        spread = None if apart else _spread(a, b, common)
     return Comparison(
         ratio=float(np.exp(log_ratio)),
         low=float(np.exp(log_ratio - half_width)),
@@ -205,6 +214,13 @@ def _parts(a: Mapping[int, float], b: Mapping[int, float], common: Sequence[int]
         if alone:
             parts.append((alone * float(_values(own).var(ddof=1)) / len(own) ** 2, len(own) - 1.0))
     return parts
+
+
+def _sessions(a: Mapping[int, float], b: Mapping[int, float]) -> list[_Part]:
+    """The variances of a launch of either, each with its degrees of freedom; a single launch varies as the others."""
+    several = [_values(each) for each in (a, b) if len(each) > 1]
+    parts = [(float(values.var(ddof=1)), len(values) - 1.0) for values in several]
+    return parts if len(parts) > 1 else [(2.0 * parts[0][0], parts[0][1])]
 
 
 def _spread(a: Mapping[int, float], b: Mapping[int, float], common: Sequence[int]) -> float:

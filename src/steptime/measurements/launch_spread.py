@@ -82,7 +82,10 @@ class PooledError:
 
 
 def pooled_error(
-    shares: Sequence[tuple[TrialSpread, Mapping[int, float]]], level: float, family: int | None = None
+    shares: Sequence[tuple[TrialSpread, Mapping[int, float]]],
+    level: float,
+    family: int | None = None,
+    sessions: Mapping[int, int] | None = None,
 ) -> PooledError:
     """Return the error of a sum over launches of share times log step time.
 
@@ -98,6 +101,8 @@ def pooled_error(
         family: where the sum is the difference of two of so many trials which are compared with each other, their
             number: all such intervals then hold together. The trial that seems best is likely to be one that spreads
             more than its variance, so the larger variance counts for both, and its freedom is that of the prior.
+        sessions: of each block, where blocks ran at several times with a pause between them. Blocks of one session may
+            be alike as those of two are not, so that their effects are not taken to average out within it.
     """
     own = [sum(share**2 for share in of_blocks.values()) for _, of_blocks in shares]
     totals: dict[int, float] = {}
@@ -112,6 +117,8 @@ def pooled_error(
         for square, (spread, _) in zip(own, shares, strict=True)
     ]
     blocks = shares[0][0].blocks
+    if sessions is not None:
+        left = _squares(totals, sessions)
     of_blocks_part = (left * blocks.variance, blocks.freedom)
     variance, freedom = satterthwaite(parts)
     if family:
@@ -125,6 +132,14 @@ def pooled_error(
         both = [launches_part, of_blocks_part]
         half_width = float(np.hypot(*(critical_value(free, level, means) * np.sqrt(each) for each, free in both)))
     return PooledError(half_width, error, freedom)
+
+
+def _squares(totals: Mapping[int, float], sessions: Mapping[int, int]) -> float:
+    """Return the sum over sessions of the squared sum of their blocks' weights."""
+    of_sessions: dict[int, float] = {}
+    for block, total in totals.items():
+        of_sessions[sessions[block]] = of_sessions.get(sessions[block], 0.0) + total
+    return sum(total**2 for total in of_sessions.values())
 
 
 def satterthwaite(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:

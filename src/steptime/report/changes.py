@@ -41,6 +41,11 @@ def change_sections(found: ChangeReport) -> list[Section]:
     """Return what a comparison found, without its headline."""
     names = f"{found.first.name} → {found.second.name}"
     about = _ABOUT_TRIALS.format(level=100 * found.level)
+    if found.threshold is not None:
+        about += (
+            f" A trial fails if even its {100 * found.gate_level:.0f} % interval is beyond the threshold, as that of a "
+            "change as large as the last column would be with 80 % probability."
+        )
     if found.interleaved:
         about += " Launches of both ran side by side in randomised blocks."
     built = [Section(f"Trials, {names}", [_trials(found), *_overall(found)], about)]
@@ -116,7 +121,8 @@ def _trials(found: ChangeReport) -> SectionTable:
         Column("launches", "text"),
     ]
     if found.threshold is not None:
-        columns += [Column(f"chance to\nshow {_share(found.threshold)}"), Column("more launches\nfor 80 %")]
+        limit = _share(found.threshold)
+        columns += [Column(f"chance to\nshow {limit}"), Column("more launches\nfor 80 %"), Column("fails from")]
     rows = [TableRow(each.name, _cells(found, each)) for each in found.trials]
     return SectionTable(columns, rows, "trial", layouts=("wide", "stacked"), label="Trials")
 
@@ -131,7 +137,8 @@ def _cells(found: ChangeReport, trial: ChangeOfTrial) -> list[Cell]:
     ]
     if found.threshold is not None:
         more = trial.launches_to_threshold
-        shown += cells(_share(trial.power_at_threshold), UNKNOWN if more is None else str(more))
+        launches = UNKNOWN if more is None else str(more)
+        shown += cells(_share(trial.power_at_threshold), launches, _share(trial.smallest_failing))
     return shown
 
 

@@ -31,6 +31,8 @@ from steptime.measurements.launch_spread import TrialSpread, pool_spread, pooled
 from steptime.measurements.launch_times import LaunchTimes
 from steptime.measurements.simultaneous import sidak_level
 
+GATE_LEVEL = 0.99
+"""Of the bounds that decide whether a comparison fails: one that is repeated every night must not fail by chance."""
 _MINUTES = 16
 """Letters of a moment in ISO 8601 up to its minute."""
 _MOST_SHOWN = 3
@@ -41,8 +43,8 @@ def change_between(first: Side, second: Side, threshold: float | None = None) ->
     """Return what changed from ``first``, the baseline, to ``second``.
 
     Sides of one source are compared within the randomised blocks that both ran in, where what drifts hits both alike.
-    Blocks of two sources have nothing in common: their spread is part of the intervals, and a drift from one source to
-    the other cannot be told from a change.
+    Sides that ran at different times are compared as two sessions, whose intervals more launches hardly narrow
+    (``comparison.compare``, with ``apart``).
 
     Args:
         first: the baseline.
@@ -65,19 +67,21 @@ def change_between(first: Side, second: Side, threshold: float | None = None) ->
         _Pair(own, _moved(other, offset), *_spreads_of(spreads, own, other, interleaved=interleaved))
         for own, other in pairing.pairs
     ]
-    level = sidak_level(LEVEL, len(pairs) + (len(pairs) > 1))
+    claims = len(pairs) + (len(pairs) > 1)
+    levels = sidak_level(LEVEL, claims), sidak_level(GATE_LEVEL, claims)
     names = _names([each.first for each in pairs])
-    trials = [_change(each, name, level, threshold) for each, name in zip(pairs, names, strict=True)]
+    trials = [_change(each, name, levels, threshold) for each, name in zip(pairs, names, strict=True)]
     software = _software(pairs, first, second)
     hardware = _facts(first.hardware, second.hardware)
     return ChangeReport(
         first=_side(first),
         second=_side(second),
         level=LEVEL,
+        gate_level=GATE_LEVEL,
         interleaved=all(each.interleaved for each in trials),
         threshold=threshold,
         fails=any(each.fails for each in trials),
-        overall=_overall(pairs, level),
+        overall=_overall(pairs, levels[0]),
         trials=trials,
         unpaired=list(pairing.unpaired),
         software=software,
@@ -94,14 +98,22 @@ class _Pair(NamedTuple):
     spreads: tuple[TrialSpread, TrialSpread] | None
 
     @property
+    def sides(self) -> tuple[Subject, Subject]:
+        return self.first, self.second
+
+    @property
     def log_ratio(self) -> float:
-        first, second = (np.mean([launch.log_mean for launch in each.launches]) for each in self[:2])
+        first, second = (np.mean([launch.log_mean for launch in each.launches]) for each in self.sides)
         return float(second - first)
 
 
-def _change(found: _Pair, name: str, level: float, threshold: float | None) -> ChangeOfTrial:
+def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: float | None) -> ChangeOfTrial:
     first, second = found.first, found.second
-    comparison = compare(second.launches, first.launches, level, found.spreads and found.spreads[::-1])
+    blocks = [{launch.block for launch in each.launches} for each in (first, second)]
+    spreads = found.spreads and found.spreads[::-1]
+    apart = blocks[0].isdisjoint(blocks[1])
+    comparison, gate = (compare(second.launches, first.launches, level, spreads, apart=apart) for level in levels)
+    surely = smallest_change(gate)
     steps = [float(np.exp(np.mean([launch.log_mean for launch in each.launches]))) for each in (first, second)]
     return ChangeOfTrial(
         name=name,
@@ -111,13 +123,15 @@ def _change(found: _Pair, name: str, level: float, threshold: float | None) -> C
         first_step_s=steps[0],
         second_step_s=steps[1],
         launches=(len(first.launches), len(second.launches)),
-        interleaved=len({each.block for each in first.launches} & {each.block for each in second.launches}),
+        interleaved=len(blocks[0] & blocks[1]),
         ratio=comparison.interval,
         verdict=_verdict(comparison),
         smallest_change=smallest_change(comparison),
         power_at_threshold=None if threshold is None else power_to_show(comparison, threshold),
         launches_to_threshold=None if threshold is None else launches_to_show(comparison, threshold),
-        fails=threshold is not None and comparison.covers_launches and comparison.low > 1.0 + threshold,
+        fails=threshold is not None and gate.covers_launches and gate.low > 1.0 + threshold,
+        gate_low=None if threshold is None else gate.low,
+        smallest_failing=None if threshold is None or surely is None else (1.0 + threshold) * (1.0 + surely) - 1.0,
         gap=gap(first.id, first.breakdown, second.id, second.breakdown)
         if first.breakdown is not None and second.breakdown is not None
         else None,
@@ -138,14 +152,17 @@ def _overall(pairs: Sequence[_Pair], level: float) -> IntervalOverLaunches | Non
     if len(pairs) == 1:
         return None
     shares: list[tuple[TrialSpread, dict[int, float]]] = []
+    sides = [{launch.block for each in pairs for launch in each.sides[index].launches} for index in (0, 1)]
+    apart = sides[0].isdisjoint(sides[1])
+    sessions = {block: number for number, blocks in enumerate(sides) for block in blocks} if apart else None
     for each in pairs:
         if each.spreads is None:
             return None
-        for subject, spread, sign in zip(each[:2], each.spreads, (-1.0, 1.0), strict=True):
+        for subject, spread, sign in zip(each.sides, each.spreads, (-1.0, 1.0), strict=True):
             share = sign / len(pairs) / len(subject.launches)
             shares.append((spread, {launch.block: share for launch in subject.launches}))
     ratios = np.array([each.log_ratio for each in pairs])
-    centre, half_width = float(ratios.mean()), pooled_error(shares, level).half_width
+    centre, half_width = float(ratios.mean()), pooled_error(shares, level, sessions=sessions).half_width
     bounds = np.exp([centre, centre - half_width, centre + half_width, ratios.min(), ratios.max()])
     return IntervalOverLaunches(*bounds.tolist())
 
@@ -227,9 +244,9 @@ def _notes(
             " to ".join(moment[:_MINUTES] for moment in (each.started[0], each.started[-1])) for each in (first, second)
         ]
         notes.append(
-            f"{first.name} was measured from {spans[0]} and {second.name} from {spans[1]} (UTC), not interleaved: a "
-            "drift of the machine from one to the other looks like a change; steptime run --environments measures "
-            "two environments in the same blocks"
+            f"{first.name} was measured from {spans[0]} and {second.name} from {spans[1]} (UTC), not interleaved: the "
+            "machine may have drifted in between, so that more launches hardly narrow these intervals; steptime run "
+            "--environments measures two environments in the same blocks"
         )
         if next((each.blocks.drifted for each in spreads), False):
             notes.append("the machine drifted from block to block within the sides, which widens all intervals")

@@ -55,7 +55,11 @@ class ChangeOfTrial(JsonForm):
     launches_to_threshold: int | None
     """About how many more launches of each side would show such a change with a power of 0.8."""
     fails: bool
-    """Whether the second side is shown to be slower by more than the threshold."""
+    """Whether the second side is shown to be slower by more than the threshold, at the level of the gate."""
+    gate_low: float | None
+    """The lower bound of the ratio at that level, which the threshold is compared with; None without a threshold."""
+    smallest_failing: float | None
+    """The smallest slowdown that these launches would have failed with a power of 0.8; None without a threshold."""
     gap: Gap | None
     """The difference by phase; None unless both sides were broken down."""
     flags: list[str]
@@ -90,6 +94,8 @@ class ChangeReport(JsonForm):
     second: SideForm
     level: float
     """With which all intervals of ratios hold together."""
+    gate_level: float
+    """Likewise, of the bounds that decide on failing: an equal side fails in one of 200 comparisons at most."""
     interleaved: bool
     """Whether both sides were measured in the same randomised blocks."""
     threshold: float | None
