@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loader_feeds import Fed, Feed, fed
+from loader_feeds import Fed, Feed, fed, fed_tokens
 from PIL import Image
 
 import steptime
@@ -20,7 +20,7 @@ from steptime.datasets.dataset import Dataset
 from steptime.datasets.loader_settings import loader_json
 from steptime.datasets.stored_forms import STORED_FORMS, store
 from steptime.worker.augmentation import crops
-from steptime.worker.samples import scale_and_shift
+from steptime.worker.samples import batch_indices, scale_and_shift
 
 SAMPLES, SIDE, WORKERS = 24, 32, 2
 BATCH, RAGGED = 4, 5
@@ -41,6 +41,11 @@ PAIRS = [
     for name, manifest in load_manifests().items()
     for loader in manifest.loaders
     if loader != "synthetic"
+]
+OF_TOKENS = [
+    pytest.param(name, marks=pytest.mark.framework(name))
+    for name, manifest in load_manifests().items()
+    if "native" in manifest.loaders and not manifest.without_transformers
 ]
 OWN_RANDOM_CROPS: set[str] = set()
 """Loaders that cannot cut a given rectangle; they are held to equal statistics."""
@@ -156,3 +161,19 @@ def test_the_core_writes_the_name_of_the_synthetic_loader_once():
 
     naming = [str(path.relative_to(core)) for path in sources if f'"{SYNTHETIC.name}"' in path.read_text("utf-8")]
     assert naming == ["catalog/loaders.py"]
+
+
+@pytest.mark.parametrize("framework", OF_TOKENS)
+def test_tokens_are_those_of_the_protocols_sequences(framework, tmp_path):
+    """Sequence i begins at token 10 i, and each target is the token behind."""
+    tokens = np.random.default_rng(0).integers(0, 5000, 1006, dtype=np.uint16)
+    np.savez(tmp_path / "own.npz", tokens=tokens)
+    dataset = Dataset("own", "tokens", tmp_path / "own.npz", None, len(tokens), (), None, 1)
+    workload = {"input_shape": [10], "classes": 5000, "loss": "next_token_cross_entropy", "layers": []}
+    settings = loader_json(dataset, (10,), "native")
+    feeds = [Feed(15, 4, rank, WORKERS) for rank in range(WORKERS)]
+    for rank, given in enumerate(fed_tokens(tmp_path, framework, settings, workload, feeds)):
+        order = batch_indices(100, 4, 5, rank, WORKERS)
+        for inputs, targets, (_, chosen) in zip(given.inputs, given.targets, order, strict=False):
+            np.testing.assert_array_equal(inputs, [tokens[10 * index : 10 * index + 10] for index in chosen])
+            np.testing.assert_array_equal(targets, [tokens[10 * index + 1 : 10 * index + 11] for index in chosen])

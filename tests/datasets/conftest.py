@@ -33,6 +33,12 @@ def digits(interpreter: Path, tmp_path_factory: pytest.TempPathFactory) -> Datas
 
 
 @pytest.fixture(scope="session")
+def text(interpreter: Path, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """The text, made."""
+    return make("text", tmp_path_factory.mktemp("made") / "text", interpreter)
+
+
+@pytest.fixture(scope="session")
 def photos(interpreter: Path, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """A few of the photographs, made."""
     return make("photos", tmp_path_factory.mktemp("made") / "photos", interpreter, count=40)

@@ -89,7 +89,7 @@ def test_the_size_of_photographs_can_be_chosen(interpreter: Path, tmp_path: Path
         assert image.size == (200, 120)
 
 
-@pytest.mark.parametrize(("name", "parameters"), [("digits", {}), ("photos", {"count": 20})])
+@pytest.mark.parametrize(("name", "parameters"), [("digits", {}), ("photos", {"count": 20}), ("text", {})])
 def test_the_same_dataset_has_the_same_bytes(
     name: str, parameters: dict[str, int], interpreter: Path, tmp_path: Path
 ) -> None:
@@ -285,3 +285,15 @@ def test_a_run_that_is_killed_while_it_replaces_a_made_folder_leaves_what_the_ne
     found = read_marker(tmp_path / "photos")
     assert found is not None
     require_unchanged(tmp_path / "photos", _own_files(tmp_path / "photos", found))
+
+
+def test_the_text_is_bytes_of_english(text: Dataset) -> None:
+    with np.load(text.path) as file:
+        tokens = file["tokens"]
+    assert (tokens.dtype, tokens.shape) == (np.uint8, (400_000,))
+    assert "The statement" in tokens.tobytes().decode()
+
+
+def test_samples_of_tokens_are_sequences_with_a_token_behind() -> None:
+    tokens = Dataset("own", "tokens", Path("own.npz"), None, 41, (), None, 1)
+    assert [tokens.samples_of((length,)) for length in (10, 20, 21)] == [4, 2, 1]

@@ -72,7 +72,21 @@ def fed(  # noqa: PLR0913, PLR0917 - one per fact of a loader
     folder: Path, framework: str, loader: dict[str, Any], side: int, feeds: Sequence[Feed], classes: int
 ) -> list[Fed]:
     """Run a framework's loader in its environment, once for each of ``feeds``, in one process."""
-    run = _run(folder, framework, [(feed, loader) for feed in feeds], side, classes)
+    return _read(_run(folder, framework, [(feed, loader) for feed in feeds], _of_images(side, classes)), feeds)
+
+
+def fed_tokens(
+    folder: Path, framework: str, loader: dict[str, Any], workload: dict[str, Any], feeds: Sequence[Feed]
+) -> list[Fed]:
+    """Run a framework's loader of tokens as ``fed`` does; both arrays are (batches, batch, tokens)."""
+    return _read(_run(folder, framework, [(feed, loader) for feed in feeds], workload), feeds)
+
+
+def _of_images(side: int, classes: int) -> dict[str, Any]:
+    return {"input_shape": [3, side, side], "classes": classes, "loss": "softmax_cross_entropy", "layers": []}
+
+
+def _read(run: Path, feeds: Sequence[Feed]) -> list[Fed]:
     found = []
     for number in range(len(feeds)):
         with np.load(run / f"fed-{number}.npz") as file:
@@ -84,14 +98,14 @@ def faults(  # noqa: PLR0913, PLR0917 - one per fact of a loader
     folder: Path, framework: str, loaders: Sequence[dict[str, Any]], side: int, feed: Feed, classes: int
 ) -> list[str]:
     """Return the message of the error that each of ``loaders`` ends with; empty where one ends well."""
-    run = _run(folder, framework, [(feed, {**loader, "fails": True}) for loader in loaders], side, classes)
+    failing = [(feed, {**loader, "fails": True}) for loader in loaders]
+    run = _run(folder, framework, failing, _of_images(side, classes))
     paths = [run / f"fault-{number}.txt" for number in range(len(loaders))]
     return [path.read_text() if path.exists() else "" for path in paths]
 
 
-def _run(folder: Path, framework: str, feeds: Sequence[tuple[Feed, dict[str, Any]]], side: int, classes: int) -> Path:
+def _run(folder: Path, framework: str, feeds: Sequence[tuple[Feed, dict[str, Any]]], workload: dict[str, Any]) -> Path:
     """Take the batches of each feed from its loader; return the run folder."""
-    workload = {"input_shape": [3, side, side], "classes": classes, "loss": "softmax_cross_entropy", "layers": []}
     jobs = [
         {
             "framework": framework,

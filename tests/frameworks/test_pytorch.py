@@ -19,7 +19,7 @@ from launching import (
     timing_job,
     weight_error,
 )
-from layer_workloads import autoencoder_of_values, values_read_twice
+from layer_workloads import autoencoder_of_values, transformer_of_tokens, values_read_twice
 
 import steptime
 from steptime.catalog.workloads.layers import Workload
@@ -111,6 +111,18 @@ def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, strategy: st
     result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert sorted(result.weights) == [0, 1]
     assert max(weight_error(result.weights[rank], expected)[0] for rank in range(2)) < 1e-4
+
+
+def test_a_weight_that_two_layers_have_is_in_no_group_of_fsdp(tmp_path: Path) -> None:
+    """The root gathers it; two workers then give the weights of the oracle to 1e-4."""
+    workload = transformer_of_tokens()
+    how: dict[str, Any] = {"batch": 6, "steps": 3, "optimizer": {"learning_rate": 0.05, "weight_decay": 0.01}}
+    oracle = check_job("reference", "single", workload, options={"shards": 2, "bits": 64}, **how)
+    expected = launch_ok(tmp_path, oracle).weights[0]
+    job = check_job("pytorch", "fsdp", workload, workers=2, options={"group_values": 100}, **how)
+    result = launch_ok(tmp_path, job, workers=2, preloaded=True)
+    assert max(weight_error(result.weights[rank], expected)[0] for rank in range(2)) < 1e-4
+    assert result.record("session")["facts"]["sharded_groups"] > 1
 
 
 def test_output_shape_is_the_workloads(tmp_path: Path) -> None:

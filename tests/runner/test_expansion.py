@@ -66,7 +66,11 @@ MANIFESTS = {
     "alone": _manifest("alone", {"single": {}}, environment="core"),
     "older": _manifest("older", {"single": {}}, without_transformers="it has no attention"),
 }
-DATASETS = {"digits": DatasetFacts((1, 28, 28), 10), "photos": DatasetFacts(classes=18)}
+DATASETS = {
+    "digits": DatasetFacts((1, 28, 28), 10),
+    "photos": DatasetFacts(classes=18),
+    "text": DatasetFacts(classes=256, of_tokens=True),
+}
 
 
 def _study(**axes: Any) -> Study:
@@ -438,6 +442,14 @@ def test_a_sequence_is_as_long_as_the_study_says():
         (
             {"workloads": {"name": "gpt2_tiny", "dataset": "digits"}},
             "gpt2_tiny takes tokens, and digits has images",
+        ),
+        (
+            {"workloads": {"name": "lenet5", "dataset": "text"}},
+            "lenet5 takes images, and text has tokens",
+        ),
+        (
+            {"workloads": {"name": "gpt2_tiny", "dataset": "text", "classes": 200}},
+            "text has 256 classes, more than the 200 asked of gpt2_tiny",
         ),
         ({"frameworks": "older", "workloads": "vit_tiny"}, "cannot train vit_tiny: it has no attention"),
         ({"loaders": "native"}, "lenet5 has no dataset for the loader 'native' to read"),

@@ -75,7 +75,7 @@ def _make_in_cache(names: list[str]) -> None:
         datasets = prepare_datasets(set(names), observer)
     for name in names:
         dataset = datasets[name]
-        say(f"{name}: {dataset.samples} samples, {dataset.path}")
+        say(f"{name}: {dataset.samples} {'tokens' if dataset.form == 'tokens' else 'samples'}, {dataset.path}")
 
 
 def _make_folder(name: str, folder: Path, images: int | None, pixels: tuple[int, int] | None) -> None:
@@ -127,11 +127,15 @@ def _write_folder(
     from steptime.datasets.builtins import BUILTINS
     from steptime.datasets.creation import chosen_parameters, expected_bytes, make
     from steptime.datasets.picture_files import write_pictures
+    from steptime.errors import DatasetError
     from steptime.runner.preparation import data_interpreter, prepare_datasets
     from steptime.runner.progress import SampleProgress
     from steptime.units import format_bytes
 
     builtin = BUILTINS[name]
+    if builtin.form == "tokens":
+        message = f"{name} has no images to write; 'steptime data make {name}' makes it in the cache"
+        raise DatasetError(message)
     if builtin.form == "arrays":
         dataset = prepare_datasets([name], observer)[name]
         count = min(images or dataset.samples, dataset.samples)

@@ -25,9 +25,9 @@ class Builtin:
     title: str
     source: str
     licence: str
-    form: Literal["arrays", "image_folder"]
+    form: Literal["arrays", "image_folder", "tokens"]
     samples: int
-    """With the default parameters."""
+    """With the default parameters; of ``tokens``, how many tokens."""
     classes: tuple[str, ...]
     input_shape: tuple[int, ...] | None
     maker: Path
@@ -89,9 +89,21 @@ _PHOTOS = Builtin(
     parameters={"count": 1800, "width": 96, "height": 96, "seed": 0},
 )
 
+_TEXT = Builtin(
+    name="text",
+    title="400000 bytes of English text",
+    source="topics of the Python language reference, as shipped in Python's pydoc_data",
+    licence="Python Software Foundation License 2",
+    form="tokens",
+    samples=400_000,
+    classes=tuple(f"{byte:#04x}" for byte in range(256)),
+    input_shape=None,
+    maker=_MAKERS / "text.py",
+)
+
 BUILTINS = Registry(
     "dataset",
-    {builtin.name: builtin for builtin in (_DIGITS, _PHOTOS)},
+    {builtin.name: builtin for builtin in (_DIGITS, _PHOTOS, _TEXT)},
     lambda found: isinstance(found, Builtin),
     "a steptime.datasets.builtins.Builtin",
 )

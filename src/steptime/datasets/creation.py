@@ -17,7 +17,7 @@ from typing import Any
 
 from steptime.datasets.atomic_writes import partial_folder, put_in_place, require_unchanged
 from steptime.datasets.builtins import BUILTINS, REQUIREMENTS, Builtin
-from steptime.datasets.dataset import Dataset
+from steptime.datasets.dataset import IN_MEMORY, Dataset
 from steptime.datasets.image_folder import scan
 from steptime.errors import DatasetError, choices_message
 
@@ -98,7 +98,7 @@ def made_dataset(folder: Path, builtin: Builtin, address: str) -> Dataset | None
     whole = (marker["checksum"], marker["bytes"])
     if checksum_of(folder) != whole and checksum_of(folder, _own_files(folder, marker)) != whole:
         return None
-    arrays = builtin.form == "arrays"
+    arrays = builtin.form in IN_MEMORY
     return Dataset(
         name=builtin.name,
         form=builtin.form,
@@ -114,7 +114,7 @@ def made_dataset(folder: Path, builtin: Builtin, address: str) -> Dataset | None
 def _own_files(folder: Path, marker: Mapping[str, Any]) -> set[str]:
     """Return the files that a made dataset has by its marker and its index, as far as that can be read."""
     builtin = BUILTINS.get(marker["name"])
-    if builtin is None or builtin.form == "arrays":
+    if builtin is None or builtin.form in IN_MEMORY:
         return {NAME, f"{marker['name']}.npz"}
     try:
         index = json.loads((folder / "index.json").read_text(encoding="utf-8"))

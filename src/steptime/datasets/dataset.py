@@ -123,18 +123,23 @@ def _others_in_words(left_out: Iterable[LeftOut]) -> list[str]:
     ]
 
 
+IN_MEMORY = ("arrays", "tokens")
+"""Forms that are one npz file, read whole."""
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Samples on disk in one of the forms of docs/worker-protocol.md."""
 
     name: str
     """A built-in's name, or the folder as the user wrote it."""
-    form: Literal["arrays", "image_folder", "decoded", "tar_shards", "tfrecord", "recordio"]
+    form: Literal["arrays", "image_folder", "tokens", "decoded", "tar_shards", "tfrecord", "recordio"]
     path: Path
-    """The npz file of ``arrays``, the folder of all others; absolute."""
+    """The npz file of ``IN_MEMORY``, the folder of all others; absolute."""
     index: Path | None
-    """``index.json`` of all forms but ``arrays``."""
+    """``index.json`` of all forms but ``IN_MEMORY``."""
     samples: int
+    """Of ``tokens``, how many tokens; ``samples_of`` counts sequences."""
     class_names: tuple[str, ...]
     input_shape: tuple[int, ...] | None
     """Channels, height, width; None if the loader cuts the shape that is asked for."""
@@ -161,7 +166,11 @@ class Dataset:
     @property
     def location(self) -> Path:
         """The folder that holds it."""
-        return self.path.parent if self.form == "arrays" else self.path
+        return self.path.parent if self.form in IN_MEMORY else self.path
+
+    def samples_of(self, input_shape: tuple[int, ...]) -> int:
+        """Return how many samples of a shape there are: of tokens, sequences that share none but their last target."""
+        return (self.samples - 1) // input_shape[0] if self.form == "tokens" else self.samples
 
 
 def require_batch(samples: int, global_batch: int) -> None:

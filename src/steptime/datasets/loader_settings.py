@@ -31,8 +31,12 @@ def loader_json(dataset: Dataset, input_shape: tuple[int, ...], loader: str, pro
 
 def dataset_json(dataset: Dataset, input_shape: tuple[int, ...]) -> dict[str, Any]:
     """Return the ``dataset`` of a ``loader`` object; arguments and errors are those of ``loader_json``."""
-    described = _arrays(dataset, input_shape) if dataset.form == "arrays" else _image_folder(dataset, input_shape)
-    return {**described, "samples": dataset.samples}
+    how = {"arrays": _arrays, "tokens": _tokens}.get(dataset.form, _image_folder)
+    return {**how(dataset, input_shape), "samples": dataset.samples_of(input_shape)}
+
+
+def _tokens(dataset: Dataset, _: tuple[int, ...]) -> dict[str, Any]:
+    return {"form": "tokens", "path": str(dataset.path)}
 
 
 def _arrays(dataset: Dataset, input_shape: tuple[int, ...]) -> dict[str, Any]:

@@ -268,7 +268,9 @@ def dataset_facts(study: Study) -> dict[str, DatasetFacts]:
     skips = datasets_with_skips(study)
     for name in dict.fromkeys(name for workload in chosen for name in (workload.dataset, workload.validation) if name):
         if name in BUILTINS:
-            facts[name] = DatasetFacts(BUILTINS[name].input_shape, len(BUILTINS[name].classes))
+            builtin = BUILTINS[name]
+            of_tokens = builtin.form == "tokens"
+            facts[name] = DatasetFacts(builtin.input_shape, len(builtin.classes), of_tokens=of_tokens)
         else:
             dataset = open_dataset(name, cache_folder(), skip_broken=name in skips)
             facts[name] = DatasetFacts(dataset.input_shape, dataset.classes, dataset.contents)
@@ -283,7 +285,7 @@ def loader_of(trial: Trial, datasets: Mapping[str, Dataset]) -> dict[str, Any]:
     if trial.dataset is None or trial.loader == SYNTHETIC.name:
         return synthetic_loader(1)
     dataset = datasets[trial.dataset]
-    require_batch(dataset.samples, trial.global_batch)
+    require_batch(dataset.samples_of(trial.input_shape), trial.global_batch)
     return loader_json(dataset, trial.input_shape, trial.loader, trial.loader_processes)
 
 

@@ -24,6 +24,8 @@ class DatasetFacts:
     """How many classes its labels name; None if that is not known yet."""
     contents: Contents | None = None
     """What of a folder of the user's is used, and what is not."""
+    of_tokens: bool = False
+    """Whether it is one row of tokens, of which a workload takes sequences of its own length."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,8 @@ def _shape_on(choice: WorkloadChoice, facts: DatasetFacts) -> WorkloadShape:
 
 def _mismatch(choice: WorkloadChoice, facts: DatasetFacts, default: Workload) -> str | None:
     name, data = choice.name, choice.dataset
-    if data and LIBRARY[name].of_tokens:
-        return f"{name} takes tokens, and {data} has images"
+    if data and (of_other_kind := _of_other_kind(name, data, facts, default)):
+        return of_other_kind
     if facts.shape and len(default.input_shape) == len(facts.shape) and facts.shape[0] != default.input_shape[0]:
         return f"{name} takes {_channels(default.input_shape[0])}, and {data} has {_channels(facts.shape[0])}"
     if facts.shape and choice.image and choice.image != facts.shape[-2:]:
@@ -89,6 +91,15 @@ def _mismatch(choice: WorkloadChoice, facts: DatasetFacts, default: Workload) ->
         return f"{name} takes no images, so that the image size means nothing"
     if facts.classes and choice.classes and choice.classes < facts.classes:
         return f"{data} has {facts.classes} classes, more than the {choice.classes} asked of {name}"
+    return None
+
+
+def _of_other_kind(name: str, data: str, facts: DatasetFacts, default: Workload) -> str | None:
+    if LIBRARY[name].of_tokens != facts.of_tokens:
+        kinds = ("images", "tokens")
+        return f"{name} takes {kinds[not facts.of_tokens]}, and {data} has {kinds[facts.of_tokens]}"
+    if default.loss == "masked_token_cross_entropy":
+        return f"{name} hides tokens of synthetic samples only"
     return None
 
 

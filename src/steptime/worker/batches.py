@@ -16,6 +16,7 @@ from steptime.worker.samples import (
     batch_indices,
     read_arrays,
     read_shards,
+    read_tokens,
     scale_and_shift,
     synthetic_batches,
 )
@@ -146,6 +147,21 @@ class DrawnBatches(object):
                 yield batch
 
 
+class TokenSamples(object):
+    """A ``tokens`` dataset in memory: sample i begins at token i times its length, and targets are the next tokens."""
+
+    def __init__(self, dataset: Dict[str, Any], input_shape: Sequence[int]) -> None:
+        """Read ``dataset``; raises ValueError as ``read_tokens`` does."""
+        self._tokens = read_tokens(dataset, input_shape)
+        self._length = input_shape[0]
+
+    def batch(self, chosen: numpy.ndarray) -> Tuple[numpy.ndarray, numpy.ndarray]:
+        """Return inputs and targets of the samples ``chosen``, both int64 (batch, tokens)."""
+        places = chosen[:, None] * self._length + numpy.arange(self._length + 1)
+        rows = self._tokens[places].astype(numpy.int64)
+        return numpy.ascontiguousarray(rows[:, :-1]), numpy.ascontiguousarray(rows[:, 1:])
+
+
 def worker_order(job: Job, rank: int, workers: int) -> Iterator[Tuple[int, numpy.ndarray]]:
     """Return the ``batch_indices`` of a worker over the dataset of a job's loader.
 
@@ -193,6 +209,9 @@ def open_batches(  # noqa: PLR0913, PLR0917 - one per fact
             itertools.cycle([put(channels_last(inputs) if innermost else inputs, targets) for inputs, targets in pairs])
         )
     order = worker_order(job, rank, workers)
+    if loader["dataset"]["form"] == "tokens":
+        sequences = TokenSamples(loader["dataset"], workload["input_shape"])
+        return Batches(put(*sequences.batch(chosen)) for _, chosen in order)
     if loader["dataset"]["form"] != "arrays":
         return open_folder(order)
     samples = ArraySamples(loader["dataset"], workload["input_shape"], innermost)

@@ -175,6 +175,22 @@ def read_arrays(
     return images, labels.astype(numpy.int64)
 
 
+def read_tokens(dataset: Dict[str, Any], input_shape: Sequence[int]) -> numpy.ndarray:
+    """Return the row of tokens of a ``tokens`` dataset, of an unsigned type.
+
+    Raises ValueError when the file holds another number of sequences of the workload's length than the job gives.
+    """
+    with numpy.load(dataset["path"], allow_pickle=False) as file:
+        tokens: numpy.ndarray = file["tokens"]
+    length = input_shape[0]
+    if (len(tokens) - 1) // length != dataset["samples"]:
+        raise ValueError(
+            "%s holds %d tokens, which are not the %d sequences of %d that the job expects"
+            % (dataset["path"], len(tokens), dataset["samples"], length)
+        )
+    return tokens
+
+
 def scale_and_shift(transform: Dict[str, Any], channels: int) -> Tuple[numpy.ndarray, numpy.ndarray]:
     """Return float32 arrays of shape ``(channels, 1, 1)`` with which ``byte * scale + shift`` is normalised.
 

@@ -1,6 +1,7 @@
 """What JAX gives to its tests."""
 
 from steptime.worker.contract import FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
+from steptime.worker.image_layout import channels_first
 
 
 def _batches(job, context):
@@ -9,7 +10,7 @@ def _batches(job, context):
     from steptime.frameworks.jax.loader import open_jax_batches
 
     own = open_jax_batches(job, context, numpy.asarray)
-    return ((inputs.transpose(0, 3, 1, 2), targets) for inputs, targets in own)
+    return ((channels_first(inputs), targets) for inputs, targets in own)
 
 
 def _weights(session):

@@ -1,6 +1,7 @@
 """PyTorch's own strategies: one worker, DistributedDataParallel, FSDP2, and workers of parameter servers."""
 
 import inspect
+from collections import Counter
 
 import torch
 from torch import distributed
@@ -19,9 +20,10 @@ def sharded_children(module, smallest):
     """Return lists of neighbouring children of ``module``, layers or whole blocks, that FSDP gathers together.
 
     Each has at least ``smallest`` parameters. A network of a single group gives none, and is gathered at once by the
-    root.
+    root; so are children with a weight that another one has too, which must not lie in two groups.
     """
-    children = list(module)
+    held = Counter(id(parameter) for child in module for parameter in child.parameters())
+    children = [child for child in module if all(held[id(each)] == 1 for each in child.parameters())]
     values = [sum(parameter.numel() for parameter in child.parameters()) for child in children]
     groups = sharding_groups(values, smallest)
     return [[children[place] for place in group] for group in groups] if len(groups) > 1 else []

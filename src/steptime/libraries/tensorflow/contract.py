@@ -1,5 +1,7 @@
 """What frameworks over TensorFlow 2 give to their tests: batches, live weights, and faults in the training step."""
 
+from steptime.worker.image_layout import channels_first
+
 
 def batches(job, context):
     """Return the batches of TensorFlow's loaders as numpy arrays."""
@@ -7,7 +9,7 @@ def batches(job, context):
 
     place = "/CPU:0" if job["device"] == "cuda" else None
     own = open_tensorflow_batches(job, context.rank, context.workers, place)
-    return ((inputs.numpy().transpose(0, 3, 1, 2), targets.numpy()) for inputs, targets in own)
+    return ((channels_first(inputs.numpy()), targets.numpy()) for inputs, targets in own)
 
 
 def weights(session):

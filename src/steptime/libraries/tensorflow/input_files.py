@@ -15,7 +15,15 @@ import tensorflow as tf
 
 from steptime.worker.augmentation import crops
 from steptime.worker.image_layout import channels_last
-from steptime.worker.samples import read_arrays, read_index, read_shards, read_sizes, scale_and_shift, undecodable
+from steptime.worker.samples import (
+    read_arrays,
+    read_index,
+    read_shards,
+    read_sizes,
+    read_tokens,
+    scale_and_shift,
+    undecodable,
+)
 from steptime.worker.stored_images import damaged, require_whole
 
 
@@ -84,6 +92,39 @@ class ArraySource(object):
     def pixels(self, index):
         """Return a sample as bytes: there is no file that could be broken."""
         return self._images[index]
+
+
+class TokenSource(object):
+    """One row of tokens in memory; sample i begins at token i times its length, and each target is the next token."""
+
+    signature = tf.TensorSpec((None, None), tf.int64)
+    as_bytes = False
+    """Whether batches are bytes: tokens go to a device as they are."""
+
+    def __init__(self, dataset, input_shape, batch, _, constant=tf.constant):
+        self._tokens = constant(read_tokens(dataset, input_shape))
+        self._length, self._batch = input_shape[0], batch
+
+    def plan(self, _, chosen):
+        """Return what the pipeline gets for an epoch: the indices of its batches, (batches, samples)."""
+        return chosen
+
+    def batches(self, epochs, threads):
+        """Return the dataset of ``(inputs, targets)``."""
+        return epochs.unbatch().map(self._gather, num_parallel_calls=threads)
+
+    def _gather(self, chosen):
+        starts = tf.ensure_shape(chosen, (self._batch,)) * self._length
+        rows = tf.cast(tf.gather(self._tokens, starts[:, None] + tf.range(self._length + 1, dtype=tf.int64)), tf.int64)
+        return rows[:, :-1], rows[:, 1:]
+
+    def normalised(self, tokens):
+        """Return inputs of a batch, where these lie."""
+        return tokens
+
+    def pixels(self, index):
+        """Return the first token of a sample: no file of its own could be broken."""
+        return self._tokens[index * self._length]
 
 
 class _ImageSource(object):
@@ -241,4 +282,9 @@ class RecordSource(_ImageSource):
         return damaged(self._shards[shard], why)
 
 
-SOURCES: Dict[str, Any] = {"arrays": ArraySource, "image_folder": FolderSource, "tfrecord": RecordSource}
+SOURCES: Dict[str, Any] = {
+    "arrays": ArraySource,
+    "tokens": TokenSource,
+    "image_folder": FolderSource,
+    "tfrecord": RecordSource,
+}

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from steptime.libraries.pillow.photographs import PhotographFiles
-from steptime.worker.batches import Batches, worker_order
+from steptime.worker.batches import Batches, TokenSamples, worker_order
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.samples import PREFETCHED_PER_HELPER, read_arrays, scale_and_shift, synthetic_batches
 
@@ -164,6 +164,10 @@ def open_torch_batches(job: Job, context: ProcessContext, device: Any, channels_
     order = worker_order(job, context.rank, context.workers)
     if settings["kind"] == "dali":
         return _dali_batches(job, order, device, channels_last)
+    if settings["dataset"]["form"] == "tokens":
+        sequences = TokenSamples(settings["dataset"], shape)
+        made = (sequences.batch(chosen) for _, chosen in order)
+        return Batches(tuple(torch.from_numpy(each).to(device) for each in pair) for pair in made)
     folder = settings["dataset"]["form"] != "arrays"
     dataset = (PhotoBatches if folder else ArrayBatches)(settings["dataset"], shape, channels_last, job["seed"])
     ahead = PREFETCHED_PER_HELPER * settings["processes"] if folder else 0

@@ -24,14 +24,16 @@ networks, and those that were decoded."""
 _LARGEST_LAYER = 4096
 """Inputs of a layer that takes images as they are."""
 _IMAGE_AXES = 3
-_EPOCH = {"arrays": 300}
+_FEATURES = 8
+"""Of a token."""
+_EPOCH = {"arrays": 300, "tokens": 300}
 _EPOCH_OF_FILES = 40
 """Steps of an epoch, at most, that a check goes through whole, by the form of the dataset: images must be decoded."""
 _BEYOND = 2
 """Steps of the next epoch."""
 _OF_LARGE = 12
 """Steps of a check that cannot see a whole epoch."""
-_ROUNDING = {"arrays": "fp32"}
+_ROUNDING = {"arrays": "fp32", "tokens": "fp32"}
 _ROUNDING_OF_FILES = "bf16"
 """The precision in whose terms distances are allowed: decoders and filters differ in the last bits of a pixel."""
 
@@ -76,7 +78,10 @@ def loader_cases(
         chosen = max(group, key=lambda trial: (_answer(trial) == "mean", _answer(trial) != "blocks", trial.workers))
         small = _small(chosen, manifests[chosen.framework])
         found = inputs[chosen.id]
-        workload = one_layer(chosen.input_shape, chosen.classes, decoded=_form(found) not in _ROUNDING)
+        if _form(found) == "tokens":
+            workload = pairs_of_tokens(chosen.input_shape, chosen.classes)
+        else:
+            workload = one_layer(chosen.input_shape, chosen.classes, decoded=_form(found) not in _ROUNDING)
         yield LoaderCase(small, workload, loader_probe(small, found), tuple(each.id for each in group))
 
 
@@ -120,6 +125,19 @@ def one_layer(input_shape: tuple[int, ...], classes: int, *, decoded: bool = Fal
         values = net.flatten("flatten", values)
     net.linear("fc", values, classes)
     return net.finish("one_layer", classes=classes)
+
+
+def pairs_of_tokens(input_shape: tuple[int, ...], vocabulary: int) -> Workload:
+    """Return a network whose gradients are sums over pairs of a token and its target, and over places.
+
+    Args:
+        input_shape: of a sample: its tokens.
+        vocabulary: how many tokens there are.
+    """
+    net = Network(input_shape)
+    x = net.positions("positions", net.embedding("embedding", net.input, vocabulary, _FEATURES))
+    net.linear("fc", x, vocabulary)
+    return net.finish("pairs_of_tokens", classes=vocabulary, loss="next_token_cross_entropy")
 
 
 def loader_probe(trial: Trial, found: LoaderInput) -> Probe:
