@@ -52,13 +52,20 @@ def apart(steps: Steps) -> float:
     return sum(step["apart"]["end_ns"] - step["apart"]["begin_ns"] for step in steps if "apart" in step) / 1e9
 
 
+def usual_sum(times: list[float], steps: int) -> float:
+    """Return the sum of planted ``times`` if those of all steps were as of the median one."""
+    of_a_step = max(1, len(times) // steps) if steps else 1
+    sums = [sum(times[at : at + of_a_step]) for at in range(0, len(times) - of_a_step + 1, of_a_step)]
+    return statistics.median(sums) * len(sums)
+
+
 Measured = Callable[[Mapping[int, Steps]], float]
 LOAD: tuple[str, str, int, Measured] = ("load", "load", 0, lambda ranks: usual(ranks[0], "regions", "input"))
 SLOW: tuple[str, str, int, Measured] = (
     "slow forward",
     "slow",
     1,
-    lambda ranks: usual(ranks[1], "regions", "forward") - usual(ranks[0], "regions", "forward"),
+    lambda ranks: usual(ranks[1], "regions", "forward"),
 )
 EVALUATED: tuple[str, str, int, Measured] = ("evaluation", "evaluation", 0, lambda ranks: apart(ranks[0]))
 SAVED: tuple[str, str, int, Measured] = ("save", "checkpoint", 0, lambda ranks: total(ranks[0], "regions", "save"))
@@ -224,7 +231,9 @@ def judge(kind: Kind, base: Path, attached: Path) -> dict[str, Any]:
     found = {}
     for label, cause, rank, measured in kind.causes:
         lasted = [said.get(rank, {}).get("planted", {}).get(name, []) for name in cause.split("+")]
-        planted = sum(statistics.median(times) * len(times) for times in lasted if times)
+        planted = sum(usual_sum(times, len(ranks.get(rank, []))) for times in lasted if times)
+        if label == "slow forward" and 0 in ranks:  # beside what the forward of the quick rank takes
+            planted += usual(ranks[0], "regions", "forward")
         value = measured(ranks) if rank in ranks else None
         share = value / planted if value is not None and planted else None
         found[label] = {"planted_s": planted, "measured_s": value, "share": share}

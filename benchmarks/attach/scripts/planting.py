@@ -52,7 +52,11 @@ class Samples(Dataset):
         return self.samples
 
     def __getitem__(self, index):
-        pause(self.cause, self.load_s / BATCH)
+        return timed(self.cause, self.made, index)
+
+    def made(self, index):
+        """Return sample ``index``, after its share of the time."""
+        time.sleep(self.load_s / BATCH)
         return torch.randn(WIDTH, generator=torch.Generator().manual_seed(index)), index % 10
 
 
