@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ _MOST_FILES = 20_000
 _MOST_BYTES = 4 << 20
 """Of a line."""
 _MOST_WATCHED = 64
+_START = "start>"
 _AT_EDGES = 65536
 """Bytes at both ends of a file that are read while its process runs."""
 _TOLERANCE, _TOLERANCE_NS = 1.02, 2_000_000
@@ -67,6 +68,7 @@ class ProcessLines:
             message = "kind: a second line of the kind process"
             raise ValueError(message)  # noqa: TRY004 - of a record
         if isinstance(line, StepLine):
+            line = _without_start(line)
             _require_fitting(line, self.steps[-1] if self.steps else None)
             self.steps.append(line)
         elif isinstance(line, RankLine):
@@ -187,6 +189,12 @@ def _parsed(raw: bytes, value: Mapping[str, Any], path: Path) -> Line | None:
     except ValidationError as error:
         raise ValueError(first_mistake(error)) from error
     return line
+
+
+def _without_start(step: StepLine) -> StepLine:
+    """Return a step without the gap from the start of the process on, which lies before the first step."""
+    gaps = {name: seconds for name, seconds in step.gaps.items() if not name.startswith(_START)}
+    return step if len(gaps) == len(step.gaps) else replace(step, gaps=gaps)
 
 
 def _require_fitting(step: StepLine, before: StepLine | None) -> None:
