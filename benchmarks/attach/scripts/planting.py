@@ -79,7 +79,13 @@ class Net(nn.Module):
         self.checkpoint = checkpoint
 
     def forward(self, x):
-        if self.slow and not torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
+            return self.head(self.body(x))
+        return timed("forward" if torch.is_grad_enabled() else "forward without gradient", self.computed, x)
+
+    def computed(self, x):
+        """Return the output, after the pause of a slow one."""
+        if self.slow:
             pause("slow" if torch.is_grad_enabled() else "slow without gradient", SLOW_S)
         if not self.checkpoint:
             return self.head(self.body(x))
