@@ -83,7 +83,7 @@ lint: $(DEV)  ## style, types, layers, and the old Python of the worker half
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/vermin --no-tips -q -t=3.6- --violations src/steptime/worker src/steptime/libraries src/steptime/frameworks/*/*.py
-	$(VENV)/bin/vermin --no-tips -q -t=3.8- --violations --eval-annotations src/steptime/attach
+	$(VENV)/bin/vermin --no-tips -q -t=3.8- --violations src/steptime/attach
 
 docs: $(DOCS)  ## write the generated pages and build build/docs/index.html; warnings are errors
 	$(VENV)/bin/python docs/reference_pages.py

@@ -47,18 +47,30 @@ def total(steps: Steps, table: str, name: str) -> float:
     return sum(step[table].get(name, 0) for step in steps) / 1e9
 
 
+def total_apart(steps: Steps) -> float:
+    """Return the seconds of forwards without gradient that were apart."""
+    return sum(step["apart"]["regions"].get("nograd", 0) for step in steps if "apart" in step) / 1e9
+
+
 def apart(steps: Steps) -> float:
     """Return the seconds that were apart."""
     return sum(step["apart"]["end_ns"] - step["apart"]["begin_ns"] for step in steps if "apart" in step) / 1e9
+
+
+def usual_sum(times: list[float], steps: int) -> float:
+    """Return the sum of planted ``times`` if those of all steps were as of the median one."""
+    of_a_step = max(1, len(times) // steps) if steps else 1
+    sums = [sum(times[at : at + of_a_step]) for at in range(0, len(times) - of_a_step + 1, of_a_step)]
+    return statistics.median(sums) * len(sums)
 
 
 Measured = Callable[[Mapping[int, Steps]], float]
 LOAD: tuple[str, str, int, Measured] = ("load", "load", 0, lambda ranks: usual(ranks[0], "regions", "input"))
 SLOW: tuple[str, str, int, Measured] = (
     "slow forward",
-    "slow",
+    "forward",
     1,
-    lambda ranks: usual(ranks[1], "regions", "forward") - usual(ranks[0], "regions", "forward"),
+    lambda ranks: usual(ranks[1], "regions", "forward"),
 )
 EVALUATED: tuple[str, str, int, Measured] = ("evaluation", "evaluation", 0, lambda ranks: apart(ranks[0]))
 SAVED: tuple[str, str, int, Measured] = ("save", "checkpoint", 0, lambda ranks: total(ranks[0], "regions", "save"))
@@ -117,9 +129,23 @@ KINDS = (
     Kind("fsdp2", causes=(LOAD, EVALUATED)),
     Kind("tensor_parallel", causes=(LOAD,)),
     Kind("pipeline", causes=(LOAD,), steps=25),
-    Kind("gan", 1, (LOAD, region("forward", "slow")), steps=25),
+    Kind("gan", 1, (LOAD, region("forward", "forward")), steps=25),
     Kind("gan_without_loader", 1, (gap("update>forward"),), NO_LOADER, steps=ROUND * 24),
-    Kind("teacher", 1, (LOAD, region("nograd", "slow without gradient"), EVALUATED), steps=25),
+    Kind(
+        "teacher",
+        1,
+        (
+            LOAD,
+            (
+                "nograd",
+                "forward without gradient",
+                0,
+                lambda ranks: total(ranks[0], "regions", "nograd") + total_apart(ranks[0]),
+            ),
+            EVALUATED,
+        ),
+        steps=25,
+    ),
     Kind("reinforcement", 1, (("rollouts", "rollout", 0, lambda ranks: apart(ranks[0])),), NO_LOADER, steps=60),
     Kind("executed", 1, (LOAD, EVALUATED, SAVED)),
     Kind("spawned", 0),
@@ -224,7 +250,7 @@ def judge(kind: Kind, base: Path, attached: Path) -> dict[str, Any]:
     found = {}
     for label, cause, rank, measured in kind.causes:
         lasted = [said.get(rank, {}).get("planted", {}).get(name, []) for name in cause.split("+")]
-        planted = sum(statistics.median(times) * len(times) for times in lasted if times)
+        planted = sum(usual_sum(times, len(ranks.get(rank, []))) for times in lasted if times)
         value = measured(ranks) if rank in ranks else None
         share = value / planted if value is not None and planted else None
         found[label] = {"planted_s": planted, "measured_s": value, "share": share}
@@ -252,9 +278,8 @@ def main() -> None:
     parser.add_argument("kinds", nargs="*", choices=[[], *[kind.name for kind in KINDS]])
     asked = parser.parse_args().kinds
     results = json.loads(RESULT.read_text()) if RESULT.exists() else {}
-    for kind in KINDS:
-        if asked and kind.name not in asked:
-            continue
+    known = {kind.name: kind for kind in KINDS}
+    for kind in [known[name] for name in asked] if asked else KINDS:
         python = python_of(kind)
         if python is None:
             print(f"{kind.name}: no environment {kind.environment}")

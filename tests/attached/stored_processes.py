@@ -7,7 +7,7 @@ from typing import Any
 
 from steptime.measurements.attached.form import AttachedRun
 from steptime.measurements.attached.header import AttachedHeader
-from steptime.measurements.attached.process_lines import RECORDS, read_attached
+from steptime.measurements.attached.process_files import RECORDS, read_attached
 from steptime.measurements.attached.summary import attached_run
 from steptime.plain_file import PlainFolder
 

@@ -161,3 +161,10 @@ def test_the_code_of_the_hook_does_not_stay_in_the_results(tmp_path):
 def test_nobody_else_may_read_the_results(tmp_path):
     attach(tmp_path, sys.executable, "-c", "pass")
     assert (tmp_path / "results").stat().st_mode & 0o077 == 0
+
+
+def test_an_answer_that_cannot_be_made_changes_nothing_of_the_end(tmp_path):
+    spoil = "import os; os.symlink('/etc/passwd', os.environ['STEPTIME_ATTACH'] + '/x.jsonl'); raise SystemExit(5)"
+    done = attach(tmp_path, sys.executable, "-c", spoil)
+    assert done.returncode == 5
+    assert "symbolic link" in done.stderr

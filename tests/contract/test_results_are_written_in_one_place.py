@@ -14,6 +14,7 @@ PACKAGES = ("cli", "report", "runner", "predict", "launchers", "measurements")
 METHODS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "unlink", "rmdir", "symlink_to", "hardlink_to"}
 METHODS |= {"rename", "copytree", "copy2", "copyfile", "move", "rmtree", "mkdtemp", "chmod"}
 ELSEWHERE = {
+    "cli/attach.py": "writes a line to the terminal",
     "cli/data.py": "makes the folder above a stored form of a dataset, where its user wants it",
     "cli/streams.py": "opens the null device",
     "launchers/emulation/control_groups.py": "makes control groups of the kernel",

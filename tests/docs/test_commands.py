@@ -96,8 +96,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "small.yaml").write_text(SMALL)
     for command in ("run small.yaml -o results", "fit results -o results.profile.json"):
         steptime(*command.split(), cwd=path)
-    for name in ("buckets", "STUDY"):
+    for name in ("buckets", "STUDY", "attach-slow_script"):
         shutil.copytree(path / "results", path / "steptime-results" / name)
+    shutil.copy(path / "results.profile.json", path / "slow.profile.json")
     (path / "buckets.yaml").write_text(block("docs/start.md", "yaml", "bucket_mb"))
     for name in ("study.yaml", "race.yaml"):
         (path / name).write_text("workloads: lenet5\nframeworks: pytorch\n")

@@ -37,7 +37,7 @@ def train(net, optimizer, loader, *, accumulate=1, clip=False, no_sync=True, for
         micro += 1
         due = micro % accumulate == 0
         with net.no_sync() if not due and no_sync and hasattr(net, "no_sync") else contextlib.nullcontext():
-            loss = loss_of(forward or net, batch) / accumulate
+            loss = loss_of(net if forward is None else forward, batch) / accumulate
             loss.backward()
         if not due:
             continue

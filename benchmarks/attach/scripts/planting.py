@@ -52,7 +52,11 @@ class Samples(Dataset):
         return self.samples
 
     def __getitem__(self, index):
-        pause(self.cause, self.load_s / BATCH)
+        return timed(self.cause, self.made, index)
+
+    def made(self, index):
+        """Return sample ``index``, after its share of the time."""
+        time.sleep(self.load_s / BATCH)
         return torch.randn(WIDTH, generator=torch.Generator().manual_seed(index)), index % 10
 
 
@@ -75,7 +79,13 @@ class Net(nn.Module):
         self.checkpoint = checkpoint
 
     def forward(self, x):
-        if self.slow and not torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
+            return self.head(self.body(x))
+        return timed("forward" if torch.is_grad_enabled() else "forward without gradient", self.computed, x)
+
+    def computed(self, x):
+        """Return the output, after the pause of a slow one."""
+        if self.slow:
             pause("slow" if torch.is_grad_enabled() else "slow without gradient", SLOW_S)
         if not self.checkpoint:
             return self.head(self.body(x))

@@ -8,8 +8,6 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import patches, process
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
@@ -55,6 +53,9 @@ def imported(name: str, module: ModuleType, entry: str) -> None:
     if name in _installed or (library != name and library in TABLE and library not in _installed):
         return
     _installed.add(name)
+    # Not above: every Python that starts reads this file, and few train.
+    from . import patches, process
+
     file, function = TABLE[name]
     try:
         process.recorder(entry)

@@ -28,14 +28,15 @@ class DeviceEvents:
         self.recorder = recorder
         self.on = True
         self.free: list[Any] = []
-        self.begin_again()
+        self.open: list[tuple[str, list[Any] | None]] = []
+        self.pairs: list[list[Any]] = []  # name, first event, last event, the pair around it
+        self.waiting: deque[tuple[int, list[list[Any]]]] = deque()
+        self.parents: list[Any] = []
 
     def begin_again(self) -> None:
-        """Forget all events: those of a parent process are not this one's."""
-        self.free = []
-        self.open: list[tuple[str, list[Any] | None]] = []
-        self.pairs: list[list[Any]] = []  # name, first event, last event, index of the pair around it
-        self.waiting: deque[tuple[int, list[list[Any]]]] = deque()
+        """Use no event of a parent process in a forked child, nor have the child's interpreter destroy one."""
+        self.parents.append((self.free, self.open, self.pairs, self.waiting))
+        self.free, self.open, self.pairs, self.waiting = [], [], [], deque()
 
     def enter(self, name: str) -> None:
         """Record the first event of region ``name``."""

@@ -128,26 +128,30 @@ class Training:
                 finally:
                     busy[0] = False
                     try:
-                        end(mark)
+                        if mark:
+                            end(mark)
                     except Exception as error:
                         patch.fault(error)
 
             patch.put(functools.wraps(inner)(call))
         else:
-            patches.measure(torch.nn.Module, "__call__", lambda args, _: begin(args[0]), lambda mark, _: end(mark))
+            patches.measure(
+                torch.nn.Module, "__call__", lambda args, _: begin(args[0]) or None, lambda mark, _: end(mark)
+            )
 
     def _forward_begin(self, module: Any) -> Any:
+        """Begin a forward; return what its end needs, `()` where it is not measured, or None in another thread."""
         recorder, torch = self.recorder, self.torch
         training = torch.is_grad_enabled()
         if not recorder.is_mine() and not (training and module.training and recorder.adopt_thread()):
             return None
         if recorder.inside("forward", "nograd", "backward"):  # recomputation, or a module inside of another
-            return None
+            return ()
         if not training and isinstance(module, torch.fx.GraphModule):  # compiled code, called by its backward pass
-            return None
+            return ()
         unseen = training and module not in self.gradients.seen
         if unseen and getattr(next(module.parameters(), None), "is_meta", False):  # it computes nothing
-            return None
+            return ()
         name = recorder.forward_begin(training=training)
         if unseen:
             self.gradients.adopt(module)

@@ -47,8 +47,18 @@ def attach(
     ended = AttachedCommand(command, folder, lines, flops).run(beat)
     try:
         _answer(folder, as_json=as_json)
-    finally:
-        _end_alike(ended)
+    except Exception as error:  # noqa: BLE001 - whatever the answer lacks, the end is that of the command
+        _warn_of(error)
+    _end_alike(ended)
+
+
+def _warn_of(error: Exception) -> None:
+    """Say why there is no answer; a defect of steptime with its place, as any other verb does."""
+    import traceback
+
+    from steptime.errors import SteptimeError
+
+    warn([f"error: {error}"] if isinstance(error, SteptimeError) else traceback.format_exception(error))
 
 
 def _silent() -> None:

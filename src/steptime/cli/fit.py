@@ -8,6 +8,9 @@ import typer
 from steptime.cli.streams import say, warn
 
 if TYPE_CHECKING:
+    from steptime.measurements.attached.header import AttachedHeader
+    from steptime.measurements.attached.process_files import AttachedFiles
+    from steptime.measurements.store import Store
     from steptime.predict.nccl_tests import FittedTable
     from steptime.predict.profile import Profile, ProfileGroup
 
@@ -35,6 +38,9 @@ def fit(
 
     tables = read_nccl_tests(nccl_tests or [])
     store = open_results(folder)
+    if recorded := store.attached():
+        _fit_attached(store, recorded, output or default_profile_path(folder), as_json=as_json)
+        return
     profile = fit_with_holdout(store, tables)
     links = fit_tables(tables, profile.machine.gpu)
     path = output or default_profile_path(folder)
@@ -51,6 +57,28 @@ def fit(
         for each in links:
             _show_link(each)
         warn([f"profile: {path}"])
+
+
+def _fit_attached(
+    store: "Store", recorded: "tuple[AttachedHeader, AttachedFiles]", path: Path, *, as_json: bool
+) -> None:
+    """Write the profile of a user's own script, and say what it predicts nothing without."""
+    from steptime.measurements.attached.summary import attached_run
+    from steptime.predict.attached import attached_profile, write_attached_profile
+    from steptime.predict.model.measured_links import stored_links
+
+    links = stored_links(store)
+    cores = (store.machine() or {}).get("cores")
+    profile = attached_profile(attached_run(*recorded), recorded[1], links.rows if links else [], cores or 1)
+    write_attached_profile(profile, path)
+    if as_json:
+        from steptime.cli.tables import print_json
+
+        print_json({"profile": str(path), "attached": profile.model_dump(mode="json", by_alias=True)})
+        return
+    if profile.refused:
+        warn([f"it predicts nothing: {profile.refused}"])
+    warn([f"profile: {path}"])
 
 
 def _form(group: "ProfileGroup") -> dict[str, object]:

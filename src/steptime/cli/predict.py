@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steptime.measurements.json_form import Interval
+    from steptime.predict.attached import AttachedProfile
     from steptime.predict.curve.forecast import Forecast
     from steptime.predict.predict import Prediction
 
@@ -73,10 +74,16 @@ def predict(
         mistakes.add([_NOTHING])
         mistakes.complain()
         return
+    from steptime.predict.attached import read_attached_profile
     from steptime.predict.predict import BASELINE
     from steptime.predict.predict import predict as predicted
     from steptime.predict.profile import read_profile
 
+    own = read_attached_profile(profile)
+    if own is not None:
+        mistakes.complain()
+        _predict_attached(own, overrides or [], counts or [], as_json=as_json)
+        return
     read = read_profile(profile)
     queries = mistakes.read("overrides", "", lambda _: read_queries(overrides or [], read))
     mistakes.complain()
@@ -87,6 +94,44 @@ def predict(
         print_json({"predictions": [to_json(each) for each in found], "baseline": BASELINE})
     else:
         _show(found)
+    if found and all(each.refused for each in found):
+        sys.exit(EXIT_REFUSED)
+
+
+def _predict_attached(
+    profile: "AttachedProfile", overrides: "Sequence[str]", workers: "Sequence[int]", *, as_json: bool
+) -> None:
+    """Print what a user's own script takes on other numbers of workers."""
+    from steptime.predict.attached import predict_attached, refuse_changes
+    from steptime.units import format_seconds
+
+    refuse_changes(overrides)
+    found = predict_attached(profile, workers)
+    if as_json:
+        from steptime.cli.tables import print_json
+
+        print_json({"predictions": [asdict(each) for each in found]})
+    else:
+        known = [each for each in found if each.step_s is not None]
+        rows = [
+            [
+                str(each.workers),
+                format_seconds(each.step_s.value or 0.0),
+                f"{format_seconds(each.step_s.low or 0.0)} to {format_seconds(each.step_s.high or 0.0)}",
+                f"{100 * (each.efficiency or 0.0):.0f} %",
+                format_seconds(each.exposed_s or 0.0),
+                format_seconds(each.waiting_s or 0.0),
+                f"{each.extrapolation:.3g}x",
+            ]
+            for each in known
+            if each.step_s is not None
+        ]
+        titles = ["step", "90 %", "eff.", "exposed", "waiting", "extrap."]
+        if rows:
+            name = f"{' '.join(profile.command)[:60]}, {profile.workers} workers measured, the same batch per worker"
+            _print_columns(name, ["workers"], titles, rows)
+        for reason in dict.fromkeys(each.refused for each in found if each.refused):
+            say(f"refused: {reason}")
     if found and all(each.refused for each in found):
         sys.exit(EXIT_REFUSED)
 
@@ -250,7 +295,7 @@ def _cells(each: "Prediction") -> list[str]:
     if each.step_s is None or each.throughput is None or each.efficiency is None or each.extrapolation is None:
         return ["refused"]
     cells = [
-        format_seconds(each.step_s.value),
+        format_seconds(each.step_s.value or 0.0),
         _range(each.step_s.low, each.step_s.high),
         _rate(each.throughput.value),
         f"{each.efficiency.value:.0%}",

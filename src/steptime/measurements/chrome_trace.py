@@ -19,7 +19,8 @@ from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.records import TOGETHER, AblationLaunch
 from steptime.measurements.ablation.stages import aligned, uncertainty_s
 from steptime.measurements.attached.attempts import attempts_of
-from steptime.measurements.attached.process_lines import ProcessLines, StepLine
+from steptime.measurements.attached.process_files import ProcessLines
+from steptime.measurements.attached.process_lines import StepLine
 from steptime.measurements.jsonlines import json_text
 from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store

@@ -11,7 +11,7 @@
     progress.json           how far the latest run is, or how it ended
     equivalence.jsonl       one line per result of the equivalence check
     net.jsonl               one line per launch of the network benchmark
-    attached.json, attached/ a user's own command, and what each of its processes wrote: see attached/process_lines.py
+    attached.json, attached/ a user's own command, and what each of its processes wrote: see attached/process_files.py
     trials/ID/trial.json    one configuration
     trials/ID/records.jsonl one line per launch
     trials/ID/ablation.jsonl one line per ablation launch
@@ -35,7 +35,7 @@ import steptime
 from steptime.errors import StoreError
 from steptime.file_name import file_name_mistake
 from steptime.measurements.attached.header import AttachedHeader
-from steptime.measurements.attached.process_lines import RECORDS, AttachedFiles, read_attached
+from steptime.measurements.attached.process_files import RECORDS, AttachedFiles, read_attached
 from steptime.measurements.consistency import FileCheck
 from steptime.measurements.jsonlines import append_line, json_text
 from steptime.measurements.lock import FolderLock

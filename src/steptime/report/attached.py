@@ -103,7 +103,7 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
             "run may differ by more."
         )
     if run.clock_uncertainty_s is not None:
-        yield f"Clocks of hosts are known to {format_seconds(run.clock_uncertainty_s)}; nobody is blamed for less."
+        yield f"Clocks of hosts are known to {format_seconds(run.clock_uncertainty_s)}; no rank is blamed for less."
     yield from (f"note: {note}" for note in run.notes[:2])
     if run.problems:
         yield f"{count(len(run.problems), 'line')} of records set aside: {run.problems[0]}"

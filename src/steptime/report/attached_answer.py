@@ -66,13 +66,13 @@ def _table(run: AttachedRun, gaps: int, width: int) -> Table:
     """Return the parts with as much beside them as fits; notes are cut where that is narrow, numbers never."""
     rows = list(part_rows(run, gaps))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    room = width - sum(widths) - len(_INDENT) - 3 * _GAP
-    columns = 4 if room >= _SHORTEST_NOTE else 3 if room >= -_GAP else 2
+    left = width - sum(widths) - len(_INDENT) - 3 * _GAP
+    columns = 4 if left >= _SHORTEST_NOTE else 3 if left >= -_GAP else 2
     table = Table.grid(padding=(0, _GAP, 0, 0))
     for column in range(columns):
         table.add_column(no_wrap=column > 0, justify="right" if column in {1, 2} else "left", overflow="fold")
     for name, time, share, note in rows:
-        shown = note if len(note) <= room else f"{note[: max(0, room - 1)]}…"
+        shown = note if len(note) <= left else f"{note[: max(0, left - 1)]}…"
         table.add_row(*(Text(text) for text in (f"{_INDENT}{name}", time, share, shown)[:columns]))
     return table
 

@@ -14,7 +14,7 @@ from steptime.attach.folder import environment, write_hook
 from steptime.file_name import as_file_name
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.own_command import CommandEnd, require_program, run_command
-from steptime.measurements.attached.process_lines import RECORDS
+from steptime.measurements.attached.process_files import RECORDS
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.store import Store
 from steptime.plain_file import PlainFolder
@@ -35,7 +35,7 @@ class AttachedCommand:
     words: Sequence[str]
     folder: Path
     lines: bool | None
-    """Whether the lines of the script are sampled; None where the hook decides."""
+    """Whether the lines of the script are sampled; None if the hook decides."""
     flops: bool
 
     def run(self, beat: Callable[[], None]) -> CommandEnd:
@@ -84,7 +84,7 @@ class AttachedCommand:
         }
 
     def _why_nothing(self, watch: ProcessWatch) -> str | None:
-        """Return why no process wrote anything; None where some did."""
+        """Return why no process wrote anything; None if some did."""
         return None if any((self.folder / RECORDS).iterdir()) else watch.reason(self.words)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from steptime.measurements.attached.process_lines import ProcessLines, StepLine
+from steptime.measurements.attached.process_files import ProcessLines
+from steptime.measurements.attached.process_lines import StepLine
 
 _RANK_VARIABLES = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _ATTEMPT_VARIABLE = "TORCHELASTIC_RESTART_COUNT"

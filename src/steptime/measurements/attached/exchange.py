@@ -117,7 +117,7 @@ def waited_for(found: Exchange) -> int | None:
 
 
 def _meetings(steps: Sequence[StepLine]) -> list[_Meeting] | None:
-    """Return the exchanges of one step of all ranks; None where some of them were not kept."""
+    """Return the exchanges of one step of all ranks; None if some of them were not kept."""
     passes = list(_of_passes(steps))
     if any(not meeting.came.all() for meeting in passes):
         return None
@@ -179,7 +179,7 @@ def _clock(attempt: Attempt, meetings: Sequence[_Meeting]) -> ClockBounds | str:
         low = max(max(m.came[a] for a in first) - min(m.ends[b] for b in own) for m in meetings)
         high = min(min(m.ends[a] for a in first) - max(m.came[b] for b in own) for m in meetings)
         if low > high:
-            return "the clocks of the hosts drift, so that nothing tells which rank came last"
+            return "the clocks of the hosts drift, so that the last rank to come is not known"
         offsets[own] = (low + high) / 2.0
         uncertainty = max(uncertainty, (high - low) / 2.0)
     return ClockBounds(offsets, uncertainty)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steptime.measurements.attached.form import Finding, JobPart, StepPart, WaitedFor
+from steptime.measurements.attached.form import AttachedFinding, JobPart, StepPart, WaitedFor
 from steptime.measurements.attached.process_lines import StepLine
 from steptime.measurements.attached.step_parts import KeptSteps, title_of, without_folders
 from steptime.measurements.json_form import Interval
@@ -23,7 +23,7 @@ _EVERY_STEP = ("straggler", "waiting", "input", "communication", "gaps")
 
 
 @dataclass(frozen=True)
-class Found:
+class AttachedFindings:
     """What a run has, as findings need it."""
 
     kept: Sequence[KeptSteps]
@@ -46,13 +46,13 @@ class Found:
         return (found.count if found else None) or 0
 
 
-def findings_of(found: Found) -> list[Finding]:
+def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     """Return all findings: first what comes again with every step, then the rest, each by the seconds it takes."""
     all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *_of_counts(found), *_of_faults(found)]
     return sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
 
 
-def _of_waiting(found: Found) -> Iterator[Finding]:
+def _of_waiting(found: AttachedFindings) -> Iterator[AttachedFinding]:
     waiting, whom = found.part("sync_wait"), found.waited_for
     if waiting is None or whom is None or (waiting.share or 0.0) < _NOTABLE_WAIT:
         return
@@ -63,7 +63,7 @@ def _of_waiting(found: Found) -> Iterator[Finding]:
             f"ranks wait {_with_interval(waiting.time_s)} of each step now for one of them, now for another; rank "
             f"{_most_causing(found)} causes most, {_percent(whom.caused_share)}"
         )
-        yield Finding(kind="waiting", sentence=sentence, lost_s=lost_s)
+        yield AttachedFinding(kind="waiting", sentence=sentence, lost_s=lost_s)
         return
     why = ""
     if whom.part is not None and whom.part_s is not None:
@@ -71,16 +71,16 @@ def _of_waiting(found: Found) -> Iterator[Finding]:
         if ">" in whom.part:
             why = f"; it spends {format_seconds(whom.part_s)} more than they do {title_of(whom.part)}{_at(whom.where)}"
     sentence = f"the others wait {wait} of each step for rank {whom.rank}{why}"
-    yield Finding(kind="straggler", sentence=sentence, lost_s=lost_s)
+    yield AttachedFinding(kind="straggler", sentence=sentence, lost_s=lost_s)
 
 
-def _most_causing(found: Found) -> int:
+def _most_causing(found: AttachedFindings) -> int:
     exchange = found.main.exchange
     assert exchange is not None  # noqa: S101 - waiting is known
     return found.main.attempt.ranks[int(exchange.caused_s.sum(axis=1).argmax())]
 
 
-def _of_parts(found: Found) -> Iterator[Finding]:
+def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
     for name, kind, words in (
         ("input_wait", "input", "each step waits {time} for its input, {share} of it"),
         ("comm_exposed", "communication", "communication that nothing covers takes {time} of each step, {share}"),
@@ -88,7 +88,7 @@ def _of_parts(found: Found) -> Iterator[Finding]:
         part = found.part(name)
         if part is not None and (part.share or 0.0) >= _NOTABLE:
             said = words.format(time=_with_interval(part.time_s), share=_percent(part.share))
-            yield Finding(kind=kind, sentence=said + _at(part.where), lost_s=_lost(part, found))
+            yield AttachedFinding(kind=kind, sentence=said + _at(part.where), lost_s=_lost(part, found))
     gaps = [part for part in found.parts if part.gap and part.share]
     if sum(part.share or 0.0 for part in gaps) >= _NOTABLE:
         most = gaps[0]
@@ -98,14 +98,14 @@ def _of_parts(found: Found) -> Iterator[Finding]:
             f"{_at(most.where)}{others if len(gaps) > 1 else ''}: code of the script that nothing marks"
         )
         lost_s = sum(_lost(part, found) for part in gaps)
-        yield Finding(kind="gaps", sentence=sentence, lost_s=lost_s)
+        yield AttachedFinding(kind="gaps", sentence=sentence, lost_s=lost_s)
 
 
-def _lost(part: StepPart, found: Found) -> float:
+def _lost(part: StepPart, found: AttachedFindings) -> float:
     return (part.time_s.value or 0.0) * found.steps
 
 
-def _of_job(found: Found) -> Iterator[Finding]:
+def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
     held_up = found.of_job("held_up")
     waited = held_up.time_s if held_up else 0.0
     evaluation, checkpoint = found.of_job("evaluation"), found.of_job("checkpoint")
@@ -121,12 +121,12 @@ def _of_job(found: Found) -> Iterator[Finding]:
                 f"rank {_few(busy)} {verb} {_counted(part.count, 'time')} while the others wait, "
                 f"{format_seconds(max(held_up.ranks_s) if held_up else 0.0)} in all"
             )
-            yield Finding(kind="evaluation_on_few_ranks", sentence=sentence, lost_s=lost_s)
+            yield AttachedFinding(kind="evaluation_on_few_ranks", sentence=sentence, lost_s=lost_s)
         elif lost_s + waited >= _NOTABLE_ONCE * _whole_s(found):
             takes = "takes" if part.count == 1 else "take"
             share = _percent(lost_s / _whole_s(found))
             sentence = f"{_counted(part.count, kind)} {takes} {format_seconds(lost_s)}, {share} of the job"
-            yield Finding(kind=kind, sentence=sentence, lost_s=lost_s)
+            yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
     for name, words in (
         ("first_steps", "the first steps take {time} more than later ones, {share} of the job (compilation, caches)"),
         ("start_up", "{time} pass before the first step, {share} of the job"),
@@ -135,7 +135,7 @@ def _of_job(found: Found) -> Iterator[Finding]:
         part = found.of_job(name)
         if part is not None and part.share >= _NOTABLE_ONCE:
             said = words.format(time=format_seconds(part.time_s), share=_percent(part.share))
-            yield Finding(kind=name, sentence=said, lost_s=part.time_s)
+            yield AttachedFinding(kind=name, sentence=said, lost_s=part.time_s)
     restart = found.of_job("restart")
     if restart is not None:
         lost = sum(len(each.attempt.steps) for each in found.kept if each is not found.main)
@@ -143,24 +143,24 @@ def _of_job(found: Found) -> Iterator[Finding]:
             f"the job was started anew {_counted(restart.count, 'time')}, which took {format_seconds(restart.time_s)}; "
             f"attempts beside the longest made {_counted(lost, 'step')}"
         )
-        yield Finding(kind="restart", sentence=sentence, lost_s=restart.time_s)
+        yield AttachedFinding(kind="restart", sentence=sentence, lost_s=restart.time_s)
 
 
-def _ranks(found: Found) -> list[int]:
+def _ranks(found: AttachedFindings) -> list[int]:
     return sorted({rank for each in found.kept for rank in each.attempt.ranks})
 
 
-def _whole_s(found: Found) -> float:
+def _whole_s(found: AttachedFindings) -> float:
     return sum(part.time_s for part in found.job) or 1.0
 
 
-def _of_counts(found: Found) -> Iterator[Finding]:
+def _of_counts(found: AttachedFindings) -> Iterator[AttachedFinding]:
     steps = [group[0] for group in found.main.attempt.steps.values()]
     if len({step.micro_steps for step in steps}) > 1:
-        yield Finding(kind="micro_steps", sentence=_micro_steps(steps), lost_s=None)
+        yield AttachedFinding(kind="micro_steps", sentence=_micro_steps(steps), lost_s=None)
     if any("blind" in step.flags for step in steps):
         sentence = "no update was seen (it lies inside compiled code): steps are counted by requests of batches"
-        yield Finding(kind="update_not_seen", sentence=sentence, lost_s=None)
+        yield AttachedFinding(kind="update_not_seen", sentence=sentence, lost_s=None)
     period = _round([tuple(step.optimizers) for step in steps])
     if period > 1:
         rounds = [steps[index : index + period] for index in range(0, len(steps) - period + 1, period)]
@@ -168,7 +168,7 @@ def _of_counts(found: Found) -> Iterator[Finding]:
         sentence = (
             f"optimizers take turns: a round has {period} updates, which count as {period} steps, and takes {lasts}"
         )
-        yield Finding(kind="optimizer_rounds", sentence=sentence, lost_s=None)
+        yield AttachedFinding(kind="optimizer_rounds", sentence=sentence, lost_s=None)
 
 
 def _micro_steps(steps: Sequence[StepLine]) -> str:
@@ -193,7 +193,7 @@ def _round(updates: Sequence[tuple[int, ...]]) -> int:
     return 1
 
 
-def _of_faults(found: Found) -> Iterator[Finding]:
+def _of_faults(found: AttachedFindings) -> Iterator[AttachedFinding]:
     faults = Counter(
         (fault.hook, fault.error)
         for each in found.kept
@@ -203,7 +203,7 @@ def _of_faults(found: Found) -> Iterator[Finding]:
     for (hook, error), count in faults.items():
         times = f" in {count} processes" if count > 1 else ""
         sentence = f"steptime's own code failed at {hook}{times} and took itself out ({error}); please report it"
-        yield Finding(kind="fault", sentence=sentence, lost_s=None)
+        yield AttachedFinding(kind="fault", sentence=sentence, lost_s=None)
 
 
 def _with_interval(found: Interval[float | None] | Interval) -> str:

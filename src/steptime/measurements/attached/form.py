@@ -31,7 +31,7 @@ class StepPart(JsonForm):
     gap: bool
     """Whether it is time outside of everything that was marked."""
     time_s: Interval[float | None]
-    """None where it cannot be told; its interval is over the steps of this run alone."""
+    """None if it cannot be told; its interval is over the steps of this run alone."""
     share: float | None
     """Of the step."""
     ranks_s: list[float | None]
@@ -41,14 +41,14 @@ class StepPart(JsonForm):
     where: str | None
     """The line of the script that most samples of it show."""
     reason: str | None
-    """Why `time_s` is not known; None where it is."""
+    """Why `time_s` is not known; None if it is."""
 
 
 class WaitedFor(JsonForm):
     """Whom the ranks wait for."""
 
     rank: int | None
-    """The one rank that is waited for; None where it is now one, now another."""
+    """The one rank that is waited for; None if it is now one, now another."""
     caused_share: float
     """Of all waiting, what the rank that causes most of it causes."""
     others_wait_s: Interval
@@ -85,11 +85,11 @@ class JobPart(JsonForm):
     """Mean over ranks."""
     share: float
     count: int | None
-    """How many steps, evaluations, checkpoints or restarts; None where nothing is counted."""
+    """How many steps, evaluations, checkpoints or restarts; None if nothing is counted."""
     ranks_s: list[float]
 
 
-class Finding(JsonForm):
+class AttachedFinding(JsonForm):
     """Something that takes time, or that limits what is known."""
 
     kind: Literal[
@@ -137,7 +137,7 @@ class AttachedRun(JsonForm):
     left_out: int
     """Steps beside them: before the run became steady, with an evaluation or a checkpoint, or directly behind one."""
     micro_steps: int | None
-    """Backward passes of a step; None where that changes."""
+    """Backward passes of a step; None if that changes."""
     level: float
     """Of all intervals. They are within this run: another run may differ by more."""
     step_s: Interval[float | None]
@@ -145,9 +145,9 @@ class AttachedRun(JsonForm):
     waited_for: WaitedFor | None
     collectives: list[CollectiveCount]
     clock_uncertainty_s: float | None
-    """By how much the clocks of hosts may differ; None where nothing depends on it."""
+    """By how much the clocks of hosts may differ; None if nothing depends on it."""
     job: list[JobPart]
-    findings: list[Finding]
+    findings: list[AttachedFinding]
     """The one that takes most time first."""
     not_attached: str | None
     """Why nothing is known, where no process was attached or none trained; None otherwise."""

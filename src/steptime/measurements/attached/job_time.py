@@ -9,7 +9,8 @@ import numpy as np
 from steptime.measurements.attached.attempts import Attempt
 from steptime.measurements.attached.exchange import split_exchange
 from steptime.measurements.attached.form import JobPart
-from steptime.measurements.attached.process_lines import ProcessLines, StepLine, SummedSteps
+from steptime.measurements.attached.process_files import ProcessLines
+from steptime.measurements.attached.process_lines import StepLine, SummedSteps
 from steptime.measurements.attached.step_parts import REGIONS, KeptSteps
 
 _PER_S = 1e-9

@@ -6,7 +6,7 @@ import numpy as np
 
 from steptime.measurements.attached.attempts import attempts_of
 from steptime.measurements.attached.exchange import split_exchange
-from steptime.measurements.attached.process_lines import RECORDS, read_latest
+from steptime.measurements.attached.process_files import RECORDS, read_latest
 from steptime.plain_file import PlainFolder
 from steptime.units import format_seconds
 
@@ -14,7 +14,7 @@ _STEPS = 20
 
 
 def latest_steps(folder: Path) -> str | None:
-    """Return the latest step, the mean of the last ones and the share of waiting; None where there is none yet.
+    """Return the latest step, the mean of the last ones and the share of waiting; None without any yet.
 
     Raises StoreError where the folder holds what is no plain file.
     """

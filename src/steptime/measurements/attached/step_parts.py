@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from steptime.measurements.attached.attempts import Attempt
 from steptime.measurements.attached.exchange import Exchange, split_exchange, waited_for
 from steptime.measurements.attached.form import CollectiveCount, StepPart, WaitedFor
-from steptime.measurements.attached.process_lines import ProcessLines, StepLine
+from steptime.measurements.attached.process_files import ProcessLines
+from steptime.measurements.attached.process_lines import StepLine
 from steptime.measurements.interval import mean_within, step_time
 from steptime.measurements.json_form import NOT_MEASURED, Interval
 from steptime.measurements.launch_times import reduce_times
@@ -49,7 +50,7 @@ _EXPLAINS = 0.25
 
 
 def title_of(name: str) -> str:
-    """Return a part of a step in words: ``sync wait``, ``between forward and backward``."""
+    """Return a part of a step as a title: ``sync wait``, ``between forward and backward``."""
     before, gap, after = name.partition(">")
     if gap:
         return f"between {before} and {after}"
@@ -64,7 +65,7 @@ class KeptSteps:
     numbers: list[int]
     exchange: Exchange | None
     no_exchange: str | None
-    """Why waiting and transfer are not told apart; None where they are, and for a single rank."""
+    """Why waiting and transfer are not told apart; None if they are, and for a single rank."""
 
     @property
     def left_out(self) -> int:
@@ -91,7 +92,7 @@ def kept_steps(attempt: Attempt) -> KeptSteps:
     disturbed = {number for number, found in steps.items() if any(map(_is_disturbed, found))}
     numbers = [number for number in steps if number not in disturbed and number - 1 not in disturbed]
     numbers = numbers[_first_steady(steps, numbers) :]
-    if len(attempt.ranks) < 2:  # noqa: PLR2004 - nobody to wait for
+    if len(attempt.ranks) < 2:  # noqa: PLR2004 - it waits for no other
         alone = attempt.mismatch(numbers) if attempt.world > 1 else None
         return KeptSteps(attempt, numbers, None, alone)
     found = split_exchange(attempt, numbers)
@@ -220,7 +221,7 @@ def without_folders(line: str) -> str:
 
 
 def whom_ranks_wait_for(kept: KeptSteps, parts: Sequence[StepPart]) -> WaitedFor | None:
-    """Return whom the ranks wait for, and which part takes it longer; None where waiting is not known or none is."""
+    """Return whom the ranks wait for, and which part takes it longer; None if waiting is not known or none is."""
     found = kept.exchange
     if found is None or found.caused_s.sum() <= 0.0:
         return None

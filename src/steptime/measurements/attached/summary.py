@@ -3,11 +3,11 @@
 from itertools import chain
 
 from steptime.measurements.attached.attempts import attempts_of
-from steptime.measurements.attached.findings import Found, findings_of
+from steptime.measurements.attached.findings import AttachedFindings, findings_of
 from steptime.measurements.attached.form import AttachedRank, AttachedRun
 from steptime.measurements.attached.header import AttachedHeader
 from steptime.measurements.attached.job_time import CommandTime, job_parts
-from steptime.measurements.attached.process_lines import AttachedFiles
+from steptime.measurements.attached.process_files import AttachedFiles
 from steptime.measurements.attached.step_parts import (
     KeptSteps,
     collective_counts,
@@ -61,7 +61,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         collectives=collective_counts(main) if main and main.numbers else [],
         clock_uncertainty_s=_clock_uncertainty_s(main),
         job=job,
-        findings=findings_of(Found(kept, main, parts, waited, job)) if main else [],
+        findings=findings_of(AttachedFindings(kept, main, parts, waited, job)) if main else [],
         not_attached=None if main else header.not_attached or _not_trained(files),
         notes=_notes(files, main),
         problems=sentences(files.set_aside),

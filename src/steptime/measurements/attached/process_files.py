@@ -1,0 +1,223 @@
+"""The files that the processes of an attached script wrote, and what of them can be."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from steptime.errors import StoreError
+from steptime.measurements.attached.process_lines import (
+    FORMS,
+    BucketsLine,
+    DeviceLine,
+    EndLine,
+    FaultLine,
+    FlopsLine,
+    GradientsLine,
+    Line,
+    NoteLine,
+    ProcessLine,
+    RankLine,
+    SampledLines,
+    StepLine,
+    SummedSteps,
+)
+from steptime.measurements.jsonlines import read_lines
+from steptime.measurements.record_fields import first_mistake
+from steptime.measurements.set_aside import SetAside
+from steptime.plain_file import PlainFolder
+
+FORMAT = 1
+RECORDS = "attached"
+"""The folder with the files of the processes, in a results folder."""
+_MOST_FILES = 20_000
+_MOST_BYTES = 4 << 20
+"""Of a line."""
+_MOST_WATCHED = 64
+_START = "start>"
+_AT_EDGES = 65536
+"""Bytes at both ends of a file that are read while its process runs."""
+_TOLERANCE, _TOLERANCE_NS = 1.02, 2_000_000
+"""By how much regions and gaps may exceed the step that they are parts of."""
+
+
+@dataclass
+class ProcessLines:
+    """All that one process wrote and that could be read."""
+
+    process: ProcessLine
+    place: RankLine | None = None
+    steps: list[StepLine] = field(default_factory=list)
+    summed: list[SummedSteps] = field(default_factory=list)
+    gradients: list[GradientsLine] = field(default_factory=list)
+    buckets: BucketsLine | None = None
+    devices: list[DeviceLine] = field(default_factory=list)
+    sampled: list[SampledLines] = field(default_factory=list)
+    flops: list[FlopsLine] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    faults: list[FaultLine] = field(default_factory=list)
+    end: EndLine | None = None
+
+    def take(self, line: Line) -> None:
+        """Keep a further line; raises ValueError where it does not fit those before."""
+        if isinstance(line, ProcessLine):
+            message = "kind: a second line of the kind process"
+            raise ValueError(message)  # noqa: TRY004 - of a record
+        if isinstance(line, StepLine):
+            line = _without_start(line)
+            _require_fitting(line, self.steps[-1] if self.steps else None)
+            self.steps.append(line)
+        elif isinstance(line, RankLine):
+            if line.rank >= line.world:
+                message = f"rank: {line.rank} is not below world, {line.world}"
+                raise ValueError(message)
+            self.place = self.place or line
+        elif isinstance(line, BucketsLine):
+            self.buckets = line
+        elif isinstance(line, EndLine):
+            self.end = line
+        elif isinstance(line, NoteLine):
+            self.notes.append(line.text)
+        else:
+            self._listed(line)
+
+    def _listed(self, line: SummedSteps | GradientsLine | DeviceLine | SampledLines | FlopsLine | FaultLine) -> None:
+        lists: dict[type, list[Any]] = {
+            SummedSteps: self.summed,
+            GradientsLine: self.gradients,
+            DeviceLine: self.devices,
+            SampledLines: self.sampled,
+            FlopsLine: self.flops,
+            FaultLine: self.faults,
+        }
+        lists[type(line)].append(line)
+
+
+@dataclass(frozen=True)
+class AttachedFiles:
+    """What the files of all processes hold, and the lines that do not fit."""
+
+    processes: list[ProcessLines]
+    seen: list[str]
+    """The lines of the processes that loaded a library steptime knows, trained or not: ``PID LIBRARY ENTRY``."""
+    set_aside: list[SetAside]
+
+
+def read_attached(folder: PlainFolder, path: Path) -> AttachedFiles:
+    """Read the files of a folder of records, in the order of their names.
+
+    Raises StoreError where there are more than a job can have, and for a form of lines that a newer steptime writes.
+    """
+    names = sorted(each.name for each in path.iterdir()) if path.is_dir() else []
+    if len(names) > _MOST_FILES:
+        message = f"{path} has {len(names)} files, more than the processes of any job"
+        raise StoreError(message)
+    processes: list[ProcessLines] = []
+    seen: list[str] = []
+    aside: list[SetAside] = []
+    for name in names:
+        if name.endswith(".jsonl"):
+            found = _read_process(folder, path / name, aside)
+            if found is not None:
+                processes.append(found)
+        elif name.startswith("seen-") and name.endswith(".txt"):
+            seen += folder.read(path / name).decode(errors="replace").splitlines()
+    return AttachedFiles(processes, seen, aside)
+
+
+def read_latest(folder: PlainFolder, path: Path) -> list[ProcessLines]:
+    """Return the processes with the steps at the ends of their files, for a look while they run; damage is ignored."""
+    found = []
+    for each in sorted(path.glob("*.jsonl"))[:_MOST_WATCHED]:
+        with os.fdopen(folder.open(each, os.O_RDONLY), "rb") as file:
+            head = file.read(_AT_EDGES)
+            file.seek(max(len(head), os.fstat(file.fileno()).st_size - _AT_EDGES))
+            tail = file.read(_AT_EDGES)
+        process: ProcessLines | None = None
+        for raw in (*head.splitlines(), *tail.splitlines()):
+            try:
+                line = _parsed(raw, from_json(raw), each)
+                if process is not None and line is not None:
+                    process.take(line)
+                elif isinstance(line, ProcessLine):
+                    process = ProcessLines(line)
+            except (ValueError, AttributeError):  # cut at an edge
+                continue
+        found += [process] if process is not None else []
+    return found
+
+
+def _read_process(folder: PlainFolder, path: Path, aside: list[SetAside]) -> ProcessLines | None:
+    found: ProcessLines | None = None
+    file = f"{RECORDS}/{path.name}"
+    for line in read_lines(folder, path):
+        problem = line.problem or ""
+        if line.value is not None:
+            try:
+                parsed = _parsed(line.raw, line.value, path)
+                if found is not None and parsed is not None:
+                    found.take(parsed)
+                elif isinstance(parsed, ProcessLine):
+                    found = ProcessLines(parsed)
+                elif parsed is not None:
+                    problem = "kind: the first line of a file is not of the kind process"
+            except ValueError as error:
+                problem = str(error)
+        if problem:
+            aside.append(SetAside(file=file, line=line.number, reason="damaged", message=problem))
+    return found
+
+
+def _parsed(raw: bytes, value: Mapping[str, Any], path: Path) -> Line | None:
+    """Return a line in its form, None for a kind that is not known; raises ValueError where it does not fit."""
+    if len(raw) > _MOST_BYTES:
+        message = f"it is longer than {_MOST_BYTES >> 20} MiB"
+        raise ValueError(message)
+    kind = value.get("kind")
+    form = FORMS.get(kind) if isinstance(kind, str) else None
+    if form is None:
+        return None
+    if kind == "process" and isinstance(made := value.get("format"), int) and made > FORMAT:
+        message = f"{path} has format {made}; this steptime reads up to {FORMAT}. Use the steptime that recorded it"
+        raise StoreError(message)
+    try:
+        line: Line = form.validate_json(raw)
+    except ValidationError as error:
+        raise ValueError(first_mistake(error)) from error
+    return line
+
+
+def _without_start(step: StepLine) -> StepLine:
+    """Return a step without the gap from the start of the process on, which lies before the first step."""
+    gaps = {name: seconds for name, seconds in step.gaps.items() if not name.startswith(_START)}
+    return step if len(gaps) == len(step.gaps) else replace(step, gaps=gaps)
+
+
+def _require_fitting(step: StepLine, before: StepLine | None) -> None:
+    """Raise ValueError where a step cannot be: parts that are longer than it is, or a step before the one before."""
+    parts = sum(step.regions.values()) + sum(step.gaps.values())
+    if step.apart is not None:
+        if not step.begin_ns <= step.apart.begin_ns <= step.apart.end_ns <= step.end_ns + _TOLERANCE_NS:
+            message = "apart: it does not lie inside the step"
+            raise ValueError(message)
+        if sum(step.apart.regions.values()) > step.apart.end_ns - step.apart.begin_ns + _TOLERANCE_NS:
+            message = "apart.regions: they are longer than apart"
+            raise ValueError(message)
+        parts += step.apart.end_ns - step.apart.begin_ns
+    if parts > step.duration_ns * _TOLERANCE + _TOLERANCE_NS:
+        message = "regions, gaps: they are longer than the step"
+        raise ValueError(message)
+    if before is not None and (step.number <= before.number or step.begin_ns + _TOLERANCE_NS < before.end_ns):
+        message = f"number, begin_ns: step {step.number} does not follow step {before.number}"
+        raise ValueError(message)
+    for begin, last, end, _ in step.backwards:
+        if not (begin <= end and (last == 0 or begin <= last)):
+            message = "backwards: a pass ends before it begins"
+            raise ValueError(message)
+    if any(begin > end for _, _, begin, end in step.intervals):
+        message = "intervals: a collective ends before it begins"
+        raise ValueError(message)

@@ -1,0 +1,354 @@
+"""A user's own script on other numbers of workers: a profile of one attached run and a link, and what follows from it.
+
+What a worker computes stays; its gradients go in the same buckets, each when its last gradient is ready, over the link
+of the same back end one after the other (``model/overlap.py``); every step waits for the slowest worker of that step
+(``model/imbalance.py``). Where the attached run had several workers, its exposed transfer over the modelled one
+corrects the model.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from steptime.errors import StoreError, UsageError
+from steptime.measurements.attached.form import AttachedRun, StepPart
+from steptime.measurements.attached.process_files import AttachedFiles
+from steptime.measurements.json_form import Interval
+from steptime.measurements.net.form import NetRow
+from steptime.measurements.record_fields import Bytes, Count
+from steptime.phases import EXCHANGED, REST
+from steptime.plain_file import write_whole
+from steptime.predict.extrapolation import Extrapolation, ratio_outside, skewed
+from steptime.predict.model.collectives import Link, ring
+from steptime.predict.model.imbalance import expected_maximum
+from steptime.predict.model.measured_links import link_of
+from steptime.predict.model.overlap import finish
+from steptime.predict.observation import PositiveSeconds, Rate, Seconds, Share
+from steptime.user_file import read_user_text
+
+SCHEMA = 1
+KIND = "attached"
+_DRAWS = 4000
+_LEVEL = (0.05, 0.95)
+_MOST_REST = 0.1
+"""Of a step, that may be unexplained."""
+_NORMAL_95 = 1.96
+_QUARTILES = 1.349
+"""Their distance in a normal distribution, in standard deviations."""
+_MIB = 1 << 20
+_FIRST_BUCKET, _BUCKET = 1 * _MIB, 25 * _MIB
+"""Of DDP, where its own are not on record."""
+_MOST_BYTES = 64 << 20
+_CORRECTION = (0.2, 5.0)
+"""Of the modelled transfer; beyond, the link is not that of the run."""
+
+Array = NDArray[np.float64]
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Bucket(_Form):
+    """Gradients that travel together."""
+
+    bytes: Bytes
+    ready: Share
+    """The share of the backward pass after which the last of them is there."""
+
+
+class AttachedLink(_Form):
+    """The link between workers, as the message benchmark of the same back end found it."""
+
+    back_end: str
+    rate: Rate
+    start_s: Seconds
+    """Of one step of the ring."""
+    workers: Count
+    """The most that were measured."""
+    between_hosts: bool
+
+
+class AttachedProfile(_Form):
+    """What an attached run and a link say of a step; seconds of the mean worker."""
+
+    kind: str = KIND
+    format_version: int = Field(SCHEMA, alias="schema")
+    command: list[str]
+    workers: Count
+    cores: Count
+    """Of the host, which its workers share where they have no devices."""
+    on_device: bool
+    computing_s: PositiveSeconds
+    """All but the exchange."""
+    computing_error_s: Seconds
+    """Its standard error within the run."""
+    backward_s: Seconds
+    """Of the pass behind which gradients are exchanged."""
+    exposed_s: Seconds
+    waiting_s: Seconds
+    one_is_slow: bool
+    """Whether the waiting is for one rank that is always slow."""
+    spread_s: Seconds
+    """Standard deviation of a worker's step from step to step."""
+    buckets: list[Bucket]
+    link: AttachedLink | None
+    refused: Annotated[str | None, Field(max_length=1000)] = None
+    """Why nothing can be predicted; None if something can."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True)
+class AttachedPrediction:
+    """A step with so many workers, with an interval of 90 %; the numbers are None where it is refused."""
+
+    workers: int
+    step_s: Interval | None
+    efficiency: float | None
+    """Of one predicted worker of the same batch."""
+    exposed_s: float | None
+    waiting_s: float | None
+    extrapolation: float | None
+    refused: str | None = None
+
+
+def attached_profile(run: AttachedRun, files: AttachedFiles, rows: Sequence[NetRow], cores: int) -> AttachedProfile:
+    """Return the profile of an attached run.
+
+    Args:
+        run: what was found in it.
+        files: its records, of which the gradients are read.
+        rows: what the message benchmark found in the same folder.
+        cores: of the host.
+    """
+    parts = {part.name: part for part in run.parts}
+    known = [part for name, part in parts.items() if name not in EXCHANGED]
+    computing_s = sum(part.time_s.value or 0.0 for part in known)
+    errors = [_error_s(part.time_s) for part in known]
+    micro_steps = max(1, run.micro_steps or 1)
+    profile = AttachedProfile(
+        command=list(run.command),
+        workers=run.world,
+        cores=max(1, cores),
+        on_device=any(part.device_s is not None for part in run.parts),
+        computing_s=max(computing_s, 1e-12),
+        computing_error_s=float(np.sqrt(np.sum(np.square(errors)))),
+        backward_s=_value(parts.get("backward")) / micro_steps,
+        exposed_s=_value(parts.get("comm_exposed")),
+        waiting_s=_value(parts.get("sync_wait")),
+        one_is_slow=run.waited_for is not None and run.waited_for.rank is not None,
+        spread_s=_spread_s(files),
+        buckets=_buckets(files),
+        link=_link(run, rows),
+    )
+    return profile.model_copy(update={"refused": _refusal(run, profile)})
+
+
+def _value(part: StepPart | None) -> float:
+    return max(0.0, part.time_s.value or 0.0) if part is not None else 0.0
+
+
+def _error_s(time: Interval[float | None]) -> float:
+    if time.low is None or time.high is None:
+        return 0.0
+    return (time.high - time.low) / (2.0 * _NORMAL_95)
+
+
+def _spread_s(files: AttachedFiles) -> float:
+    """Return the standard deviation of a process's steps, by its quartiles: a few long ones do not count."""
+    steps = next((each.steps for each in files.processes if each.steps), [])
+    lengths = [step.active_s for step in steps if not step.holds_other_work]
+    if len(lengths) < 2:  # noqa: PLR2004 - no spread
+        return 0.0
+    low, high = np.quantile(lengths, (0.25, 0.75))
+    return float(high - low) / _QUARTILES
+
+
+def _buckets(files: AttachedFiles) -> list[Bucket]:
+    """Return the buckets of DDP with the share of the backward pass after which each is ready."""
+    process = next((each for each in files.processes if each.gradients), None)
+    if process is None:
+        return []
+    last = process.gradients[-1]
+    end = last.ready[-1][1] if last.ready else 0
+    sizes = list(process.buckets.bytes) if process.buckets and process.buckets.bytes else []
+    found: list[Bucket] = []
+    held = 0
+    for size, at in last.ready:
+        held += size
+        limit = sizes[len(found)] if len(found) < len(sizes) else (_BUCKET if found else _FIRST_BUCKET)
+        if held >= limit:
+            found.append(Bucket(bytes=held, ready=min(1.0, at / end) if end else 1.0))
+            held = 0
+    if held:
+        found.append(Bucket(bytes=held, ready=1.0))
+    return found
+
+
+def _link(run: AttachedRun, rows: Sequence[NetRow]) -> AttachedLink | None:
+    back_end = (run.back_end or "").rpartition("/")[2]
+    own = [row for row in rows if row.operation == "allreduce" and (not back_end or row.back_end == back_end)]
+    measured = [(row, link) for row in own if (link := link_of(row)) is not None]
+    if not measured:
+        return None
+    row, link = min(measured, key=lambda each: abs(each[0].workers - max(2, run.world)))
+    return AttachedLink(
+        back_end=row.back_end,
+        rate=float(np.asarray(link.rate)),
+        start_s=float(np.asarray(link.start)),
+        workers=max(each.workers for each, _ in measured),
+        between_hosts=row.launcher not in {"local", "mpi"},
+    )
+
+
+def _refusal(run: AttachedRun, profile: AttachedProfile) -> str | None:
+    """Return why a run predicts nothing; None if it predicts something."""
+    hidden = next((part.reason for part in run.parts if part.name == "sync_wait" and part.reason), None)
+    if not run.ranks or hidden:
+        return f"its exchange is not known: {hidden}" if hidden else "no step of the script is on record"
+    if any(each.region != "none" for each in run.collectives):
+        return "its steps have collectives inside (FSDP, tensor parallel, DeepSpeed), for which there is no model yet"
+    rest = next((part.share or 0.0 for part in run.parts if part.name == REST), 0.0)
+    if rest > _MOST_REST:
+        return f"{100 * rest:.0f} % of its step is not explained, more than {100 * _MOST_REST:.0f} %"
+    if not profile.buckets:
+        return "the bytes of its gradients are not on record"
+    if profile.link is None:
+        name = (run.back_end or "gloo").rpartition("/")[2]
+        return (
+            f"no link of its back end was measured; run: steptime net {name} --workers 2,4 -o RESULTS, then fit again"
+        )
+    return None
+
+
+def predict_attached(profile: AttachedProfile, workers: Sequence[int]) -> list[AttachedPrediction]:
+    """Return a prediction for each number of workers with the same batch per worker, or why there is none."""
+    found = [_predicted(profile, count) for count in workers]
+    alone = _predicted(profile, 1).step_s
+    return [
+        AttachedPrediction(
+            workers=each.workers,
+            step_s=each.step_s,
+            efficiency=alone.value / each.step_s.value if alone and each.step_s else None,
+            exposed_s=each.exposed_s,
+            waiting_s=each.waiting_s,
+            extrapolation=each.extrapolation,
+            refused=each.refused,
+        )
+        for each in found
+    ]
+
+
+def _predicted(profile: AttachedProfile, workers: int) -> AttachedPrediction:
+    refused = profile.refused or _too_far(profile, workers)
+    if refused:
+        return AttachedPrediction(workers, None, None, None, None, None, refused)
+    link = profile.link
+    assert link is not None  # noqa: S101 - refused otherwise
+    correction = _correction(profile, link)
+    if not _CORRECTION[0] <= correction <= _CORRECTION[1]:
+        reason = (
+            f"the measured transfer is {correction:.2g} times what the link gives: it is not the link of the run; "
+            "measure it on the same hosts"
+        )
+        return AttachedPrediction(workers, None, None, None, None, None, reason)
+    exposed = _exposed_s(profile, link, workers) * correction
+    waiting = _waiting_s(profile, workers)
+    extrapolation = Extrapolation(workers=ratio_outside(workers, [1.0, float(profile.workers)]))
+    rng = np.random.default_rng(0)
+    computing = profile.computing_s + profile.computing_error_s * rng.standard_normal(_DRAWS)
+    longer = np.exp(extrapolation.of_waiting * skewed(rng.standard_normal(_DRAWS)))
+    draws = np.maximum(computing, 1e-12) + (exposed + waiting) * longer
+    low, high = np.quantile(draws, _LEVEL)
+    value = profile.computing_s + exposed + waiting
+    step = Interval(value, min(float(low), value), max(float(high), value))
+    return AttachedPrediction(workers, step, None, exposed, waiting, extrapolation.factor)
+
+
+def _too_far(profile: AttachedProfile, workers: int) -> str | None:
+    link = profile.link
+    if link is None or workers <= max(1, profile.workers):
+        return None
+    if not link.between_hosts and workers > link.workers:
+        return (
+            f"{workers} workers need a link that was not measured: of {link.back_end} there are at most {link.workers} "
+            "on one host; run steptime net with that many, or between hosts (--hosts), and fit again"
+        )
+    if not link.between_hosts and not profile.on_device and workers > profile.cores:
+        return f"{workers} workers would share the {profile.cores} cores of the host, and how they do was not measured"
+    return None
+
+
+def _exposed_s(profile: AttachedProfile, link: AttachedLink, workers: int) -> float:
+    """Return the seconds from the end of the backward pass to the arrival of the last bucket."""
+    if workers < 2:  # noqa: PLR2004 - nobody to send to
+        return 0.0
+    sizes = np.array([bucket.bytes for bucket in profile.buckets], dtype=np.float64)
+    ready = np.array([bucket.ready for bucket in profile.buckets]) * profile.backward_s
+    lasting = np.asarray(ring(sizes, float(workers), Link(link.rate, link.start_s)))
+    return float(max(0.0, float(finish(ready, lasting)) - profile.backward_s))
+
+
+def _correction(profile: AttachedProfile, link: AttachedLink) -> float:
+    modelled = _exposed_s(profile, link, profile.workers)
+    return profile.exposed_s / modelled if modelled > 0.0 and profile.exposed_s > 0.0 else 1.0
+
+
+def _waiting_s(profile: AttachedProfile, workers: int) -> float:
+    """Return the mean waiting: that of the run, and what the slowest of more workers is slower than that of fewer."""
+    if workers < 2:  # noqa: PLR2004 - nobody to wait for
+        return 0.0
+    if profile.workers < 2:  # noqa: PLR2004
+        return profile.spread_s * expected_maximum(workers)
+    if profile.one_is_slow:  # all but that one wait
+        return profile.waiting_s * (1.0 - 1.0 / workers) / (1.0 - 1.0 / profile.workers)
+    return profile.waiting_s * expected_maximum(workers) / expected_maximum(profile.workers)
+
+
+def write_attached_profile(profile: AttachedProfile, path: Path) -> None:
+    """Write a profile; raises StoreError when it cannot be written."""
+    write_whole(path, (profile.model_dump_json(by_alias=True) + "\n").encode())
+
+
+def read_attached_profile(path: Path) -> AttachedProfile | None:
+    """Read the profile of an attached run; None where the file is that of a study, or none at all.
+
+    Raises StoreError where it is one, and damaged.
+    """
+    if not path.is_file():
+        return None
+    text = read_user_text(path, _MOST_BYTES)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict) or data.get("kind") != KIND:
+        return None
+    try:
+        profile = AttachedProfile.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = f"{path}, key {'.'.join(map(str, first['loc']))}: {first['msg']}; fit again: steptime fit RESULTS"
+        raise StoreError(message) from error
+    if profile.format_version != SCHEMA or not isfinite(profile.computing_s):
+        message = f"{path} has schema {profile.format_version}; this steptime reads {SCHEMA}; fit the results again"
+        raise StoreError(message)
+    return profile
+
+
+def refuse_changes(overrides: Sequence[str]) -> None:
+    """Raise UsageError where something is to change that an attached run does not know."""
+    if overrides:
+        message = (
+            f"{', '.join(overrides)}: of an attached run only --workers can change; its batch, strategy and link are "
+            "those of the run"
+        )
+        raise UsageError(message)

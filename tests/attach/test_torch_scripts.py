@@ -1,0 +1,228 @@
+"""Training scripts in real PyTorch, attached: what they do is their own, and what they took is in the record."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launching import interpreter_for
+
+from steptime.attach.folder import environment, write_hook
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "attach"
+sys.path.insert(0, str(BENCHMARKS))
+import faults  # noqa: E402 - a program of benchmarks
+import kinds  # noqa: E402
+
+pytestmark = pytest.mark.framework("pytorch")
+
+TRAIN = """
+import copy, io, os, pickle, signal, sys, threading, time
+import torch
+from torch.utils.data import DataLoader
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+net = torch.nn.Linear(16, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+samples = [(torch.randn(16), i % 4) for i in range(64)]
+
+def train(pause=0.0):
+    for x, y in DataLoader(samples, 4):
+        loss = torch.nn.functional.cross_entropy(net(x), y)
+        time.sleep(pause)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss
+"""
+
+
+def attach(folder, script, *, lines=False, flops=False, prelude=""):
+    """Run ``script`` attached; return how it ended and the lines of each process that trained."""
+    path = folder / "script.py"
+    path.write_text(prelude + TRAIN + script)
+    hook, record = write_hook(folder / "hook"), folder / "record"
+    environ = {**os.environ, **environment(hook, record, lines=lines, flops=flops)}
+    done = subprocess.run(
+        [interpreter_for("pytorch"), path], cwd=folder, env=environ, capture_output=True, text=True, check=False
+    )
+    return done, [list(map(json.loads, file.read_text().splitlines())) for file in sorted(record.glob("*.jsonl"))]
+
+
+def kinds_of(lines, kind):
+    return [line for line in lines if line["kind"] == kind]
+
+
+ENDINGS = {
+    "success": ("", 0),
+    "exit": ("sys.exit(3)", 3),
+    "os._exit": ("os._exit(7)", 7),
+    "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)", -15),
+    "SIGKILL": ("os.kill(os.getpid(), signal.SIGKILL)", -9),
+    "exception": ("net(torch.randn(3))", 1),
+}
+# Each ending in a process of its own, which writes its errors to its own file: all import torch once.
+FORKED = """
+for name, ending in {endings}.items():
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), 2)
+        train()
+        train()
+        exec(ending)
+        sys.exit(0)
+    print(name, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def endings(tmp_path_factory):
+    """The exit code of each ending, its errors, and the record of its process."""
+    folder = tmp_path_factory.mktemp("endings")
+    done, processes = attach(folder, FORKED.format(endings={name: ending for name, (ending, _) in ENDINGS.items()}))
+    codes = dict(line.split() for line in done.stdout.splitlines())
+    processes = sorted((lines for lines in processes), key=lambda lines: lines[0]["begin_ns"])
+    assert len(processes) == len(ENDINGS), done.stderr
+    return {
+        name: (int(codes[name]), (folder / name).read_text(), lines)
+        for name, lines in zip(ENDINGS, processes, strict=True)
+    }
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_script_ends_as_it_does_alone_and_its_steps_are_kept(endings, ending):
+    code, errors, lines = endings[ending]
+    assert code == ENDINGS[ending][1]
+    assert bool(errors) == (ending == "exception")
+    assert lines[0]["entry"] == "torch.backends+fork"
+    assert len(kinds_of(lines, "step")) >= 31  # the last one ends with the script
+    assert not kinds_of(lines, "fault")
+    assert len(kinds_of(lines, "end")) == (ending in {"success", "exit", "exception"})
+
+
+def test_the_traceback_of_an_error_below_a_patch_has_no_frame_of_ours(endings):
+    errors = endings["exception"][1]
+    assert "steptime_attach" not in errors
+    assert errors.startswith("Traceback (most recent call last):\n")
+    assert errors.splitlines()[-1].startswith("RuntimeError: ")
+
+
+def test_lines_of_the_users_code_are_named_and_no_thread_is_left_at_the_end(tmp_path):
+    # Handlers that are registered first run last: after the recorder's.
+    prelude = "import atexit, threading\natexit.register(lambda: print([t.name for t in threading.enumerate()]))\n"
+    done, (lines,) = attach(tmp_path, "for _ in range(3): train(0.03)\n", lines=True, prelude=prelude)
+    assert done.stdout == "['MainThread']\n", done.stderr
+    counted = {}
+    for line in kinds_of(lines, "lines"):
+        for name, samples in line["places"].get("forward>backward", {}).items():
+            counted[name] = counted.get(name, 0) + samples
+    assert max(counted, key=counted.get) == f"script.py:{3 + prelude.count(chr(10)) + 12} train"
+
+
+def test_flops_of_a_step_are_counted_when_asked(tmp_path):
+    done, (lines,) = attach(tmp_path, "train()\n", flops=True)
+    (counted,) = kinds_of(lines, "flops")
+    assert counted["forward"] == 2 * 4 * 16 * 4, done.stderr
+    assert counted["backward"] == 2 * 4 * 16 * 4  # of the weight; the input needs no gradient
+
+
+def test_no_object_of_the_users_keeps_anything_of_ours(tmp_path):
+    done, _ = attach(
+        tmp_path,
+        "train()\n"
+        "saved = io.BytesIO()\n"
+        "torch.save(net, saved)\n"
+        "everything = map(pickle.dumps, [net, optimizer, copy.deepcopy(net), saved.getvalue()])\n"
+        "print(any(b'steptime' in each for each in everything))\n",
+    )
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_a_script_that_only_predicts_leaves_no_record_but_was_seen(tmp_path):
+    _, processes = attach(tmp_path, "with torch.no_grad(): net(samples[0][0])\n")
+    assert processes == []
+    (seen,) = (tmp_path / "record").glob("seen-*.txt")
+    assert " torch " in seen.read_text()
+
+
+def test_a_sitecustomize_of_the_users_is_run_all_the_same(tmp_path, monkeypatch):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text("print('the user\\'s own')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "own"))
+    done, (lines,) = attach(tmp_path, "train()\n")
+    assert done.stdout == "the user's own\n"
+    assert len(kinds_of(lines, "step")) == 16
+
+
+@pytest.mark.parametrize(("rate", "seed"), [(1.0, 1), (0.3, 2), (0.05, 3)])
+def test_faults_in_every_hook_leave_the_result_to_the_bit(tmp_path, rate, seed):
+    python = interpreter_for("pytorch")
+    alone = faults.train(python, tmp_path, 40, {})
+    assert alone[0] == 0
+    ended, raised = faults.faulty_run(python, tmp_path, 40, rate, seed)
+    assert ended == alone
+    assert raised > 50
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory):
+    """Two processes that torchrun starts, without and with the hook; what the record says, and the script said."""
+    interpreter_for("pytorch")
+    folder = tmp_path_factory.mktemp("ddp")
+    (kind,) = [kind for kind in kinds.KINDS if kind.name == "ddp"]
+    python = kinds.python_of(kind)
+    ended = kinds.run(kind, python, folder / "base", {})
+    assert ended[0] == 0, ended[1]
+    variables = environment(write_hook(folder / "hook"), folder / "attached" / "record", lines=False, flops=False)
+    ended = kinds.run(kind, python, folder / "attached", variables)
+    assert ended[0] == 0, ended[1]
+    return kinds.judge(kind, folder / "base", folder / "attached"), folder / "attached" / "record"
+
+
+def test_every_process_that_trains_is_reached_and_no_other(two_processes):
+    judged, _ = two_processes
+    assert (judged["processes"], judged["steps"]) == (2, {0: 24, 1: 24})
+    assert judged["faults"] == []
+
+
+def test_losses_and_weights_of_two_processes_are_equal_to_the_bit(two_processes):
+    assert two_processes[0]["equal_to_the_bit"]
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("cause", ["load", "slow forward", "evaluation", "save"])
+def test_planted_causes_are_found_within_a_fifth(two_processes, cause):
+    assert two_processes[0]["found"][cause]["share"] == pytest.approx(1, abs=0.2)
+
+
+def test_the_record_has_gradients_buckets_and_synchronised_passes(two_processes):
+    for lines in kinds.records(two_processes[1]):
+        passes = kinds_of(lines, "gradients")
+        assert len(passes) == 3
+        assert [len(line["ready"]) for line in passes] == [10] * 3
+        assert all(sum(size for size, _ in line["ready"]) == line["bytes"] == 4223016 for line in passes)
+        (buckets,) = kinds_of(lines, "buckets")
+        assert sum(buckets["bytes"]) == 4223016
+        for step in kinds_of(lines, "step"):
+            ((begin, last, end, synchronised),) = step["backwards"]
+            assert begin < last < end
+            assert synchronised is True
+
+
+def test_regions_and_gaps_of_a_step_add_up_to_its_time(two_processes):
+    for lines in kinds.records(two_processes[1]):
+        for step in kinds_of(lines, "step"):
+            parts = [step["regions"], step["gaps"]]
+            parts += [step["apart"][name] for name in ("regions", "gaps") if "apart" in step]
+            assert sum(sum(part.values()) for part in parts) == step["duration_ns"]
+
+
+def test_steps_adjoin(two_processes):
+    for lines in kinds.records(two_processes[1]):
+        steps = kinds_of(lines, "step")
+        assert [step["number"] for step in steps] == list(range(24))
+        ends = [step["begin_ns"] + step["duration_ns"] for step in steps]
+        assert [step["begin_ns"] for step in steps[1:]] == ends[:-1]

@@ -1,0 +1,162 @@
+"""One attached run and a link predict other numbers of workers, or say which measurement is missing."""
+
+import json
+
+import pytest
+from program import process
+from stored_processes import MS, ddp_steps, found_in, process_lines, step, write
+
+from steptime.measurements.attached.process_files import RECORDS, read_attached
+from steptime.measurements.json_form import Interval
+from steptime.measurements.net.form import Fit, NetRow
+from steptime.plain_file import PlainFolder
+from steptime.predict.attached import attached_profile, predict_attached, read_attached_profile, write_attached_profile
+
+MIB = 1 << 20
+RATE, START_S = 1e9, 1e-4
+GRADIENTS = {
+    "kind": "gradients",
+    "bytes": 4 * MIB,
+    "roots": {"Net": 1},
+    "ready": [[MIB, 2 * MS], [MIB, 4 * MS], [2 * MIB, 8 * MS]],
+    "backward_ns": 12 * MS,
+}
+BUCKETS = {"kind": "buckets", "bytes": [MIB, 3 * MIB], "backend": "gloo"}
+
+
+def row(workers=4, launcher="local", back_end="gloo"):
+    """A link of 1 GB/s and 0.1 ms a step, by an all-reduce over so many workers."""
+    fit = Fit(
+        start_s=Interval(START_S * 2 * (workers - 1), None, None),
+        latencies_per_step=Interval(None, None, None),
+        bandwidth_bytes_per_s=Interval(RATE, None, None),
+        worst_error=0.0,
+        worst_bytes=MIB,
+    )
+    return NetRow(
+        back_end=back_end,
+        framework="pytorch",
+        framework_version=None,
+        operation="allreduce",
+        workers=workers,
+        servers=0,
+        launcher=launcher,
+        cluster=None,
+        steps=2.0 * (workers - 1),
+        volume=2.0 * (workers - 1) / workers,
+        launches=3,
+        failed_launches=0,
+        wrong_launches=0,
+        checks=1,
+        wrong=0,
+        status="ok",
+        reason=None,
+        interval_over="launches",
+        level=0.95,
+        alpha_s=Interval(None, None, None),
+        sizes=[],
+        fit=fit,
+        least_squares=None,
+        flags=[],
+        received_bytes=None,
+    )
+
+
+def transfer_ms(workers):
+    """What the last bucket of 3 MiB takes in a ring, when it is ready at the end of the pass."""
+    return 1e3 * (2 * (workers - 1) * START_S + 2 * (workers - 1) / workers * 3 * MIB / RATE)
+
+
+def profile_of(folder, late_ms=0.0, rows=None, cores=64, **more):
+    processes = []
+    for rank in range(2):
+        steps = ddp_steps(rank, lambda _: [0.0, late_ms], transfer=transfer_ms(2), **more)
+        processes.append(process_lines(rank, 2, steps, lines=[GRADIENTS, BUCKETS]))
+    run = found_in(write(folder, *processes))
+    files = read_attached(PlainFolder(folder), folder / RECORDS)
+    return attached_profile(run, files, [row(launcher="ssh")] if rows is None else rows, cores)
+
+
+def test_the_measured_number_of_workers_is_predicted_as_measured(tmp_path):
+    found = predict_attached(profile_of(tmp_path), [2])[0]
+    assert found.step_s.value == pytest.approx(36e-3 + transfer_ms(2) * 1e-3, rel=0.01)
+    assert found.extrapolation == 1.0
+
+
+def test_transfer_grows_as_the_ring_over_the_link_does(tmp_path):
+    found = predict_attached(profile_of(tmp_path), [4, 8])
+    assert [each.exposed_s for each in found] == pytest.approx([transfer_ms(4) / 1e3, transfer_ms(8) / 1e3], rel=0.01)
+
+
+def test_one_worker_neither_sends_nor_waits(tmp_path):
+    found = predict_attached(profile_of(tmp_path, late_ms=15.0), [1])[0]
+    assert (found.exposed_s, found.waiting_s, found.efficiency) == (0.0, 0.0, 1.0)
+
+
+def test_all_but_one_wait_for_the_one_that_is_always_slow(tmp_path):
+    found = predict_attached(profile_of(tmp_path, late_ms=15.0), [2, 8])
+    assert [each.waiting_s for each in found] == pytest.approx([0.0075, 0.015 * 7 / 8], rel=0.01)
+
+
+def test_intervals_widen_with_the_distance_from_what_was_measured(tmp_path):
+    found = predict_attached(profile_of(tmp_path, late_ms=15.0), [2, 16, 256])
+    widths = [(each.step_s.high - each.step_s.low) / each.step_s.value for each in found]
+    assert widths[0] < widths[1] < widths[2]
+
+
+REFUSALS = {
+    "no link": ({"rows": []}, 4, "steptime net gloo"),
+    "a link of another back end": ({"rows": [row(back_end="mpi", launcher="ssh")]}, 4, "steptime net gloo"),
+    "more than the link had on one host": ({"rows": [row(workers=4)]}, 8, "at most 4 on one host"),
+    "more than the cores": ({"rows": [row(workers=8)], "cores": 2}, 4, "share the 2 cores"),
+    "a link that is not that of the run": ({"rows": [row(launcher="ssh")], "slow": True}, 4, "not the link of the run"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_the_data_does_not_support_is_refused_with_what_would_help(tmp_path, name):
+    settings, workers, said = REFUSALS[name]
+    profile = profile_of(tmp_path, **{key: value for key, value in settings.items() if key != "slow"})
+    if "slow" in settings:
+        profile = profile.model_copy(update={"exposed_s": 50.0 * profile.exposed_s})
+    found = predict_attached(profile, [workers])[0]
+    assert found.step_s is None
+    assert said in found.refused
+
+
+def test_a_strategy_without_a_model_is_refused(tmp_path):
+    processes = []
+    for rank in range(2):
+        steps = [
+            {**each, "collectives": {"forward:allgather": [1, 64, MS]}} for each in ddp_steps(rank, lambda _: [0, 0])
+        ]
+        for each in steps:
+            begin = each["begin_ns"]
+            each["intervals"] = [["allgather", 64, begin, begin + MS]]
+        processes.append(process_lines(rank, 2, steps, lines=[GRADIENTS]))
+    run = found_in(write(tmp_path, *processes))
+    files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
+    assert "no model yet" in attached_profile(run, files, [row()], 4).refused
+
+
+def test_a_step_that_is_not_explained_is_refused(tmp_path):
+    steps = [step(number, 10**10 + number * 100 * MS, {"forward": 50.0}) for number in range(20)]
+    for each in steps:
+        each["duration_ns"] = 100 * MS
+    run = found_in(write(tmp_path, process_lines(0, 1, steps, lines=[GRADIENTS])))
+    files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
+    assert "50 % of its step is not explained" in attached_profile(run, files, [row()], 4).refused
+
+
+def test_a_profile_is_the_same_when_it_is_read_again(tmp_path):
+    profile = profile_of(tmp_path)
+    write_attached_profile(profile, tmp_path / "profile.json")
+    assert read_attached_profile(tmp_path / "profile.json") == profile
+
+
+def test_predict_takes_the_profile_and_refuses_other_changes(tmp_path):
+    write_attached_profile(profile_of(tmp_path), tmp_path / "profile.json")
+    done = process("predict", "profile.json", "--workers", "2,8", "--json", cwd=tmp_path)
+    assert [each["workers"] for each in json.loads(done.stdout)["predictions"]] == [2, 8]
+    done = process("predict", "profile.json", "bucket_mb=5", cwd=tmp_path, check=2)
+    assert "only --workers can change" in done.stderr
