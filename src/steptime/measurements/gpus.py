@@ -101,7 +101,7 @@ _PATHS = {0: "one board", 10: "one switch", 20: "several switches", 30: "host br
 def gpu_links() -> dict[str, str]:
     """Return ``{"0-1": "NVLink x18"}`` of each two of the GPUs that this process sees; empty where they are fewer.
 
-    What is no NVLink is named by what lies between on the bus, as ``NUMA node``.
+    Others are named by what lies between them on the bus, as ``NUMA node``.
     """
     library = _library()
     if library is None:

@@ -163,7 +163,7 @@ def _cuda() -> Iterator[MachineFinding]:
         return
     yield MachineFinding("cuda", "ok", f"{', '.join(names)}, driver {found.driver}")
     if isolation_kind() == USER_NAMESPACE and not UNIFIED_MEMORY.exists():
-        detail = f"there is no {UNIFIED_MEMORY}, without which CUDA starts in no {USER_NAMESPACE}"
+        detail = f"{UNIFIED_MEMORY} is missing, without which CUDA does not start in a {USER_NAMESPACE}"
         yield MachineFinding("cuda device file", "note", detail, f"sudo {MAKE_DEVICE_FILE}")
     if lacking := _lacking_for_kernels():
         detail = f"this machine lacks {' and '.join(lacking)}, so that the tier 'tuned' trains without torch.compile"
@@ -173,7 +173,7 @@ def _cuda() -> Iterator[MachineFinding]:
 def _lacking_for_kernels() -> list[str]:
     """Return Debian's packages of what torch compiles with for devices, and this machine lacks."""
     lacking = [] if any(map(shutil.which, ("gcc", "clang"))) else ["gcc"]
-    with contextlib.suppress(EnvironmentFailure):  # no Python for it: its own line says so
+    with contextlib.suppress(EnvironmentFailure):  # no Python for it, which has a line of its own
         python, version = choose_python("pytorch", load_manifests()["pytorch"].python)
         _, folder = ask([str(python), "-c", "import sysconfig; print(sysconfig.get_path('include'))"], _LIMIT_S)
         if not Path(folder.strip(), "Python.h").exists():

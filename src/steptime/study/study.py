@@ -337,8 +337,8 @@ class Study(Strict):
     threads_per_worker: ProcessCount = 1
     """Compute threads of each worker and each server."""
     cores_per_worker: ProcessCount | None = None
-    """Cores that a worker, its loader helpers and its threads for communication run on; if null as many as threads, on
-    GPUs its share of those near its own."""
+    """Cores that a worker, its loader helpers and its threads for communication run on; as many as threads if null, on
+    GPUs its share."""
     launcher: str = "auto"
     """How processes are started; `auto` is what the framework's strategy needs."""
     cluster: ClusterChoice | None = None

@@ -33,7 +33,7 @@ class BackEnd(abc.ABC):
     ``allreduce``
         Every worker contributes; every worker gets the sum.
     ``allreduce_queued``
-        The same, and nobody waits for one message before the next is issued.
+        The same, each issued before the one in front has ended.
     ``push_pull``
         Every worker pushes to the servers, and pulls what they made of all pushes.
     ``incast``

@@ -73,7 +73,7 @@ class Cpu(object):
         return HostClock(self.wait)
 
     def peak_bytes(self) -> Optional[int]:
-        """Return None: there is no memory but the host's."""
+        """Return None: the memory is the host's."""
         return None
 
     def facts(self) -> Dict[str, Any]:
