@@ -69,7 +69,9 @@ class Timed:
         return loading(trial.model_copy(update={"batch_per_worker": 32}), "digits")
 
     def _loader(self, trial: Trial) -> dict[str, Any]:
-        (source,) = prepare_datasets([trial.dataset or ""], Silent()).values()
+        if trial.dataset is None:
+            return loader_of(trial, {})
+        (source,) = prepare_datasets([trial.dataset], Silent()).values()
         return loader_of(trial, {source.name: prepare_stored_form(source, trial.loader, Silent())})
 
     def launch(self, trial: Trial, fault: str | None = None, schedule: TimingSchedule = _SCHEDULE) -> Launch:
