@@ -68,14 +68,17 @@ class Timed:
         trial = trial_of(manifest, chosen, build_workload("lenet5"), workers)
         return loading(trial.model_copy(update={"batch_per_worker": 32}), "digits")
 
-    def _loader(self, trial: Trial) -> dict[str, Any]:
-        (source,) = prepare_datasets([trial.dataset or ""], Silent()).values()
+    def loader(self, trial: Trial) -> dict[str, Any]:
+        """Return the loader of a job of ``trial``."""
+        if trial.dataset is None:
+            return loader_of(trial, {})
+        (source,) = prepare_datasets([trial.dataset], Silent()).values()
         return loader_of(trial, {source.name: prepare_stored_form(source, trial.loader, Silent())})
 
     def launch(self, trial: Trial, fault: str | None = None, schedule: TimingSchedule = _SCHEDULE) -> Launch:
         """Return the record of a launch of ``trial`` with ``fault`` planted."""
         workload = build_workload(trial.workload, trial.input_shape, trial.classes)
-        job = timing_job(trial, workload, self._loader(trial), schedule)
+        job = timing_job(trial, workload, self.loader(trial), schedule)
         with tempfile.TemporaryDirectory(prefix="planted-timed-") as folder:
             executor = self.bench.executor
             if fault is not None:
@@ -99,9 +102,9 @@ class Timed:
             replays = Replays(self.bench.executor, scratch, lambda _: None, Silent())
             found = self._replays[trial.id] = []
             if can_replay(trial):
-                found += replays.of(trial, workload, self._loader(trial), [launch])
+                found += replays.of(trial, workload, self.loader(trial), [launch])
             if len(found) == 1 and nudged:
-                found += replays.beside(trial, workload, self._loader(trial), found[0].steps)
+                found += replays.beside(trial, workload, self.loader(trial), found[0].steps)
         return self._replays[trial.id]
 
 
