@@ -22,7 +22,7 @@ class AblatedStep(abc.ABC):
     """Those of ``MARKS`` that ``marked_step`` marks, in their order; empty where no marked step exists.
 
     A mark that follows another directly ends one phase; left out, its phase counts to the next one's. ``exchange``
-    needs ``backward``, and each step must set those that are declared here; else the ablation run fails and says so.
+    needs ``backward``, and each step must set those that are declared here; else the ablation run fails.
 
     ``input`` (the batch is there), ``h2d``, ``forward``, ``backward`` (all gradients of this worker are computed: it
     has arrived where the exchange needs it), ``exchange`` (the last gradient came back) and ``update``.
