@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from steptime.measurements.compared.change import change_between
 from steptime.measurements.compared.form import ChangeReport
-from steptime.measurements.compared.sides import Side, Subject
+from steptime.measurements.compared.sides import ComparedSide, Subject
 from steptime.measurements.estimate import estimate
 from steptime.measurements.launch_times import LaunchTimes
 from steptime.measurements.record_kinds import TIMING
@@ -70,7 +70,7 @@ def shrunk(logs: Array, spread: float | None) -> Array:
     return logs if spread is None else logs * spread / float(np.sqrt(np.mean(logs.var(axis=1, ddof=1))))
 
 
-def side(name: str, logs: Array, blocks: Sequence[int], changes: Sequence[float]) -> Side:
+def side(name: str, logs: Array, blocks: Sequence[int], changes: Sequence[float]) -> ComparedSide:
     """Return a side of trials with these logarithms of launches, trials x launches, each slower by its change."""
     subjects = [
         Subject(
@@ -84,7 +84,7 @@ def side(name: str, logs: Array, blocks: Sequence[int], changes: Sequence[float]
         )
         for row, (own, change) in enumerate(zip(logs, changes, strict=True))
     ]
-    return Side(name, name, subjects, subjects, started=["2026-01-01T00:00"])
+    return ComparedSide(name, name, subjects, subjects, started=["2026-01-01T00:00"])
 
 
 def compared(rng: np.random.Generator, logs: Array, plan: Plan) -> ChangeReport:
@@ -104,8 +104,8 @@ def compared(rng: np.random.Generator, logs: Array, plan: Plan) -> ChangeReport:
         renamed = [Subject(f"new-{each.id}", each.identity, each.options, each.launches) for each in other.subjects]
         company = [*one.subjects, *renamed]
         return change_between(
-            Side("a", "runs", one.subjects, company, started=one.started),
-            Side("b", "runs", renamed, company, started=one.started),
+            ComparedSide("a", "runs", one.subjects, company, started=one.started),
+            ComparedSide("b", "runs", renamed, company, started=one.started),
             THRESHOLD,
         )
     sides = []

@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.md")])
 DRY = ("run", "submit")
 """Verbs that show with ``--dry-run`` what they would do."""
-READ_ONLY = ("report", "export", "fit", "predict", "status", "list", "doctor")
+READ_ONLY = ("report", "compare", "export", "fit", "predict", "status", "list", "doctor")
 """Verbs that start nothing, and are run."""
-ELSEWHERE = ("evidence", "predict --curve", "run sgd-models --scale paper")
+ELSEWHERE = ("compare results --by", "evidence", "predict --curve", "run sgd-models --scale paper")
 """Commands that take a minute or need GPUs; tests of their own run them."""
 PLACEHOLDERS = {
     "STUDY": "study.yaml",
@@ -96,6 +96,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "small.yaml").write_text(SMALL)
     for command in ("run small.yaml -o results", "fit results -o results.profile.json"):
         steptime(*command.split(), cwd=path)
+    shutil.copytree(path / "results", path / "other")
     for name in ("buckets", "STUDY", "attach-slow_script"):
         shutil.copytree(path / "results", path / "steptime-results" / name)
     shutil.copy(path / "results.profile.json", path / "slow.profile.json")

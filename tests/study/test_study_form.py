@@ -41,8 +41,9 @@ def test_a_single_value_is_a_list_of_one(read, axis):
         "optimizer": "adam",
         "schedules": "cosine",
         "scaling_rule": "linear",
+        "environment_names": "new",
     }.get(axis, 8)
-    others = {"workloads": "lenet5", "frameworks": "pytorch"}
+    others = {"workloads": "lenet5", "frameworks": "pytorch", "named_environments": {"new": {"kind": "venv"}}}
     if axis in TRAIN_AXES:
         others["workloads"] = {"name": "lenet5", "dataset": "digits"}
 

@@ -8,7 +8,7 @@ import typer
 from steptime.cli.streams import say, warn
 
 if TYPE_CHECKING:
-    from steptime.measurements.compared.sides import Side
+    from steptime.measurements.compared.sides import ComparedSide
 
 EXIT_SLOWER, EXIT_FAILED = 1, 3
 _SHORT = {"environment": "environment_name"}
@@ -57,7 +57,7 @@ def compare(
     found = change_between(*_sides(first, second or first, chosen), threshold)
     if junit is not None:
         from steptime.plain_file import write_whole
-        from steptime.report.junit import junit as junit_xml
+        from steptime.report.continuous_integration import junit as junit_xml
 
         write_whole(junit, junit_xml(found).encode())
     if as_json:
@@ -65,7 +65,7 @@ def compare(
 
         print_json(found.to_json())
     elif form == "markdown":
-        from steptime.report.markdown import markdown
+        from steptime.report.continuous_integration import markdown
 
         say(markdown(headline(found), change_sections(found)))
     else:
@@ -80,8 +80,8 @@ def compare(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> "tuple[Side, Side]":
-    """Read both sides, and name them as shortly as tells them apart."""
+def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> "tuple[ComparedSide, ComparedSide]":
+    """Read both sides, and name them as shortly as they can be told apart."""
     from steptime.cli.arguments import open_results
     from steptime.measurements.compared.sides import side_of
 

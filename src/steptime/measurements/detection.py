@@ -1,7 +1,7 @@
 """How large a change has to be for a comparison of two trials to show it.
 
 An interval that holds 1 shows no difference, which is little to know of an interval that is wide. The smallest change
-that the same launches would have shown with a given power says how much "no difference" excludes.
+that the same launches would have shown with a given power is how much "no difference" excludes.
 """
 
 import numpy as np

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from steptime.measurements.ablation.form import Account
+from steptime.measurements.ablation.form import Account, PopEfficiencies
 from steptime.measurements.ablation.records import TOGETHER
 from steptime.measurements.json_form import Interval
 from steptime.report.breakdown import EXPLANATION, TITLES, BreakdownGroup, BreakdownRow, breakdown_groups
 from steptime.report.breakdown_figures import MOST_MAPS, MOST_PAIRS, gap_figures, heat_figures, phase_figures
-from steptime.report.groups import RankedGroup
-from steptime.report.number_format import UNKNOWN, Shown, listed, seconds, time_unit
+from steptime.report.groups import RankedGroup, RankedRow
+from steptime.report.number_format import UNKNOWN, Shown, count, listed, percent, seconds, time_unit
 from steptime.report.section import (
     Cell,
     Chooser,
@@ -116,3 +116,62 @@ def _phases(account: Account) -> str:
 def _shown(row: BreakdownRow, found: Interval | None) -> Shown:
     unit = time_unit(row.breakdown.step_s.value_s)
     return seconds(found.value, found.low, found.high, unit) if found else Shown(UNKNOWN, "")
+
+
+_ABOUT_POP = (
+    "As the POP centre of excellence defines them, of the mean step of the breakdown: transfer is what exposed "
+    "communication leaves of a step, load balance the mean computation over the slowest worker's, serialisation what "
+    "is lost beside both. Communication is serialisation x transfer, parallel is load balance x communication, global "
+    "is parallel x computation. Computation is useful time for a sample at fewer workers over that here. Waiting for "
+    "input counts as useful; the last column is the step without it. Above 100 % is noise, unless the interval is too."
+)
+_POP_COLUMNS = (
+    "parallel",
+    "load\nbalance",
+    "commu-\nnication",
+    "seriali-\nsation",
+    "transfer",
+    "compu-\ntation",
+    "global",
+    "without\ninput wait",
+)
+
+
+def pop_section(groups: Sequence[RankedGroup]) -> Section | None:
+    """Return the efficiencies of trials with several workers, and why others have none; None without a breakdown."""
+    found = [Section(group.title, parts) for group in groups if (parts := _pop_parts(group))]
+    if not found:
+        return None
+    return Section("POP efficiencies", found, _ABOUT_POP, id="pop", link="Efficiencies", folded=True)
+
+
+def _pop_parts(group: RankedGroup) -> list[Part]:
+    several = [row for row in group.rows if row.trial.workers > 1]
+    rows = [_pop_row(row, row.trial.pop) for row in several if row.trial.pop]
+    parts: list[Part] = []
+    if rows:
+        columns = [Column(title) for title in _POP_COLUMNS]
+        parts.append(SectionTable(columns, rows, layouts=("stacked",), label=f"POP efficiencies: {group.title}"))
+    refused = [
+        f"{row.name}: {row.trial.breakdown.pop_refused}."
+        for row in several
+        if row.trial.breakdown and row.trial.breakdown.pop_refused
+    ]
+    return [*parts, Sentences(refused)] if refused else parts
+
+
+def _pop_row(row: RankedRow, pop: PopEfficiencies) -> TableRow:
+    shown = [pop.parallel, pop.load_balance, pop.communication, pop.serialisation, pop.transfer]
+    computation = Cell(*_share(pop.computation), note=_reference(pop))
+    rest = cells(_share(pop.global_efficiency), _share(pop.without_input_wait))
+    return TableRow(row.name, [*cells(*(_share(each) for each in shown)), computation, *rest])
+
+
+def _reference(pop: PopEfficiencies) -> str:
+    if pop.reference_workers is None:
+        return ""
+    return f"of {count(pop.reference_workers, 'worker')}, {pop.scaling}"
+
+
+def _share(found: Interval | None) -> Shown:
+    return percent(found.value, found.low, found.high) if found else Shown(UNKNOWN, "")

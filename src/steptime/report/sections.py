@@ -10,7 +10,7 @@ from steptime.measurements.summary_form import Summary, TrialSummary
 from steptime.report.answer import published_section
 from steptime.report.asynchrony import learning_section
 from steptime.report.attached import attached_section
-from steptime.report.breakdown_section import breakdown_section
+from steptime.report.breakdown_section import breakdown_section, pop_section
 from steptime.report.charts.marks import Marks
 from steptime.report.clusters import host_section
 from steptime.report.conditions import conditions_section, equivalence_section
@@ -19,7 +19,6 @@ from steptime.report.groups import RankedGroup, ranked_groups, unranked_section
 from steptime.report.links import link_section
 from steptime.report.loaders import loader_section
 from steptime.report.models import model_section
-from steptime.report.pop import pop_section
 from steptime.report.ranking import Quantiles, ranking_section
 from steptime.report.section import Pairs, Part, Section, Sentences
 from steptime.report.tiers import tier_section

@@ -424,7 +424,7 @@ class Study(Strict):
         return data
 
     def environment_choice(self, framework: str, name: str | None) -> EnvironmentChoice | None:
-        """Return where a framework's trials run that have the name of an environment; None where steptime makes it."""
+        """Return where a framework's trials run in the environment of a name; None if steptime makes it."""
         named = self.named_environments[name] if name is not None else None
         return named if named is not None and named.kind == "existing" else self.environments.get(framework)
 

@@ -22,7 +22,7 @@ from steptime.measurements.compared.form import (
     Unpaired,
 )
 from steptime.measurements.compared.pairing import name_of, pair
-from steptime.measurements.compared.sides import UNKNOWN_FACT, Side, Subject
+from steptime.measurements.compared.sides import UNKNOWN_FACT, ComparedSide, Subject
 from steptime.measurements.comparison import Comparison, compare
 from steptime.measurements.detection import launches_to_show, power_to_show, smallest_change
 from steptime.measurements.interval import LEVEL
@@ -39,7 +39,7 @@ _MOST_SHOWN = 3
 """Reasons in an error."""
 
 
-def change_between(first: Side, second: Side, threshold: float | None = None) -> ChangeReport:
+def change_between(first: ComparedSide, second: ComparedSide, threshold: float | None = None) -> ChangeReport:
     """Return what changed from ``first``, the baseline, to ``second``.
 
     Sides of one source are compared within the randomised blocks that both ran in, where what drifts hits both alike.
@@ -197,7 +197,7 @@ def _names(subjects: Sequence[Subject]) -> list[str]:
     return names
 
 
-def _software(pairs: Sequence[_Pair], first: Side, second: Side) -> list[ChangedFact]:
+def _software(pairs: Sequence[_Pair], first: ComparedSide, second: ComparedSide) -> list[ChangedFact]:
     """Return what differs in the software of the machines and of the pairs.
 
     Facts of a framework have its name where there are several. Where the sides are two frameworks, whose libraries
@@ -225,14 +225,14 @@ def _facts(first: Mapping[str, str], second: Mapping[str, str]) -> list[ChangedF
     ]
 
 
-def _side(side: Side) -> SideForm:
+def _side(side: ComparedSide) -> SideForm:
     started, ended = (side.started[0], side.started[-1]) if side.started else (None, None)
     return SideForm(name=side.name, source=side.source, trials=len(side.subjects), started_at=started, ended_at=ended)
 
 
 def _notes(
-    first: Side,
-    second: Side,
+    first: ComparedSide,
+    second: ComparedSide,
     trials: Sequence[ChangeOfTrial],
     changed: tuple[Sequence[ChangedFact], Sequence[ChangedFact]],
     spreads: Iterable[TrialSpread],
@@ -268,7 +268,7 @@ def _notes(
     return notes
 
 
-def _nothing(first: Side, second: Side, unpaired: Sequence[Unpaired]) -> str:
+def _nothing(first: ComparedSide, second: ComparedSide, unpaired: Sequence[Unpaired]) -> str:
     sides = {"first": first.name, "second": second.name}
     shown = [f"{each.name} of {sides[each.side]}: {each.reason}" for each in unpaired[:_MOST_SHOWN]]
     return f"no trial of {first.name} can be compared with one of {second.name} ({'; '.join(shown)})"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from steptime.measurements.compared.form import Unpaired
-from steptime.measurements.compared.sides import Side, Subject
+from steptime.measurements.compared.sides import ComparedSide, Subject
 
 _MOST_DIFFERENCES = 3
 """Named of the nearest subject of the other side."""
@@ -19,7 +19,7 @@ class Pairing:
     unpaired: Sequence[Unpaired]
 
 
-def pair(first: Side, second: Side) -> Pairing:
+def pair(first: ComparedSide, second: ComparedSide) -> Pairing:
     """Return each subject of the first side with its counterpart in the second.
 
     A counterpart has the same identity and the same options. Where no subject has the same options, it is the only one
@@ -48,7 +48,7 @@ def pair(first: Side, second: Side) -> Pairing:
 
 
 def name_of(subject: Subject) -> str:
-    """Return a readable name of a configuration: what a reader of a list tells trials apart by."""
+    """Return a readable name of a configuration: by which a reader of a list distinguishes trials."""
     known = subject.identity
     workers = known.get("workers")
     parts = [
@@ -71,12 +71,12 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any], *, shared: bo
     return [name for name in names if one.get(name) != other.get(name)]
 
 
-def _problem(own: Subject, other: Subject, first: Side, second: Side) -> str | None:
+def _problem(own: Subject, other: Subject, first: ComparedSide, second: ComparedSide) -> str | None:
     problems = [(side.name, each.problem) for side, each in ((first, own), (second, other)) if each.problem]
     return "; ".join(f"in {name}: {problem}" for name, problem in problems) or None
 
 
-def _reason(own: Subject, found: Sequence[Subject], other: Side) -> str:
+def _reason(own: Subject, found: Sequence[Subject], other: ComparedSide) -> str:
     if found:
         options = dict.fromkeys(name for each in found for name in _differences(found[0].options, each.options))
         varied = f", which differ in {', '.join(options)}" if options else ""

@@ -1,7 +1,7 @@
 """A side of a comparison: what a results folder, or a part of it, measured of each configuration.
 
 The comparison knows sides only. Whatever has launches with their step times can be one: a results folder today, and
-whoever adds another source (runs of a user's own script) adds a function that returns a ``Side``.
+whoever adds another source (runs of a user's own script) adds a function that returns a ``ComparedSide``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedSide:
     """Everything that one of two sides measured."""
 
     name: str
@@ -88,8 +88,8 @@ class Side:
     checked: bool = True
     """Whether what its subjects compute was compared with a reference."""
 
-    def where(self, key: str, value: str) -> "Side":
-        """Return the subjects whose ``key`` has a value, which no longer tells them apart.
+    def where(self, key: str, value: str) -> "ComparedSide":
+        """Return the subjects whose ``key`` has a value, which no longer distinguishes them.
 
         Raises UsageError with the keys or the values that there are.
         """
@@ -106,7 +106,7 @@ class Side:
         return replace(self, name=name, subjects=chosen)
 
 
-def side_of(store: Store, name: str, key: str | None = None) -> Side:
+def side_of(store: Store, name: str, key: str | None = None) -> ComparedSide:
     """Return what a results folder measured; trials that are trained until it is over are left out.
 
     Args:
@@ -127,7 +127,7 @@ def side_of(store: Store, name: str, key: str | None = None) -> Side:
     machine = store.machine() or {}
     hardware, system = ({fact: _said(machine.get(fact)) for fact in facts} for facts in (_HARDWARE, _SYSTEM))
     settings = store.study_json.get("equivalence") or {}
-    return Side(
+    return ComparedSide(
         name, str(store.path), subjects, subjects, hardware, system, sorted(started), bool(settings.get("enabled"))
     )
 
