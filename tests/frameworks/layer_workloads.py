@@ -162,11 +162,12 @@ def transformer_of_tokens() -> Workload:
 
 
 def masked_tokens() -> Workload:
-    """A transformer that predicts some tokens of each sample, by a head of its own."""
+    """A transformer that predicts some tokens of each sample, by a head that has only its bias for itself."""
     net = Network((14,))
     x = net.positions("positions", net.embedding("embedding", net.input, 7, 8))
+    x = net.segment("segment", net.linear("mixed", x, 8), 2)
     x = net.add("add", [x, net.attention("attention", net.linear("qkv", x, 24), 2)])
-    net.linear("head", net.layer_norm("norm", x), 7)
+    net.unembedding("head", net.layer_norm("norm", x), "embedding", bias=True)
     return net.finish("masked_tokens", classes=7, loss="masked_token_cross_entropy")
 
 

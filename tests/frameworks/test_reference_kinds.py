@@ -67,6 +67,7 @@ CASES: dict[str, dict[str, Write]] = {
     "tokens": {"": lambda net, x: net.tokens("it", x)},
     "class_token": {"": lambda net, x: net.class_token("it", net.tokens("tokens", x))},
     "positions": {"": lambda net, x: net.positions("it", net.tokens("tokens", x))},
+    "segment": {"": lambda net, x: net.segment("it", net.tokens("tokens", x), 1)},
     "first_token": {
         "": lambda net, x: net.first_token(
             "it", net.attention("all", net.linear("qkv", net.tokens("tokens", x), 12), 2)

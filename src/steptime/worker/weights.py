@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Sequence
 
 import numpy
 
-_TABLES = ("embedding", "class_token", "positions")
+_TABLES = ("embedding", "class_token", "positions", "segment")
 """Kinds whose weights are vectors of tokens and multiply nothing."""
 _TABLE_BOUND = 0.02 * 3**0.5
 """Of uniform values with the standard deviation 0.02, as in the ViTs and GPTs that were published."""

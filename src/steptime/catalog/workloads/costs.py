@@ -172,6 +172,7 @@ _FLOPS: Mapping[str, Callable[[Layer], int]] = {
     "embedding": _each(0),
     "class_token": _each(0),
     "positions": _each(1),
+    "segment": _each(1),
     "first_token": _each(0),
     "layer_norm": _each(7),  # as batch_norm
     "gelu": _each(5),  # an error function, counted as one operation, two products, a sum and a product
@@ -199,6 +200,7 @@ _KEPT: Mapping[str, Callable[[Layer], tuple[str, ...]]] = {
     "unembedding": lambda layer: layer.inputs,
     "class_token": lambda _: (),
     "positions": lambda _: (),
+    "segment": lambda _: (),
     "first_token": lambda _: (),
     "layer_norm": lambda layer: layer.inputs,
     "gelu": lambda layer: layer.inputs,

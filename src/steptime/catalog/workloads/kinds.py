@@ -172,6 +172,14 @@ def _embedding_parameters(_: Sequence[Shape], attributes: Attributes) -> dict[st
     return {"weight": (attributes["vocabulary"], attributes["features"])}
 
 
+def _unembedding_parameters(_: Sequence[Shape], attributes: Attributes) -> dict[str, Shape]:
+    return {"bias": (attributes["vocabulary"],)} if attributes["bias"] else {}
+
+
+def _segment_parameters(inputs: Sequence[Shape], attributes: Attributes) -> dict[str, Shape]:
+    return {"weight": (attributes["segments"], inputs[0][1])}
+
+
 def _class_token_parameters(inputs: Sequence[Shape], _: Attributes) -> dict[str, Shape]:
     return {"weight": (1, inputs[0][1])}
 
@@ -197,9 +205,10 @@ KINDS: dict[str, tuple[ShapeRule, ParameterRule]] = {
     "concat": (_concat, _no_parameters),
     "tokens": (_tokens, _no_parameters),
     "embedding": (_embedding, _embedding_parameters),
-    "unembedding": (_unembedding, _no_parameters),
+    "unembedding": (_unembedding, _unembedding_parameters),
     "class_token": (_class_token, _class_token_parameters),
     "positions": (_positions, _positions_parameters),
+    "segment": (_positions, _segment_parameters),
     "first_token": (_first_token, _no_parameters),
     "layer_norm": (_positions, _layer_norm_parameters),
     "gelu": (_same, _no_parameters),
@@ -212,6 +221,7 @@ OF_TRANSFORMERS = frozenset(
         "unembedding",
         "class_token",
         "positions",
+        "segment",
         "first_token",
         "layer_norm",
         "gelu",

@@ -201,20 +201,25 @@ class Network:
         """Take a trained vector for each token of the input, which are numbers from 0 to ``vocabulary`` - 1."""
         return self._add(name, "embedding", (source,), {"vocabulary": vocabulary, "features": features})
 
-    def unembedding(self, name: str, source: str, embedding: str) -> str:
+    def unembedding(self, name: str, source: str, embedding: str, *, bias: bool = False) -> str:
         """Multiply each token by the vectors of ``embedding``, a layer: a score for each token of its vocabulary.
 
-        Its weight is that layer's own.
+        Its weight is that layer's own, its bias is not.
         """
         tied = next(layer for layer in self._layers if layer.name == embedding).attributes
         if self._shapes[source][-1:] != (tied["features"],):
             message = f"layer {name!r}: {embedding!r} has {tied['features']} features, and {source!r} others"
             raise WorkloadError(message)
-        return self._add(name, "unembedding", (source,), {"embedding": embedding, "vocabulary": tied["vocabulary"]})
+        attributes = {"embedding": embedding, "vocabulary": tied["vocabulary"], "bias": bias}
+        return self._add(name, "unembedding", (source,), attributes)
 
     def positions(self, name: str, source: str) -> str:
         """Add a trained vector to each token, another one for each place."""
         return self._add(name, "positions", (source,), {})
+
+    def segment(self, name: str, source: str, segments: int) -> str:
+        """Add the first of so many trained vectors to each token, as where all are of the first segment."""
+        return self._add(name, "segment", (source,), {"segments": segments})
 
     def first_token(self, name: str, source: str) -> str:
         """Take the first token of a sequence."""

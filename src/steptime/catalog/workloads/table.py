@@ -52,6 +52,8 @@ class _Library(Mapping[str, Entry]):
         "vit_b16": "transformers:VIT_B16",
         "gpt2_tiny": "transformers:GPT2_TINY",
         "gpt2": "transformers:GPT2",
+        "bert_tiny": "transformers:BERT_TINY",
+        "bert_base": "transformers:BERT_BASE",
     }
 
     def __getitem__(self, name: str) -> Entry:

@@ -128,8 +128,17 @@ class _EmbedLink(L.EmbedID):
         super(_EmbedLink, self).__init__(vocabulary, features, initialW=0)
 
 
-def _unembedding(embedding):
-    return lambda values: F.linear(values, embedding.W, n_batch_axes=2)
+class _UnembeddingLink(chainer.Link):
+    """A score for each token of the vocabulary, by the weight of ``embedding``, a link."""
+
+    def __init__(self, layer, embedding):
+        super(_UnembeddingLink, self).__init__()
+        self._embedding = [embedding]  # in a list, lest it becomes a child of this link
+        with self.init_scope():
+            self.b = chainer.Parameter(0, layer["attributes"]["vocabulary"]) if layer["attributes"]["bias"] else None
+
+    def forward(self, values):
+        return F.linear(values, self._embedding[0].W, self.b, n_batch_axes=2)
 
 
 class _ClassTokenLink(_TableLink):
@@ -145,6 +154,13 @@ class _PositionsLink(_TableLink):
 
     def forward(self, values):
         return values + F.broadcast_to(self.W[None], values.shape)
+
+
+class _SegmentLink(_TableLink):
+    """The first of the trained vectors, added to each token."""
+
+    def forward(self, values):
+        return values + F.broadcast_to(self.W[:1], values.shape)
 
 
 class _LayerNormLink(L.LayerNormalization):
@@ -199,6 +215,7 @@ _KINDS = {
     "embedding": _EmbedLink,
     "class_token": _ClassTokenLink,
     "positions": _PositionsLink,
+    "segment": _SegmentLink,
     "first_token": lambda _: lambda values: values[:, 0],
     "layer_norm": lambda layer: _LayerNormLink(layer["output_shape"][-1], eps=layer["attributes"]["epsilon"]),
     "gelu": _gelu,
@@ -237,7 +254,7 @@ class WorkloadChain(chainer.ChainList):
         last_use = {name: index for index, layer in enumerate(layers) for name in layer["inputs"]}
         for index, layer in enumerate(layers):
             if layer["kind"] == "unembedding":
-                call = _unembedding(links[layer["attributes"]["embedding"]])
+                call = _UnembeddingLink(layer, links[layer["attributes"]["embedding"]])
             else:
                 call = links[layer["name"]] = _KINDS[layer["kind"]](layer)
             if layer["parameters"]:

@@ -108,7 +108,7 @@ def _embedding(*_):
 
 
 def _unembedding(*_):
-    return lambda own, sources, *_: sources[0] @ own["weight"].astype(sources[0].dtype).T
+    return lambda own, sources, *_: _biased(sources[0] @ own["weight"].astype(sources[0].dtype).T, own)
 
 
 def _class_token(*_):
@@ -122,6 +122,10 @@ def _class_token(*_):
 
 def _positions(*_):
     return lambda own, sources, *_: sources[0] + own["weight"].astype(sources[0].dtype)
+
+
+def _segment(*_):
+    return lambda own, sources, *_: sources[0] + own["weight"][0].astype(sources[0].dtype)
 
 
 def _layer_norm(layer, _):
@@ -185,6 +189,7 @@ LAYERS = {
     "unembedding": _unembedding,
     "class_token": _class_token,
     "positions": _positions,
+    "segment": _segment,
     "first_token": _of_each_value(lambda values: values[:, 0]),
     "layer_norm": _layer_norm,
     "gelu": _gelu,

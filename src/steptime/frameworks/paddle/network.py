@@ -26,7 +26,7 @@ class WorkloadLayer(nn.Layer):
         self._transposed, self._plan = set(), []
         for place, layer in enumerate(layers):
             if layer["kind"] == "unembedding":
-                call = _unembedding(self._named[layer["attributes"]["embedding"] + ".weight"])
+                call = _PaddleUnembedding(layer, self._named[layer["attributes"]["embedding"] + ".weight"])
             else:
                 call = _KINDS[layer["kind"]](layer)
             if isinstance(call, nn.Layer):
@@ -138,8 +138,18 @@ class _PaddleTable(nn.Layer):
         self.weight = self.create_parameter(layer["parameters"][0]["shape"])
 
 
-def _unembedding(weight):
-    return lambda values: paddle.matmul(values, weight, transpose_y=True)
+class _PaddleUnembedding(nn.Layer):
+    """A score for each token of the vocabulary, by the ``weight`` of an embedding."""
+
+    def __init__(self, layer, weight):
+        super(_PaddleUnembedding, self).__init__()
+        self._weight = [weight]  # in a list: it is the embedding's
+        attributes = layer["attributes"]
+        self.bias = self.create_parameter([attributes["vocabulary"]], is_bias=True) if attributes["bias"] else None
+
+    def forward(self, values):
+        scores = paddle.matmul(values, self._weight[0], transpose_y=True)
+        return scores if self.bias is None else scores + self.bias.astype(scores.dtype)
 
 
 class _PaddleClassToken(_PaddleTable):
@@ -148,6 +158,13 @@ class _PaddleClassToken(_PaddleTable):
     def forward(self, values):
         first = self.weight.astype(values.dtype).expand([values.shape[0], -1, -1])
         return paddle.concat([first, values], axis=1)
+
+
+class _PaddleSegment(_PaddleTable):
+    """The first of the trained vectors, added to each token."""
+
+    def forward(self, values):
+        return values + self.weight[0].astype(values.dtype)
 
 
 class _PaddlePositions(_PaddleTable):
@@ -188,6 +205,7 @@ _KINDS = {
     "embedding": lambda layer: nn.Embedding(*layer["parameters"][0]["shape"]),
     "class_token": _PaddleClassToken,
     "positions": _PaddlePositions,
+    "segment": _PaddleSegment,
     "first_token": lambda _: lambda values: values[:, 0],
     "layer_norm": lambda layer: nn.LayerNorm(layer["output_shape"][-1], epsilon=layer["attributes"]["epsilon"]),
     "gelu": lambda layer: nn.GELU(layer["attributes"]["approximate"]),

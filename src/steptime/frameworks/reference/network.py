@@ -33,6 +33,7 @@ LAYERS = {
     "unembedding": transformers.Unembedding,
     "class_token": transformers.ClassToken,
     "positions": transformers.Positions,
+    "segment": transformers.Segment,
     "first_token": transformers.FirstToken,
     "layer_norm": transformers.LayerNorm,
     "gelu": transformers.Gelu,

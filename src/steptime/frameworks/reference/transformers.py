@@ -54,12 +54,17 @@ class Unembedding(ReferenceLayer):
     def forward(self, values):
         self.saved = values
         rows = values.reshape(-1, values.shape[-1])
-        return numpy.matmul(rows, self.weights["weight"].T).reshape(values.shape[:2] + (-1,))
+        scores = numpy.matmul(rows, self.weights["weight"].T)
+        if "bias" in self.weights:
+            scores += self.weights["bias"]
+        return scores.reshape(values.shape[:2] + (-1,))
 
     def backward(self, gradient):
         values, self.saved = self.saved, None
         rows = gradient.reshape(-1, gradient.shape[-1])
         numpy.matmul(rows.T, values.reshape(-1, values.shape[-1]), out=self.gradients["weight"])
+        if "bias" in self.gradients:
+            rows.sum(axis=0, out=self.gradients["bias"])
         return [numpy.matmul(rows, self.weights["weight"]).reshape(values.shape)]
 
 
@@ -83,6 +88,18 @@ class Positions(ReferenceLayer):
 
     def backward(self, gradient):
         gradient.sum(axis=1, out=self.gradients["weight"])
+        return [gradient]
+
+
+class Segment(ReferenceLayer):
+    """values + the first row of weight; weight (segments, features)."""
+
+    def forward(self, values):
+        return values + self.weights["weight"][0]
+
+    def backward(self, gradient):
+        self.gradients["weight"][...] = 0
+        gradient.sum(axis=(0, 1), out=self.gradients["weight"][0])
         return [gradient]
 
 

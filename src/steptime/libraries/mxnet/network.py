@@ -273,9 +273,10 @@ def _unembedding(layer: Dict[str, Any], values: Any, weight: Any) -> Any:
         values,
         weight,
         num_hidden=layer["attributes"]["vocabulary"],
-        no_bias=True,
+        no_bias=not layer["attributes"]["bias"],
         flatten=False,
         name=layer["name"],
+        **_variables(layer, {"bias": "bias"}),
     )
 
 
@@ -292,6 +293,11 @@ def _class_token(layer: Dict[str, Any], source: Any) -> Any:
 
 def _positions(layer: Dict[str, Any], source: Any) -> Any:
     return mxnet.sym.broadcast_add(source, _table(layer), name=layer["name"])
+
+
+def _segment(layer: Dict[str, Any], source: Any) -> Any:
+    first = mxnet.sym.slice_axis(_table(layer), axis=1, begin=0, end=1)
+    return mxnet.sym.broadcast_add(source, first, name=layer["name"])
 
 
 def _first_token(layer: Dict[str, Any], source: Any) -> Any:
@@ -353,6 +359,7 @@ _KINDS = {
     "unembedding": _unembedding,
     "class_token": _class_token,
     "positions": _positions,
+    "segment": _segment,
     "first_token": _first_token,
     "layer_norm": _layer_norm,
     "gelu": _gelu,

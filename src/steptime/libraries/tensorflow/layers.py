@@ -207,7 +207,7 @@ def _embedding(_, variables):
 def _unembedding(layer, variables):
     def apply(values):
         rows = tf.reshape(values, (-1, values.shape.as_list()[-1]))
-        scores = tf.matmul(rows, tf.cast(variables["weight"], values.dtype), transpose_b=True)
+        scores = _biased(tf.matmul(rows, tf.cast(variables["weight"], values.dtype), transpose_b=True), variables)
         return tf.reshape(scores, [-1] + layer["output_shape"])
 
     return apply
@@ -224,6 +224,10 @@ def _class_token(_, variables):
 
 def _positions(_, variables):
     return lambda values: values + tf.cast(variables["weight"], values.dtype)
+
+
+def _segment(_, variables):
+    return lambda values: values + tf.cast(variables["weight"], values.dtype)[:1]
 
 
 def _first_token(*_):
@@ -278,6 +282,7 @@ LAYERS = {
     "unembedding": _unembedding,
     "class_token": _class_token,
     "positions": _positions,
+    "segment": _segment,
     "first_token": _first_token,
     "layer_norm": _layer_norm,
     "gelu": _gelu,

@@ -195,8 +195,13 @@ class _TorchTable(nn.Module):
 class _TorchUnembedding(nn.Module):
     """A score for each token of the vocabulary, by the ``weight`` of an embedding, which it is given."""
 
+    def __init__(self, layer: Dict[str, Any], _: Any) -> None:
+        super(_TorchUnembedding, self).__init__()
+        has_bias = layer["attributes"]["bias"]
+        self.bias = nn.Parameter(torch.empty(layer["attributes"]["vocabulary"])) if has_bias else None
+
     def forward(self, values: Any) -> Any:
-        return functional.linear(values, self.weight)
+        return functional.linear(values, self.weight, self.bias)
 
 
 class _TorchClassToken(_TorchTable):
@@ -211,6 +216,13 @@ class _TorchPositions(_TorchTable):
 
     def forward(self, values: Any) -> Any:
         return values + self.weight
+
+
+class _TorchSegment(_TorchTable):
+    """The first of the trained vectors, added to each token."""
+
+    def forward(self, values: Any) -> Any:
+        return values + self.weight[0]
 
 
 class _TorchAttention(nn.Module):
@@ -244,9 +256,10 @@ _MODULES: Dict[str, Callable[..., Any]] = {
     "flatten": lambda *_: nn.Flatten(),
     "tokens": lambda *_: _TorchTokens(),
     "embedding": lambda layer, _: nn.Embedding(*layer["parameters"][0]["shape"]),
-    "unembedding": lambda *_: _TorchUnembedding(),
+    "unembedding": _TorchUnembedding,
     "class_token": _TorchClassToken,
     "positions": _TorchPositions,
+    "segment": _TorchSegment,
     "first_token": lambda *_: _TorchFirstToken(),
     "layer_norm": lambda layer, _: nn.LayerNorm(layer["output_shape"][-1], eps=layer["attributes"]["epsilon"]),
     "gelu": lambda layer, _: nn.GELU("tanh" if layer["attributes"]["approximate"] else "none"),

@@ -1,4 +1,7 @@
-"""Transformers that are normalised before each branch: over patches of images, and over tokens of text."""
+"""Transformers over patches of images and over tokens of text.
+
+Dropout within attention, of which some sources have a tenth, is left out: libraries differ in whether they can.
+"""
 
 from functools import partial
 
@@ -8,6 +11,8 @@ from steptime.catalog.workloads.table import Entry
 from steptime.errors import WorkloadError
 
 _PATCH = 16
+_EPSILON, _DROPPED = 1e-12, 0.1
+"""Of BERT."""
 _WIDENING = 4
 """Of the two layers behind each attention."""
 # He's variance is for rectified inputs; those of most layers here are normalised, and have half of it.
@@ -38,6 +43,30 @@ def _gpt2(  # noqa: PLR0913, PLR0917 - three of them are its size
     x = _blocks(net, x, depth, heads, epsilon=1e-5, causal=True)
     net.unembedding("head", x, "embedding")
     return net.finish(name, classes=classes, loss="next_token_cross_entropy")
+
+
+def _bert(  # noqa: PLR0913, PLR0917 - three of them are its size
+    name: str, width: int, depth: int, heads: int, input_shape: Shape, classes: int
+) -> Workload:
+    """Return a BERT that predicts masked tokens, of one segment; it is normalised behind each branch."""
+    net = Network(input_shape)
+    x = net.positions("positions", net.embedding("embedding", net.input, classes, width))
+    x = net.layer_norm("norm", net.segment("segment", x, 2), epsilon=_EPSILON)
+    x = net.dropout("dropout", x, _DROPPED)
+    for index in range(depth):
+        block = f"block{index + 1}"
+        inner = net.linear(f"{block}.qkv", x, 3 * width, initial_scale=_SCALE)
+        inner = net.attention(f"{block}.attention", inner, heads)
+        inner = net.linear(f"{block}.projection", inner, width, initial_scale=_SCALE)
+        inner = net.dropout(f"{block}.dropout1", inner, _DROPPED)
+        x = net.layer_norm(f"{block}.norm1", net.add(f"{block}.add1", [x, inner]), epsilon=_EPSILON)
+        inner = net.gelu(f"{block}.gelu", net.linear(f"{block}.mlp1", x, _WIDENING * width, initial_scale=_SCALE))
+        inner = net.linear(f"{block}.mlp2", inner, width, initial_scale=_SCALE)
+        inner = net.dropout(f"{block}.dropout2", inner, _DROPPED)
+        x = net.layer_norm(f"{block}.norm2", net.add(f"{block}.add2", [x, inner]), epsilon=_EPSILON)
+    x = net.gelu("head.gelu", net.linear("head.linear", x, width, initial_scale=_SCALE))
+    net.unembedding("head", net.layer_norm("head.norm", x, epsilon=_EPSILON), "embedding", bias=True)
+    return net.finish(name, classes=classes, loss="masked_token_cross_entropy")
 
 
 def _blocks(  # noqa: PLR0913 - what differs between the transformers
@@ -97,5 +126,25 @@ GPT2 = Entry(
     50_257,
     124_439_808,
     partial(_gpt2, "gpt2", 768, 12, 12),
+    of_tokens=True,
+)
+BERT_TINY = Entry(
+    "bert_tiny",
+    "BERT-Tiny",
+    "Turc et al. 2019, Well-read students learn better; with the head for masked tokens",
+    (512,),
+    30_522,
+    4_416_698,
+    partial(_bert, "bert_tiny", 128, 2, 2),
+    of_tokens=True,
+)
+BERT_BASE = Entry(
+    "bert_base",
+    "BERT-Base, uncased",
+    "Devlin et al. 2019, BERT: pre-training of deep bidirectional transformers; with the head for masked tokens",
+    (512,),
+    30_522,
+    109_514_298,
+    partial(_bert, "bert_base", 768, 12, 12),
     of_tokens=True,
 )
