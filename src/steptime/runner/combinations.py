@@ -110,7 +110,7 @@ class Combination:
             "server_placement": self.server_placement,
             "global_batch" if self.batch_is_global else "batch_per_worker": self.batch,
             "tuning": self.tier,
-            **{field: self.given[field] for field in FURTHER_FIELDS},
+            **{field: value for field in FURTHER_FIELDS if (value := self.given[field]) is not None},
             **self._learning_json(),
             "options": dict(self.options),
             **({"environment_variables": dict(self.environment_variables)} if self.environment_variables else {}),
