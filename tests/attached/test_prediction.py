@@ -160,3 +160,12 @@ def test_predict_takes_the_profile_and_refuses_other_changes(tmp_path):
     assert [each["workers"] for each in json.loads(done.stdout)["predictions"]] == [2, 8]
     done = process("predict", "profile.json", "bucket_mb=5", cwd=tmp_path, check=2)
     assert "only --workers can change" in done.stderr
+
+
+def test_a_run_on_a_machine_that_others_keep_busy_is_refused(tmp_path):
+    processes = [
+        process_lines(rank, 2, ddp_steps(rank, lambda _: [0.0, 0.0]), lines=[GRADIENTS, BUCKETS]) for rank in range(2)
+    ]
+    run = found_in(write(tmp_path, *processes), noise={"foreign_cpu_cores": 1.5, "own_cpu_cores": 1.0})
+    files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
+    assert "others kept 1.5 cores busy" in attached_profile(run, files, [row(launcher="ssh")], 4).refused

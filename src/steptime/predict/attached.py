@@ -39,6 +39,8 @@ _DRAWS = 4000
 _LEVEL = (0.05, 0.95)
 _MOST_REST = 0.1
 """Of a step, that may be unexplained."""
+_MOST_FOREIGN = 0.25
+"""Of the processor seconds during the run, that others may have used."""
 _NORMAL_95 = 1.96
 _QUARTILES = 1.349
 """Their distance in a normal distribution, in standard deviations."""
@@ -216,11 +218,23 @@ def _refusal(run: AttachedRun, profile: AttachedProfile) -> str | None:
         return f"its exchange is not known: {hidden}" if hidden else "no step of the script is on record"
     if any(each.region != "none" for each in run.collectives):
         return "its steps have collectives inside (FSDP, tensor parallel, DeepSpeed), for which there is no model yet"
+    if not profile.buckets:
+        return "the bytes of its gradients are not on record"
+    return _unsteady(run, profile) or _without_link(run, profile)
+
+
+def _unsteady(run: AttachedRun, profile: AttachedProfile) -> str | None:
+    """Return why the times of a run are not those of the script alone, or not explained; None if they are."""
+    foreign, own = (run.noise.get(name) or 0.0 for name in ("foreign_cpu_cores", "own_cpu_cores"))
+    if not profile.on_device and foreign > _MOST_FOREIGN * (foreign + own):
+        return f"others kept {foreign:.2g} cores busy during the run, which its times do not tell apart; run it alone"
     rest = next((part.share or 0.0 for part in run.parts if part.name == REST), 0.0)
     if rest > _MOST_REST:
         return f"{100 * rest:.0f} % of its step is not explained, more than {100 * _MOST_REST:.0f} %"
-    if not profile.buckets:
-        return "the bytes of its gradients are not on record"
+    return None
+
+
+def _without_link(run: AttachedRun, profile: AttachedProfile) -> str | None:
     if profile.link is None:
         name = (run.back_end or "gloo").rpartition("/")[2]
         return (

@@ -153,6 +153,8 @@ class AttachedRun(JsonForm):
     """Why nothing is known, where no process was attached or none trained; None otherwise."""
     notes: list[str]
     """What processes could not see, and what else limits these numbers."""
+    noise: dict[str, float | None]
+    """What else the machine did during the run; null where the system does not say."""
     problems: list[str]
     """Lines of records that were set aside, in sentences."""
 
