@@ -11,6 +11,7 @@ from steptime.measurements.json_form import Interval
 from steptime.measurements.net.form import Fit, NetRow
 from steptime.plain_file import PlainFolder
 from steptime.predict.attached import attached_profile, predict_attached, read_attached_profile, write_attached_profile
+from steptime.predict.profile import NetLink
 
 MIB = 1 << 20
 RATE, START_S = 1e9, 1e-4
@@ -169,3 +170,26 @@ def test_a_run_on_a_machine_that_others_keep_busy_is_refused(tmp_path):
     run = found_in(write(tmp_path, *processes), noise={"foreign_cpu_cores": 1.5, "own_cpu_cores": 1.0})
     files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
     assert "others kept 1.5 cores busy" in attached_profile(run, files, [row(launcher="ssh")], 4).refused
+
+
+def test_a_table_of_nccl_tests_replaces_the_message_benchmark(tmp_path):
+    profile_of(tmp_path)
+    table = NetLink(
+        framework="any",
+        back_end="nccl-tests",
+        operation="allreduce",
+        launcher="nccl-tests",
+        workers=16,
+        servers=0,
+        between_hosts=True,
+        nominal_rate=None,
+        delay_s=0.0,
+        latency_s=START_S,
+        rate=RATE,
+        alpha_s=None,
+        worst_error=0.0,
+    )
+    files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
+    profile = attached_profile(found_in(tmp_path), files, [], 2, [table])
+    assert profile.link.between_hosts
+    assert predict_attached(profile, [64])[0].exposed_s > predict_attached(profile, [8])[0].exposed_s > 0.0

@@ -31,6 +31,7 @@ from steptime.predict.model.imbalance import expected_maximum
 from steptime.predict.model.measured_links import link_of
 from steptime.predict.model.overlap import finish
 from steptime.predict.observation import PositiveSeconds, Rate, Seconds, Share
+from steptime.predict.profile import NetLink
 from steptime.user_file import read_user_text
 
 SCHEMA = 1
@@ -122,7 +123,9 @@ class AttachedPrediction:
     refused: str | None = None
 
 
-def attached_profile(run: AttachedRun, files: AttachedFiles, rows: Sequence[NetRow], cores: int) -> AttachedProfile:
+def attached_profile(
+    run: AttachedRun, files: AttachedFiles, rows: Sequence[NetRow], cores: int, tables: Sequence[NetLink] = ()
+) -> AttachedProfile:
     """Return the profile of an attached run.
 
     Args:
@@ -130,6 +133,7 @@ def attached_profile(run: AttachedRun, files: AttachedFiles, rows: Sequence[NetR
         files: its records, of which the gradients are read.
         rows: what the message benchmark found in the same folder.
         cores: of the host.
+        tables: links behind output of nccl-tests, which replaces the message benchmark.
     """
     parts = {part.name: part for part in run.parts}
     known = [part for name, part in parts.items() if name not in EXCHANGED]
@@ -149,7 +153,7 @@ def attached_profile(run: AttachedRun, files: AttachedFiles, rows: Sequence[NetR
         one_is_slow=run.waited_for is not None and run.waited_for.rank is not None,
         spread_s=_spread_s(files),
         buckets=_buckets(files),
-        link=_link(run, rows),
+        link=_link_of_tables(tables) if tables else _link(run, rows),
     )
     return profile.model_copy(update={"refused": _refusal(run, profile)})
 
@@ -208,6 +212,18 @@ def _link(run: AttachedRun, rows: Sequence[NetRow]) -> AttachedLink | None:
         start_s=float(np.asarray(link.start)),
         workers=max(each.workers for each, _ in measured),
         between_hosts=row.launcher not in {"local", "mpi"},
+    )
+
+
+def _link_of_tables(tables: Sequence[NetLink]) -> AttachedLink:
+    """Return the link of most ranks: between hosts where a table has several."""
+    widest = max(tables, key=lambda each: (each.between_hosts, each.workers))
+    return AttachedLink(
+        back_end=widest.back_end,
+        rate=widest.rate,
+        start_s=widest.latency_s,
+        workers=widest.workers,
+        between_hosts=widest.between_hosts,
     )
 
 
