@@ -141,6 +141,8 @@ class AttachedRun(JsonForm):
     level: float
     """Of all intervals. They are within this run: another run may differ by more."""
     step_s: Interval[float | None]
+    flops: float | None
+    """Floating-point operations of one rank in a step, forward and backward; None without `--flops`."""
     parts: list[StepPart]
     waited_for: WaitedFor | None
     collectives: list[CollectiveCount]

@@ -58,6 +58,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         micro_steps=micro_steps.pop() if len(micro_steps) == 1 else None,
         level=LEVEL,
         step_s=step_length(main) if main else NOT_MEASURED,
+        flops=_flops(files),
         parts=parts,
         waited_for=waited,
         collectives=collective_counts(main) if main and main.numbers else [],
@@ -73,6 +74,11 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
 
 def _trained_s(kept: KeptSteps) -> float:
     return sum(step.duration_ns * 1e-9 for steps in kept.attempt.steps.values() for step in steps)
+
+
+def _flops(files: AttachedFiles) -> float | None:
+    counted = [float(each.flops[-1].forward + each.flops[-1].backward) for each in files.processes if each.flops]
+    return sum(counted) / len(counted) if counted else None
 
 
 def _clock_uncertainty_s(main: KeptSteps | None) -> float | None:
