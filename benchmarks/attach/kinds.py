@@ -194,7 +194,7 @@ def libraries_python() -> Path:
 
 
 def python_of(kind: Kind) -> Path | None:
-    """Return the Python of the environment of ``kind``, None where there is none."""
+    """Return the Python of the environment of ``kind``, None if there is none."""
     name, _, loader = kind.environment.partition("-")
     return libraries_python() if name == "libraries" else ready_interpreter(name, loader=loader or "synthetic")
 
