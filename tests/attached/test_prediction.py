@@ -137,7 +137,7 @@ def test_a_strategy_without_a_model_is_refused(tmp_path):
         processes.append(process_lines(rank, 2, steps, lines=[GRADIENTS]))
     run = found_in(write(tmp_path, *processes))
     files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
-    assert "no model yet" in attached_profile(run, files, [row()], 4).refused
+    assert "no model covers yet" in attached_profile(run, files, [row()], 4).refused
 
 
 def test_a_step_that_is_not_explained_is_refused(tmp_path):

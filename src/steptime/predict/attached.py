@@ -233,7 +233,7 @@ def _refusal(run: AttachedRun, profile: AttachedProfile) -> str | None:
     if not run.ranks or hidden:
         return f"its exchange is not known: {hidden}" if hidden else "no step of the script is on record"
     if any(each.region != "none" for each in run.collectives):
-        return "its steps have collectives inside (FSDP, tensor parallel, DeepSpeed), for which there is no model yet"
+        return "its steps have collectives inside (FSDP, tensor parallel, DeepSpeed), which no model covers yet"
     if not profile.buckets:
         return "the bytes of its gradients are not on record"
     return _unsteady(run, profile) or _without_link(run, profile)
@@ -319,7 +319,7 @@ def _too_far(profile: AttachedProfile, workers: int) -> str | None:
 
 def _exposed_s(profile: AttachedProfile, link: AttachedLink, workers: int) -> float:
     """Return the seconds from the end of the backward pass to the arrival of the last bucket."""
-    if workers < 2:  # noqa: PLR2004 - nobody to send to
+    if workers < 2:  # noqa: PLR2004 - it sends to no other
         return 0.0
     sizes = np.array([bucket.bytes for bucket in profile.buckets], dtype=np.float64)
     ready = np.array([bucket.ready for bucket in profile.buckets]) * profile.backward_s
@@ -334,7 +334,7 @@ def _correction(profile: AttachedProfile, link: AttachedLink) -> float:
 
 def _waiting_s(profile: AttachedProfile, workers: int) -> float:
     """Return the mean waiting: that of the run, and what the slowest of more workers is slower than that of fewer."""
-    if workers < 2:  # noqa: PLR2004 - nobody to wait for
+    if workers < 2:  # noqa: PLR2004 - it waits for no other
         return 0.0
     if profile.workers < 2:  # noqa: PLR2004
         return profile.spread_s * expected_maximum(workers)
