@@ -58,7 +58,7 @@ _COVERING = ["comparison", "interval", "launch_spread", "simultaneous", "stalls"
 _NOT_QUICK = (
     *_LONG,
     *["ci", "cli", "corpus", "datasets", "docs", "locks", "runner", "stored", "worker"],
-    *["contract", "plugins", "report/test_browser.py", "study/test_study_form.py"],
+    *["attach/test_torch_scripts.py", "contract", "plugins", "report/test_browser.py", "study/test_study_form.py"],
     *[f"measurements/test_{name}.py" for name in (*_COVERING, "mutated_records", "noise", "store_damage")],
 )
 """Folders and files whose tests start processes or take long, which `make quick` leaves out; all others are in it."""
