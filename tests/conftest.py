@@ -40,14 +40,25 @@ DEFAULT = {name for name, each in load_manifests().items() if each.environment =
 """Frameworks whose environments `make test` makes; `make test-frameworks` makes the others too."""
 _TRAINING = {"contract", "frameworks", "launchers"}
 """Folders whose cases are named after frameworks; elsewhere a framework's name may be an example."""
-_LONG = ["end_to_end", "examples", "planted", "contract", "frameworks", "launchers", "environments", "predict", "net"]
+_LONG = [
+    "end_to_end",
+    "attached",
+    "examples",
+    "planted",
+    "contract",
+    "frameworks",
+    "launchers",
+    "environments",
+    "predict",
+    "net",
+]
 """Folders whose tests start many processes or fit models, the longest first."""
 _COVERING = ["comparison", "interval", "launch_spread", "simultaneous", "stalls", "stopping_rule"]
 """Modules of measurements that draw many studies and count how often an interval covers what was planted."""
 _NOT_QUICK = (
     *_LONG,
     *["ci", "cli", "corpus", "datasets", "docs", "locks", "runner", "stored", "worker"],
-    *["contract", "plugins", "report/test_browser.py", "study/test_study_form.py"],
+    *["attach/test_torch_scripts.py", "contract", "plugins", "report/test_browser.py", "study/test_study_form.py"],
     *[f"measurements/test_{name}.py" for name in (*_COVERING, "mutated_records", "noise", "store_damage")],
 )
 """Folders and files whose tests start processes or take long, which `make quick` leaves out; all others are in it."""

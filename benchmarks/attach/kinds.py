@@ -47,6 +47,14 @@ def total(steps: Steps, table: str, name: str) -> float:
     return sum(step[table].get(name, 0) for step in steps) / 1e9
 
 
+def saved(steps: Steps) -> float:
+    """Return the seconds of checkpoints, with the collectives inside of them."""
+    inside = [
+        sums[2] for step in steps for name, sums in step.get("collectives", {}).items() if name.startswith("save:")
+    ]
+    return total(steps, "regions", "save") + sum(inside) / 1e9
+
+
 def total_apart(steps: Steps) -> float:
     """Return the seconds of forwards without gradient that were apart."""
     return sum(step["apart"]["regions"].get("nograd", 0) for step in steps if "apart" in step) / 1e9
@@ -73,7 +81,7 @@ SLOW: tuple[str, str, int, Measured] = (
     lambda ranks: usual(ranks[1], "regions", "forward"),
 )
 EVALUATED: tuple[str, str, int, Measured] = ("evaluation", "evaluation", 0, lambda ranks: apart(ranks[0]))
-SAVED: tuple[str, str, int, Measured] = ("save", "checkpoint", 0, lambda ranks: total(ranks[0], "regions", "save"))
+SAVED: tuple[str, str, int, Measured] = ("save", "checkpoint", 0, lambda ranks: saved(ranks[0]))
 
 
 @dataclass(frozen=True)
@@ -194,7 +202,7 @@ def libraries_python() -> Path:
 
 
 def python_of(kind: Kind) -> Path | None:
-    """Return the Python of the environment of ``kind``, None where there is none."""
+    """Return the Python of the environment of ``kind``, None if there is none."""
     name, _, loader = kind.environment.partition("-")
     return libraries_python() if name == "libraries" else ready_interpreter(name, loader=loader or "synthetic")
 

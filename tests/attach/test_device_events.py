@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from steptime.attach import torch_device
-from steptime.attach.record_file import RecordFile
+from steptime.attach.record_file import ProcessRecord
 from steptime.attach.recorder import Recorder
 
 
@@ -64,7 +64,7 @@ def device():
 
 @pytest.fixture
 def recorder(tmp_path, device):
-    made = Recorder(RecordFile(str(tmp_path), "test"))
+    made = Recorder(ProcessRecord(str(tmp_path), "test"))
     made.device = torch_device.DeviceEvents(device, made)
     made.at_step.append(made.device.step_closed)
     return made

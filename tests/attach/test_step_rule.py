@@ -5,7 +5,7 @@ import json
 import pytest
 
 from steptime.attach import account, recorder
-from steptime.attach.record_file import RecordFile
+from steptime.attach.record_file import ProcessRecord
 
 MS = 1_000_000
 TRAINING, SECOND, EVALUATION = 1, 2, 3
@@ -17,7 +17,7 @@ class Played:
     def __init__(self, folder, monkeypatch):
         self.at = 1_000_000_000
         monkeypatch.setattr(recorder, "now", lambda: self.at)
-        self.recorder = recorder.Recorder(RecordFile(str(folder), "test"))
+        self.recorder = recorder.Recorder(ProcessRecord(str(folder), "test"))
         self.folder = folder
 
     def wait(self, milliseconds):

@@ -1,4 +1,4 @@
-"""Training scripts in real PyTorch, attached: what they do is their own, and what they took is in the record."""
+"""TorchTraining scripts in real PyTorch, attached: what they do is their own, and what they took is in the record."""
 
 import json
 import os

@@ -45,6 +45,13 @@ class PlantedRun:
         return per_step * sum(values) / len(values)
 
 
+def require_quiet(run: PlantedRun) -> None:
+    """Skip a claim about who waits for whom where others take ranks off the processors, and make them late."""
+    foreign = run.found["noise"].get("foreign_cpu_cores") or 0.0
+    if foreign > 0.5:
+        pytest.skip(f"others kept {foreign:.2g} cores busy")
+
+
 @pytest.fixture(scope="module")
 def run_of(tmp_path_factory):
     """Run a kind of script on two ranks, once for all tests of the module."""
@@ -83,20 +90,18 @@ def test_a_slow_loader_is_input(run_of):
     part = run.part("input_wait")
     for rank in range(2):
         assert part["ranks_s"][rank] == pytest.approx(run.mean_s(rank, "load", 4), rel=0.3, abs=0.004)
-    assert "Samples" in part["where"] or "pause" in part["where"] or "__getitem__" in part["where"]
+    assert "planting.py" in part["where"]
 
 
 def test_a_slow_rank_is_waited_for_by_the_other(run_of):
     run = run_of("ddp")
     slow_s = run.mean_s(1, "slow", 1)
-    whom = run.found["waited_for"]
-    # Where others keep the machine busy, the interval may leave open whether one rank is to blame, and never blames 0.
-    assert whom["rank"] == 1 or (whom["rank"] is None and whom["caused_share"] < 0.95)
-    assert whom["part"] in {"forward", None}
     assert run.part("forward")["ranks_s"][1] - run.part("forward")["ranks_s"][0] == pytest.approx(slow_s, rel=0.4)
+    require_quiet(run)
     waiting, innocent = run.part("sync_wait")["ranks_s"]
     assert waiting > 0.5 * slow_s
     assert innocent < 0.5 * waiting
+    assert (run.found["waited_for"]["rank"], run.found["waited_for"]["part"]) == (1, "forward")
 
 
 def test_the_parts_of_a_real_step_sum_to_it(run_of):
@@ -148,10 +153,10 @@ def test_an_evaluation_on_one_rank_holds_the_other_up(run_of):
 
 def test_the_slow_rank_of_fsdp_is_waited_for_in_its_collectives(run_of):
     run = run_of("fsdp2")
+    assert run.found["collectives"]
+    require_quiet(run)
     waiting = run.part("sync_wait")["ranks_s"]
     assert waiting[0] > waiting[1]
-    assert run.found["collectives"]
-    assert run.found["waited_for"]["rank"] in {1, None}
 
 
 def test_a_pipeline_is_not_split(run_of):

@@ -11,6 +11,7 @@ from steptime.measurements.json_form import Interval
 from steptime.measurements.net.form import Fit, NetRow
 from steptime.plain_file import PlainFolder
 from steptime.predict.attached import attached_profile, predict_attached, read_attached_profile, write_attached_profile
+from steptime.predict.profile import NetLink
 
 MIB = 1 << 20
 RATE, START_S = 1e9, 1e-4
@@ -136,7 +137,7 @@ def test_a_strategy_without_a_model_is_refused(tmp_path):
         processes.append(process_lines(rank, 2, steps, lines=[GRADIENTS]))
     run = found_in(write(tmp_path, *processes))
     files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
-    assert "no model yet" in attached_profile(run, files, [row()], 4).refused
+    assert "no model covers yet" in attached_profile(run, files, [row()], 4).refused
 
 
 def test_a_step_that_is_not_explained_is_refused(tmp_path):
@@ -160,3 +161,35 @@ def test_predict_takes_the_profile_and_refuses_other_changes(tmp_path):
     assert [each["workers"] for each in json.loads(done.stdout)["predictions"]] == [2, 8]
     done = process("predict", "profile.json", "bucket_mb=5", cwd=tmp_path, check=2)
     assert "only --workers can change" in done.stderr
+
+
+def test_a_run_on_a_machine_that_others_keep_busy_is_refused(tmp_path):
+    processes = [
+        process_lines(rank, 2, ddp_steps(rank, lambda _: [0.0, 0.0]), lines=[GRADIENTS, BUCKETS]) for rank in range(2)
+    ]
+    run = found_in(write(tmp_path, *processes), noise={"foreign_cpu_cores": 1.5, "own_cpu_cores": 1.0})
+    files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
+    assert "others kept 1.5 cores busy" in attached_profile(run, files, [row(launcher="ssh")], 4).refused
+
+
+def test_a_table_of_nccl_tests_replaces_the_message_benchmark(tmp_path):
+    profile_of(tmp_path)
+    table = NetLink(
+        framework="any",
+        back_end="nccl-tests",
+        operation="allreduce",
+        launcher="nccl-tests",
+        workers=16,
+        servers=0,
+        between_hosts=True,
+        nominal_rate=None,
+        delay_s=0.0,
+        latency_s=START_S,
+        rate=RATE,
+        alpha_s=None,
+        worst_error=0.0,
+    )
+    files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
+    profile = attached_profile(found_in(tmp_path), files, [], 2, [table])
+    assert profile.link.between_hosts
+    assert predict_attached(profile, [64])[0].exposed_s > predict_attached(profile, [8])[0].exposed_s > 0.0

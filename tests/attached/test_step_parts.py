@@ -142,3 +142,8 @@ def test_steps_of_ddp_without_a_last_gradient_show_no_waiting(tmp_path):
         processes.append(process_lines(rank, 2, steps))
     run = found_in(write(tmp_path, *processes))
     assert part_of(run, "sync_wait").reason == "no exchange between the ranks was seen"
+
+
+def test_arithmetic_is_that_of_a_rank_in_a_step(tmp_path):
+    counted = {"kind": "flops", "step": 3, "forward": 2 * 10**9, "backward": 4 * 10**9, "operators": {"mm": 6 * 10**9}}
+    assert one_process(tmp_path, plain_steps(), lines=[counted]).flops == 6e9

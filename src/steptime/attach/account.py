@@ -14,7 +14,7 @@ SAMPLED = 8
 REGION, GAP, COLLECTIVE = 0, 1, 2
 
 
-class Account:
+class TimeSums:
     """Sums over one step, or over the part of it that is apart."""
 
     __slots__ = ("collectives", "gaps", "intervals", "regions")
@@ -57,7 +57,7 @@ class Apart:
     def __init__(self, begin: int, end: int) -> None:
         self.begin = begin
         self.end = end
-        self.account = Account()
+        self.account = TimeSums()
 
     def joined(self, other: Apart | None) -> Apart:
         """Return this one with the sums of ``other``, as if both were one after the other."""
@@ -87,14 +87,14 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.account = Account()
+        self.account = TimeSums()
         self.apart: Apart | None = None  # in this step, before its first forward
         self.after: Apart | None = None  # since its update, in this step or the next
         self.waiting: list[tuple[Any, ...]] = []
         self.waits = True  # before the first step, and after an update
 
     def add(self, entry: tuple[Any, ...]) -> None:
-        """Add an entry of ``Account.add``."""
+        """Add an entry of ``TimeSums.add``."""
         if not self.waits:
             self.account.add(entry)
             return
@@ -113,7 +113,7 @@ class Ledger:
 
     def begin_first(self, begin: int) -> None:
         """Begin the first step at ``begin``: what was before belongs to none."""
-        self.account, self.apart, self.after, self.waits = Account(), None, None, False
+        self.account, self.apart, self.after, self.waits = TimeSums(), None, None, False
         entries, self.waiting = self.waiting, []
         for entry in entries:
             if entry[0] >= begin:
@@ -129,11 +129,11 @@ class Ledger:
         for entry in entries:
             self.account.add(entry)
 
-    def divide(self, boundary: int) -> tuple[Account, Apart | None]:
+    def divide(self, boundary: int) -> tuple[TimeSums, Apart | None]:
         """End the step at ``boundary``; return its account and what was apart in it, and begin the next."""
         old, apart, after = self.account, self.apart, self.after
         entries, self.waiting = self.waiting, []
-        self.account, self.apart, self.after, self.waits = Account(), None, None, False
+        self.account, self.apart, self.after, self.waits = TimeSums(), None, None, False
         late = None
         if after is not None and after.end > boundary:
             self.apart = Apart(max(after.begin, boundary), after.end)
@@ -146,7 +146,7 @@ class Ledger:
         return old, late if apart is None else apart.joined(late)
 
     @staticmethod
-    def _settle(entries: list[tuple[Any, ...]], account: Account, apart: Apart | None) -> None:
+    def _settle(entries: list[tuple[Any, ...]], account: TimeSums, apart: Apart | None) -> None:
         for entry in entries:
             inside = apart is not None and apart.begin <= entry[0] < apart.end
             (apart.account if inside and apart is not None else account).add(entry)

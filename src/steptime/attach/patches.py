@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable
 if TYPE_CHECKING:
     from types import CodeType, FrameType, ModuleType, TracebackType
 
-# Before a call: its arguments; returns a mark, or None where the call is not measured.
+# Before a call: its arguments; returns a mark, or None if the call is not measured.
 Before = Callable[[Any, Any], Any]
 # After it: the mark, and whether the call returned.
 After = Callable[[Any, bool], None]

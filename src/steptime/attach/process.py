@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from . import line_sampler, patches
-from .record_file import RecordFile
+from .record_file import ProcessRecord
 from .recorder import Recorder
 
 _recorder: Recorder | None = None
@@ -19,7 +19,7 @@ def recorder(entry: str = "sitecustomize") -> Recorder:
     """Return the recorder; the first call makes it, and says through which ``entry`` the hook came."""
     global _recorder  # noqa: PLW0603 - a process has one recorder
     if _recorder is None:
-        _recorder = Recorder(RecordFile(os.environ["STEPTIME_ATTACH"], entry))
+        _recorder = Recorder(ProcessRecord(os.environ["STEPTIME_ATTACH"], entry))
         _recorder.sampler = line_sampler.LineSampler(_recorder, os.environ.get("STEPTIME_ATTACH_LINES", "auto"))
         patches.reports.append(report)
         patches.clean_tracebacks()

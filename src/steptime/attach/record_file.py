@@ -14,6 +14,9 @@ HELD_LINES = 64
 # A file may grow to this and then by so much a second: 200 MB in ten hours.
 FREE_BYTES = 2_000_000
 BYTES_PER_SECOND = 5_000
+# Steps beyond that are summed, at most so many nanoseconds of them in a line; at most one in so many keeps its own.
+SUMMED_NS = 1_000_000_000
+FEWEST = 1 << 20
 ENVIRONMENT = (
     "RANK",
     "LOCAL_RANK",
@@ -31,7 +34,7 @@ ENVIRONMENT = (
 now = time.monotonic_ns
 
 
-class RecordFile:
+class ProcessRecord:
     """The file of this process in ``folder``; ``entry`` says how the hook came into the process."""
 
     def __init__(self, folder: str, entry: str) -> None:
@@ -122,8 +125,66 @@ class RecordFile:
         }
 
 
+class StepLines:
+    """Writes a step's line, or adds it to the sums that are written at most once a second."""
+
+    def __init__(self, file: ProcessRecord) -> None:
+        self.file = file
+        self.every = 1  # steps whose number is a multiple of it keep their line
+        self.sums: dict[str, Any] | None = None
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Write ``line``, or sum it."""
+        if line["number"] % self.every == 0:
+            text = json.dumps(line, separators=(",", ":"))
+            if self.file.affords(len(text)):
+                self.flush()
+                self.file.write_text(text)
+                if self.every > 1 and self.file.affords(len(text) * 64):
+                    self.every //= 2
+                return
+            self.every = min(FEWEST, self.every * 2)
+        self._sum(line)
+
+    def _sum(self, line: dict[str, Any]) -> None:
+        if self.sums is None:
+            self.sums = {
+                "kind": "steps",
+                "first": line["number"],
+                "last": line["number"],
+                "begin_ns": line["begin_ns"],
+                "duration_ns": 0,
+                "micro_steps": 0,
+                "regions": {},
+                "gaps": {},
+                "apart_ns": 0,
+            }
+        sums = self.sums
+        sums["last"] = line["number"]
+        sums["duration_ns"] += line["duration_ns"]
+        sums["micro_steps"] += line["micro_steps"]
+        for table in ("regions", "gaps"):
+            into = sums[table]
+            for name, duration in line[table].items():
+                into[name] = into.get(name, 0) + duration
+        apart = line.get("apart")
+        if apart:
+            sums["apart_ns"] += apart["end_ns"] - apart["begin_ns"]
+        if sums["duration_ns"] >= SUMMED_NS:
+            text = json.dumps(sums, separators=(",", ":"))
+            if self.file.affords(len(text)):
+                self.file.write_text(text)
+                self.sums = None
+
+    def flush(self) -> None:
+        """Write what is summed."""
+        if self.sums is not None:
+            self.file.write(self.sums)
+            self.sums = None
+
+
 def boot_id() -> str | None:
-    """Return the kernel's name for the time since it was started, or None where it has none."""
+    """Return the kernel's name for the time since it was started, or None if it has none."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()

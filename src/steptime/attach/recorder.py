@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from .account import COLLECTIVE, GAP, REGION, Ledger
 from .patches import raised_by_signal_handler, report
-from .record_file import now
-from .step_lines import StepLines
+from .record_file import StepLines, now
 
 if TYPE_CHECKING:
-    from .record_file import RecordFile
+    from .record_file import ProcessRecord
 
 PENDING = 4096
 # Backward passes with requests and without any update, after which the update is thought to be in compiled code.
 BLIND_AFTER = 8
 
 
-class Request:
+class LoaderRequest:
     """A request to a loader: by whom it was answered, and whether a batch came; ``region`` names its time."""
 
     __slots__ = ("begin", "delivered", "end", "region", "source")
@@ -34,7 +33,7 @@ class Request:
 class Recorder:
     """What happens in the thread that trains."""
 
-    def __init__(self, file: RecordFile) -> None:
+    def __init__(self, file: ProcessRecord) -> None:
         self.file = file
         self.sampler: Any = None
         self.device: Any = None
@@ -60,7 +59,7 @@ class Recorder:
         self.stepped = False
         self.update_end_ns = 0
         self.last_gradient = 0
-        self.pending: list[Request] = []
+        self.pending: list[LoaderRequest] = []
         self.source: int | None = None
         self.training_sources: set[int] = set()
         self.evaluation_sources: set[int] = set()
@@ -108,7 +107,7 @@ class Recorder:
         return begin
 
     def leave(self, name: str) -> tuple[int, int, int] | None:
-        """End a region; return its begin, end and exclusive time, or None where a fault has removed it."""
+        """End a region; return its begin, end and exclusive time, or None if a fault has removed it."""
         timed = self._pop(name)
         if timed is not None:
             self.ledger.add((timed[0], REGION, name, timed[2]))
@@ -150,14 +149,14 @@ class Recorder:
         if self.stack:
             self.ledger.add((timed[0], REGION, region, timed[2]))
             return
-        self.pending.append(Request(source, timed[0], timed[1], region))
+        self.pending.append(LoaderRequest(source, timed[0], timed[1], region))
         self.ledger.waits = self.ledger.waits or self.stepped
         if len(self.pending) > PENDING:
             for request in self.pending[: PENDING // 2]:
                 self._settle(request, apart=self.stepped)
             del self.pending[: PENDING // 2]
 
-    def _settle(self, request: Request, *, apart: bool) -> None:
+    def _settle(self, request: LoaderRequest, *, apart: bool) -> None:
         if apart:
             self.ledger.extend_apart(request.begin, request.end)
         self.ledger.add((request.begin, REGION, request.region, request.end - request.begin))
@@ -242,7 +241,7 @@ class Recorder:
         self.enter("backward")
 
     def backward_end(self, *, synchronised: bool | None) -> None:
-        """End it; ``synchronised`` says whether gradients were averaged in it, None where that is not known."""
+        """End it; ``synchronised`` says whether gradients were averaged in it, None if that is not known."""
         timed = self.leave("backward")
         if timed is not None:
             self.micro_steps += 1

@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import patches, process, torch_collectives, torch_device, torch_flops
+from . import patches, process, torch_collectives, torch_device
 from .record_file import now
 from .torch_gradients import Gradients
 
 if TYPE_CHECKING:
     from .patches import After, Before
+    from .recorder import Recorder
+
+# The step whose floating-point operations are counted when asked.
+COUNTED_STEP = 4
 
 
 def install(torch: Any) -> None:
     """Patch ``torch``, which is imported whole."""
-    training = Training(torch)
+    training = TorchTraining(torch)
     for part in (
         training.patch_loaders,
         training.patch_modules,
@@ -61,7 +66,7 @@ def _set(strategy: Any, skipping: Any, code: Any) -> None:
     strategy(code, skipping)
 
 
-class Training:
+class TorchTraining:
     """The patches of the parts of a training step, and what they know together."""
 
     def __init__(self, torch: Any) -> None:
@@ -70,7 +75,7 @@ class Training:
         compiler = getattr(torch, "compiler", None)
         self.compiling: Callable[[], bool] = getattr(compiler, "is_compiling", patches.never)
         self.gradients = Gradients(self.recorder, self.compiling)
-        self.flops = torch_flops.FlopCount(torch, self.recorder)
+        self.flops = FlopCount(torch, self.recorder)
         self.optimizers: dict[int, int] = {}
 
     def measure(self, owner: Any, name: str, before: Before, after: After) -> None:
@@ -245,6 +250,46 @@ class Training:
     def patch_checkpoints(self) -> None:
         """`torch.save`."""
         self.region(self.torch, "save", "save")
+
+
+class FlopCount:
+    """Counts inside each outermost forward and backward of one step, so that no mode of the user's is crossed."""
+
+    def __init__(self, torch: Any, recorder: Recorder) -> None:
+        self.torch = torch
+        self.recorder = recorder
+        self.wanted = bool(os.environ.get("STEPTIME_ATTACH_FLOPS"))
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget what was counted."""
+        self.sums: dict[str, int] = {}
+        self.operators: dict[str, int] = {}
+
+    def enter(self, phase: str) -> Any:
+        """Begin to count in ``phase`` if this is the step; return what ``leave`` needs."""
+        if not self.wanted or self.recorder.number != COUNTED_STEP:
+            return None
+        mode = importlib.import_module("torch.utils.flop_counter").FlopCounterMode(display=False)
+        mode.__enter__()
+        return phase, mode
+
+    def leave(self, counting: Any) -> None:
+        """End what ``enter`` began."""
+        if counting is None:
+            return
+        phase, mode = counting
+        mode.__exit__(None, None, None)
+        self.sums[phase] = self.sums.get(phase, 0) + mode.get_total_flops()
+        for operator, count in mode.get_flop_counts().get("Global", {}).items():
+            self.operators[str(operator)] = self.operators.get(str(operator), 0) + count
+
+    def step_closed(self, number: int) -> None:
+        """Write the line once the step is over."""
+        if not self.wanted or number <= COUNTED_STEP:
+            return
+        self.wanted = False
+        self.recorder.file.write({"kind": "flops", "step": COUNTED_STEP, **self.sums, "operators": self.operators})
 
 
 def requests_of(

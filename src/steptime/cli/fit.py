@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from steptime.measurements.attached.process_files import AttachedFiles
     from steptime.measurements.store import Store
     from steptime.predict.nccl_tests import FittedTable
-    from steptime.predict.profile import Profile, ProfileGroup
+    from steptime.predict.profile import NetLink, Profile, ProfileGroup
 
 
 def fit(
@@ -39,7 +39,9 @@ def fit(
     tables = read_nccl_tests(nccl_tests or [])
     store = open_results(folder)
     if recorded := store.attached():
-        _fit_attached(store, recorded, output or default_profile_path(folder), as_json=as_json)
+        gpus = (store.machine() or {}).get("gpus") or [{}]
+        of_tables = [each.link for each in fit_tables(tables, gpus[0].get("name"))]
+        _fit_attached(store, recorded, of_tables, output or default_profile_path(folder), as_json=as_json)
         return
     profile = fit_with_holdout(store, tables)
     links = fit_tables(tables, profile.machine.gpu)
@@ -60,7 +62,12 @@ def fit(
 
 
 def _fit_attached(
-    store: "Store", recorded: "tuple[AttachedHeader, AttachedFiles]", path: Path, *, as_json: bool
+    store: "Store",
+    recorded: "tuple[AttachedHeader, AttachedFiles]",
+    tables: "list[NetLink]",
+    path: Path,
+    *,
+    as_json: bool,
 ) -> None:
     """Write the profile of a user's own script, and say what it predicts nothing without."""
     from steptime.measurements.attached.summary import attached_run
@@ -69,7 +76,7 @@ def _fit_attached(
 
     links = stored_links(store)
     cores = (store.machine() or {}).get("cores")
-    profile = attached_profile(attached_run(*recorded), recorded[1], links.rows if links else [], cores or 1)
+    profile = attached_profile(attached_run(*recorded), recorded[1], links.rows if links else [], cores or 1, tables)
     write_attached_profile(profile, path)
     if as_json:
         from steptime.cli.tables import print_json

@@ -128,7 +128,8 @@ def _predict_attached(
         ]
         titles = ["step", "90 %", "eff.", "exposed", "waiting", "extrap."]
         if rows:
-            name = f"{' '.join(profile.command)[:60]}, {profile.workers} workers measured, the same batch per worker"
+            command = " ".join([Path(profile.command[0]).name, *profile.command[1:]])[:60]
+            name = f"{command}, {profile.workers} workers measured, the same batch per worker"
             _print_columns(name, ["workers"], titles, rows)
         for reason in dict.fromkeys(each.refused for each in found if each.refused):
             say(f"refused: {reason}")

@@ -31,6 +31,7 @@ from steptime.predict.model.imbalance import expected_maximum
 from steptime.predict.model.measured_links import link_of
 from steptime.predict.model.overlap import finish
 from steptime.predict.observation import PositiveSeconds, Rate, Seconds, Share
+from steptime.predict.profile import NetLink
 from steptime.user_file import read_user_text
 
 SCHEMA = 1
@@ -39,6 +40,8 @@ _DRAWS = 4000
 _LEVEL = (0.05, 0.95)
 _MOST_REST = 0.1
 """Of a step, that may be unexplained."""
+_MOST_FOREIGN = 0.25
+"""Of the processor seconds during the run, that others may have used."""
 _NORMAL_95 = 1.96
 _QUARTILES = 1.349
 """Their distance in a normal distribution, in standard deviations."""
@@ -120,7 +123,9 @@ class AttachedPrediction:
     refused: str | None = None
 
 
-def attached_profile(run: AttachedRun, files: AttachedFiles, rows: Sequence[NetRow], cores: int) -> AttachedProfile:
+def attached_profile(
+    run: AttachedRun, files: AttachedFiles, rows: Sequence[NetRow], cores: int, tables: Sequence[NetLink] = ()
+) -> AttachedProfile:
     """Return the profile of an attached run.
 
     Args:
@@ -128,6 +133,7 @@ def attached_profile(run: AttachedRun, files: AttachedFiles, rows: Sequence[NetR
         files: its records, of which the gradients are read.
         rows: what the message benchmark found in the same folder.
         cores: of the host.
+        tables: links behind output of nccl-tests, which replaces the message benchmark.
     """
     parts = {part.name: part for part in run.parts}
     known = [part for name, part in parts.items() if name not in EXCHANGED]
@@ -147,7 +153,7 @@ def attached_profile(run: AttachedRun, files: AttachedFiles, rows: Sequence[NetR
         one_is_slow=run.waited_for is not None and run.waited_for.rank is not None,
         spread_s=_spread_s(files),
         buckets=_buckets(files),
-        link=_link(run, rows),
+        link=_link_of_tables(tables) if tables else _link(run, rows),
     )
     return profile.model_copy(update={"refused": _refusal(run, profile)})
 
@@ -209,18 +215,42 @@ def _link(run: AttachedRun, rows: Sequence[NetRow]) -> AttachedLink | None:
     )
 
 
+def _link_of_tables(tables: Sequence[NetLink]) -> AttachedLink:
+    """Return the link of most ranks: between hosts where a table has several."""
+    widest = max(tables, key=lambda each: (each.between_hosts, each.workers))
+    return AttachedLink(
+        back_end=widest.back_end,
+        rate=widest.rate,
+        start_s=widest.latency_s,
+        workers=widest.workers,
+        between_hosts=widest.between_hosts,
+    )
+
+
 def _refusal(run: AttachedRun, profile: AttachedProfile) -> str | None:
     """Return why a run predicts nothing; None if it predicts something."""
     hidden = next((part.reason for part in run.parts if part.name == "sync_wait" and part.reason), None)
     if not run.ranks or hidden:
         return f"its exchange is not known: {hidden}" if hidden else "no step of the script is on record"
     if any(each.region != "none" for each in run.collectives):
-        return "its steps have collectives inside (FSDP, tensor parallel, DeepSpeed), for which there is no model yet"
+        return "its steps have collectives inside (FSDP, tensor parallel, DeepSpeed), which no model covers yet"
+    if not profile.buckets:
+        return "the bytes of its gradients are not on record"
+    return _unsteady(run, profile) or _without_link(run, profile)
+
+
+def _unsteady(run: AttachedRun, profile: AttachedProfile) -> str | None:
+    """Return why the times of a run are not those of the script alone, or not explained; None if they are."""
+    foreign, own = (run.noise.get(name) or 0.0 for name in ("foreign_cpu_cores", "own_cpu_cores"))
+    if not profile.on_device and foreign > _MOST_FOREIGN * (foreign + own):
+        return f"others kept {foreign:.2g} cores busy during the run, which its times do not tell apart; run it alone"
     rest = next((part.share or 0.0 for part in run.parts if part.name == REST), 0.0)
     if rest > _MOST_REST:
         return f"{100 * rest:.0f} % of its step is not explained, more than {100 * _MOST_REST:.0f} %"
-    if not profile.buckets:
-        return "the bytes of its gradients are not on record"
+    return None
+
+
+def _without_link(run: AttachedRun, profile: AttachedProfile) -> str | None:
     if profile.link is None:
         name = (run.back_end or "gloo").rpartition("/")[2]
         return (
@@ -289,7 +319,7 @@ def _too_far(profile: AttachedProfile, workers: int) -> str | None:
 
 def _exposed_s(profile: AttachedProfile, link: AttachedLink, workers: int) -> float:
     """Return the seconds from the end of the backward pass to the arrival of the last bucket."""
-    if workers < 2:  # noqa: PLR2004 - nobody to send to
+    if workers < 2:  # noqa: PLR2004 - it sends to no other
         return 0.0
     sizes = np.array([bucket.bytes for bucket in profile.buckets], dtype=np.float64)
     ready = np.array([bucket.ready for bucket in profile.buckets]) * profile.backward_s
@@ -304,7 +334,7 @@ def _correction(profile: AttachedProfile, link: AttachedLink) -> float:
 
 def _waiting_s(profile: AttachedProfile, workers: int) -> float:
     """Return the mean waiting: that of the run, and what the slowest of more workers is slower than that of fewer."""
-    if workers < 2:  # noqa: PLR2004 - nobody to wait for
+    if workers < 2:  # noqa: PLR2004 - it waits for no other
         return 0.0
     if profile.workers < 2:  # noqa: PLR2004
         return profile.spread_s * expected_maximum(workers)

@@ -102,6 +102,8 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
             f"Means of {count(run.steps, 'step')}{left}; {100 * run.level:.0f} % intervals within this run: another "
             "run may differ by more."
         )
+    if run.flops and run.step_s.value:
+        yield f"One rank computes {run.flops:.3g} FLOP in a step, {run.flops / run.step_s.value:.3g} FLOP/s."
     if run.clock_uncertainty_s is not None:
         yield f"Clocks of hosts are known to {format_seconds(run.clock_uncertainty_s)}; no rank is blamed for less."
     yield from (f"note: {note}" for note in run.notes[:2])

@@ -16,10 +16,12 @@ from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.own_command import CommandEnd, require_program, run_command
 from steptime.measurements.attached.process_files import RECORDS
 from steptime.measurements.machine import fingerprint
+from steptime.measurements.noise import difference, flags, snapshot
 from steptime.measurements.store import Store
 from steptime.plain_file import PlainFolder
 from steptime.process_identity import ProcessIdentity
 from steptime.runner.attached_processes import ProcessWatch
+from steptime.runner.host import usable_cores
 
 HOOK = "hook"
 """The folder with the hook, in a results folder; it is removed when the command has ended."""
@@ -67,8 +69,11 @@ class AttachedCommand:
                 watch.look(process)
                 beat()
 
+            before = snapshot()
             ended = run_command(self.words, {**os.environ, **variables}, observe, _BEAT_S)
-            said = {"end_ns": round(ended.ended_s * 1e9), "exit_code": ended.exit_code}
+            said: dict[str, Any] = {"end_ns": round(ended.ended_s * 1e9), "exit_code": ended.exit_code}
+            noise = difference(before, snapshot())
+            said |= {"noise": noise, "flags": flags(noise, workers=1, cores=len(usable_cores()), threads=1)}
             store.put("attached", {**header, **said, "not_attached": self._why_nothing(watch)})
             folder.remove(self.folder / HOOK)
         return ended

@@ -141,6 +141,8 @@ class AttachedRun(JsonForm):
     level: float
     """Of all intervals. They are within this run: another run may differ by more."""
     step_s: Interval[float | None]
+    flops: float | None
+    """Floating-point operations of one rank in a step, forward and backward; None without `--flops`."""
     parts: list[StepPart]
     waited_for: WaitedFor | None
     collectives: list[CollectiveCount]
@@ -153,6 +155,8 @@ class AttachedRun(JsonForm):
     """Why nothing is known, where no process was attached or none trained; None otherwise."""
     notes: list[str]
     """What processes could not see, and what else limits these numbers."""
+    noise: dict[str, float | None]
+    """What else the machine did during the run; null where the system does not say."""
     problems: list[str]
     """Lines of records that were set aside, in sentences."""
 

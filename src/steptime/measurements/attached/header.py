@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from steptime.measurements.record_fields import StoredObject
+from steptime.measurements.record_fields import Quantity, StoredObject
 
 Nanoseconds = Annotated[int, Field(ge=-(2**62), le=2**62)]
 
@@ -26,3 +26,7 @@ class AttachedHeader(StoredObject):
     """As a shell shows it."""
     not_attached: str | None = None
     """Why no process wrote anything."""
+    noise: dict[str, Quantity | None] = Field(default_factory=dict)
+    """What else the machine did: see measurements/noise.py."""
+    flags: list[str] = Field(default_factory=list)
+    """What of that a reader must know."""

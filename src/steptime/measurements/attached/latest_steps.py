@@ -16,7 +16,7 @@ _STEPS = 20
 def latest_steps(folder: Path) -> str | None:
     """Return the latest step, the mean of the last ones and the share of waiting; None without any yet.
 
-    Raises StoreError where the folder holds what is no plain file.
+    Raises StoreError where the folder holds a link, a pipe or a device.
     """
     attempts = attempts_of(read_latest(PlainFolder(folder), folder / RECORDS))
     if not attempts or not attempts[-1].steps:

@@ -1,5 +1,6 @@
 """From the files of an attached run to what a report shows of it."""
 
+from collections.abc import Callable
 from itertools import chain
 
 from steptime.measurements.attached.attempts import attempts_of
@@ -18,6 +19,7 @@ from steptime.measurements.attached.step_parts import (
 )
 from steptime.measurements.interval import LEVEL
 from steptime.measurements.json_form import NOT_MEASURED
+from steptime.measurements.noise import amount
 from steptime.measurements.set_aside import sentences
 
 _NOT_TRAINED = "processes were attached ({seen}) and none of them trained a step that steptime knows"
@@ -56,6 +58,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         micro_steps=micro_steps.pop() if len(micro_steps) == 1 else None,
         level=LEVEL,
         step_s=step_length(main) if main else NOT_MEASURED,
+        flops=_flops(files),
         parts=parts,
         waited_for=waited,
         collectives=collective_counts(main) if main and main.numbers else [],
@@ -63,7 +66,8 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         job=job,
         findings=findings_of(AttachedFindings(kept, main, parts, waited, job)) if main else [],
         not_attached=None if main else header.not_attached or _not_trained(files),
-        notes=_notes(files, main),
+        notes=[*map(_with_amount(header), header.flags), *_notes(files, main)],
+        noise=header.noise,
         problems=sentences(files.set_aside),
     )
 
@@ -72,10 +76,23 @@ def _trained_s(kept: KeptSteps) -> float:
     return sum(step.duration_ns * 1e-9 for steps in kept.attempt.steps.values() for step in steps)
 
 
+def _flops(files: AttachedFiles) -> float | None:
+    counted = [float(each.flops[-1].forward + each.flops[-1].backward) for each in files.processes if each.flops]
+    return sum(counted) / len(counted) if counted else None
+
+
 def _clock_uncertainty_s(main: KeptSteps | None) -> float | None:
     if main is None or main.exchange is None or len(set(main.attempt.boots.values())) == 1:
         return None
     return main.exchange.clock.uncertainty_s
+
+
+def _with_amount(header: AttachedHeader) -> Callable[[str], str]:
+    def said(flag: str) -> str:
+        found = amount(flag, [header.noise])
+        return f"{flag} ({found})" if found else flag
+
+    return said
 
 
 def _not_trained(files: AttachedFiles) -> str:

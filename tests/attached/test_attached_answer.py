@@ -1,9 +1,12 @@
 """The answer fits a screen at every width, and says what its intervals do not know."""
 
+import re
+
 import pytest
 from stored_processes import ddp_job, ddp_steps, found_in, process_lines, write
 
 from steptime.cli.console import PlainConsole
+from steptime.measurements.attached.latest_steps import latest_steps
 from steptime.report.attached import attached_section
 from steptime.report.attached_answer import MOST_LINES, AttachedAnswer
 from steptime.report.terminal import SectionText
@@ -60,3 +63,15 @@ def test_the_section_of_a_report_has_every_part_and_use(tmp_path, capsys):
     assert "between forward and backward" in text
     assert "restarts" in text
     assert all(finding.sentence in text for finding in run.findings)
+
+
+def test_a_look_at_a_run_shows_its_latest_step_and_the_waiting(tmp_path):
+    """As the live line does, from the ends of files that are being written."""
+    write(tmp_path, *(process_lines(rank, 2, ddp_steps(rank, lambda _: [0.0, 20.0], steps=300)) for rank in range(2)))
+    file = tmp_path / "attached" / "host-1.jsonl"
+    file.write_bytes(file.read_bytes()[:-150])
+    assert re.fullmatch(r"step 29\d, 60 ms, 17 % of it waiting", latest_steps(tmp_path))
+
+
+def test_a_look_before_the_first_step_shows_nothing(tmp_path):
+    assert latest_steps(tmp_path) is None

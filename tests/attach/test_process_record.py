@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from steptime.attach import record_file, step_lines
-from steptime.attach.record_file import RecordFile
+from steptime.attach import record_file
+from steptime.attach.record_file import ProcessRecord
 
 
 def lines_of(file):
@@ -15,7 +15,7 @@ def lines_of(file):
 
 
 def test_what_does_not_open_the_file_is_written_with_what_does(tmp_path):
-    file = RecordFile(str(tmp_path / "records"), "test")
+    file = ProcessRecord(str(tmp_path / "records"), "test")
     file.write({"kind": "rank", "rank": 3}, opens=False)
     assert not (tmp_path / "records").exists()
     file.write({"kind": "step", "number": 0})
@@ -24,7 +24,7 @@ def test_what_does_not_open_the_file_is_written_with_what_does(tmp_path):
 
 
 def test_a_file_of_the_script_that_got_our_descriptor_is_never_written_to(tmp_path):
-    file = RecordFile(str(tmp_path), "test")
+    file = ProcessRecord(str(tmp_path), "test")
     file.write({"kind": "step", "number": 0})
     os.close(file.descriptor)
     users = os.open(tmp_path / "the users.txt", os.O_WRONLY | os.O_CREAT)
@@ -38,13 +38,13 @@ def test_a_file_of_the_script_that_got_our_descriptor_is_never_written_to(tmp_pa
 
 def test_a_folder_that_cannot_be_written_loses_lines_and_nothing_else(tmp_path):
     (tmp_path / "file").write_text("")
-    file = RecordFile(str(tmp_path / "file" / "records"), "test")
+    file = ProcessRecord(str(tmp_path / "file" / "records"), "test")
     assert file.write({"kind": "step", "number": 0}) == 0
     assert file.lost == 1
 
 
 def test_a_forked_child_has_a_file_of_its_own(tmp_path):
-    file = RecordFile(str(tmp_path), "torch.backends")
+    file = ProcessRecord(str(tmp_path), "torch.backends")
     file.write({"kind": "step", "number": 0})
     child = os.fork()
     if not child:
@@ -64,9 +64,9 @@ def test_a_forked_child_has_a_file_of_its_own(tmp_path):
 def test_a_record_of_ten_hours_has_at_most_200_mb(tmp_path, monkeypatch, step_ms, seconds):
     at = [0]
     monkeypatch.setattr(record_file, "now", lambda: at[0])
-    file = RecordFile(str(tmp_path), "test")
+    file = ProcessRecord(str(tmp_path), "test")
     monkeypatch.setattr(os, "write", lambda _, data: len(data))
-    lines = step_lines.StepLines(file)
+    lines = record_file.StepLines(file)
     step = {
         "kind": "step",
         "begin_ns": 10**15,
@@ -86,8 +86,8 @@ def test_a_record_of_ten_hours_has_at_most_200_mb(tmp_path, monkeypatch, step_ms
 
 def test_every_step_is_in_a_line_of_its_own_or_in_sums(tmp_path, monkeypatch):
     monkeypatch.setattr(record_file, "FREE_BYTES", 20_000)
-    file = RecordFile(str(tmp_path), "test")
-    lines = step_lines.StepLines(file)
+    file = ProcessRecord(str(tmp_path), "test")
+    lines = record_file.StepLines(file)
     for number in range(500):
         step = {"kind": "step", "number": number, "begin_ns": 0, "duration_ns": 10**7, "micro_steps": 1}
         lines.add({**step, "regions": {"forward": 10**6}, "gaps": {}, "optimizers": [0] * 40})
