@@ -23,6 +23,7 @@ OTHER = {
     "optimizer": Optimizer(name="adam"),
     "tuning": "tuned",
     "options": {"bucket_mb": 1.0},
+    "environment_name": "old",
     "environment_variables": {"KMP_BLOCKTIME": "1"},
 }
 """By field, a value that is not that of BASE."""

@@ -58,7 +58,7 @@ def test_a_dry_run_shows_the_whole_command_starts_nothing_and_writes_nothing(fol
     assert run_program(["run", "small.yaml", "--dry-run", f"launcher={launcher}", *emulated]) == 0
 
     said = capsys.readouterr().out
-    assert f"runs reference with {APPTAINER} python3, as the study says" in said
+    assert f"runs reference with {APPTAINER} python3, as the study has it" in said
     (line,) = [line for line in said.splitlines() if "STEPTIME_WORKERS=1" in line]
     assert f" {APPTAINER} python3 {folder}/steptime-results/small/trials/reference-" in line
     assert line.endswith("/launch-0/job.json")
@@ -71,7 +71,7 @@ def test_a_dry_run_as_json_has_the_container_of_each_trial_and_names_it_among_th
     assert run_program(["run", "small.yaml", "--dry-run", "--json"]) == 0
 
     plan = json.loads(capsys.readouterr().out)
-    assert plan["foreign_programs"] == [f"reference with {APPTAINER} python3, as the study says"]
+    assert plan["foreign_programs"] == [f"reference with {APPTAINER} python3, as the study has it"]
     (trial,) = plan["trials"]
     assert trial["container"] == ["apptainer", "exec", "--nv", "--bind", "/shared data", "/shared/image.sif"]
     assert f" {APPTAINER} python3 " in trial["commands"][0]
@@ -81,7 +81,7 @@ def test_a_dry_run_on_hosts_names_the_container_too(folder, capsys):
     write_study(APPTAINER, python="python3")
     assert run_program(["run", "small.yaml", "--dry-run", "launcher=ssh", "hosts=n0,n1", "device=cpu"]) == 0
 
-    assert f"runs reference with {APPTAINER} python3, as the study says" in capsys.readouterr().out
+    assert f"runs reference with {APPTAINER} python3, as the study has it" in capsys.readouterr().out
 
 
 def test_a_container_program_that_this_machine_lacks_fails_the_trial_with_the_way_to_have_it(folder, capsys):

@@ -47,7 +47,7 @@ def test_a_login_node_without_gpus_plans_for_those_that_the_study_names(tmp_path
     plan = planned(tmp_path, *SLURM, change, device=device)
     assert devices(plan) == {"cuda"}
     (sentence,) = plan.devices_in_words()
-    assert sentence.startswith("GPUs: 4 on each host, as the study says; those of this machine are not asked")
+    assert sentence.startswith("GPUs: 4 on each host, as the study has it; those of this machine are not asked")
 
 
 def test_cuda_is_planned_where_nobody_says_how_many_gpus_hosts_have(tmp_path):

@@ -231,7 +231,7 @@ def touching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_dry_run_starts_no_program_that_the_study_names(touching, capsys, form):
     assert run_program(["run", "small.yaml", "--dry-run", *form]) == 0
     assert not touching.exists()
-    assert f"pytorch with {touching.with_name('python')}, as the study says" in capsys.readouterr().out.replace(
+    assert f"pytorch with {touching.with_name('python')}, as the study has it" in capsys.readouterr().out.replace(
         "\n", " "
     )
 
@@ -241,7 +241,7 @@ def test_a_run_names_the_programs_of_the_study_before_it_starts_them(touching, m
     with pytest.raises(ZeroDivisionError):
         run_program(["run", "small.yaml", "-o", "results"])
 
-    assert f"runs pytorch with {touching.with_name('python')}, as the study says" in " ".join(
+    assert f"runs pytorch with {touching.with_name('python')}, as the study has it" in " ".join(
         capsys.readouterr().err.split()
     )
 

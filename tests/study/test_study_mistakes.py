@@ -219,9 +219,9 @@ ONE_MISTAKE = [
     pytest.param(
         TOP + "exclude:\n- strategy: single",
         "race.yaml:4: exclude.0.strategy: unknown key 'strategy'; did you mean 'strategies'? (allowed keys: "
-        "batch_per_worker, device, environment_variables, frameworks, global_batch, loaders, optimizer, options, "
-        "precision, scaling_rule, schedules, server_placement, servers, strategies, tuning, warmup_epochs, workers, "
-        "workloads)",
+        "batch_per_worker, device, environment_names, environment_variables, frameworks, global_batch, loaders, "
+        "optimizer, options, precision, scaling_rule, schedules, server_placement, servers, strategies, tuning, "
+        "warmup_epochs, workers, workloads)",
         id="exclusion of an unknown axis",
     ),
     pytest.param(TOP + "exclude: [{}]", "race.yaml:3: exclude.0: names no axis; an empty exclusion would drop every "

@@ -56,7 +56,7 @@ def zero3():
 
 
 def horovod():
-    """Horovod's optimizer; its launcher says the rank."""
+    """Horovod's optimizer; its launcher sets the rank."""
     import horovod.torch as hvd
     import loops
 

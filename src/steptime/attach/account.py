@@ -41,7 +41,7 @@ class TimeSums:
         sums_of[entry[2]] = sums_of.get(entry[2], 0) + entry[3]
 
     def form(self, number: int) -> dict[str, Any]:
-        """Return what a line of step ``number`` says of it."""
+        """Return what a line of step ``number`` has of it."""
         line: dict[str, Any] = {"regions": self.regions, "gaps": self.gaps}
         if self.collectives:
             line["collectives"] = self.collectives
@@ -70,7 +70,7 @@ class Apart:
         return self
 
     def form(self) -> dict[str, Any]:
-        """Return what the line of its step says of it."""
+        """Return what the line of its step has of it."""
         return {
             "begin_ns": self.begin,
             "end_ns": self.end,

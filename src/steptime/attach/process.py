@@ -16,7 +16,7 @@ _recorder: Recorder | None = None
 
 
 def recorder(entry: str = "sitecustomize") -> Recorder:
-    """Return the recorder; the first call makes it, and says through which ``entry`` the hook came."""
+    """Return the recorder; the first call makes it, and notes through which ``entry`` the hook came."""
     global _recorder  # noqa: PLW0603 - a process has one recorder
     if _recorder is None:
         _recorder = Recorder(ProcessRecord(os.environ["STEPTIME_ATTACH"], entry))

@@ -35,7 +35,7 @@ now = time.monotonic_ns
 
 
 class ProcessRecord:
-    """The file of this process in ``folder``; ``entry`` says how the hook came into the process."""
+    """The file of this process in ``folder``; ``entry`` is how the hook came into the process."""
 
     def __init__(self, folder: str, entry: str) -> None:
         self.folder = folder

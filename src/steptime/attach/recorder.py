@@ -241,7 +241,7 @@ class Recorder:
         self.enter("backward")
 
     def backward_end(self, *, synchronised: bool | None) -> None:
-        """End it; ``synchronised`` says whether gradients were averaged in it, None if that is not known."""
+        """End it; ``synchronised`` is whether gradients were averaged in it, None if that is not known."""
         timed = self.leave("backward")
         if timed is not None:
             self.micro_steps += 1

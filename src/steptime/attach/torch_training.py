@@ -295,7 +295,7 @@ class FlopCount:
 def requests_of(
     owner: Any, name: str, source: Callable[[Any], int], compiling: Callable[[], bool], region: str = ""
 ) -> None:
-    """Make ``owner.name`` a request to the loader that ``source`` tells from the object it is called on.
+    """Make ``owner.name`` a request to the loader that ``source`` finds by the object it is called on.
 
     ``region`` names the region, by default `input` or, where the call raises, `epoch`.
     """

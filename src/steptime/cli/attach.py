@@ -53,7 +53,7 @@ def attach(
 
 
 def _warn_of(error: Exception) -> None:
-    """Say why there is no answer; a defect of steptime with its place, as any other verb does."""
+    """Say why an answer is missing; a defect of steptime with its place, as any other verb does."""
     import traceback
 
     from steptime.errors import SteptimeError

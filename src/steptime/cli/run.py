@@ -1,6 +1,5 @@
 """``steptime run``: measure what a study asks for."""
 
-import json
 import shlex
 import signal
 import subprocess
@@ -110,8 +109,10 @@ def run(
 def _named_environments(text: str) -> list[str]:
     """Return the overrides of ``NAME=PYTHON,...``; raises UsageError with all mistakes."""
     from steptime.errors import UsageError
+    from steptime.measurements.jsonlines import json_text
 
-    mistakes, found = [], {}
+    mistakes: list[str] = []
+    found: dict[str, dict[str, str]] = {}
     for part in text.split(","):
         name, _, python = (word.strip() for word in part.partition("="))
         path = Path(python).expanduser()
@@ -121,14 +122,14 @@ def _named_environments(text: str) -> list[str]:
         elif name in found:
             mistakes.append(f"--environments: two environments are named {name!r}")
         elif python == OWN_ENVIRONMENT:
-            found[name] = '{"kind": "venv"}'
+            found[name] = {"kind": "venv"}
         elif path.is_dir() and not inside.exists():
             mistakes.append(f"--environments: {name}: the folder {path} has no bin/python")
         else:
-            found[name] = json.dumps({"python": str((inside if path.is_dir() else path).absolute())})
+            found[name] = {"python": str((inside if path.is_dir() else path).absolute())}
     if mistakes:
         raise UsageError(mistakes)
-    return [f"named_environments={{{', '.join(f'{json.dumps(name)}: {each}' for name, each in found.items())}}}"]
+    return [f"named_environments={json_text(found)}"]
 
 
 def _ranking_so_far(folder: Path) -> list[str]:

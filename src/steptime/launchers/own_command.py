@@ -79,7 +79,7 @@ def run_command(
 
 
 def require_program(name: str) -> None:
-    """Raise LaunchError, with the exit code that a shell would have, where there is no program of this name."""
+    """Raise LaunchError, with the exit code that a shell would have, where a program of this name is missing."""
     if shutil.which(name) is None:
         raise _refused(name, "no such program on the PATH", _NOT_FOUND)
 

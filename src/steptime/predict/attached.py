@@ -111,7 +111,7 @@ class AttachedProfile(_Form):
 
 @dataclass(frozen=True)
 class AttachedPrediction:
-    """A step with so many workers, with an interval of 90 %; the numbers are None where it is refused."""
+    """A step with so many workers, with an interval of 90 %; the numbers are None if it is refused."""
 
     workers: int
     step_s: Interval | None
@@ -349,7 +349,7 @@ def write_attached_profile(profile: AttachedProfile, path: Path) -> None:
 
 
 def read_attached_profile(path: Path) -> AttachedProfile | None:
-    """Read the profile of an attached run; None where the file is that of a study, or none at all.
+    """Read the profile of an attached run; None if the file is that of a study, or none at all.
 
     Raises StoreError where it is one, and damaged.
     """

@@ -224,7 +224,7 @@ class StudyPlan:
             return []
         count, sentence = self.site.gpus_per_host, ""
         if any(trial.device == "cuda" for trial in self.expansion.trials):
-            known = f"{count} on each host, as the study says" if count else "as many as the probe finds on each host"
+            known = f"{count} on each host, as the study has it" if count else "as many as the probe finds on each host"
             sentence = (
                 f"GPUs: {known}; those of this machine are not asked. Their kind shows when the hosts are probed: "
                 "until then the newest CUDA build of each framework is assumed"
@@ -255,7 +255,7 @@ class StudyPlan:
         keys = dict.fromkeys((trial.framework, trial.environment_name) for trial in trials)
         chosen = [(framework, self.study.environment_choice(framework, name)) for framework, name in keys]
         found = [
-            f"{framework} with {shlex.join(each.command)}, as the study says"
+            f"{framework} with {shlex.join(each.command)}, as the study has it"
             for framework, each in chosen
             if each and each.command
         ]
