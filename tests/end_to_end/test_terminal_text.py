@@ -42,6 +42,12 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["report", HOSTILE],
     ],
     "export": [["export", "RESULTS"], ["export", "RESULTS", "--to", "csv"], ["export", "RESULTS", "--to", "chrome"]],
+    "compare": [
+        ["compare", "RESULTS", "RESULTS"],
+        ["compare", HOSTILE, HOSTILE],
+        ["compare", "RESULTS", "--by", HOSTILE],
+    ],
+    "attach": [["attach", "-o", "FOLDER/attached", "--", "true", HOSTILE], ["attach", "-o", "RESULTS", "--", HOSTILE]],
     "net": [
         ["net", "star", "--dry-run", "-o", "FOLDER/net"],
         ["net", "star", "--dry-run", "-o", "FOLDER/net", "--json"],

@@ -205,7 +205,7 @@ class Finished(Silent):
 @pytest.mark.usefixtures("without_launches")
 def test_checks_of_an_earlier_run_come_first_and_are_told_from_those_that_are_made(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(Admission, "_checks_at_once", lambda *_: 1)
+    monkeypatch.setattr(Admission, "checks_at_once", lambda *_: 1)
     run(tmp_path, CHECKED_STUDY.replace("workers: [1]", "workers: [2]"))
     observer = Finished()
     run(tmp_path, CHECKED_STUDY.replace("workers: [1]", "workers: [1, 2]"), observer)

@@ -142,15 +142,15 @@ class Admission:
             observer=self.observer,
             inputs=inputs,
         )
-        # Two checks would want the same device, and its memory.
-        on_device = any(trial.device == "cuda" for trial in trials)
         manifests = self.plan.manifests
         checked = [trial for trial in trials if not manifests[trial.framework].altering(trial.options)]
-        equivalence.run(checked, side_by_side=1 if on_device else self._checks_at_once(executor))
+        equivalence.run(checked, side_by_side=self.checks_at_once(executor, trials))
         return self.verdicts.refuse(trials, equivalence.failures, "not_equivalent")
 
-    def _checks_at_once(self, executor: Executor) -> int:
+    def checks_at_once(self, executor: Executor, trials: Sequence[Trial]) -> int:
         """Return how many checks run side by side; on hosts few, since sshd refuses those who call it all at once."""
+        if any(trial.device == "cuda" for trial in trials):  # two would want the same device, and its memory
+            return 1
         if self.site is None:
             return max(1, len(executor.cores) // 2) + 1
         return min(_MOST_CHECKS_ON_HOSTS, self.site.fewest_cores(len(self.site.hosts)) // 2 + 1)

@@ -6,11 +6,12 @@ import re
 import resource
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import steptime
 from steptime.catalog.manifest import Manifest
@@ -26,6 +27,8 @@ from steptime.runner.launch_spec import EnvironmentKey, Launchable, environment_
 from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
 from steptime.study.environment_variables import passed
+
+Item = TypeVar("Item")
 
 DIFFERENT_HOSTS = "hosts of different kinds"
 DIVERGED = "training diverged: its loss is not a number (lower optimizer.learning_rate)"
@@ -249,6 +252,28 @@ class Executor:
             "site": result.site,
             "lost_hosts": result.outcome.lost_hosts,
         }
+
+
+def do_side_by_side(
+    work: Callable[[Item], None], items: Iterable[Item], at_once: int, cancelled: threading.Event
+) -> None:
+    """Do ``work`` that launches and times nothing with all ``items``, so many ``at_once``.
+
+    What it raises sets ``cancelled``, which ends the other launches.
+
+    Threads only start processes and wait; a thread that ends does not end what is tied to this process's main
+    thread, because every launch is over when its thread goes on.
+    """
+    with ThreadPoolExecutor(max_workers=at_once) as pool:
+        futures = [pool.submit(work, item) for item in items]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            cancelled.set()
+            for future in futures:
+                future.cancel()
+            raise
 
 
 def _noise_of_hosts(outcome: LaunchOutcome) -> dict[str, float | None]:

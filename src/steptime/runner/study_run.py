@@ -166,7 +166,9 @@ class StudyRun:
 
     def _replay(self, run: RunInputs, executor: Executor, trials: Sequence[Trial]) -> None:
         """Repeat the timed steps of ``trials`` without a clock, for the comparison."""
-        replays = Replays(executor, self.plan.folder / "equivalence", run.store.append_replay, self.observer)
+        at_once = Admission(self.plan, self._site, self.observer, self._verdicts).checks_at_once(executor, trials)
+        scratch = self.plan.folder / "equivalence"
+        replays = Replays(executor, scratch, run.store.append_replay, self.observer, at_once)
         replays.run(trials, run.inputs.workloads, run.inputs.loaders, run.timed, run.store.replays)
         executor.remove(replays.scratch)
 

@@ -6,7 +6,6 @@ A check launches the probes of a framework and strategy, and compares each with 
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from steptime.runner.equivalence.loaders import LoaderCase, LoaderInput, loader_
 from steptime.runner.equivalence.oracle import Oracle, Truth
 from steptime.runner.equivalence.probes import Probe, check_trial, form_of, probes
 from steptime.runner.equivalence.verdict import Findings
-from steptime.runner.executor import Executor
+from steptime.runner.executor import Executor, do_side_by_side
 from steptime.runner.progress import Observer
 from steptime.study.trial import Trial
 
@@ -127,18 +126,7 @@ class EquivalenceCheck:
         # What is kept comes first, so that it is known how many checks are still to be made.
         cases.sort(key=lambda case: self.cache.get(self._key(case)) is None)
         self.observer.stage("Checking that all frameworks compute the same", len(cases))
-        # Threads only start processes and wait; a thread that ends does not end what is tied to this process's
-        # main thread, because every launch is over when its thread goes on.
-        with ThreadPoolExecutor(max_workers=side_by_side) as pool:
-            futures = [pool.submit(self._check, case) for case in cases]
-            try:
-                for future in futures:
-                    future.result()
-            except BaseException:
-                self.checker.executor.cancelled.set()
-                for future in futures:
-                    future.cancel()
-                raise
+        do_side_by_side(self._check, cases, side_by_side, self.checker.executor.cancelled)
         self.checker.executor.remove(self.checker.scratch)
 
     def _check(self, case: Case) -> None:

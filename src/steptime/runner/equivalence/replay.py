@@ -6,6 +6,7 @@ are some millionths away, by which the comparison knows how far rounding leads; 
 that amplifies it, far.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +17,7 @@ from steptime.catalog.strategies import strategy_named
 from steptime.catalog.workloads.layers import Workload
 from steptime.measurements.records import Launch, Replay
 from steptime.measurements.training_evidence import REPEATS, differs_from_replay, losses_of, steps_of
-from steptime.runner.executor import Executor
+from steptime.runner.executor import Executor, do_side_by_side
 from steptime.runner.jobs import replay_job
 from steptime.runner.progress import Observer
 from steptime.study.trial import Trial
@@ -38,6 +39,8 @@ class Replays:
     keep: Callable[[Replay], None]
     """Called with every replay."""
     observer: Observer
+    at_once: int = 1
+    """Trials side by side; nothing is timed."""
 
     def run(
         self,
@@ -61,13 +64,18 @@ class Replays:
         if not wanted:
             return
         self.observer.stage("Repeating the timed steps without a clock", len(wanted))
-        for trial in wanted:
+        keeping = threading.Lock()
+
+        def replay(trial: Trial) -> None:
             what = f"{trial.framework} {trial.strategy}, {trial.workload}"
             self.observer.working_on(what)
             found = list(self.of(trial, workloads[trial.id], loaders[trial.id], good[trial.id]))
-            for each in found:
-                self.keep(each)
+            with keeping:
+                for each in found:
+                    self.keep(each)
             self.observer.finished(what, ok=bool(found), kept=False)
+
+        do_side_by_side(replay, wanted, self.at_once, self.executor.cancelled)
 
     def of(
         self, trial: Trial, workload: Workload, loader: Mapping[str, Any], launches: Sequence[Launch]
@@ -97,7 +105,9 @@ class Replays:
         nudged = trial.with_learning_rate(trial.optimizer.learning_rate * nudge)
         rounds = [later - earlier for earlier, later in pairwise([0, *steps])]
         folder = self.scratch / f"replay-{trial.id}"
-        ran = self.executor.launch(nudged, replay_job(nudged, workload, loader, rounds), folder, last_record="replay")
+        job = replay_job(nudged, workload, loader, rounds)
+        # Replays run side by side, which pins would put on the same cores.
+        ran = self.executor.launch(nudged, job, folder, last_record="replay", pinned=False)
         self.executor.remove(folder)
         if ran.reason:
             return None
