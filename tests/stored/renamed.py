@@ -53,6 +53,8 @@ EXCLUDED: dict[str, str] = {
     **dict.fromkeys(("gradient_error", "gradient_rounding", "equivalence/rounds"), "gradients and rounds are new keys"),
     **dict.fromkeys(("environment_variables", "varied_variables"), "variables of a launch are new keys"),
     "container": "the container of an interpreter is a new key",
+    "environment_name": "the name of an environment of a study is a new key",
+    **dict.fromkeys(("pop", "pop_refused"), "POP efficiencies are new keys"),
     **dict.fromkeys(("loaders", "loader_processes"), "verdicts on loaders and helper processes are new keys"),
     "imbalance/blamed_worker": "a worker is blamed by an interval, and never after one launch (decision 17)",
     "flags": "a flag of noise gives the amount; the golden files have all of them",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # The module of a library: the file here and its function, which gets the module. Those of submodules are called after
 # that of their library.
 TABLE = {
-    "torch": ("torch_training", "install"),
+    "torch": ("torch_passes", "install"),
     "torch.distributed._functional_collectives": ("torch_collectives", "install_functional"),
     "torch.nn.parallel.distributed": ("torch_collectives", "install_data_parallel"),
     "deepspeed.runtime.engine": ("torch_extensions", "install_deepspeed"),

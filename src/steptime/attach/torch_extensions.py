@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from . import patches, process, torch_collectives
-from .torch_training import hide_from_dynamo, requests_of
+from .torch_passes import hide_from_dynamo, requests_of
 
 
 def _region(owner: Any, name: str, region: str) -> None:

@@ -21,7 +21,7 @@ from steptime.measurements.compared.form import (
     SideForm,
     Unpaired,
 )
-from steptime.measurements.compared.pairing import name_of, pair
+from steptime.measurements.compared.pairs import name_of, pair
 from steptime.measurements.compared.sides import UNKNOWN_FACT, ComparedSide, Subject
 from steptime.measurements.comparison import Comparison, compare
 from steptime.measurements.detection import launches_to_show, power_to_show, smallest_change
