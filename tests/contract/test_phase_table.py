@@ -12,7 +12,7 @@ from steptime.worker.ablated_step import MARKS as MARKS_OF_WORKERS
 
 SOURCE = Path(steptime.__file__).parent
 TABLE = "phases.py"
-WORKER_HALF = ("worker", "libraries", "frameworks")
+WORKER_HALF = ("worker", "libraries", "frameworks", "attach")
 """Folders of programs that mark stages and cannot import the table."""
 KNOWN = {phase.name for phase in (*PHASES, HIDDEN)}
 TITLES = {phase.title for phase in (*PHASES, HIDDEN)} - KNOWN - {"rest"}
@@ -22,9 +22,14 @@ EXCHANGE = {"comm_exposed", "sync_wait"}
 ALLOWED: dict[str, tuple[set[str], str]] = {
     "measurements/ablation/stages.py": ({*NAMES} - {"residual"}, "measures phases as differences of stages"),
     "measurements/ablation/accounts.py": (EXCHANGE | {"h2d"}, "measures the phases that a mark ends"),
-    "measurements/ablation/breakdown.py": (EXCHANGE | {"h2d"}, "knows where a phase cannot occur"),
+    "measurements/ablation/breakdown.py": (EXCHANGE | {"h2d", "input_wait"}, "knows where a phase cannot occur"),
+    "measurements/ablation/pop.py": (EXCHANGE | {"input_wait"}, "defines efficiencies by phases"),
+    "measurements/attached/findings.py": (EXCHANGE | {"input_wait"}, "finds what takes long in a step"),
+    "measurements/attached/job_time.py": ({"input_wait"}, "adds up the waiting for input of a whole job"),
+    "measurements/attached/step_parts.py": (PASSES | EXCHANGE | {"input_wait", "update"}, "makes phases of regions"),
     "measurements/ablation/records.py": (PASSES, "names the stages that are divided by"),
-    "measurements/chrome_trace.py": (EXCHANGE, "splits the mark of an exchange at the last arrival"),
+    "measurements/chrome_trace.py": (EXCHANGE | {"backward"}, "splits an exchange at the last arrival"),
+    "predict/attached.py": (EXCHANGE | {"backward"}, "models the step of an attached script"),
     "predict/compute_fit.py": (PASSES | {"input_wait", "update"}, "fits the parameters of these phases"),
     "predict/fit.py": ({"backward"}, "asks whether a launch has measured passes"),
     "predict/imbalance_comparison.py": ({"comm_exposed", "h2d", "input_wait"}, "models the slowest worker's step"),
@@ -33,6 +38,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "predict/predict.py": (PASSES | {"h2d"}, "scales passes to another workload or device"),
     "predict/ssgd_comparison.py": ({*NAMES} - {"residual"}, "models what a remedy would save of a phase"),
     "predict/step_model.py": ({*NAMES, "comm_hidden"}, "models every phase"),
+    "report/attached.py": ({"sync_wait"}, "names the rank that is waited for"),
     "report/breakdown_figures.py": ({"comm_exposed"}, "draws covered and exposed communication"),
     "report/charts/phases.py": ({"comm_exposed"}, "draws covered and exposed communication"),
     "runner/equivalence/verdict.py": ({"update"}, "speaks of the update of weights that a check compares"),
