@@ -32,6 +32,7 @@ LISTS_AND_FRAMEWORKS = {
     "published": 0,
     "published_efficiency": 0,
     "environments": "pytorch",
+    "named_environments": "old",
 }
 
 
@@ -98,12 +99,12 @@ def test_a_default_is_the_one_that_the_program_takes(key):
     value, mistakes = read_value(DEFAULTS[key], key)
     assert not mistakes
     top, *below = key.split(".")
-    needed = {"workloads": {"name": "lenet5"}, "environments": {}, "cluster": {"hosts": 2}, "train": {"epochs": 1}}
+    needed = {"workloads": {"name": "lenet5"}, "environments": {}, "named_environments": {}, "cluster": {"hosts": 2}, "train": {"epochs": 1}}
     least = needed.get(top, {})
     for part in reversed(below):
         value = {**least, part: value}
     without = least if below else None
-    if top == "environments" and below:
+    if top in ("environments", "named_environments") and below:
         value, without = {"pytorch": value}, {"pytorch": without}
 
     def study(given: object) -> Study:

@@ -41,6 +41,7 @@ def _below(node: Mapping[str, Any], key: str | int, form: Mapping[str, Any]) -> 
             found.append(flat.get("items"))
         else:
             found.append(flat.get("properties", {}).get(key) or flat.get("additionalProperties"))
+            found += flat.get("patternProperties", {}).values()  # of names that have a form
     return [below for below in found if isinstance(below, dict)]
 
 
