@@ -99,7 +99,13 @@ def test_a_default_is_the_one_that_the_program_takes(key):
     value, mistakes = read_value(DEFAULTS[key], key)
     assert not mistakes
     top, *below = key.split(".")
-    needed = {"workloads": {"name": "lenet5"}, "environments": {}, "named_environments": {}, "cluster": {"hosts": 2}, "train": {"epochs": 1}}
+    needed = {
+        "workloads": {"name": "lenet5"},
+        "environments": {},
+        "named_environments": {},
+        "cluster": {"hosts": 2},
+        "train": {"epochs": 1},
+    }
     least = needed.get(top, {})
     for part in reversed(below):
         value = {**least, part: value}

@@ -40,7 +40,7 @@ def test_neither_slurm_nor_steptime_hides_devices_from_a_worker():
             assert process["environment"]["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
-@pytest.mark.parametrize(("on_devices", "expected"), [(True, "2;0"), (False, "0;1")])
+@pytest.mark.parametrize(("on_devices", "expected"), [(True, "2,3;0,1"), (False, "0;1")])
 def test_workers_have_the_cores_next_to_their_own_gpu_where_they_compute_on_one(on_devices, expected):
     hosts = [replace(host, gpus=(FoundGpu(cores=(2, 3)), FoundGpu(cores=(0, 1)))) for host in HOSTS]
     planned = starts(replace(two_of_two(), on_devices=on_devices), hosts, "MARK", PORTS)

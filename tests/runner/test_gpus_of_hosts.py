@@ -93,9 +93,12 @@ def test_the_number_of_gpus_is_read_from_what_slurm_takes(written, count):
 def test_the_environment_for_cuda_is_chosen_by_the_gpus_of_the_hosts(tmp_path):
     """Before the probe the newest build is assumed, which has no code for the older GPUs and needs a newer driver."""
     plan = planned(tmp_path, *SLURM, "hosts.gpus_per_host=4")
-    assumed = plan.environment_spec("pytorch", "cuda", "synthetic").name
+    assumed = plan.environment_spec("pytorch", "cuda", "synthetic", None).name
     on_old = plan.on(found(plan, *[VOLTA] * 4, driver="535.104.05"))
-    assert (assumed, on_old.environment_spec("pytorch", "cuda", "synthetic").name) == ("pytorch-cuda", "pytorch-cuda12")
+    assert (assumed, on_old.environment_spec("pytorch", "cuda", "synthetic", None).name) == (
+        "pytorch-cuda",
+        "pytorch-cuda12",
+    )
 
 
 def test_a_driver_that_no_build_runs_with_is_named_as_a_hosts(tmp_path):

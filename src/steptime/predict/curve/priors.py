@@ -78,13 +78,6 @@ PARAMETERS = (
     CurveParameter("host_jump", "log", 0.015, 1.0, "share of compute added by the first further host"),
     CurveParameter("host_doubling", "log", 0.01, 1.0, "share of compute added by each doubling of hosts"),
     CurveParameter(
-        "host_growth",
-        "log",
-        0.0005,
-        2.0,
-        "share of compute added by the square of the doublings of hosts: growth that accelerates",
-    ),
-    CurveParameter(
         "chopping", "log", 0.02, 1.2, "exponent of hosts by which a stack gets slower: its pieces get smaller"
     ),
     CurveParameter(

@@ -52,10 +52,7 @@ def relative_times(curve: ScalingCurve, workers: Array, servers: Array, seconds:
     passes = _passes(together, value, shared=facts.shared_memory)
     around = value["inside"] * passes * size / (facts.inside_rate * unstated["unstated_inside"]) / seconds
     inside = _crowding(together, value) + around - value["flat"] * np.minimum(around, waiting)
-    doublings = np.log2(hosts)
-    straggling = (
-        value["host_jump"] * (hosts > 1) + value["host_doubling"] * doublings + value["host_growth"] * doublings**2
-    )
+    straggling = value["host_jump"] * (hosts > 1) + value["host_doubling"] * np.log2(hosts)
     relative: Array = 1 + inside + waiting + straggling
     return relative
 
