@@ -93,6 +93,7 @@ def test_a_slow_loader_is_input(run_of):
     assert "planting.py" in part["where"]
 
 
+@pytest.mark.alone
 def test_a_slow_rank_is_waited_for_by_the_other(run_of):
     run = run_of("ddp")
     slow_s = run.mean_s(1, "slow", 1)
@@ -151,6 +152,7 @@ def test_an_evaluation_on_one_rank_holds_the_other_up(run_of):
     assert "rank 0 evaluates" in run.finding("evaluation_on_few_ranks")
 
 
+@pytest.mark.alone
 def test_the_slow_rank_of_fsdp_is_waited_for_in_its_collectives(run_of):
     run = run_of("fsdp2")
     assert run.found["collectives"]
