@@ -50,7 +50,7 @@ class Replays:
         launches: Mapping[str, Sequence[Launch]],
         kept: Callable[[str], Sequence[Replay]],
     ) -> None:
-        """Replay the trials whose workers wait for each other, unless that was done.
+        """Replay the trials whose workers wait for each other, as far as their launches need more than there is.
 
         Args:
             trials: those that were timed.
@@ -60,7 +60,8 @@ class Replays:
             kept: returns the replays that there are of a trial.
         """
         good = {trial.id: [each for each in launches.get(trial.id, ()) if each.status == "ok"] for trial in trials}
-        wanted = [trial for trial in trials if good[trial.id] and can_replay(trial) and not kept(trial.id)]
+        there = {trial.id: kept(trial.id) for trial in trials}
+        wanted = [trial for trial in trials if can_replay(trial) and _need_more(good[trial.id], there[trial.id])]
         if not wanted:
             return
         self.observer.stage("Repeating the timed steps without a clock", len(wanted))
@@ -69,7 +70,9 @@ class Replays:
         def replay(trial: Trial) -> None:
             what = f"{trial.framework} {trial.strategy}, {trial.workload}"
             self.observer.working_on(what)
-            found = list(self.of(trial, workloads[trial.id], loaders[trial.id], good[trial.id]))
+            found = list(self.of(trial, workloads[trial.id], loaders[trial.id], good[trial.id], there[trial.id]))
+            if self.executor.cancelled.is_set():
+                return  # without those that allow for rounding, the first would count against its trial
             with keeping:
                 for each in found:
                     self.keep(each)
@@ -78,16 +81,24 @@ class Replays:
         do_side_by_side(replay, wanted, self.at_once, self.executor.cancelled)
 
     def of(
-        self, trial: Trial, workload: Workload, loader: Mapping[str, Any], launches: Sequence[Launch]
+        self,
+        trial: Trial,
+        workload: Workload,
+        loader: Mapping[str, Any],
+        launches: Sequence[Launch],
+        there: Sequence[Replay] = (),
     ) -> Iterator[Replay]:
-        """Yield the replay of a trial's good timed launches, and nudged ones where a launch differs from it."""
-        steps = replayed_steps(launches)
-        right = self._replay(trial, workload, loader, steps, 1.0)
+        """Yield the replay of a trial's good timed launches, and nudged ones where a launch differs from it.
+
+        What is ``there`` already, the replay of earlier launches, is not made again.
+        """
+        right = there[0] if there else self._replay(trial, workload, loader, replayed_steps(launches), 1.0)
         if right is None:
             return
-        yield right
+        if not there:
+            yield right
         if any(differs_from_replay(each, [right]) for each in launches):
-            yield from self.beside(trial, workload, loader, steps)
+            yield from self.beside(trial, workload, loader, right.steps)
 
     def beside(
         self, trial: Trial, workload: Workload, loader: Mapping[str, Any], steps: Sequence[int]
@@ -125,6 +136,14 @@ class Replays:
 def can_replay(trial: Trial) -> bool:
     """Say whether the timed steps of a trial can be repeated: its workers wait for each other."""
     return strategy_named(trial.strategy).synchronous and trial.training is None
+
+
+def _need_more(launches: Sequence[Launch], there: Sequence[Replay]) -> bool:
+    """Say whether launches are without a replay, or differ from one without those that allow for rounding."""
+    if not there:
+        return bool(launches)
+    nudged = any(each.nudge != 1.0 for each in there)
+    return not nudged and any(differs_from_replay(each, there) for each in launches)
 
 
 def replayed_steps(launches: Sequence[Launch]) -> list[int]:

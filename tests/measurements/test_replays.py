@@ -1,0 +1,95 @@
+"""Replays are kept whole or not at all, and those that allow for rounding are made whenever a launch needs them."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from simulated import a_launch, a_trial, a_worker
+
+from steptime.catalog.workloads.table import build_workload
+from steptime.launchers.request import LaunchOutcome
+from steptime.measurements.records import Launch, Replay
+from steptime.measurements.training_evidence import mistake
+from steptime.runner.equivalence.replay import Replays
+from steptime.runner.executor import LaunchResult
+from steptime.runner.progress import Silent
+from steptime.runner.run_folder import Collected
+from steptime.study.trial import Trial
+
+TRIAL = a_trial()
+RATE = TRIAL.optimizer.learning_rate
+EQUAL, ROUNDED = 1.0, 1.0 + 5e-5
+"""The last loss of a launch that is its replay to the last digit, and of one that rounding led away."""
+
+
+def launch_of(last: float) -> Launch:
+    worker = replace(a_worker([0.1, 0.2]), loss_first=None, loss_last=last, losses=[(1, 2.0)], samples=8)
+    return a_launch(TRIAL, workers=[worker])
+
+
+class Replaying:
+    """An executor whose launches lose as they do where rounding leads: with another rate, to another last loss."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.cancelled = threading.Event()
+        self.rates: list[float] = []
+        self._stop_at = stop_at
+
+    def launch(self, trial: Trial, job: Mapping[str, Any], _folder: Path, **_how: Any) -> LaunchResult:
+        self.rates.append(trial.optimizer.learning_rate)
+        if len(self.rates) == self._stop_at:
+            self.cancelled.set()
+        reason = "cancelled" if self.cancelled.is_set() else None
+        last = EQUAL if trial.optimizer.learning_rate == RATE else ROUNDED
+        rounds = len(job["schedule"]["rounds"])
+        record = {"losses": [*[2.0] * (rounds - 1), last], "weights": [None] * rounds, "batches": []}
+        outcome = LaunchOutcome(ok=reason is None, reason=reason, wall_s=0.1, commands=[])
+        return LaunchResult(outcome, Collected({"worker-0": {"replay": record}}), reason, {})
+
+    def remove(self, _folder: Path) -> None: ...
+
+
+def replay(executor: Replaying, launches: list[Launch], there: list[Replay], keep: Callable[[Replay], None]) -> None:
+    replays = Replays(executor, Path("scratch"), keep, Silent())
+    workloads = {TRIAL.id: build_workload("mlp")}
+    replays.run([TRIAL], workloads, {TRIAL.id: {}}, {TRIAL.id: launches}, lambda _: list(there))
+
+
+def test_a_launch_that_is_its_replay_needs_one_alone():
+    executor, kept = Replaying(), []
+    replay(executor, [launch_of(EQUAL)], [], kept.append)
+
+    assert executor.rates == [RATE]
+    assert mistake(TRIAL, [launch_of(EQUAL)], kept) is None
+
+
+def test_an_interrupted_replay_keeps_nothing_that_counts_against_its_trial():
+    executor, kept = Replaying(stop_at=2), []
+    replay(executor, [launch_of(ROUNDED)], [], kept.append)
+
+    assert kept == []
+
+
+def test_a_later_launch_that_rounding_leads_away_gets_the_replays_that_allow_for_it():
+    kept: list[Replay] = []
+    replay(Replaying(), [launch_of(EQUAL)], [], kept.append)
+    launches = [launch_of(EQUAL), launch_of(ROUNDED)]
+    assert mistake(TRIAL, launches, kept) is not None
+
+    executor = Replaying()
+    replay(executor, launches, kept, kept.append)
+
+    assert len({each.nudge for each in kept}) > 1
+    assert executor.rates.count(RATE) == 2  # the repeats without a nudge; the first is there
+    assert mistake(TRIAL, launches, kept) is None
+
+
+def test_launches_that_their_replays_allow_are_replayed_no_more():
+    kept: list[Replay] = []
+    replay(Replaying(), [launch_of(ROUNDED)], [], kept.append)
+    executor = Replaying()
+    replay(executor, [launch_of(ROUNDED)], kept, kept.append)
+
+    assert executor.rates == []
