@@ -6,22 +6,7 @@ import importlib
 from typing import Any
 
 from . import patches, process, torch_collectives
-from .torch_passes import hide_from_dynamo, requests_of
-
-
-def _region(owner: Any, name: str, region: str) -> None:
-    recorder = process.recorder()
-
-    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-        if not recorder.is_mine() or recorder.inside(region):
-            return None
-        recorder.enter(region)
-        return True
-
-    def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
-        recorder.leave(region)
-
-    patches.measure(owner, name, before, after)
+from .torch_passes import hide_from_dynamo, region_of, requests_of
 
 
 def install_deepspeed(module: Any) -> None:
@@ -46,7 +31,7 @@ def install_deepspeed(module: Any) -> None:
     patches.measure(engine, "backward", backward_before, lambda _, __: recorder.backward_end(synchronised=None))
     # Between boundaries the engine's step is none. At one it is an update, also where its optimizer skips it.
     patches.measure(engine, "step", step_before, lambda mark, _: recorder.update_end(counts=mark[0]))
-    _region(engine, "save_checkpoint", "save")
+    region_of(engine, "save_checkpoint", "save")
     hide_from_dynamo()
 
 
@@ -105,4 +90,4 @@ def install_dali(module: Any) -> None:
 
 def install_safetensors(module: Any) -> None:
     """Patch the writing of a file of tensors."""
-    _region(module, "save_file", "save")
+    region_of(module, "save_file", "save")

@@ -82,21 +82,6 @@ class TorchTraining:
         """Patch ``owner.name``."""
         patches.measure(owner, name, before, after, self.compiling)
 
-    def region(self, owner: Any, name: str, region: str) -> None:
-        """Make ``owner.name`` a region."""
-        recorder = self.recorder
-
-        def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-            if not recorder.is_mine() or recorder.inside(region):
-                return None
-            recorder.enter(region)
-            return region
-
-        def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
-            recorder.leave(mark)
-
-        self.measure(owner, name, before, after)
-
     # Requests
 
     def patch_loaders(self) -> None:
@@ -186,16 +171,7 @@ class TorchTraining:
 
         self.measure(self.torch.autograd, "backward", before, after)
 
-        def grad_before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-            if not recorder.is_mine() or recorder.inside("backward", "forward", "gradient"):
-                return None
-            recorder.enter("gradient")
-            return True
-
-        def grad_after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
-            recorder.leave("gradient")
-
-        self.measure(self.torch.autograd, "grad", grad_before, grad_after)
+        region_of(self.torch.autograd, "grad", "gradient", self.compiling, not_inside=("backward", "forward"))
 
     # Update
 
@@ -215,7 +191,7 @@ class TorchTraining:
         self.measure(amp.GradScaler, "update", lambda args, _: args[0].is_enabled(), skipped)
         clipping = importlib.import_module("torch.nn.utils.clip_grad")
         for name in ("clip_grad_norm_", "clip_grad_value_"):
-            self.region(clipping, name, "clip")
+            region_of(clipping, name, "clip", self.compiling)
             if getattr(torch.nn.utils, name, None) is not None:
                 setattr(torch.nn.utils, name, getattr(clipping, name))
 
@@ -249,7 +225,7 @@ class TorchTraining:
 
     def patch_checkpoints(self) -> None:
         """`torch.save`."""
-        self.region(self.torch, "save", "save")
+        region_of(self.torch, "save", "save", self.compiling)
 
 
 class FlopCount:
@@ -290,6 +266,28 @@ class FlopCount:
             return
         self.wanted = False
         self.recorder.file.write({"kind": "flops", "step": COUNTED_STEP, **self.sums, "operators": self.operators})
+
+
+def region_of(
+    owner: Any,
+    name: str,
+    region: str,
+    compiling: Callable[[], bool] = patches.never,
+    not_inside: tuple[str, ...] = (),
+) -> None:
+    """Make calls of ``owner.name`` a region, but for those inside of the same one or of one of ``not_inside``."""
+    recorder = process.recorder()
+
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        if not recorder.is_mine() or recorder.inside(region, *not_inside):
+            return None
+        recorder.enter(region)
+        return region
+
+    def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
+        recorder.leave(mark)
+
+    patches.measure(owner, name, before, after, compiling)
 
 
 def requests_of(
