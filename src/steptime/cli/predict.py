@@ -112,7 +112,6 @@ def _predict_attached(
 
         print_json({"predictions": [asdict(each) for each in found]})
     else:
-        known = [each for each in found if each.step_s is not None]
         rows = [
             [
                 str(each.workers),
@@ -123,7 +122,7 @@ def _predict_attached(
                 format_seconds(each.waiting_s or 0.0),
                 f"{each.extrapolation:.3g}x",
             ]
-            for each in known
+            for each in found
             if each.step_s is not None
         ]
         titles = ["step", "90 %", "eff.", "exposed", "waiting", "extrap."]

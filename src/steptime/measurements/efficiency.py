@@ -34,19 +34,26 @@ _SAME = (
     "optimizer",
     *FURTHER_FIELDS,
 )
+_SAME_IN_ALL = (*(name for name in _SAME if name != "batch_per_worker"), "global_batch")
+"""Likewise, of curves of strong scaling."""
 
 
-def baseline_of(trial: Trial, candidates: Sequence[Measured]) -> Measured | None:
+def baseline_of(trial: Trial, candidates: Sequence[Measured], same: Sequence[str] = _SAME) -> Measured | None:
     """Return the point that ``trial`` is compared with; None when only larger ones were measured.
 
     That is the trial with the fewest workers of the same strategy and options, or with the strategy ``single``,
     which is what one worker does without the strategy's wrapping, on hosts that are among its own. Of two with as few
     workers the one of the same strategy is taken.
+
+    Args:
+        trial: of any number of workers.
+        candidates: what was measured.
+        same: the fields in which the point has to agree; with the batch per worker its curve is one of weak scaling.
     """
     comparable = [
         each
         for each in candidates
-        if all(getattr(each.trial, name) == getattr(trial, name) for name in _SAME)
+        if all(getattr(each.trial, name) == getattr(trial, name) for name in same)
         and each.trial.workers <= trial.workers
         and (strategy_named(each.trial.strategy).single_baseline or _same_strategy(each.trial, trial))
         and _same_tier(each.trial, trial)
@@ -118,15 +125,10 @@ def _reference(trial: Trial, points: Sequence[Measured]) -> tuple[Trial, Literal
     weak = baseline_of(trial, points)
     if weak is not None and (weak.trial.workers < trial.workers or trial.workers == 1):
         return weak.trial, "weak"
-    same = {each.trial.id: each.trial for each in points if each.trial.global_batch == trial.global_batch}
-    # Of the same global batch, as if each had the same batch per worker, which is what a baseline is sought by.
-    alike = [
-        Measured(each.model_copy(update={"batch_per_worker": trial.batch_per_worker, "seed": index}), [])
-        for index, each in enumerate(same.values())
-    ]
-    strong = baseline_of(trial.model_copy(update={"seed": 0}), alike)
-    found = list(same.values())[strong.trial.seed] if strong is not None else trial
-    return (found, "strong") if found.workers < trial.workers else (trial, "weak")
+    strong = baseline_of(trial, points, _SAME_IN_ALL)
+    if strong is not None and strong.trial.workers < trial.workers:
+        return strong.trial, "strong"
+    return trial, "weak"
 
 
 def _ratio(upper: Interval, lower: Interval, factor: float) -> Interval:

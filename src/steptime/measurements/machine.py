@@ -40,7 +40,7 @@ def fingerprint(*, alone: bool = True) -> dict[str, Any]:
         alone: False where any host of a site may run the study; ``id`` is then None.
     """
     usable, accelerators, links = os.sched_getaffinity(0), find_accelerators(), gpu_links()
-    limits = [state.power_limit_w for state in gpu_states()]
+    limits = dict(enumerate(state.power_limit_w for state in gpu_states()))
     return {
         "hostname": socket.gethostname(),
         "id": machine_id() if alone else None,
@@ -57,7 +57,7 @@ def fingerprint(*, alone: bool = True) -> dict[str, Any]:
             {
                 "name": each.name,
                 "memory_bytes": each.memory_bytes,
-                **({"power_limit_w": limit} if (limit := dict(enumerate(limits)).get(place)) else {}),
+                **({"power_limit_w": limit} if (limit := limits.get(place)) else {}),
             }
             for place, each in enumerate(accelerators.devices)
         ],

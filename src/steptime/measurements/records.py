@@ -45,7 +45,7 @@ class WorkerSteps:
     samples: Count | None = None
     """Of the last batch, as the network's output has them."""
     batches: list[DrawnBatch] = field(default_factory=list)
-    """Number, samples and checksum of the indices of some batches; none where the process did not draw them."""
+    """Number, size and checksum of the indices of some batches; empty if the process did not draw them."""
     drawn: Count | None = None
     """How many batches it drew; None if another process does, or they are synthetic."""
     weights: list[ShortSketches | None] = field(default_factory=list)

@@ -8,7 +8,7 @@ corrects the model.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Annotated
@@ -264,16 +264,7 @@ def predict_attached(profile: AttachedProfile, workers: Sequence[int]) -> list[A
     found = [_predicted(profile, count) for count in workers]
     alone = _predicted(profile, 1).step_s
     return [
-        AttachedPrediction(
-            workers=each.workers,
-            step_s=each.step_s,
-            efficiency=alone.value / each.step_s.value if alone and each.step_s else None,
-            exposed_s=each.exposed_s,
-            waiting_s=each.waiting_s,
-            extrapolation=each.extrapolation,
-            refused=each.refused,
-        )
-        for each in found
+        replace(each, efficiency=alone.value / each.step_s.value) if alone and each.step_s else each for each in found
     ]
 
 

@@ -45,7 +45,7 @@ def headline(run: AttachedRun) -> str:
 
 
 def part_rows(run: AttachedRun, gaps: int) -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, time, share and what is noted of each part; small gaps are one row."""
+    """Yield name, time, share and note of each part; small gaps share one row."""
     phases = [part for part in run.parts if not part.gap and part.name != REST and not part.reason]
     unit = time_unit(run.step_s.value or 0.0)
     for part in phases:

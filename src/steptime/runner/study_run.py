@@ -82,7 +82,7 @@ class StudyRun:
                 workloads = {
                     t.id: build_workload(t.workload, t.input_shape, t.classes) for t in self.plan.expansion.trials
                 }
-                admission = Admission(self.plan, self._site, self.observer, self._verdicts)
+                admission = self._admission()
                 trials = admission.startable(admission.fitting(workloads))
                 executor, trials = admission.executor(trials, store)
                 trials = admission.startable(trials)  # some environments bring what their launcher needs
@@ -105,6 +105,9 @@ class StudyRun:
                 with shielded():
                     self._verdicts.keep(store)
         return self._verdicts.counts(store, self.plan.expansion.trials)
+
+    def _admission(self) -> Admission:
+        return Admission(self.plan, self._site, self.observer, self._verdicts)
 
     def _settle_on(self, site: Site) -> None:
         """Plan the study for hosts as they were found; their GPUs may mean other devices than those planned before."""
@@ -166,7 +169,7 @@ class StudyRun:
 
     def _replay(self, run: RunInputs, executor: Executor, trials: Sequence[Trial]) -> None:
         """Repeat the timed steps of ``trials`` without a clock, for the comparison."""
-        at_once = Admission(self.plan, self._site, self.observer, self._verdicts).checks_at_once(executor, trials)
+        at_once = self._admission().checks_at_once(executor, trials)
         scratch = self.plan.folder / "equivalence"
         replays = Replays(executor, scratch, run.store.append_replay, self.observer, at_once)
         replays.run(trials, run.inputs.workloads, run.inputs.loaders, run.timed, run.store.replays)

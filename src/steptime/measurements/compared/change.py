@@ -64,7 +64,7 @@ def change_between(first: ComparedSide, second: ComparedSide, threshold: float |
         {f"{side} {each.id}": each.launches for side, own in groups.items() for each in own if each.problem is None}
     )
     pairs = [
-        _Pair(own, _moved(other, offset), *_spreads_of(spreads, own, other, interleaved=interleaved))
+        _Pair(own, _moved(other, offset), _spreads_of(spreads, own, other, interleaved=interleaved))
         for own, other in pairing.pairs
     ]
     claims = len(pairs) + (len(pairs) > 1)
@@ -169,10 +169,10 @@ def _overall(pairs: Sequence[_Pair], level: float) -> IntervalOverLaunches | Non
 
 def _spreads_of(
     spreads: Mapping[str, TrialSpread], first: Subject, second: Subject, *, interleaved: bool
-) -> tuple[tuple[TrialSpread, TrialSpread] | None]:
+) -> tuple[TrialSpread, TrialSpread] | None:
     own = spreads.get(f"first {first.id}")
     other = spreads.get(f"{'first' if interleaved else 'second'} {second.id}")
-    return ((own, other) if own and other else None,)
+    return (own, other) if own and other else None
 
 
 def _moved(subject: Subject, blocks: int) -> Subject:
