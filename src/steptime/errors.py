@@ -101,4 +101,4 @@ def choices_message(what: str, value: str, choices: Iterable[str]) -> str:
     names = sorted(choices)
     near = get_close_matches(value, names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"unknown {what} {value!r}{hint} (choices: {', '.join(names)})"
+    return f"unknown {what} {value!r}{hint} (choices: {', '.join(names) or 'none'})"

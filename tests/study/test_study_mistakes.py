@@ -224,6 +224,8 @@ ONE_MISTAKE = [
         "warmup_epochs, workers, workloads)",
         id="exclusion of an unknown axis",
     ),
+    pytest.param(TOP + "environment_names: [old]", "race.yaml:3: environment_names: unknown named environment 'old' "
+                 "(choices: none)", id="environment without any named"),
     pytest.param(TOP + "exclude: [{}]", "race.yaml:3: exclude.0: names no axis; an empty exclusion would drop every "
                  "combination", id="empty exclusion"),
     pytest.param(TOP + "include: [{}]", "race.yaml:3: include.0: names no axis; it would add nothing to the study",
