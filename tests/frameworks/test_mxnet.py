@@ -134,11 +134,15 @@ def test_one_worker_with_a_server_trains_like_a_worker_alone(tmp_path: Path) -> 
 
 
 def test_asynchronous_workers_lower_the_loss(tmp_path: Path) -> None:
-    """There is no fixed answer, since each worker's gradient is applied when it comes."""
-    job = check_job("mxnet", "ps_async", "lenet5", workers=2, steps=40, batch=16)
+    """There is no fixed answer, since each worker's gradient is applied when it comes.
+
+    The rate is small and there is no momentum: gradients that come many steps late must not overshoot.
+    """
+    settings = {"learning_rate": 0.01, "momentum": 0.0}
+    job = check_job("mxnet", "ps_async", "lenet5", workers=2, steps=40, batch=16, optimizer=settings)
     job["loader"]["distinct_batches"] = 1
     found = losses(launch_ok(tmp_path, job, workers=2, servers=2, preloaded=True))
-    assert np.mean(found[-5:]) < 0.5 * found[0]
+    assert np.mean(found[-10:]) < 0.5 * found[0]
 
 
 @pytest.mark.parametrize("servers", [1, 2])
