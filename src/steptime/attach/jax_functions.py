@@ -46,12 +46,16 @@ def install(jax: Any) -> None:
 def evaluation_made_by(owner: Any, name: str) -> None:
     """Know the functions that are jitted in calls of ``owner.name`` as evaluations, whatever they return."""
 
-    def set_evaluating(evaluating: bool) -> bool:
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
         for functions in _made:
-            functions.evaluating = evaluating
+            functions.evaluating = True
         return True
 
-    patches.measure(owner, name, lambda _, __: set_evaluating(True), lambda _, __: set_evaluating(False) and None)
+    def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
+        for functions in _made:
+            functions.evaluating = False
+
+    patches.measure(owner, name, before, after)
 
 
 class JaxFunctions:
@@ -130,7 +134,8 @@ class JittedFunction:
         if len(given) < FEW and not self.donates:
             self.role = HELPER
             return None
-        return patches.Outcome("", given, self.functions.shapes(given), recorder.enter("compile"))
+        recorder.enter("compile")
+        return patches.Outcome("", (args, kwargs), given, self.functions.shapes(given))
 
     def end(self, mark: Any, returned: bool) -> None:
         """End it."""
@@ -152,12 +157,25 @@ class JittedFunction:
         count: Callable[[], int] | None = getattr(self.function, "_cache_size", None)
         return 0 if count is None else count()
 
+    def _passed_on(self, arguments: Any, results: int) -> set[int]:
+        """Return which results are arguments as they came: flax returns all that a function could have changed.
+
+        JAX has traced the function for the call and keeps what it saw; the function is not run again.
+        """
+        try:
+            program = self.function.trace(*arguments[0], **arguments[1]).jaxpr.jaxpr
+            inputs = {id(each) for each in program.invars}
+            passed = {index for index, each in enumerate(program.outvars) if id(each) in inputs}
+            return passed if len(program.outvars) == results else set()
+        except Exception:  # of `pmap`, or of another version of JAX
+            return set()
+
     def _learn(self, mark: patches.Outcome, begin: int, end: int) -> None:
-        _, given, shapes, _ = mark.given
+        _, arguments, given, shapes = mark.given
         results = self.functions.leaves(mark.result)
-        passed = {id(leaf) for leaf in given}  # an array that is only passed on is not new
+        passed = self._passed_on(arguments, len(results))
         left = list(shapes)
-        for shape in self.functions.shapes([leaf for leaf in results if id(leaf) not in passed]):
+        for shape in self.functions.shapes([leaf for index, leaf in enumerate(results) if index not in passed]):
             if shape in left:
                 left.remove(shape)
         same = len(shapes) - len(left)
