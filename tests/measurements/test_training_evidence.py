@@ -273,7 +273,7 @@ NOWHERE = ((3.0, 3.1), (2.9, 3.3), (3.2, 3.05))
     [
         ([(3.0, 3.1), (2.9, 2.1), (3.2, 0.95)], True),
         (LOSSES, False),
-        (NOWHERE, False),  # with a rate that small, nobody moves
+        (NOWHERE, False),  # with a rate that small, no worker moves
         ([(3.0, 3.1), (2.9, 2.1), (0.9, 0.95)], False),
     ],
 )

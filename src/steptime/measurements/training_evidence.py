@@ -291,7 +291,7 @@ _NUDGED_FIRST = 4.0
 def _other_first_update(
     trial: Trial, workers: Sequence[WorkerSteps], same: Sequence[Replay], nudged: Sequence[Replay]
 ) -> str | None:
-    """Return the sentence about a first update that is not that of the replays; None where little is known of both."""
+    """Return the sentence about a first update that is not that of the replays; None if little is known of both."""
     own, right = workers[0].first_update if workers else None, same[0].weights[0]
     if not own or not right or same[0].steps[0] != 1 or not strategy_named(trial.strategy).exact:
         return None

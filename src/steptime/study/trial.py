@@ -96,9 +96,9 @@ class Trial(BaseModel):
         )
 
     def _usual_classes(self) -> int | None:
-        """Return the number of classes that nobody chose: of a built-in dataset, or of the workload without a dataset.
+        """Return the number of classes that goes without saying; None of a folder, whose classes only records know.
 
-        None where only the records know it.
+        It is a built-in dataset's, or without a dataset the workload's.
         """
         try:
             if self.dataset is not None:

@@ -79,7 +79,7 @@ class Evidence(object):
         self._sketcher = UpdateSketcher(job)
 
     def first_update(self) -> Optional[Dict[str, List[float]]]:
-        """Return the sketch of the weights behind the first step; None where workers do not wait for each other.
+        """Return the sketch of the weights behind the first step; None if workers do not wait for each other.
 
         No difference of it has grown yet, as those of later steps do, so that a rough update shows.
         """

@@ -90,7 +90,7 @@ class Replays:
     ) -> Iterator[Replay]:
         """Yield the replay of a trial's good timed launches, and nudged ones where a launch differs from it.
 
-        Of workers that do not wait for each other, whose steps nobody can repeat, the one with weights that stay.
+        Of workers that do not wait for each other, whose steps cannot be repeated, the one with weights that stay.
 
         What is ``there`` already, the replay of earlier launches, is not made again.
         """
