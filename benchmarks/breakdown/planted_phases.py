@@ -6,8 +6,8 @@
 
 The truth of a phase is the sleep, as the planted code timed it, and the phase of the framework as it is, broken down in
 the same round; the interval is that of the difference. ``step_found_s`` is the same difference of whole steps: where it
-is too short as well, a process that slept was preempted less than one that did not. Appends a line of JSON for each breakdown, goes on where it
-ended, and prints the count with Wilson's interval.
+is too short as well, a process that slept was preempted less than one that did not. Appends a line of JSON for each
+breakdown, goes on where it ended, and prints the count with Wilson's interval.
 """
 
 import argparse
