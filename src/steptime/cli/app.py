@@ -11,6 +11,7 @@ import typer
 
 from steptime import __version__
 from steptime.cli import (
+    advise,
     attach,
     check,
     compare,
@@ -84,6 +85,7 @@ app.command()(submit.submit)
 app.command()(status.status)
 app.command()(report.report)
 app.command()(compare.compare)
+app.command()(advise.advise)
 app.command()(export.export)
 app.command()(net.net)
 app.command()(fit.fit)

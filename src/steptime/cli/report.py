@@ -13,6 +13,7 @@ from steptime.cli.streams import say, warn
 
 if TYPE_CHECKING:
     from steptime.cli.console import PlainConsole
+    from steptime.diagnosis.form import Diagnosis
     from steptime.measurements.attached.form import AttachedRun
     from steptime.measurements.net.form import NetSummary
     from steptime.measurements.store import Store
@@ -58,11 +59,13 @@ class ReportedResults:
     summary: "Summary"
     net: "NetSummary | None"
     attached: "AttachedRun | None"
+    diagnosis: "Diagnosis"
 
 
 def read_report(folder: Path) -> ReportedResults:
     """Return what the report of ``folder`` shows; raises StoreError when the folder cannot be read."""
     from steptime.cli.arguments import open_results
+    from steptime.diagnosis.rules import diagnose
     from steptime.measurements.attached.summary import attached_run
     from steptime.measurements.summary import summarise
     from steptime.predict.model.measured_links import stored_links
@@ -72,7 +75,8 @@ def read_report(folder: Path) -> ReportedResults:
     net = stored_links(store)
     recorded = store.attached()
     attached = attached_run(*recorded) if recorded else None
-    return ReportedResults(store, with_models(summarise(store), store), net, attached)
+    summary = with_models(summarise(store), store)
+    return ReportedResults(store, summary, net, attached, diagnose(store, summary, net))
 
 
 def print_json_report(found: ReportedResults) -> None:
@@ -81,7 +85,8 @@ def print_json_report(found: ReportedResults) -> None:
 
     net = found.net.to_json() if found.net else []
     attached = {"attached": found.attached.to_json()} if found.attached else {}
-    print_json(_with_anomalies({**found.summary.to_json(), "net": net, **attached}, found.store.path))
+    whole = {**found.summary.to_json(), "net": net, "diagnosis": found.diagnosis.to_json(), **attached}
+    print_json(_with_anomalies(whole, found.store.path))
 
 
 def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Sequence[str]) -> None:
@@ -97,7 +102,7 @@ def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Seq
         return
     last = [f"Page: {page.resolve()}"] if page else []
     last += ["Next:", *(f"  {step}" for step in next_steps)] if next_steps else []
-    report_console().print(overview(found.summary, MOST_LINES - len(last)))
+    report_console().print(overview(found.summary, MOST_LINES - len(last), found.diagnosis))
     say(*last)
 
 
@@ -113,7 +118,7 @@ def print_whole_report(found: ReportedResults) -> None:
     elif found.net and not found.summary.trials:
         report_console().print(SectionText([link_section(found.net)]))
     else:
-        report_console().print(render(found.summary, found.net))
+        report_console().print(render(found.summary, found.net, found.diagnosis))
     _print_anomalies(found.summary.to_json(), found.store.path)
 
 
@@ -121,7 +126,8 @@ def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -
     """Write the page of a report, with a notice above it; raises StoreError when it cannot be written."""
     from steptime.report.html import write_page
 
-    write_page(found.store, found.summary, path, found.net, attached=found.attached, notice=notice)
+    attached, diagnosis = found.attached, found.diagnosis
+    write_page(found.store, found.summary, path, found.net, attached=attached, diagnosis=diagnosis, notice=notice)
 
 
 def _next_steps(found: ReportedResults, page: Path | None) -> list[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import steptime
+from steptime.diagnosis.form import Diagnosis
 from steptime.measurements.attached.form import AttachedRun
 from steptime.measurements.estimate import step_time_quantiles
 from steptime.measurements.net.form import NetSummary
@@ -25,6 +26,7 @@ def write_page(  # noqa: PLR0913 - as page_text
     net: NetSummary | None = None,
     *,
     attached: AttachedRun | None = None,
+    diagnosis: Diagnosis | None = None,
     notice: str = "",
 ) -> None:
     """Write the page of ``store`` and its ``summary`` to ``path``, whole or not at all; ``notice`` is its first line.
@@ -37,7 +39,16 @@ def write_page(  # noqa: PLR0913 - as page_text
         for trial in summary.trials
         if trial.id in ranked
     }
-    page = page_text(summary, quantiles, store.study_text, str(store.path), net, attached=attached, notice=notice)
+    page = page_text(
+        summary,
+        quantiles,
+        store.study_text,
+        str(store.path),
+        net,
+        attached=attached,
+        diagnosis=diagnosis,
+        notice=notice,
+    )
     store.folder_around(path).write(path, page.encode())
 
 
@@ -49,6 +60,7 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
     net: NetSummary | None = None,
     *,
     attached: AttachedRun | None = None,
+    diagnosis: Diagnosis | None = None,
     notice: str = "",
 ) -> str:
     """Return the page.
@@ -60,6 +72,7 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         folder: where the results are, for the reader.
         net: what the network benchmark found, if it was run into the same folder.
         attached: what the run of a user's own command found, if the folder is of one.
+        diagnosis: what the rules say of its trials.
         notice: a sentence above everything else.
     """
     environment = Environment(
@@ -79,7 +92,7 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         machine=machine_in_a_line(summary.machine),
         sections=[
             section
-            for section in sections(StudyFindings(summary, net, quantiles, study_text, attached))
+            for section in sections(StudyFindings(summary, net, quantiles, study_text, attached, diagnosis))
             if section.is_within("page")
         ],
     )
