@@ -1,6 +1,6 @@
 """Verify the advice of all rules over frameworks: the rows of ``src/steptime/diagnosis/verified.csv``.
 
-Each cell is broken down, its findings are verified by ``steptime advise --verify``, and the rows are added to the table.
+Each cell is broken down, ``steptime advise --verify`` verifies its findings, and the rows are added to the table.
 A cell that is done is not repeated, so that the program goes on where it was stopped:
 
     .venv/bin/python benchmarks/advice/verify.py FOLDER [CELL…]
