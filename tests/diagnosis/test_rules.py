@@ -28,7 +28,9 @@ def a_summary(trial, breakdown, noise=None, width=0.02):
     return found.model_copy(update={**changes, "noise": noise or {}})
 
 
-def looked_at(stages=CLEAN, *, machine=None, noise=None, width=0.02, launch=None, around=None, **trial):
+def looked_at(  # noqa: PLR0913 - what a cause may be planted in
+    stages=CLEAN, *, machine=None, noise=None, width=0.02, launch=None, around=None, **trial
+):
     """A trial with made-up launches, on a machine with a core for each worker."""
     fields = {"framework": "pytorch", "strategy": "allreduce", "workers": 2, "workload": "lenet5", **trial}
     fields = {"input_shape": (1, 28, 28), "batch_per_worker": 4096, **fields}
@@ -91,7 +93,7 @@ PLANTED = {
     "update_bound": lambda: looked_at({**CLEAN, "local": 0.020}),
     "small_batch": lambda: looked_at(batch_per_worker=2),
     "framework_overhead": lambda: looked_at(framework="mxnet", strategy="ps_sync", servers=1, batch_per_worker=2),
-    "precision_unused": lambda: on_gpu(),
+    "precision_unused": on_gpu,
     "throttled": lambda: looked_at(noise={"cgroup_throttled_share": 0.2}),
     "memory_nearly_full": lambda: looked_at(noise={"memory_available_share": 0.01}),
     "noise": lambda: looked_at(noise={"foreign_cpu_cores": 1.5}, width=0.8),

@@ -47,6 +47,12 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["compare", HOSTILE, HOSTILE],
         ["compare", "RESULTS", "--by", HOSTILE],
     ],
+    "advise": [
+        ["advise", "RESULTS"],
+        ["advise", "RESULTS", "--json"],
+        ["advise", HOSTILE],
+        ["advise", "RESULTS", "--verify", "--budget", HOSTILE],
+    ],
     "attach": [["attach", "-o", "FOLDER/attached", "--", "true", HOSTILE], ["attach", "-o", "RESULTS", "--", HOSTILE]],
     "net": [
         ["net", "star", "--dry-run", "-o", "FOLDER/net"],

@@ -7,7 +7,7 @@ from steptime.diagnosis.rule import Claim, Rule
 from steptime.measurements.json_form import Interval
 
 _NOTABLE = 0.1
-_NOTABLE_FIXED = 0.3
+_NOTABLE_FIXED = 0.2
 _LARGER = 4
 """Times the batch: the advice that is given."""
 _UPDATE_OPTIONS = ("update", "arrays_per_update", "multi_tensor")

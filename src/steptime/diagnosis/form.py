@@ -7,6 +7,7 @@ from pydantic import Field
 from steptime.measurements.json_form import Interval, JsonForm
 
 Unit = Literal["share", "seconds", "count", "bytes", "ratio"]
+Judgement = Literal["as expected", "slower", "faster"]
 GAIN_LEVEL = 0.9
 """Confidence of predicted gains, as of all predictions."""
 
@@ -61,11 +62,41 @@ class Unsettled(JsonForm):
     reason: str
 
 
+class Scenario(JsonForm):
+    """One step that could be."""
+
+    trial: str
+    change: str
+    step_s: float
+    speedup: Interval
+    """The step as it was over the step as it would be, with the interval of all phases."""
+
+
+class ExpectedStep(JsonForm):
+    """A trial's measured step beside its expectation."""
+
+    trial: str
+    source: str
+    """Who expects it."""
+    expected_s: Interval[float | None]
+    ratio: Interval[float | None]
+    """Measured over expected; the interval holds what both leave open."""
+    judgement: Judgement | None
+    """None without an expectation."""
+    phase: str | None = None
+    """The phase that exceeds its expectation most, where the step is slower."""
+    reason: str | None = None
+    """Why there is no expectation."""
+
+
 class Diagnosis(JsonForm):
     """Everything that the rules say of a study's trials, largest predicted gain first."""
 
     findings: list[Finding] = Field(default_factory=list)
     unsettled: list[Unsettled] = Field(default_factory=list)
+    expected: list[ExpectedStep] = Field(default_factory=list)
+    """Of every trial that was measured."""
+    what_if: list[Scenario] = Field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of the key ``diagnosis``."""

@@ -17,6 +17,7 @@ from steptime.report.charts.marks import Marks
 from steptime.report.clusters import host_section
 from steptime.report.conditions import conditions_section, equivalence_section
 from steptime.report.curves import scaling_section
+from steptime.report.expectations import expected_section, what_if_section
 from steptime.report.groups import RankedGroup, ranked_groups, unranked_section
 from steptime.report.links import link_section
 from steptime.report.loaders import loader_section
@@ -127,6 +128,8 @@ SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
         if found.diagnosis and (found.diagnosis.findings or found.diagnosis.unsettled)
         else None
     ),
+    lambda found: expected_section(found.summary, found.diagnosis.expected, found.names) if found.diagnosis else None,
+    lambda found: what_if_section(found.summary, found.diagnosis.what_if, found.names) if found.diagnosis else None,
     lambda found: training_section(found.summary),
     lambda found: tier_section(found.summary, found.names),
     lambda found: loader_section(found.summary),
