@@ -114,6 +114,7 @@ def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
     """
     from steptime.cli.arguments import open_results
     from steptime.diagnosis.expected import expected_steps
+    from steptime.diagnosis.job_accounts import job_accounts
     from steptime.diagnosis.rules import diagnose
     from steptime.diagnosis.what_if import scenarios
     from steptime.errors import StoreError
@@ -134,7 +135,7 @@ def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
             raise
         warn([f"no predictions for the measured steps: {error}"])
         expected = []
-    explained = {"expected": expected, "what_if": scenarios(store)}
+    explained = {"expected": expected, "what_if": scenarios(store), "jobs": job_accounts(store, attached)}
     diagnosis = diagnose(store, summary, net).model_copy(update=explained)
     return ReportedResults(store, summary, net, attached, diagnosis)
 

@@ -89,6 +89,27 @@ class ExpectedStep(JsonForm):
     """Why there is no expectation."""
 
 
+class JobUse(JsonForm):
+    """One use of the whole time of a job; the uses of an account sum to it."""
+
+    name: str
+    seconds: float
+    """Mean over seeds, or over ranks of a user's own script."""
+    share: float
+
+
+class JobAccount(JsonForm):
+    """Where the whole time of a job went, from its command to its end."""
+
+    trial: str | None
+    """None of a user's own script."""
+    jobs: int
+    total_s: float
+    uses: list[JobUse]
+    goodput: Interval
+    """The share of the whole time that is steps which count; its interval is over seeds."""
+
+
 class Diagnosis(JsonForm):
     """Everything that the rules say of a study's trials, largest predicted gain first."""
 
@@ -97,6 +118,7 @@ class Diagnosis(JsonForm):
     expected: list[ExpectedStep] = Field(default_factory=list)
     """Of every trial that was measured."""
     what_if: list[Scenario] = Field(default_factory=list)
+    jobs: list[JobAccount] = Field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of the key ``diagnosis``."""

@@ -19,6 +19,7 @@ from steptime.report.conditions import conditions_section, equivalence_section
 from steptime.report.curves import scaling_section
 from steptime.report.expectations import expected_section, what_if_section
 from steptime.report.groups import RankedGroup, ranked_groups, unranked_section
+from steptime.report.job_accounts import account_section
 from steptime.report.links import link_section
 from steptime.report.loaders import loader_section
 from steptime.report.models import model_section
@@ -131,6 +132,7 @@ SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
     lambda found: expected_section(found.summary, found.diagnosis.expected, found.names) if found.diagnosis else None,
     lambda found: what_if_section(found.summary, found.diagnosis.what_if, found.names) if found.diagnosis else None,
     lambda found: training_section(found.summary),
+    lambda found: account_section(found.summary, found.diagnosis.jobs, found.names) if found.diagnosis else None,
     lambda found: tier_section(found.summary, found.names),
     lambda found: loader_section(found.summary),
     lambda found: model_section(found.summary),
