@@ -54,6 +54,7 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["advise", "RESULTS", "--verify", "--budget", HOSTILE],
     ],
     "attach": [["attach", "-o", "FOLDER/attached", "--", "true", HOSTILE], ["attach", "-o", "RESULTS", "--", HOSTILE]],
+    "serve": [["serve", HOSTILE], ["serve", "RESULTS", "--port", HOSTILE]],
     "net": [
         ["net", "star", "--dry-run", "-o", "FOLDER/net"],
         ["net", "star", "--dry-run", "-o", "FOLDER/net", "--json"],

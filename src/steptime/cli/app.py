@@ -27,6 +27,7 @@ from steptime.cli import (
     predict,
     report,
     run,
+    serve,
     status,
     submit,
 )
@@ -87,6 +88,7 @@ app.command()(report.report)
 app.command()(compare.compare)
 app.command()(advise.advise)
 app.command()(export.export)
+app.command()(serve.serve)
 app.command()(net.net)
 app.command()(fit.fit)
 app.command()(predict.predict)

@@ -33,13 +33,28 @@ def write_page(  # noqa: PLR0913 - as page_text
 
     Folders above ``path`` are made. Raises StoreError when the page cannot be written.
     """
+    page = page_of(store, summary, net, attached=attached, diagnosis=diagnosis, notice=notice)
+    store.folder_around(path).write(path, page.encode())
+
+
+def page_of(  # noqa: PLR0913 - as page_text
+    store: Store,
+    summary: Summary,
+    net: NetSummary | None = None,
+    *,
+    attached: AttachedRun | None = None,
+    diagnosis: Diagnosis | None = None,
+    notice: str = "",
+    refresh_s: int | None = None,
+) -> str:
+    """Return the page of ``store`` and its ``summary``; the rest is as in ``page_text``."""
     ranked = {place.trial for place in summary.ranking}
     quantiles = {
         trial.id: step_time_quantiles(store.iter_records(TIMING, trial.id), trial.strategy)
         for trial in summary.trials
         if trial.id in ranked
     }
-    page = page_text(
+    return page_text(
         summary,
         quantiles,
         store.study_text,
@@ -48,8 +63,8 @@ def write_page(  # noqa: PLR0913 - as page_text
         attached=attached,
         diagnosis=diagnosis,
         notice=notice,
+        refresh_s=refresh_s,
     )
-    store.folder_around(path).write(path, page.encode())
 
 
 def page_text(  # noqa: PLR0913 - everything that is on the page
@@ -62,6 +77,7 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
     attached: AttachedRun | None = None,
     diagnosis: Diagnosis | None = None,
     notice: str = "",
+    refresh_s: int | None = None,
 ) -> str:
     """Return the page.
 
@@ -74,6 +90,7 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         attached: what the run of a user's own command found, if the folder is of one.
         diagnosis: what the rules say of its trials.
         notice: a sentence above everything else.
+        refresh_s: after how many seconds a browser asks for it again; None if never.
     """
     environment = Environment(
         loader=PackageLoader("steptime.report"),
@@ -85,6 +102,7 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
     page = environment.get_template("page.html.j2").render(
         summary=summary,
         notice=notice,
+        refresh_s=refresh_s,
         version=steptime.__version__,
         folder=folder,
         answer=answer(summary),
