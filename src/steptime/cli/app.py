@@ -10,7 +10,23 @@ from typing import Annotated
 import typer
 
 from steptime import __version__
-from steptime.cli import attach, compare, data, demo, env, export, fit, frameworks, net, predict, report, run, status
+from steptime.cli import (
+    advise,
+    attach,
+    compare,
+    data,
+    demo,
+    env,
+    export,
+    fit,
+    frameworks,
+    net,
+    predict,
+    report,
+    run,
+    serve,
+    status,
+)
 from steptime.cli import list as listing
 from steptime.cli.streams import StandardStreams, say, warn
 from steptime.interruption import Interrupted, interruption, obeyed
@@ -66,7 +82,9 @@ app.command()(run.submit)
 app.command()(status.status)
 app.command()(report.report)
 app.command()(compare.compare)
+app.command()(advise.advise)
 app.command()(export.export)
+app.command()(serve.serve)
 app.command()(net.net)
 app.command()(fit.fit)
 app.command()(predict.predict)
