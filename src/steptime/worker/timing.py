@@ -39,16 +39,17 @@ def run_loader(session: Session, job: Job, context: ProcessContext, records: Rec
     epoch = steps_per_epoch(loader["dataset"]["samples"], context.workers, job["batch_per_worker"])
     # The session may have taken a batch of the epoch already.
     counted = max(1, epoch - ready - 1)
-    stretches = []
+    stretches, clock = [], session.clock()
     with Rendezvous(context) as rendezvous:
         rendezvous.barrier()
-        stretches.append(_stretch(FIRST, take, session.clock(), ready, counted, schedule["seconds"]))
+        stretches.append(_stretch(FIRST, take, clock, ready, counted, schedule["seconds"]))
         # All or none: a worker that is behind the others would be alone in the second stretch.
         if rendezvous.from_first(len(stretches[0]["ends_s"]) == counted):
             rendezvous.barrier()
-            stretches.append(_stretch(LATER, take, session.clock(), ready, None, schedule["seconds"]))
+            stretches.append(_stretch(LATER, take, clock, ready, None, schedule["seconds"]))
         rendezvous.barrier()  # no worker ends its helpers while others are timed
-    records.write("loader", stretches=stretches, batches_per_epoch=epoch, batches_ahead=session.batches_ahead())
+    ahead, tick_s = session.batches_ahead(), seconds_of_tick(clock)
+    records.write("loader", stretches=stretches, batches_per_epoch=epoch, batches_ahead=ahead, tick_s=tick_s)
 
 
 def _stretch(  # noqa: PLR0913, PLR0917 - one per fact
