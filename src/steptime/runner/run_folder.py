@@ -175,6 +175,7 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         batches=[tuple(each) for each in steps["batches"]],
         drawn=steps["drawn"],
         weights=steps["weights"],
+        first_update=warmup["first_update"],
     )
 
 
