@@ -86,7 +86,8 @@ def prepare(folder: Path, device: str, workload: str, batch: int, steps: int) ->
             run = f"{name}-{kind}-{precision}-{workers}"
             (folder / run).mkdir()
             make_run_folder(folder / run, manifest.folder, job, manifest.libraries, name)
-            plan.append({"framework": name, "kind": kind, "precision": precision, "workers": workers, "folder": run})
+            entry = {"framework": name, "kind": kind, "precision": precision, "workers": workers, "folder": run}
+            plan.append({**entry, "launcher": manifest.launcher_for(strategy, trial.options)})
     # What several frameworks can say comes before what one says at length.
     plan.sort(key=lambda each: (each["kind"] != "session", each["workers"], each["precision"] != "fp32"))
     (folder / "plan.json").write_text(json.dumps({"device": device, "steps": steps, "runs": plan}, indent=1))
@@ -117,6 +118,9 @@ def run(folder: Path, seconds: float) -> dict[str, Any]:
         left = seconds - (time.monotonic() - started)
         if devices is not None and each["workers"] > devices:
             found["not_begun"].append(f"{each['folder']}: needs {each['workers']} devices, here are {devices}")
+            continue
+        if each["launcher"] == "mpi" and each["workers"] > 1:
+            found["not_begun"].append(f"{each['folder']}: mpiexec starts its workers, which this program does not")
             continue
         if left < _LEAST_S:
             found["not_begun"].append(f"{each['folder']}: no time was left")
@@ -430,7 +434,9 @@ def table(several: list[dict[str, Any]]) -> str:
     for name, values in (pair for found in several for pair in found["derived"].items()):
         lines += [f"| {name} | {key.replace('_', ' ')} | {value:.6g} |" for key, value in values.items()]
     left = [f"Not begun: {each}." for found in several for each in found["not_begun"]]
-    return "\n".join([*lines, "", *left] if left else lines)
+    loads = ", ".join(f"{found['load']:.1f}" for found in several)
+    left.append(f"Processes that ran before, on average: {loads}.")
+    return "\n".join([*lines, "", *left])
 
 
 def main() -> None:
