@@ -11,7 +11,9 @@ _NOTABLE_FIXED = 0.2
 _LARGER = 4
 """Times the batch: the advice that is given."""
 _UPDATE_OPTIONS = ("update", "arrays_per_update", "multi_tensor")
-_OVERHEAD_OPTIONS = ("compile", "bulk_nodes", "onednn", "windows", "ideep")
+_OVERHEAD_OPTIONS = ("bulk_nodes", "onednn", "windows", "ideep")
+_ON_GPUS = ("compile",)
+"""Beside them; on processors their value ``auto`` changes nothing."""
 _QUICKER = {"fp32": "bf16", "tf32": "bf16"}
 
 
@@ -60,7 +62,7 @@ def _small_batch(at: DiagnosedTrial, fixed: Interval) -> Claim | None:
 
 
 def _overhead(at: DiagnosedTrial, own: Interval) -> Claim | None:
-    options = at.better_options(_OVERHEAD_OPTIONS)
+    options = at.better_options(_OVERHEAD_OPTIONS + (_ON_GPUS if at.trial.device == "cuda" else ()))
     if not options:
         return None
     named = ", ".join(f"{name}={value}" for name, value in options.items())

@@ -35,3 +35,5 @@ class Rule:
     """None where the number has another cause, or the change is on already."""
     disproof: str
     unit: Unit = "share"
+    alone: bool = False
+    """Whether the machine must be the trial's own: of cores that others use, nothing follows from a count."""

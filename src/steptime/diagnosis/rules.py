@@ -13,6 +13,7 @@ from steptime.diagnosis.verified import rule_records
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.json_form import Interval
 from steptime.measurements.net.form import NetSummary
+from steptime.measurements.noise import FOREIGN_CORES
 from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary, TrialSummary
@@ -95,10 +96,13 @@ def _judged(rule: Rule, at: DiagnosedTrial) -> Finding | Unsettled | None:
     claim = rule.claim(at, number)
     if claim is None:
         return None
+    foreign = at.summary.noise.get("foreign_cpu_cores") or 0.0
+    if rule.alone and foreign > FOREIGN_CORES:
+        reason = f"{rule.title}: {_shown(number, rule)}, but other programs kept {foreign:.2g} cores busy meanwhile"
+        return Unsettled(rule=rule.name, trial=at.trial.id, reason=reason)
     if number.low is None:
-        return Unsettled(
-            rule=rule.name, trial=at.trial.id, reason=f"a single launch has no interval of its {rule.title}"
-        )
+        reason = f"a single launch has no interval of its {rule.title}"
+        return Unsettled(rule=rule.name, trial=at.trial.id, reason=reason)
     if number.low <= rule.least:
         bounds = f"{_shown(number, rule)} is not shown to be above {_one(rule.least, rule)}"
         return Unsettled(rule=rule.name, trial=at.trial.id, reason=f"{rule.title}: {bounds}; more launches would tell")

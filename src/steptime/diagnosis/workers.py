@@ -86,8 +86,7 @@ def _too_few(at: DiagnosedTrial, ratio: Interval) -> Claim | None:
         idle = 1.0 - 1.0 / ratio.value
         return Claim(claim, f"use {workers} workers", [f"workers={workers}"], gain_without(Interval(idle, idle, idle)))
     computing = at.share("forward", "backward", "update")
-    # Cores that other programs keep busy are not idle: more threads than the rest take turns, and spin meanwhile.
-    cores = int((at.cores or 1) - (at.summary.noise.get("foreign_cpu_cores") or 0.0))
+    cores = int(at.cores or 1)
     threads = max(1, (cores - at.trial.servers) // at.trial.workers)
     if computing is None or threads <= at.trial.threads:
         return None
@@ -96,7 +95,7 @@ def _too_few(at: DiagnosedTrial, ratio: Interval) -> Claim | None:
         *(None if each is None else each * saved for each in (computing.value, computing.low, computing.high))
     )
     return Claim(
-        f"{at.busy} of {at.cores:.0f} cores compute",
+        f"{at.busy} of {cores} cores compute",
         f"use {threads} threads for each worker",
         [f"threads_per_worker={threads}"],
         gain_without(scaled, ANY_PART),  # type: ignore[arg-type]  # its value is a number where that of ``computing`` is
@@ -127,6 +126,7 @@ OVERSUBSCRIBED = Rule(
     _too_many,
     "as many samples per second with as many threads as cores",
     "ratio",
+    alone=True,
 )
 IDLE = Rule(
     "idle_devices",
@@ -136,4 +136,5 @@ IDLE = Rule(
     _too_few,
     "as many samples per second with all of them",
     "ratio",
+    alone=True,
 )
