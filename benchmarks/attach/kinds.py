@@ -25,13 +25,16 @@ from steptime.runner.preparation import ready_interpreter
 
 HERE = Path(__file__).parent
 RESULT = HERE / "kinds.json"
-LIBRARIES = (
-    "transformers==5.24.0",
-    "accelerate==1.15.0",
-    "lightning==2.6.6",
-    "webdataset==1.0.2",
-    "torchdata==0.11.0",
-)
+LIBRARIES = {
+    "pytorch": (
+        "transformers==5.24.0",
+        "accelerate==1.15.0",
+        "lightning==2.6.6",
+        "webdataset==1.0.2",
+        "torchdata==0.11.0",
+    ),
+    "jax": ("keras==3.15.1", "flax==0.12.8", "optax==0.2.8"),
+}
 WITHIN = 0.2
 
 Steps = list[dict[str, Any]]
@@ -101,7 +104,12 @@ class Kind:
 
 def gap(name: str, cause: str = "load", rank: int = 0) -> tuple[str, str, int, Measured]:
     """Return the check that a gap holds a planted cause."""
-    return f"gap {name}", cause, rank, lambda ranks: usual(ranks[rank], "gaps", name)
+    return (
+        f"gap {name}" + (f" of rank {rank}" if rank else ""),
+        cause,
+        rank,
+        lambda ranks: usual(ranks[rank], "gaps", name),
+    )
 
 
 def region(name: str, cause: str, rank: int = 0) -> tuple[str, str, int, Measured]:
@@ -110,14 +118,24 @@ def region(name: str, cause: str, rank: int = 0) -> tuple[str, str, int, Measure
 
 
 TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "{port}")
+ELASTIC = (
+    *("-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"),
+    *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:{port}"),
+)
 ACCELERATE = (
     *("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "--num_machines", "1"),
     *("--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "{port}"),
 )
 NO_LOADER = frozenset({"no_loader"})
 TRAINED = (LOAD, SLOW)
-LIBRARY = {"script": "libraries", "environment": "libraries"}
+LIBRARY = {"script": "libraries", "environment": "pytorch_libraries"}
+JAX = {"script": "compiled", "environment": "jax_libraries"}
+TENSORFLOW = {"script": "compiled", "environment": "tensorflow"}
+MPIEXEC = ("{mpiexec}", "-n", "2", "{python}", "{script}")
+FIT = ("{script}", "keras")
 ROUND = 4
+
+
 KINDS = (
     Kind("ddp"),
     Kind("accumulation"),
@@ -161,7 +179,7 @@ KINDS = (
     Kind("module", launch=(*TORCHRUN, "-m", "loops", "ddp")),
     Kind("without_site", 1, (LOAD, EVALUATED, SAVED), launch=("-S", "{script}", "ddp")),
     Kind("without_autoload", 1, (LOAD, EVALUATED, SAVED), variables=(("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),)),
-    Kind("crash", launch=(*TORCHRUN, "--max-restarts", "1", "{script}", "crash")),
+    Kind("crash", launch=(*ELASTIC, "{script}", "crash")),
     Kind("zero1", script="libraries", environment="deepspeed"),
     Kind("zero2", script="libraries", environment="deepspeed"),
     Kind("zero3", script="libraries", environment="deepspeed"),
@@ -182,29 +200,58 @@ KINDS = (
     Kind("stateful", **LIBRARY),
     Kind("webdataset", **LIBRARY),
     Kind("dali", 1, (LOAD,), script="libraries", environment="pytorch-dali", steps=25),
+    Kind("jax", 1, (gap("call>call"), EVALUATED), NO_LOADER, **JAX),
+    Kind(
+        "jax_of_two",
+        causes=(gap("call>call"), gap("call>call", "load+slow", 1), EVALUATED),
+        flags=NO_LOADER,
+        launch=(*MPIEXEC, "jax"),
+        **JAX,
+    ),
+    Kind("flax", 1, (gap("call>call"), EVALUATED), NO_LOADER, **JAX),
+    Kind("keras_jax", 1, (LOAD, EVALUATED), launch=FIT, variables=(("KERAS_BACKEND", "jax"),), steps=48, **JAX),
+    Kind(
+        "keras_tensorflow",
+        1,
+        (("load in the call", "load", 0, lambda ranks: usual(ranks[0], "regions", "call")), EVALUATED),
+        NO_LOADER,
+        launch=FIT,
+        variables=(("KERAS_BACKEND", "tensorflow"),),
+        steps=48,
+        **TENSORFLOW,
+    ),
+    Kind("tensorflow", 1, (LOAD, EVALUATED), **TENSORFLOW),
+    Kind("chainer", 1, (LOAD, EVALUATED, SAVED), script="asked", environment="chainer"),
+    Kind("chainer_trainer", 1, (LOAD,), script="asked", environment="chainer"),
+    Kind("chainermn", launch=(*MPIEXEC, "chainer"), steps=23, script="asked", environment="chainer"),
+    Kind("mxnet", 1, (gap("update>forward"), EVALUATED), NO_LOADER, script="asked", environment="mxnet"),
 )
 
 
-def libraries_python() -> Path:
-    """Return the Python of an environment with ``LIBRARIES`` and steptime's own torch, made when there is none."""
-    base = ready_interpreter("pytorch")
+def libraries_python(framework: str) -> Path:
+    """Return the Python of an environment with libraries over steptime's ``framework``, made when there is none."""
+    libraries = LIBRARIES[framework]
+    base = ready_interpreter(framework)
     if base is None:
-        sys.exit("no environment for pytorch: run 'steptime env create pytorch'")
-    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "steptime" / "attached-libraries"
+        sys.exit(f"no environment for {framework}: run 'steptime env create {framework}'")
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "steptime"
+    folder = cache / f"attached-libraries-{framework}"
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():
         subprocess.run([base, "-m", "venv", "--clear", folder], check=True)
         packages = next(folder.glob("lib/python*/site-packages"))
-        (packages / "torch_of.pth").write_text(f"{next(base.parents[1].glob('lib/python*/site-packages'))}\n")
-        subprocess.run([python, "-m", "pip", "install", "-q", *LIBRARIES], check=True)
-        (folder / "ready").write_text("\n".join(LIBRARIES))
+        (packages / "framework.pth").write_text(f"{next(base.parents[1].glob('lib/python*/site-packages'))}\n")
+        subprocess.run([python, "-m", "pip", "install", "-q", *libraries], check=True)
+        (folder / "ready").write_text("\n".join(libraries))
     return python
 
 
 def python_of(kind: Kind) -> Path | None:
     """Return the Python of the environment of ``kind``, None if there is none."""
     name, _, loader = kind.environment.partition("-")
-    return libraries_python() if name == "libraries" else ready_interpreter(name, loader=loader or "synthetic")
+    if name.endswith("_libraries"):
+        return libraries_python(name.removesuffix("_libraries"))
+    return ready_interpreter(name, loader=loader or "synthetic")
 
 
 def command_of(kind: Kind, python: Path) -> list[str]:

@@ -136,26 +136,7 @@ def accelerated():
 def lightning(strategy="auto"):
     """Lightning's Trainer, with its own processes."""
     import lightning as pl
-
-    class Module(pl.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.net = Net(slow=False)
-
-        def training_step(self, batch, _):
-            planting.rank = self.global_rank
-            self.net.slow = self.global_rank == 1
-            return loss_of(self.net, batch)
-
-        def validation_step(self, batch, _):
-            pause("evaluated batch", planting.EVALUATED_S)
-            self.net(batch[0])
-
-        def configure_optimizers(self):
-            return torch.optim.AdamW(self.parameters(), lr=1e-3)
-
-        def on_train_end(self):
-            finish(None, self.net)
+    from lightning_module import Module
 
     fit = pl.Trainer(
         accelerator="cpu",

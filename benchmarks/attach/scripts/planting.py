@@ -1,45 +1,30 @@
-"""What is planted in the training scripts beside this file, timed by their own clock, and what they say at their end.
-
-Each batch takes 20 ms to load, rank 1's forward 15 ms more, evaluation about half a second.
-"""
+"""Samples, a network and an evaluation of torch with planted causes (`planted_times.py`)."""
 
 import hashlib
-import json
-import os
 import time
-from pathlib import Path
 
+import planted_times
 import torch
+from planted_times import (  # noqa: F401 - what the scripts have from here
+    BATCH,
+    EVALUATED_S,
+    LOAD_S,
+    OUT,
+    SLOW_S,
+    STEPS,
+    WIDTH,
+    pause,
+    planted,
+    rank,
+    timed,
+    world,
+)
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-STEPS = int(os.environ.get("STEPS", "24"))
-OUT = Path(os.environ.get("OUT", "."))
-LOAD_S, SLOW_S, EVALUATED_S = 0.02, 0.015, 0.05
-BATCH, WIDTH = 4, 512
-rank = int(os.environ.get("RANK", os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0"))))
-world = int(os.environ.get("WORLD_SIZE", os.environ.get("PMI_SIZE", os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))))
-planted = {}
-
-OUT.mkdir(parents=True, exist_ok=True)
 torch.set_num_threads(1)
 torch.manual_seed(0)
-
-
-def pause(cause, seconds):
-    """Sleep, and note how long that took in truth."""
-    begin = time.monotonic()
-    time.sleep(seconds)
-    planted.setdefault(cause, []).append(time.monotonic() - begin)
-
-
-def timed(cause, act, *arguments):
-    """Call ``act`` and note how long it took."""
-    begin = time.monotonic()
-    result = act(*arguments)
-    planted.setdefault(cause, []).append(time.monotonic() - begin)
-    return result
 
 
 class Samples(Dataset):
@@ -139,6 +124,4 @@ def finish(loss, *modules, **facts):
             value = parameter.to_local() if hasattr(parameter, "to_local") else parameter
             digest.update(value.detach().float().contiguous().numpy().tobytes())
     said = {"loss": loss.item().hex() if loss is not None else None, "weights": digest.hexdigest(), **facts}
-
-    (OUT / f"said-{rank}.json").write_text(json.dumps({"result": said, "planted": planted}))
-    print("LOSS", said["loss"], said["weights"][:16], flush=True)
+    planted_times.say(rank, said)

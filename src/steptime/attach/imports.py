@@ -23,6 +23,13 @@ TABLE = {
     "horovod.torch.optimizer": ("torch_extensions", "install_horovod"),
     "nvidia.dali.plugin.pytorch": ("torch_extensions", "install_dali"),
     "safetensors.torch": ("torch_extensions", "install_safetensors"),
+    "jax": ("jax_functions", "install"),
+    "keras.src.backend.jax.trainer": ("keras_training", "install_jax"),
+    "tensorflow.python.data.ops.iterator_ops": ("tensorflow_functions", "install_iterators"),
+    "tensorflow.python.eager.polymorphic_function.polymorphic_function": ("tensorflow_functions", "install_functions"),
+    "chainer": ("chainer_training", "install"),
+    "chainermn": ("chainer_training", "install_mn"),
+    "mxnet": ("mxnet_training", "install"),
 }
 _installed: set[str] = set()
 

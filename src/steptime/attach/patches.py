@@ -78,12 +78,21 @@ class Patch:
         report(self.label, error)
 
 
-def measure(owner: Any, name: str, before: Before, after: After, compiling: Callable[[], bool] = never) -> Patch:
-    """Replace ``owner.name`` by a function that calls ``before`` and ``after`` around the original."""
-    patch = Patch(owner, name)
-    inner = patch.original
+class Outcome:
+    """A mark that is given what the call returned."""
 
-    @functools.wraps(inner)
+    __slots__ = ("given", "result")
+
+    def __init__(self, *given: Any) -> None:
+        self.given = given
+        self.result: Any = None
+
+
+def measured(
+    patch: Patch, inner: Callable[..., Any], before: Before, after: After, compiling: Callable[[], bool] = never
+) -> Callable[..., Any]:
+    """Return a function that calls ``before`` and ``after`` around ``inner`` while ``patch`` is on."""
+
     def call(*args: Any, **kwargs: Any) -> Any:
         mark = None
         if patch.on and not compiling():
@@ -97,6 +106,8 @@ def measure(owner: Any, name: str, before: Before, after: After, compiling: Call
         try:
             result = inner(*args, **kwargs)
             returned = True
+            if mark.__class__ is Outcome:
+                mark.result = result
             return result
         finally:
             try:
@@ -104,8 +115,22 @@ def measure(owner: Any, name: str, before: Before, after: After, compiling: Call
             except Exception as error:
                 patch.fault(error)
 
-    patch.put(call)
+    return call
+
+
+def measure(owner: Any, name: str, before: Before, after: After, compiling: Callable[[], bool] = never) -> Patch:
+    """Replace ``owner.name`` by a function that calls ``before`` and ``after`` around the original."""
+    patch = Patch(owner, name)
+    patch.put(named_after(patch.original, measured(patch, patch.original, before, after, compiling)))
     return patch
+
+
+def named_after(original: Any, replacement: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``replacement`` with the name, the documentation and the signature of ``original``."""
+    try:
+        return functools.wraps(original)(replacement)
+    except (TypeError, AttributeError):  # methods of extension modules can have names that are no text
+        return replacement
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:

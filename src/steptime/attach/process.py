@@ -48,6 +48,11 @@ def note(text: str) -> None:
     recorder().file.write({"kind": "note", "text": text}, opens=False)
 
 
+def unseen(reason: str, *phases: str) -> None:
+    """Write which phases of a step cannot be told, and why; what is recorded under their names is asking for them."""
+    recorder().file.write({"kind": "unseen", "phases": list(phases), "reason": reason}, opens=False)
+
+
 def seen(library: str) -> None:
     """Note that ``library`` was hooked in this process, whether or not it will train."""
     made = recorder()

@@ -180,7 +180,7 @@ class Recorder:
             self.stepped = True
         if self.stepped and (delivered or self.source is None):
             self.close(first if first is not None else self.update_end_ns)
-        elif self.stepped and self.begin is not None:
+        elif (self.stepped or self.calls) and self.begin is not None:
             self.ledger.resume()  # a second network of the same step: what was between the updates is not apart
         if self.begin is None:
             self._begin_first(first if first is not None else (self.update_end_ns or begin))
@@ -271,24 +271,50 @@ class Recorder:
 
     def call_begin(self, name: str = "step") -> None:
         """Begin a call that is a whole step, or the one of several functions of a step that is named ``name``."""
-        if name in self.calls:
-            self.updated(self.before_end)
-        number = self.number
-        self._use(now())
-        if self.number != number or not self.calls:
-            self.calls = set()
-        self.calls.add(name)
+        self._call(name, now())
         self.enter("call")
 
-    def call_end(self) -> tuple[int, int, int] | None:
-        """End it; return its begin, end and exclusive time."""
-        timed = self.leave("call")
+    def call_end(self, region: str = "call") -> tuple[int, int, int] | None:
+        """End it; return its begin, end and exclusive time. ``region`` names it, `compile` where it was that, too."""
+        timed = self._pop("call")
         if timed is not None:
-            self.micro_steps += 1
-            self.update_end_ns = timed[1]
-            if self.source is not None:
-                self.updated(timed[1])
+            self.ledger.add((timed[0], REGION, region, timed[2]))
+            self._called(timed[1])
         return timed
+
+    def first_call(self, name: str, begin: int, end: int) -> None:
+        """Note that what was recorded as `compile` was a call of a step: what a function is shows in its result."""
+        self._call(name, begin)
+        self._called(end)
+
+    def first_forward(self, begin: int, end: int) -> None:
+        """Note that what was recorded as `compile` was a forward without gradient between steps."""
+        if not self.stack and self.source is not None:
+            self._set_apart()
+        self.between = self.begin is None or self.stepped or bool(self.calls)
+        if self.between:
+            self.ledger.extend_apart(begin, end)
+
+    def _call(self, name: str, begin: int) -> None:
+        if name in self.calls:
+            self.updated(self.update_end_ns)
+        self._use(begin)
+        self.calls.add(name)
+        self.between = False
+
+    def _called(self, end: int) -> None:
+        self.micro_steps += 1
+        self.update_end_ns = end
+        # Without a loader the next call says whether the step is over; until then evaluation may follow.
+        self.ledger.waits = True
+        if self.source is not None:
+            self.updated(end)
+
+    def wait_end(self) -> None:
+        """End a wait of the host for the device; behind a forward without gradient it is a part of that."""
+        timed = self.leave("wait")
+        if timed is not None and self.between and not self.stack:
+            self.ledger.extend_apart(timed[0], timed[1])
 
     def replay_begin(self) -> None:
         """Begin the replay of captured work: where no forward or backward is seen, of the step itself."""
@@ -336,6 +362,7 @@ class Recorder:
         self.micro_steps = self.own_forwards = 0
         self.backwards, self.optimizers, self.flags = [], [], set()
         self.stepped = False
+        self.calls = set()
         self._tell(self.at_step, self.number)
         self.cost = now() - cost_begin
 
@@ -373,7 +400,7 @@ class Recorder:
             self.sampler.stop()
         if self.begin is None:
             return
-        if self.stepped:
+        if self.stepped or self.calls:
             self.close(self.update_end_ns)
         self.lines.flush()
         self._tell(self.at_end)

@@ -6,7 +6,8 @@ import importlib
 from typing import Any
 
 from . import patches, process, torch_collectives
-from .torch_passes import hide_from_dynamo, region_of, requests_of
+from .library_calls import region_of, requests_of
+from .torch_passes import hide_from_dynamo
 
 
 def install_deepspeed(module: Any) -> None:

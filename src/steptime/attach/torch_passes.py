@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import patches, process, torch_collectives, torch_device
+from .library_calls import region_of, requests_of
 from .record_file import now
 from .torch_gradients import Gradients
 
@@ -266,47 +267,3 @@ class FlopCount:
             return
         self.wanted = False
         self.recorder.file.write({"kind": "flops", "step": COUNTED_STEP, **self.sums, "operators": self.operators})
-
-
-def region_of(
-    owner: Any,
-    name: str,
-    region: str,
-    compiling: Callable[[], bool] = patches.never,
-    not_inside: tuple[str, ...] = (),
-) -> None:
-    """Make calls of ``owner.name`` a region, but for those inside of the same one or of one of ``not_inside``."""
-    recorder = process.recorder()
-
-    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-        if not recorder.is_mine() or recorder.inside(region, *not_inside):
-            return None
-        recorder.enter(region)
-        return region
-
-    def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
-        recorder.leave(mark)
-
-    patches.measure(owner, name, before, after, compiling)
-
-
-def requests_of(
-    owner: Any, name: str, source: Callable[[Any], int], compiling: Callable[[], bool], region: str = ""
-) -> None:
-    """Make ``owner.name`` a request to the loader that ``source`` finds by the object it is called on.
-
-    ``region`` names the region, by default `input` or, where the call raises, `epoch`.
-    """
-    recorder = process.recorder()
-
-    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-        if recorder.stack or not recorder.is_mine():
-            return None
-        mark = (source(args[0]),)
-        recorder.request_begin()
-        return mark
-
-    def after(mark: Any, returned: bool) -> None:
-        recorder.request_end(mark[0], region or ("input" if returned else "epoch"))
-
-    patches.measure(owner, name, before, after, compiling)

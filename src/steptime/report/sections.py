@@ -10,7 +10,6 @@ from steptime.measurements.net.form import NetSummary
 from steptime.measurements.summary_form import Summary, TrialSummary
 from steptime.report.advice import advice_section
 from steptime.report.answer import published_section
-from steptime.report.asynchrony import learning_section
 from steptime.report.attached import attached_section
 from steptime.report.breakdown_section import breakdown_section, pop_section
 from steptime.report.charts.marks import Marks
@@ -23,9 +22,8 @@ from steptime.report.job_accounts import account_section
 from steptime.report.links import link_section
 from steptime.report.loaders import loader_section
 from steptime.report.models import model_section
-from steptime.report.ranking import Quantiles, ranking_section
+from steptime.report.ranking import Quantiles, learning_section, ranking_section, tier_section
 from steptime.report.section import Pairs, Part, Section, Sentences
-from steptime.report.tiers import tier_section
 from steptime.report.trainings import training_section
 from steptime.report.trial_names import Names
 

@@ -25,6 +25,7 @@ from steptime.measurements.attached.process_lines import (
     SampledLines,
     StepLine,
     SummedSteps,
+    UnseenLine,
 )
 from steptime.measurements.jsonlines import read_lines
 from steptime.measurements.record_fields import first_mistake
@@ -59,6 +60,8 @@ class ProcessLines:
     sampled: list[SampledLines] = field(default_factory=list)
     flops: list[FlopsLine] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unseen: dict[str, str] = field(default_factory=dict)
+    """By phase, why its library shows no times of it."""
     faults: list[FaultLine] = field(default_factory=list)
     end: EndLine | None = None
 
@@ -82,6 +85,8 @@ class ProcessLines:
             self.end = line
         elif isinstance(line, NoteLine):
             self.notes.append(line.text)
+        elif isinstance(line, UnseenLine):
+            self.unseen |= dict.fromkeys(line.phases, line.reason)
         else:
             self._listed(line)
 

@@ -217,6 +217,16 @@ class NoteLine:
 
 
 @dataclass(frozen=True)
+class UnseenLine:
+    """Phases of a step of which a library shows no times, and why; what is recorded as them is asking for them."""
+
+    __pydantic_config__ = STRICT
+
+    phases: list[Name]
+    reason: Annotated[str, Field(max_length=2000)]
+
+
+@dataclass(frozen=True)
 class FaultLine:
     """What failed in steptime's own part of the process, which then took itself out."""
 
@@ -248,6 +258,7 @@ Line = (
     | SampledLines
     | FlopsLine
     | NoteLine
+    | UnseenLine
     | FaultLine
     | EndLine
 )
@@ -262,6 +273,7 @@ FORMS: Mapping[str, TypeAdapter[Any]] = {
     "lines": TypeAdapter(SampledLines),
     "flops": TypeAdapter(FlopsLine),
     "note": TypeAdapter(NoteLine),
+    "unseen": TypeAdapter(UnseenLine),
     "fault": TypeAdapter(FaultLine),
     "end": TypeAdapter(EndLine),
 }

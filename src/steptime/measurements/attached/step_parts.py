@@ -145,6 +145,9 @@ def step_parts(kept: KeptSteps) -> list[StepPart]:
     length = kept.length_s
     seconds = {name: kept.of_ranks(lambda step, own=own: step.seconds(*own)) for name, own in REGIONS.items()}  # type: ignore[misc]
     exchanged = kept.of_ranks(lambda step: step.seconds(_COLLECTIVE))
+    unseen = _unseen(kept)
+    for name in unseen.keys() & REGIONS.keys() - {"input_wait"}:  # what was asked for, not what was done
+        seconds["call"] = seconds["call"] + seconds.pop(name)
     if kept.exchange:
         seconds["backward"] = np.maximum(seconds["backward"] - kept.exchange.within_backward_s, 0.0)
         seconds["sync_wait"], seconds["comm_exposed"] = kept.exchange.waiting_s, kept.exchange.exposed_s
@@ -160,10 +163,20 @@ def step_parts(kept: KeptSteps) -> list[StepPart]:
     total = float(length.mean())
     parts = [_part(kept, name, seconds[name], total, REGIONS.get(name, (_COLLECTIVE,))) for name in shown]
     if kept.no_exchange:
-        parts += [_unknown(name, kept.no_exchange) for name in ("comm_exposed", "sync_wait")]
+        unseen = {**dict.fromkeys(("comm_exposed", "sync_wait"), kept.no_exchange), **unseen}
+    parts += [_unknown(name, reason) for name, reason in unseen.items() if name not in shown]
     ordered = sorted(of_gaps, key=lambda name: -float(of_gaps[name].mean()))
     parts += [_part(kept, name, of_gaps[name], total, (name,), gap=True) for name in ordered]
     return [*parts, _part(kept, REST, rest, total, ())]
+
+
+def _unseen(kept: KeptSteps) -> dict[str, str]:
+    """Return the phases that a library shows no times of, with the reason; of the exchange only where there is one."""
+    found: dict[str, str] = {}
+    for process in kept.attempt.processes.values():
+        found |= process.unseen
+    alone = len(kept.attempt.ranks) < 2 and kept.attempt.world < 2  # noqa: PLR2004 - it exchanges with no other
+    return {name: reason for name, reason in found.items() if not (alone and name in EXCHANGED)}
 
 
 def _part(  # noqa: PLR0913 - what a part is made of

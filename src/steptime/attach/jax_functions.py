@@ -1,0 +1,305 @@
+"""JAX: calls of jitted functions, the host's waits for the device, and when the device had finished a step.
+
+`jax.jit` returns a stand-in for its function, below which the fast path stays. What a function is shows in its first
+call: one that returns as many new arrays of its arguments' shapes as a model has makes a step.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import itertools
+import os
+import queue
+import threading
+import types
+from typing import Any, Callable
+
+from . import patches, process
+from .library_calls import waits_of
+from .record_file import now
+
+# Arrays of the same shapes in arguments and results, from which on a function is one of a training loop.
+FEW = 4
+HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
+ENDED_WITHIN_S = 5.0
+REASON = "the whole step is one compiled program, inside which JAX shows no times"
+
+
+_made: list[JaxFunctions] = []
+
+
+def install(jax: Any) -> None:
+    """Patch ``jax``, which is imported whole."""
+    functions = JaxFunctions(jax)
+    _made.append(functions)
+    for name in ("jit", "pmap"):
+        if hasattr(jax, name):
+            functions.patch(name)
+    array = importlib.import_module("jax._src.array").ArrayImpl
+    for owner, name in ((jax, "block_until_ready"), (array, "block_until_ready"), (array, "_value")):
+        if hasattr(owner, name):
+            waits_of(owner, name)
+    process.unseen(REASON, "forward", "backward", "update", "comm_exposed", "sync_wait")
+
+
+def evaluation_made_by(owner: Any, name: str) -> None:
+    """Know the functions that are jitted in calls of ``owner.name`` as evaluations, whatever they return."""
+
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        for functions in _made:
+            functions.evaluating = True
+        return True
+
+    def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
+        for functions in _made:
+            functions.evaluating = False
+
+    patches.measure(owner, name, before, after)
+
+
+class JaxFunctions:
+    """The jitted functions of this process, and what is known of them together."""
+
+    def __init__(self, jax: Any) -> None:
+        self.jax = jax
+        self.recorder = process.recorder()
+        self.leaves: Callable[[Any], list[Any]] = jax.tree_util.tree_leaves
+        core = importlib.import_module("jax._src.core")
+        self.is_eager: Callable[[], bool] = getattr(core, "trace_state_clean", lambda: True)
+        self.numbers = itertools.count()
+        self.state: set[Any] = set()  # shapes of what steps take and return
+        self.waits = DeviceWaits(self.recorder)
+        self.evaluating = False  # whether what is made now is for evaluation alone
+
+    def patch(self, name: str) -> None:
+        """Have ``jax.NAME`` return stand-ins."""
+        patch = patches.Patch(self.jax, name)
+        inner = patch.original
+
+        @functools.wraps(inner)
+        def jit(*args: Any, **kwargs: Any) -> Any:
+            made = inner(*args, **kwargs)
+            if hasattr(made, "lower"):
+                return self._stand_in(patch, made, kwargs)
+            # Called with options alone, it is a decorator.
+            return functools.wraps(made)(lambda function: self._stand_in(patch, made(function), kwargs))
+
+        patch.put(jit)
+
+    def _stand_in(self, patch: patches.Patch, function: Any, options: Any) -> Any:
+        try:
+            donates = any(options.get(name) not in (None, ()) for name in ("donate_argnums", "donate_argnames"))
+            watch = JittedFunction(self, function, donates=donates)
+            return Jitted(function, patches.measured(patch, function, watch.begin, watch.end))
+        except Exception as error:
+            patch.fault(error)
+            return function
+
+    def shapes(self, leaves: list[Any]) -> list[Any]:
+        """Return shape and type of those of ``leaves`` that are arrays of several numbers."""
+        arrays = [leaf for leaf in leaves if getattr(leaf, "size", 1) > 1]
+        return [(leaf.shape, str(leaf.dtype)) for leaf in arrays if hasattr(leaf, "dtype") and hasattr(leaf, "shape")]
+
+    def said_rank(self) -> None:
+        """Note which process this is, once a back end runs."""
+        count = self.jax.process_count()
+        self.recorder.rank(self.jax.process_index(), count, "jax")
+
+
+class JittedFunction:
+    """What is known of one jitted function: what it is for, and which of its results can be waited for."""
+
+    def __init__(self, functions: JaxFunctions, function: Any, *, donates: bool) -> None:
+        self.functions = functions
+        self.recorder = functions.recorder
+        self.function = function
+        self.donates = donates
+        self.name = str(getattr(function, "__name__", "function"))
+        self.label = f"{self.name} {next(functions.numbers)}"
+        self.role = EVALUATION if functions.evaluating else ""
+        self.ends: list[int] = []  # results that show the end of a step, the best first
+
+    def begin(self, args: Any, kwargs: Any) -> Any:
+        """Begin a call, as what the first one has shown it to be."""
+        recorder = self.recorder
+        if self.role == HELPER or recorder.stack or not recorder.is_mine() or not self.functions.is_eager():
+            return None
+        if self.role == STEP:
+            recorder.call_begin(self.label)
+            return patches.Outcome(STEP, self._traces())
+        if self.role == EVALUATION:
+            return (EVALUATION, recorder.forward_begin(training=False))
+        given = self.functions.leaves((args, kwargs))
+        if len(given) < FEW and not self.donates:
+            self.role = HELPER
+            return None
+        recorder.enter("compile")
+        return patches.Outcome("", (args, kwargs), given, self.functions.shapes(given))
+
+    def end(self, mark: Any, returned: bool) -> None:
+        """End it."""
+        recorder = self.recorder
+        if mark.__class__ is not patches.Outcome:
+            recorder.forward_end(mark[1])
+        elif mark.given[0] == STEP:
+            compiled = self._traces() > mark.given[1]
+            timed = recorder.call_end("compile" if compiled else "call")
+            if timed is not None and returned and self.ends:
+                results = self.functions.leaves(mark.result)
+                self.functions.waits.add(recorder.number, results[self.ends[0]], timed[0], self)
+        else:
+            timed = recorder.leave("compile")
+            if timed is not None and returned:
+                self._learn(mark, timed[0], timed[1])
+
+    def _traces(self) -> int:
+        count: Callable[[], int] | None = getattr(self.function, "_cache_size", None)
+        return 0 if count is None else count()
+
+    def _passed_on(self, arguments: Any, results: int) -> set[int]:
+        """Return which results are arguments as they came: flax returns all that a function could have changed.
+
+        JAX has traced the function for the call and keeps what it saw; the function is not run again.
+        """
+        try:
+            program = self.function.trace(*arguments[0], **arguments[1]).jaxpr.jaxpr
+            inputs = {id(each) for each in program.invars}
+            passed = {index for index, each in enumerate(program.outvars) if id(each) in inputs}
+            return passed if len(program.outvars) == results else set()
+        except Exception:  # of `pmap`, or of another version of JAX
+            return set()
+
+    def _learn(self, mark: patches.Outcome, begin: int, end: int) -> None:
+        _, arguments, given, shapes = mark.given
+        results = self.functions.leaves(mark.result)
+        passed = self._passed_on(arguments, len(results))
+        left = list(shapes)
+        for shape in self.functions.shapes([leaf for index, leaf in enumerate(results) if index not in passed]):
+            if shape in left:
+                left.remove(shape)
+        same = len(shapes) - len(left)
+        if same >= FEW or (self.donates and same):
+            self.role = STEP
+            self.functions.state.update(shapes)
+            self.recorder.first_call(self.label, begin, end)
+            self.functions.said_rank()
+            # A small result of another shape than any argument is not taken over by the next step.
+            kept = [(str(getattr(leaf, "shape", "")), str(getattr(leaf, "dtype", ""))) for leaf in given]
+            sizes = {index: getattr(leaf, "size", 1 << 40) for index, leaf in enumerate(results)}
+            known = [(str(getattr(leaf, "shape", "")), str(getattr(leaf, "dtype", ""))) in kept for leaf in results]
+            self.ends = sorted(sizes, key=lambda index: (known[index], sizes[index], -index))
+        elif sum(shape in self.functions.state for shape in shapes) >= FEW:
+            self.role = EVALUATION
+            self.recorder.first_forward(begin, end)
+        elif self.functions.state:
+            self.role = HELPER
+        else:
+            return  # no step is known yet that it could be compared with
+        self.recorder.file.write({"kind": "function", "name": self.name, "role": self.role}, opens=False)
+
+
+class Jitted:
+    """Stands for a jitted function; whatever it does not know it asks of that function."""
+
+    __slots__ = ("__weakref__", "_call", "_function")
+
+    def __init__(self, function: Any, call: Callable[..., Any]) -> None:
+        self._function = function
+        self._call = call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    # A pickle or a copy is of the function itself and knows nothing of us.
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._function.__reduce_ex__(protocol)
+
+    def __repr__(self) -> str:
+        return repr(self._function)
+
+    def __hash__(self) -> int:
+        return hash(self._function)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._function == (other._function if type(other) is Jitted else other))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self._function)
+
+    @property
+    def __wrapped__(self) -> Any:
+        return self._function.__wrapped__
+
+    @property
+    def __doc__(self) -> Any:  # type: ignore[override]
+        return self._function.__doc__
+
+
+class DeviceWaits:
+    """When the device had finished each step: a thread waits for a result of it, without the interpreter's lock."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.pid = 0
+        recorder.at_step.append(self.write)
+        recorder.at_end.append(self.stop)
+
+    def add(self, number: int, result: Any, begin: int, function: JittedFunction) -> None:
+        """Wait for ``result`` of step ``number``, which was asked for at ``begin``."""
+        if self.pid != os.getpid():
+            self.pid = os.getpid()
+            self.asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+            self.done: list[tuple[int, int, int]] = []
+            self.thread = threading.Thread(target=self._wait, daemon=True, name="steptime attach: device")
+            self.thread.start()
+        self.asked.put((number, result, begin, function))
+
+    def _wait(self) -> None:
+        last = 0
+        while True:
+            asked = self.asked.get()
+            if asked is None:
+                return
+            number, result, begin, function = asked
+            try:
+                result.block_until_ready()
+                end = now()
+                self.done.append((number, max(begin, last), end))
+                last = end
+            except Exception:  # the next step took this result over: another one is tried from now on
+                function.ends = function.ends[1:]
+            del asked, result
+
+    def write(self, number: int) -> None:
+        """Write the steps before ``number`` that the device has finished since."""
+        if self.pid != os.getpid():
+            return
+        done, self.done = self.done, []
+        spans: dict[int, list[int]] = {}
+        for step, begin, end in done:
+            span = spans.setdefault(step, [0, begin, end])
+            span[0] += end - begin
+            span[2] = end
+        for step, (busy, begin, end) in spans.items():
+            if step >= number:  # its other functions may go on
+                self.done += [each for each in done if each[0] == step]
+                continue
+            self.recorder.file.write(
+                {"kind": "device", "step": step, "regions": {"call": busy}, "span_ns": end - begin}
+            )
+
+    def stop(self) -> None:
+        """End the thread and wait for it: one that still runs while the interpreter ends can abort the process."""
+        if self.pid != os.getpid():
+            return
+        self.asked.put(None)
+        self.thread.join(ENDED_WITHIN_S)
+        self.write(self.recorder.number + 1)

@@ -1,0 +1,114 @@
+"""Calls of a library that are a region of the step or a request to a loader, whichever library it is."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from . import patches, process
+
+
+def region_of(
+    owner: Any,
+    name: str,
+    region: str,
+    compiling: Callable[[], bool] = patches.never,
+    not_inside: tuple[str, ...] = (),
+) -> None:
+    """Make calls of ``owner.name`` a region, but for those inside of the same one or of one of ``not_inside``."""
+    recorder = process.recorder()
+
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        if not recorder.is_mine() or recorder.inside(region, *not_inside):
+            return None
+        recorder.enter(region)
+        return region
+
+    def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
+        recorder.leave(mark)
+
+    patches.measure(owner, name, before, after, compiling)
+
+
+def requests_of(
+    owner: Any, name: str, source: Callable[[Any], int], compiling: Callable[[], bool], region: str = ""
+) -> None:
+    """Make ``owner.name`` a request to the loader that ``source`` finds by the object it is called on.
+
+    ``region`` names the region, by default `input` or, where the call raises, `epoch`.
+    """
+    recorder = process.recorder()
+
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        if recorder.stack or not recorder.is_mine():
+            return None
+        mark = (source(args[0]),)
+        recorder.request_begin()
+        return mark
+
+    def after(mark: Any, returned: bool) -> None:
+        recorder.request_end(mark[0], region or ("input" if returned else "epoch"))
+
+    patches.measure(owner, name, before, after, compiling)
+
+
+def forward_of(owner: Any, name: str, training: Callable[[], bool]) -> None:
+    """Make calls of ``owner.name`` the forward of an outermost module; ``training`` says whether for a gradient."""
+    recorder = process.recorder()
+
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        if not recorder.is_mine() or recorder.inside("forward", "nograd", "backward"):
+            return None
+        return recorder.forward_begin(training=training())
+
+    patches.measure(owner, name, before, lambda mark, _: recorder.forward_end(mark))
+
+
+def backward_of(owner: Any, name: str) -> None:
+    """Make calls of ``owner.name`` a backward pass."""
+    recorder = process.recorder()
+
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        if not recorder.is_mine() or recorder.inside("backward"):
+            return None
+        recorder.backward_begin()
+        return True
+
+    patches.measure(owner, name, before, lambda _, __: recorder.backward_end(synchronised=None))
+
+
+def update_of(owner: Any, name: str, look: Callable[[Any], None] | None = None) -> None:
+    """Make calls of ``owner.name`` an update; ``look`` is shown the object that it is called on."""
+    recorder = process.recorder()
+
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        if not recorder.is_mine() or recorder.inside("update"):
+            return None
+        if look is not None:
+            look(args[0])
+        recorder.update_begin()
+        return True
+
+    patches.measure(owner, name, before, lambda _, __: recorder.update_end())
+
+
+def waits_of(owner: Any, *names: str) -> None:
+    """Make calls of methods or functions, or reading properties, a wait of the host for the device."""
+    recorder = process.recorder()
+
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        if recorder.begin is None or recorder.stack or not recorder.is_mine():
+            return None
+        recorder.enter("wait")
+        return True
+
+    def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
+        recorder.wait_end()
+
+    for name in names:
+        patch = patches.Patch(owner, name)
+        inner = patch.original
+        if isinstance(inner, property):
+            patch.put(property(patches.measured(patch, inner.__get__, before, after), doc=inner.__doc__))
+        else:
+            patch.remove()
+            patches.measure(owner, name, before, after)
