@@ -3,7 +3,7 @@
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
 from steptime.diagnosis.gain import gain_of_batch, gain_without
-from steptime.diagnosis.rule import Claim, Rule
+from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.measurements.json_form import Interval
 
 _NOTABLE = 0.1
@@ -91,10 +91,10 @@ def _precise(at: DiagnosedTrial, share: Interval) -> Claim | None:
     return Claim(claim, f"compute products in {wanted}", [f"precision={wanted}"], gain_without(share, (0.0, 0.75)))
 
 
-UPDATE = Rule(
+UPDATE = DiagnosisRule(
     "update_bound", "update", _updated, _NOTABLE, _update_bound, "an update that takes as long with the change"
 )
-BATCH = Rule(
+BATCH = DiagnosisRule(
     "small_batch",
     "what does not grow with the batch",
     _fixed,
@@ -102,7 +102,7 @@ BATCH = Rule(
     _small_batch,
     "a step that takes four times as long with four times the batch",
 )
-OVERHEAD = Rule(
+OVERHEAD = DiagnosisRule(
     "framework_overhead",
     "passes beyond their arithmetic",
     _not_arithmetic,
@@ -110,7 +110,7 @@ OVERHEAD = Rule(
     _overhead,
     "passes that take four times as long with four times the batch",
 )
-PRECISION = Rule(
+PRECISION = DiagnosisRule(
     "precision_unused",
     "forward and backward",
     _computed_on_gpu,

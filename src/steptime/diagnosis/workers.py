@@ -3,7 +3,7 @@
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
 from steptime.diagnosis.gain import ANY_PART, gain_without
-from steptime.diagnosis.rule import Claim, Rule
+from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.measurements.json_form import Interval
 
 _NOTABLE_WAIT = 0.05
@@ -102,7 +102,7 @@ def _too_few(at: DiagnosedTrial, ratio: Interval) -> Claim | None:
     )
 
 
-PERSISTENT = Rule(
+PERSISTENT = DiagnosisRule(
     "straggler",
     "waiting for workers",
     _waited,
@@ -110,7 +110,7 @@ PERSISTENT = Rule(
     _one_slow,
     "another worker that is as slow when ranks are placed otherwise",
 )
-TRANSIENT = Rule(
+TRANSIENT = DiagnosisRule(
     "transient_stragglers",
     "waiting for workers",
     _waited,
@@ -118,7 +118,7 @@ TRANSIENT = Rule(
     _now_and_then,
     "as much waiting on a machine where nothing else runs",
 )
-OVERSUBSCRIBED = Rule(
+OVERSUBSCRIBED = DiagnosisRule(
     "oversubscribed_cores",
     "busy threads for each core",
     _threads_for_a_core,
@@ -128,7 +128,7 @@ OVERSUBSCRIBED = Rule(
     "ratio",
     alone=True,
 )
-IDLE = Rule(
+IDLE = DiagnosisRule(
     "idle_devices",
     "cores or GPUs for each thread or worker",
     _cores_for_a_thread,
