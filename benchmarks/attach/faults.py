@@ -1,13 +1,14 @@
 """Raise in the hooks of an attached script, again and again: the script's result must be the same each time.
 
 `python benchmarks/attach/faults.py [--faults 10000] [FRAMEWORK …]` runs the same training script, once without the
-hook and then with a hook whose every part raises with the probability of that run, before its work, after it or half-way, and whose
-patches stay although they failed. It writes faults.json.
+hook and then with a hook whose every part raises with the probability of that run, before its work, after it or
+half-way, and whose patches stay although they failed. It writes faults.json.
 """
 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,8 @@ from steptime.runner.preparation import ready_interpreter
 RESULT = Path(__file__).with_name("faults.json")
 RATES = (1.0, 0.5, 0.1, 0.02)
 MOST_RUNS = 40
+# Lines of a log with the time of day.
+TIMED = r"^([IWE]\d{4} .*|WARNING: All log messages before absl.*)\n"
 
 PYTORCH = """
 import copy, hashlib, pickle, sys
@@ -268,7 +271,7 @@ def train(
     environ = {**os.environ, **variables}
     command = [str(python), str(script), str(steps), str(folder / "net.pt")]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
+    return done.returncode, done.stdout + re.sub(TIMED, "", done.stderr, flags=re.MULTILINE)
 
 
 def faulty_run(  # noqa: PLR0913, PLR0917 - what a run is made of
