@@ -5,8 +5,9 @@
     python benchmarks/breakdown/planted_phases.py OUT.jsonl [--frameworks pytorch chainer] [--breakdowns 60]
 
 The truth of a phase is the sleep, as the planted code timed it, and the phase of the framework as it is, broken down in
-the same round; the interval is that of the difference. Appends a line of JSON for each breakdown, goes on where it
-ended, and prints the count with Wilson's interval.
+the same round; the interval is that of the difference. ``step_found_s`` is the same difference of whole steps: where it
+is too short as well, a process that slept was preempted less than one that did not. Appends a line of JSON for each
+breakdown, goes on where it ended, and prints the count with Wilson's interval.
 """
 
 import argparse
@@ -43,8 +44,8 @@ _SECONDS = 3.0
 _QUANTILE = 1.96
 
 
-def broken_down(framework: str, phase: str, launches: int) -> tuple[dict[str, Phase | None], float, list[str]]:
-    """Return the phases of a step with ``phase`` planted, the seconds of the sleep, and the flags of its launches."""
+def broken_down(framework: str, phase: str, launches: int) -> tuple[dict[str, Phase | None], float, float, list[str]]:
+    """Return the phases of a step with ``phase`` planted, its seconds, those of the sleep, and the launches' flags."""
     with tempfile.TemporaryDirectory(prefix="planted-phases-") as name:
         folder = Path(name)
         manifest = planted_manifest(load_manifests()[framework], phase, folder, str(_ADAPTER))
@@ -63,7 +64,7 @@ def broken_down(framework: str, phase: str, launches: int) -> tuple[dict[str, Ph
         files = folder.glob("trials/*/ablation-*/planted-*.txt")
         lasted = [float(line) for path in files for line in path.read_text().splitlines()]
         flags = sorted({flag for launch in kept for flag in launch.flags})
-        return dict(found.phases), sum(lasted) / len(lasted) if lasted else 0.0, flags
+        return dict(found.phases), found.step_s.value_s, sum(lasted) / len(lasted) if lasted else 0.0, flags
 
 
 def cells(frameworks: list[str], done: int, count: int, launches: int) -> Iterator[dict[str, Any]]:
@@ -72,14 +73,13 @@ def cells(frameworks: list[str], done: int, count: int, launches: int) -> Iterat
     while number < count:
         for framework in frameworks:
             if number + len(PHASES) > done:
-                plain, _, _ = broken_down(framework, AS_IS, launches)
+                plain, plain_s, _, _ = broken_down(framework, AS_IS, launches)
             for phase in PHASES:
                 number += 1
                 if done < number <= count:
-                    phases, planted_s, flags = broken_down(framework, phase, launches)
-                    yield {"framework": framework, "phase": phase, "flags": flags} | judged(
-                        phases[phase], plain[phase], planted_s
-                    )
+                    phases, step_s, planted_s, flags = broken_down(framework, phase, launches)
+                    about = {"framework": framework, "phase": phase, "flags": flags, "step_found_s": step_s - plain_s}
+                    yield about | judged(phases[phase], plain[phase], planted_s)
 
 
 def judged(found: Phase | None, plain: Phase | None, planted_s: float) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def rules(
     found = {
         "record": unfit.message if unfit else None,
         "workers": own_mistake(trial, launch),
-        "replay": differs_from_replay(launch, replays),
+        "replay": differs_from_replay(trial, launch, replays),
         "others": deviating(losses, {each.trial.id: _ROUNDING for each in losses}).get(trial.id),
     }
     return {rule: reason for rule, reason in found.items() if reason}

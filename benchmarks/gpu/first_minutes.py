@@ -15,6 +15,7 @@ steptime: a run folder has all that a worker imports. A framework that cannot be
 import argparse
 import importlib
 import json
+import math
 import os
 import shutil
 import socket
@@ -27,10 +28,14 @@ from typing import Any
 
 FRAMEWORKS = {"pytorch": "torch", "jax": "jax", "chainer": "chainer"}
 SIZES = (64, 128, 256, 512, 1024)
-STEPS, REPEATS, CLOSE = 200, 4, 0.01
+STEPS, FEWEST_STEPS, CLOSE = 200, 10, 0.01
+PAIRS, _STUDENT = 8, 2.365
+"""Pairs of a plain loop and a timed one, and the 97.5 % quantile of Student's t for 7 degrees of freedom."""
 _COPIED_BYTES, _COPIES = 64 * 2**20, 10
 _LEAST_S = 20.0
 """Left of the time, without which nothing more is begun."""
+_COMPARING, _APART = 0.4, 0.25
+"""Of a run's share of the time: what loops are compared in, and what the stages of a breakdown get."""
 _ADDRESS = "127.0.0.1"
 
 
@@ -104,20 +109,54 @@ def run(folder: Path, seconds: float) -> dict[str, Any]:
         if said["code"]:
             found["left_out"][name] = said["error"]
     found["smi"] = _smi()
+    found["load"] = os.getloadavg()[0]
     found["cupy"] = _ask(["-c", _CUPY], folder, 120.0)
-    for each in plan["runs"]:
+    devices = len((found["smi"] or "").splitlines()) if plan["device"] == "cuda" else None
+    runs = [each for each in plan["runs"] if each["framework"] not in found["left_out"]]
+    for place, each in enumerate(runs):
         left = seconds - (time.monotonic() - started)
-        if each["framework"] in found["left_out"]:
+        if devices is not None and each["workers"] > devices:
+            found["not_begun"].append(f"{each['folder']}: needs {each['workers']} devices, here are {devices}")
             continue
         if left < _LEAST_S:
-            found["not_begun"].append(each["folder"])
+            found["not_begun"].append(f"{each['folder']}: no time was left")
             continue
-        begun = time.monotonic()
-        runner = _session if each["kind"] == "session" else _ablation
-        result = runner(folder / each["folder"], each["workers"], plan["steps"], left)
+        begun, share_s = time.monotonic(), left / (len(runs) - place)
+        if each["kind"] == "session":
+            result = _session(folder / each["folder"], plan["steps"], share_s, left)
+        else:
+            result = _ablation(folder / each["folder"], each["workers"], share_s, left)
         found["runs"].append({**each, **result, "wall_s": round(time.monotonic() - begun, 1)})
+    found["derived"] = derived(found["runs"])
     found["wall_s"] = round(time.monotonic() - started, 1)
     return found
+
+
+def derived(runs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return by framework what its runs in fp32 say of each other.
+
+    ``breakdown_over_plain``
+        The stage with all that a step on a batch in memory does, over the same step in a plain loop of another process.
+    ``copying_over_link``
+        What copying a batch adds to a step, over the seconds that its bytes take at the rate of large copies.
+    ``exposed_s``
+        What the exchange of two workers adds to a step.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for name in FRAMEWORKS:
+        own = [
+            each for each in runs if (each["framework"], each["precision"]) == (name, "fp32") and "error" not in each
+        ]
+        by_kind = {(each["kind"], each["workers"]): each for each in own}
+        alone, apart, two = (by_kind.get(key, {}) for key in (("session", 1), ("ablation", 1), ("ablation", 2)))
+        values = found.setdefault(name, {})
+        if alone and "local" in apart.get("stages_s", {}):
+            values["breakdown_over_plain"] = apart["stages_s"]["local"] / statistics.median(alone["plain_s"])
+        if "h2d" in apart.get("added_s", {}) and alone.get("copied_bytes_per_s"):
+            values["copying_over_link"] = apart["added_s"]["h2d"] * alone["copied_bytes_per_s"] / apart["copied_bytes"]
+        if "exchange" in two.get("added_s", {}):
+            values["exposed_s"] = two["added_s"]["exchange"]
+    return {name: values for name, values in found.items() if values}
 
 
 def _ask(arguments: list[str], folder: Path, limit_s: float) -> dict[str, Any]:
@@ -154,17 +193,21 @@ for size in (64, 128, 256, 512, 1024):
 """
 
 
-def _session(run_folder: Path, _: int, steps: int, limit_s: float) -> dict[str, Any]:
+def _session(run_folder: Path, steps: int, share_s: float, limit_s: float) -> dict[str, Any]:
     program = str(Path(__file__).resolve())
-    said = _ask([program, "session", ".", "--steps", str(steps)], run_folder, limit_s)
+    how = ["--steps", str(steps), "--seconds", str(_COMPARING * share_s)]
+    said = _ask([program, "session", ".", *how], run_folder, limit_s)
     if said["code"]:
         return {"error": said["error"]}
     found: dict[str, Any] = json.loads(said["said"].splitlines()[-1])
     return found
 
 
-def _ablation(run_folder: Path, workers: int, _: int, limit_s: float) -> dict[str, Any]:
+def _ablation(run_folder: Path, workers: int, share_s: float, limit_s: float) -> dict[str, Any]:
     """Start the workers by hand, as docs/worker-protocol.md says, and read the stages of the first."""
+    job = json.loads((run_folder / "job.json").read_text())
+    job["schedule"]["seconds"] = min(job["schedule"]["seconds"], _APART * share_s)
+    (run_folder / "job.json").write_text(json.dumps(job))
     sockets = [socket.create_server((_ADDRESS, 0)) for _ in range(1 + workers)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -199,7 +242,7 @@ def _ablation(run_folder: Path, workers: int, _: int, limit_s: float) -> dict[st
     kinds = {record["kind"]: record for record in records}
     if "error" in kinds:
         return {"error": kinds["error"]["message"]}
-    return _phases(kinds["ablation"]["stages"], json.loads((run_folder / "job.json").read_text()))
+    return _phases(kinds["ablation"]["stages"], job)
 
 
 def _phases(stages: dict[str, list[list[float]]], job: dict[str, Any]) -> dict[str, Any]:
@@ -216,8 +259,14 @@ def _phases(stages: dict[str, list[list[float]]], job: dict[str, Any]) -> dict[s
     return {"stages_s": means, "added_s": added, "copied_bytes": job["batch_per_worker"] * (values + 8)}
 
 
-def session(run_folder: Path, steps: int) -> dict[str, Any]:
-    """Open one worker's session in this process, and return what its products, clock, steps and copies show."""
+def session(run_folder: Path, steps: int, seconds: float) -> dict[str, Any]:
+    """Open one worker's session in this process, and return what its products, clock, steps and copies show.
+
+    Args:
+        run_folder: of the worker.
+        steps: of each loop, or as many as ``seconds`` suffice for.
+        seconds: for all loops together.
+    """
     sys.path.insert(0, str(run_folder.resolve()))
     from steptime.worker import precision
     from steptime.worker.main import of_adapter
@@ -243,18 +292,39 @@ def session(run_folder: Path, steps: int) -> dict[str, Any]:
             break
     opened.wait()
     found["tick_s"] = seconds_of_tick(clock)
-    plain, ours = [], []
-    for _ in range(REPEATS // 2):  # in an order that a drift of the machine hits alike
-        plain.append(_between_synchronisations(opened, steps))
-        ours += [_by_clock(opened, clock, steps), _by_clock(opened, clock, steps)]
-        plain.append(_between_synchronisations(opened, steps))
-    found["plain_s"], found["clock_s"] = plain, ours
-    found["clock_over_plain"] = statistics.median(mine / theirs for mine, theirs in zip(ours, plain, strict=True))
-    found["agrees"] = abs(found["clock_over_plain"] - 1.0) <= CLOSE
-    found["never_waits"] = _never_waits(opened, clock, job)
+    step_s = _between_synchronisations(opened, FEWEST_STEPS)
+    steps = max(FEWEST_STEPS, min(steps, int(seconds / (2 * PAIRS * step_s))))
+    found |= {"steps": steps, **_compared(opened, clock, steps)}
+    found["never_waits"] = _never_waits(opened, clock, job, steps)
     found["device_peak_bytes"] = opened.device_peak_bytes()
     found["copied_bytes_per_s"] = _copies(job)
     return found
+
+
+def _compared(opened: Any, clock: Any, steps: int) -> dict[str, Any]:  # noqa: ANN401 - a Session of the worker half
+    """Return the seconds of a step in a plain loop and by the clock, in turns, and what the pairs say of their ratio.
+
+    Of neighbours in time each goes first as often as the other, so that a drift of the machine hits both alike. The
+    interval is of 95 %, by Student's t of the logarithms of the ratios of ``PAIRS`` pairs.
+    """
+    plain, ours = [], []
+    for pair in range(PAIRS):
+        for kind in ("plain", "ours") if pair % 2 else ("ours", "plain"):
+            if kind == "plain":
+                plain.append(_between_synchronisations(opened, steps))
+            else:
+                ours.append(_by_clock(opened, clock, steps))
+    logs = [math.log(mine / theirs) for mine, theirs in zip(ours, plain, strict=True)]
+    middle, half = statistics.mean(logs), _STUDENT * statistics.stdev(logs) / math.sqrt(PAIRS)
+    low, high = math.exp(middle - half), math.exp(middle + half)
+    within, beyond = low >= 1.0 - CLOSE and high <= 1.0 + CLOSE, high < 1.0 - CLOSE or low > 1.0 + CLOSE
+    return {
+        "plain_s": plain,
+        "clock_s": ours,
+        "clock_over_plain": math.exp(middle),
+        "interval": [low, high],
+        "agrees": True if within else False if beyond else None,
+    }
 
 
 def _between_synchronisations(opened: Any, steps: int) -> float:  # noqa: ANN401 - a Session of the worker half
@@ -276,7 +346,7 @@ def _by_clock(opened: Any, clock: Any, steps: int) -> float:  # noqa: ANN401 - a
     return float(ends[-1] - ends[0]) / steps
 
 
-def _never_waits(opened: Any, clock: Any, job: dict[str, Any]) -> str | None:  # noqa: ANN401 - as above
+def _never_waits(opened: Any, clock: Any, job: dict[str, Any], steps: int) -> str | None:  # noqa: ANN401 - as above
     """Return "yes", or what torch says of a step that waits for its device; None where torch cannot say it."""
     if job["framework"] != "pytorch" or job["device"] != "cuda":
         return None
@@ -284,7 +354,7 @@ def _never_waits(opened: Any, clock: Any, job: dict[str, Any]) -> str | None:  #
 
     torch.cuda.set_sync_debug_mode("error")
     try:
-        for _ in range(20):
+        for _ in range(steps):
             opened.step()
             clock.tick()
     except RuntimeError as error:
@@ -323,7 +393,7 @@ def _copies(job: dict[str, Any]) -> float | None:
 
 def table(found: dict[str, Any]) -> str:
     """Return the JSON as the table of docs/gpu.md."""
-    lines = ["| framework | precision | computed in | clock over plain loop | clock | waits for the device | peak |"]
+    lines = ["| framework | precision | computed in | clock over plain loop | a tick | waits for the device | peak |"]
     lines.append("|---|---|---|---|---|---|---|")
     for each in found["runs"]:
         if each["kind"] != "session":
@@ -334,13 +404,18 @@ def table(found: dict[str, Any]) -> str:
         waits = {"yes": "never", None: "not known"}.get(each["never_waits"], each["never_waits"])
         peak = f"{each['device_peak_bytes'] / 1e9:.2f} GB" if each["device_peak_bytes"] else "not known"
         probe = each["probes"]["1024"]
-        clock = f"{each['clock_over_plain']:.3f} | {1e6 * each['tick_s']:.1f} µs"
+        low, high = each["interval"]
+        clock = f"{each['clock_over_plain']:.3f} ({low:.3f} to {high:.3f}) | {1e6 * each['tick_s']:.1f} µs"
         lines.append(f"| {each['framework']} | {each['precision']} | {probe} | {clock} | {waits} | {peak} |")
     lines += ["", "| framework, workers | stage | seconds | adds |", "|---|---|---|---|"]
     for each in found["runs"]:
         for name, added in each.get("added_s", {}).items():
             who = f"{each['framework']}, {each['workers']}"
             lines.append(f"| {who} | {name} | {each['stages_s'][name]:.6f} | {added:+.6f} |")
+    lines += ["", "| framework | from its runs in fp32 | value |", "|---|---|---|"]
+    for name, values in found["derived"].items():
+        lines += [f"| {name} | {key.replace('_', ' ')} | {value:.6g} |" for key, value in values.items()]
+    lines += ["", *(f"Not begun: {each}." for each in found["not_begun"])] * bool(found["not_begun"])
     return "\n".join(lines)
 
 
@@ -357,7 +432,8 @@ def main() -> None:
     verbs.add_parser("run").add_argument("--seconds", type=float, default=540.0)
     one = verbs.add_parser("session")
     one.add_argument("folder", type=Path)
-    one.add_argument("--steps", type=int, required=True)
+    one.add_argument("--steps", type=int, default=STEPS)
+    one.add_argument("--seconds", type=float, default=60.0)
     verbs.add_parser("table").add_argument("file", type=Path)
     chosen = parser.parse_args()
     if chosen.verb == "prepare":
@@ -365,7 +441,7 @@ def main() -> None:
     elif chosen.verb == "run":
         sys.stdout.write(json.dumps(run(Path(__file__).resolve().parent, chosen.seconds), indent=1) + "\n")
     elif chosen.verb == "session":
-        sys.stdout.write(json.dumps(session(chosen.folder, chosen.steps)) + "\n")
+        sys.stdout.write(json.dumps(session(chosen.folder, chosen.steps, chosen.seconds)) + "\n")
         sys.stdout.flush()
         os._exit(0)  # threads of frameworks may abort an ordinary end
     else:

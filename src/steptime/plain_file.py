@@ -24,7 +24,7 @@ _PARTIAL = ".partial"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_PLAIN = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""Without waiting: nobody may ever write to a named pipe."""
+"""Without waiting: a named pipe may never be written to."""
 _NO_FOLDER = (errno.ELOOP, errno.ENOTDIR)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -82,7 +82,7 @@ class PlainFolder:
     def replacement(self, path: Path) -> Iterator[BinaryIO]:
         """Open a new file that takes the place of ``path`` once it is whole; where that fails, ``path`` stays.
 
-        The new file has a name that nobody can foresee, so that no link can wait under it. Folders above ``path`` are
+        The new file has a name that cannot be guessed, so that no link can wait under it. Folders above ``path`` are
         made. Raises StoreError when the file cannot be written, or when ``path`` is a folder, a pipe or a device.
         """
         partial = f".{secrets.token_hex(12)}.{ProcessIdentity.own()}{_PARTIAL}"

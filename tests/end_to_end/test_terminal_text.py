@@ -47,7 +47,14 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["compare", HOSTILE, HOSTILE],
         ["compare", "RESULTS", "--by", HOSTILE],
     ],
+    "advise": [
+        ["advise", "RESULTS"],
+        ["advise", "RESULTS", "--json"],
+        ["advise", HOSTILE],
+        ["advise", "RESULTS", "--verify", "--budget", HOSTILE],
+    ],
     "attach": [["attach", "-o", "FOLDER/attached", "--", "true", HOSTILE], ["attach", "-o", "RESULTS", "--", HOSTILE]],
+    "serve": [["serve", HOSTILE], ["serve", "RESULTS", "--port", HOSTILE]],
     "net": [
         ["net", "star", "--dry-run", "-o", "FOLDER/net"],
         ["net", "star", "--dry-run", "-o", "FOLDER/net", "--json"],

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import check_job, interpreter_for
+from launching import interpreter_for
 
 import steptime
 from steptime.catalog.accelerators import Accelerator, Accelerators
@@ -82,132 +82,6 @@ def test_a_jax_step_for_gpus_sums_each_gradient_once_and_donates_its_state(strat
     found = lowered("fp32", strategy)
     assert (found["sums"], found["parameters"]) == (sums, 10)
     assert found["donated"] == 10 + 10 + 2  # weights, momentum, number of the step, random key
-
-
-ASKING = """
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from steptime.libraries.torch.network import TorchWorkload
-    from steptime.libraries.torch.session import TorchForward
-    from steptime.libraries.torch.strategy import TorchStrategy
-    asked = []
-
-    class Asking(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            asked.append(function is torch.ops.aten._local_scalar_dense.default)
-            return function(*args, **(kwargs or {}))
-
-    built = TorchWorkload(job["workload"])
-    strategy = TorchStrategy(job, None, types.SimpleNamespace(torch_device=torch.device("cpu")))
-    forward = TorchForward(strategy.prepare(built), job, None, "cpu", True)
-    batch = torch.zeros((2, 1, 28, 28)), torch.zeros(2, dtype=torch.int64)
-    strategy.update(forward.loss(*batch))
-    with Asking():
-        strategy.update(forward.loss(*batch))
-    print(json.dumps([sum(asked), strategy.facts()["update"]]))
-"""
-
-
-@pytest.mark.framework("pytorch")
-@pytest.mark.parametrize(
-    ("update", "asked"), [("default", [0, "fused"]), ("fused", [0, "fused"]), ("foreach", [1, "foreach"])]
-)
-def test_loss_scaling_of_torch_asks_the_device_for_nothing_unless_a_study_wants_it(
-    update: str, asked: list[Any]
-) -> None:
-    """On processors, whose loss scaling is the same; a number that Python asks for makes a host wait for its device."""
-    job = check_job("pytorch", "single", "lenet5", steps=1, precision="fp16", options={"update": update})
-    assert in_framework(interpreter_for("pytorch"), ASKING, job=job) == asked
-
-
-CALLS = {
-    "torch.cuda.Stream": ["cuda:0"],
-    "torch.cuda.current_stream": ["cuda:0"],
-    "torch.cuda.stream": ["a stream"],
-    "torch.cuda.synchronize": ["cuda:0"],
-    "torch.cuda.set_device": ["cuda:0"],
-    "torch.cuda.device_count": [],
-    "torch.cuda.get_device_name": ["cuda:0"],
-    "torch.cuda.max_memory_allocated": ["cuda:0"],
-    "torch.cuda.set_sync_debug_mode": ["error"],
-    "torch.cuda.nccl.version": [],
-    "torch.cuda.Event.record": ["self"],
-    "torch.cuda.Event.elapsed_time": ["self", "end"],
-    "torch.amp.GradScaler": ["cuda"],
-    "torch.Tensor.record_stream": None,
-    "torch.Tensor.pin_memory": None,
-}
-"""What the CUDA paths of torch call, and with what; None where torch says no signature."""
-BOUND = """
-    import functools, inspect
-    import torch, torch.amp, torch.cuda.nccl
-    wrong = []
-    for name, arguments in calls.items():
-        function = functools.reduce(getattr, name.split(".")[1:], torch)
-        try:
-            if arguments is not None:
-                inspect.signature(function).bind(*arguments)
-        except TypeError as error:
-            wrong.append("%s: %s" % (name, error))
-    inspect.signature(torch.cuda.Event.__new__).bind(torch.cuda.Event, enable_timing=True)
-    group = dict(init_method="", rank=0, world_size=1, device_id=0)
-    inspect.signature(torch.distributed.init_process_group).bind("nccl", **group)
-    print(json.dumps([torch.__version__, wrong]))
-"""
-
-
-def builds_of_torch() -> list[Any]:
-    """The interpreters of torch that are there: on processors, and the builds for CUDA, which import without one."""
-    names = ["", "-cuda", "-cuda12"]
-    return [pytest.param(name, marks=pytest.mark.framework("pytorch")) for name in names]
-
-
-def python_of(build: str) -> Path:
-    """Return the interpreter of a build of torch, or skip the test where it is not there."""
-    if not build:
-        return interpreter_for("pytorch")
-    driver = {"-cuda": "580.65.06", "-cuda12": "535.104.05"}[build]
-    found = Accelerators((Accelerator("a GPU", capability=(8, 0)),), driver)
-    ready = ready_interpreter("pytorch", device="cuda", accelerators=found)
-    if ready is None:
-        pytest.skip(f"no environment pytorch{build}, which takes 5 GB")
-    return ready
-
-
-@pytest.mark.parametrize("build", builds_of_torch())
-def test_torch_takes_what_its_paths_of_cuda_call_it_with(build: str) -> None:
-    version, wrong = in_framework(python_of(build), BOUND, calls=CALLS)
-    assert version.split("+")[0] in {"2.13.0", "2.10.0"}
-    assert wrong == []
-
-
-ON_FAKES = """
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from steptime.libraries.torch.network import TorchWorkload
-    from steptime.libraries.torch.session import TorchForward
-    from steptime.libraries.torch.strategy import TorchStrategy
-    with FakeTensorMode(), torch.no_grad():
-        with torch.device("cuda:0"):
-            built = TorchWorkload(job["workload"])
-            batch = torch.empty((2, 1, 28, 28)), torch.zeros(2, dtype=torch.int64)
-        strategy = TorchStrategy(job, None, types.SimpleNamespace(torch_device=torch.device("cuda", 0)))
-        forward = TorchForward(strategy.prepare(built), job, None, "cuda", True)
-        loss = forward.loss(*batch)
-        for parameter in built.module.parameters():
-            parameter.grad = torch.empty_like(parameter)
-        strategy.optimizer.step()
-        strategy.drop_gradients()
-    print(json.dumps([str(loss.device), list(forward.output_shape)]))
-"""
-
-
-@pytest.mark.framework("pytorch")
-@pytest.mark.parametrize("build", ["-cuda", "-cuda12"])
-def test_forward_pass_and_update_of_torch_have_shapes_on_a_device_that_is_none(build: str) -> None:
-    """Not the backward pass and no fused update, for which torch asks the driver even of tensors without values."""
-    job = check_job("pytorch", "single", "lenet5", steps=1, device="cuda")
-    assert in_framework(python_of(build), ON_FAKES, job=job) == ["cuda:0", [2, 10]]
 
 
 PROBED = """

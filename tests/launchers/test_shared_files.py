@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from steptime.launchers.hosts.shared_files import look
+from steptime.launchers.hosts.host_files import look
 
 
 def seen(folder: Path, **asked: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from simulated import a_launch, a_trial, a_worker
 from steptime.catalog.workloads.table import build_workload
 from steptime.launchers.request import LaunchOutcome
 from steptime.measurements.records import Launch, Replay
-from steptime.measurements.training_evidence import mistake
+from steptime.measurements.training_evidence import STILL, mistake
 from steptime.runner.equivalence.replay import Replays
 from steptime.runner.executor import LaunchResult
 from steptime.runner.progress import Silent
@@ -35,6 +35,7 @@ class Replaying:
     def __init__(self, stop_at: int | None = None) -> None:
         self.cancelled = threading.Event()
         self.rates: list[float] = []
+        self.workers = 1
         self._stop_at = stop_at
 
     def launch(self, trial: Trial, job: Mapping[str, Any], _folder: Path, **_how: Any) -> LaunchResult:
@@ -46,15 +47,22 @@ class Replaying:
         rounds = len(job["schedule"]["rounds"])
         record = {"losses": [*[2.0] * (rounds - 1), last], "weights": [None] * rounds, "batches": []}
         outcome = LaunchOutcome(ok=reason is None, reason=reason, wall_s=0.1, commands=[])
-        return LaunchResult(outcome, Collected({"worker-0": {"replay": record}}), reason, {})
+        workers = {f"worker-{rank}": {"replay": record} for rank in range(self.workers)}
+        return LaunchResult(outcome, Collected(workers), reason, {})
 
     def remove(self, _folder: Path) -> None: ...
 
 
-def replay(executor: Replaying, launches: list[Launch], there: list[Replay], keep: Callable[[Replay], None]) -> None:
+def replay(
+    executor: Replaying,
+    launches: list[Launch],
+    there: list[Replay],
+    keep: Callable[[Replay], None],
+    trial: Trial = TRIAL,
+) -> None:
     replays = Replays(executor, Path("scratch"), keep, Silent())
-    workloads = {TRIAL.id: build_workload("mlp")}
-    replays.run([TRIAL], workloads, {TRIAL.id: {}}, {TRIAL.id: launches}, lambda _: list(there))
+    workloads = {trial.id: build_workload("mlp")}
+    replays.run([trial], workloads, {trial.id: {}}, {trial.id: launches}, lambda _: list(there))
 
 
 def test_a_launch_that_is_its_replay_needs_one_alone():
@@ -91,5 +99,26 @@ def test_launches_that_their_replays_allow_are_replayed_no_more():
     replay(Replaying(), [launch_of(ROUNDED)], [], kept.append)
     executor = Replaying()
     replay(executor, [launch_of(ROUNDED)], kept, kept.append)
+
+    assert executor.rates == []
+
+
+def test_asynchronous_workers_are_replayed_once_with_weights_that_stay():
+    trial = a_trial(strategy="ps_async", workers=2)
+    workers = [replace(a_worker([0.1, 0.2], rank), loss_last=1.0, losses=[(1, 2.0)]) for rank in range(2)]
+    executor, kept = Replaying(), []
+    executor.workers = 2
+    launches = [a_launch(trial, workers=workers)]
+    replay(executor, launches, [], kept.append, trial)
+    replay(executor, launches, kept, kept.append, trial)
+
+    assert [each.nudge for each in kept] == [STILL]
+    assert executor.rates == [trial.optimizer.learning_rate * STILL]
+
+
+def test_one_asynchronous_worker_has_no_others_to_be_compared_with():
+    executor = Replaying()
+    trial = a_trial(strategy="ps_async")
+    replay(executor, [a_launch(trial, workers=[a_worker([0.1])])], [], lambda _: None, trial)
 
     assert executor.rates == []

@@ -8,7 +8,7 @@ from simulated import a_check, a_launch, a_store, a_trial, a_worker
 
 from steptime.measurements.records import Replay
 from steptime.measurements.summary import summarise
-from steptime.measurements.training_evidence import differs_from_replay, mistake, own_mistake
+from steptime.measurements.training_evidence import STILL, differs_from_replay, mistake, own_mistake
 
 STEPS = [1, 8, 24]
 LOSSES = ((3.0, 3.1), (2.0, 2.1), (0.9, 0.95))
@@ -174,7 +174,7 @@ def test_a_loss_that_the_replay_has_not_is_named_with_its_step():
     trial = a_trial_of()
     nudged = a_replay(trial, 1.001, (*LOSSES[:2], (0.9001, 0.9501)))
 
-    found = differs_from_replay(a_launch_of(trial, losses=LATE), [a_replay(trial), nudged])
+    found = differs_from_replay(trial, a_launch_of(trial, losses=LATE), [a_replay(trial), nudged])
 
     assert found == (
         "its timed launches train something else: behind 24 steps worker 0 had a loss of 1.2, the same steps without a "
@@ -186,7 +186,7 @@ def test_without_nudged_replays_every_difference_counts():
     trial = a_trial_of()
     slightly = (*LOSSES[:2], (0.9001, 0.95))
 
-    assert differs_from_replay(a_launch_of(trial, losses=slightly), [a_replay(trial)]) is not None
+    assert differs_from_replay(trial, a_launch_of(trial, losses=slightly), [a_replay(trial)]) is not None
 
 
 def test_what_nudged_replays_spread_is_allowed():
@@ -194,21 +194,21 @@ def test_what_nudged_replays_spread_is_allowed():
     nudged = a_replay(trial, 1.001, (*LOSSES[:2], (0.91, 0.96)))
     near = (*LOSSES[:2], (0.93, 0.98))
 
-    assert differs_from_replay(a_launch_of(trial, losses=near), [a_replay(trial), nudged]) is None
+    assert differs_from_replay(trial, a_launch_of(trial, losses=near), [a_replay(trial), nudged]) is None
 
 
 def test_nothing_is_claimed_where_nudged_replays_lead_anywhere():
     trial = a_trial_of()
     nudged = a_replay(trial, 1.001, (*LOSSES[:2], (1.0, 0.85)))
 
-    assert differs_from_replay(a_launch_of(trial, losses=LATE), [a_replay(trial), nudged]) is None
+    assert differs_from_replay(trial, a_launch_of(trial, losses=LATE), [a_replay(trial), nudged]) is None
 
 
 def test_weights_at_the_end_are_compared():
     trial = a_trial_of()
     replays = [a_replay(trial, nudge, weights=sketches(size)) for nudge, size in ((1.0, 1.02), (1.001, 1.020001))]
 
-    found = differs_from_replay(a_launch_of(trial), replays)
+    found = differs_from_replay(trial, a_launch_of(trial), replays)
 
     assert "behind 24 steps their weights are 1.3 % of the update away" in found
 
@@ -218,7 +218,7 @@ def test_a_launch_that_leaves_equal_replays_late_is_named_however_far_nudged_one
     nudged = a_replay(trial, 1.001, (*LOSSES[:2], (1.0, 0.85)))
     late = a_launch_of(trial, losses=LATE)
 
-    found = differs_from_replay(late, [*[a_replay(trial)] * 3, nudged])
+    found = differs_from_replay(trial, late, [*[a_replay(trial)] * 3, nudged])
 
     assert found.endswith("the same steps without a clock lead to 0.9, and were equal up to step 8")
 
@@ -228,9 +228,9 @@ def test_nothing_of_the_kind_is_claimed_where_replays_differ():
     nudged = a_replay(trial, 1.001, (*LOSSES[:2], (1.0, 0.85)))
     other = a_replay(trial, losses=(*LOSSES[:2], (0.9, 0.96)))
 
-    found = differs_from_replay(a_launch_of(trial, losses=LATE), [a_replay(trial), a_replay(trial), other, nudged])
+    late, replays = a_launch_of(trial, losses=LATE), [a_replay(trial), a_replay(trial), other, nudged]
 
-    assert found is None
+    assert differs_from_replay(trial, late, replays) is None
 
 
 def test_batches_of_other_samples_are_named():
@@ -238,7 +238,56 @@ def test_batches_of_other_samples_are_named():
     right = a_replay(trial)
     right.batches[1][2] = (24, 8, 7)
 
-    assert "batch 24 of worker 1 has other samples" in differs_from_replay(a_launch_of(trial), [right])
+    assert "batch 24 of worker 1 has other samples" in differs_from_replay(trial, a_launch_of(trial), [right])
+
+
+def rounded(share):
+    """Return the sketches of an update that is some share of it away from that of ``sketches``."""
+    return {name: [*each[:2], *(np.array(each[2:]) * (1.0 + share)).tolist()] for name, each in sketches().items()}
+
+
+@pytest.mark.parametrize(("share", "named"), [(1e-5, False), (1.8e-4, True)])
+def test_a_first_update_in_half_precision_is_named_and_rounding_is_not(share, named):
+    trial, right = a_trial_of(), a_replay(a_trial_of())
+    right.weights[0] = sketches()
+
+    found = differs_from_replay(trial, a_launch_of(trial, first_update=rounded(share)), [right])
+
+    assert (found is not None) == named
+    assert not named or "their first update is 0.0" in found
+
+
+def test_nothing_is_claimed_of_first_updates_that_the_strategy_rounds():
+    trial, right = a_trial_of("onebit"), a_replay(a_trial_of("onebit"))
+    right.weights[0] = sketches()
+
+    assert differs_from_replay(trial, a_launch_of(trial, first_update=rounded(0.1)), [right]) is None
+
+
+NOWHERE = ((3.0, 3.1), (2.9, 3.3), (3.2, 3.05))
+"""The losses of both workers at the first weights."""
+
+
+@pytest.mark.parametrize(
+    ("losses", "named"),
+    [
+        ([(3.0, 3.1), (2.9, 2.1), (3.2, 0.95)], True),
+        (LOSSES, False),
+        (NOWHERE, False),  # with a rate that small, no worker moves
+        ([(3.0, 3.1), (2.9, 2.1), (0.9, 0.95)], False),
+    ],
+)
+def test_an_asynchronous_worker_with_the_losses_of_its_first_weights_is_named_if_others_go_on(losses, named):
+    trial = a_trial_of("ps_async")
+
+    found = differs_from_replay(trial, a_launch_of(trial, losses=losses), [a_replay(trial, STILL, NOWHERE)])
+
+    assert found == (
+        "its timed launches train something else: all losses of worker 0 are those of its first weights, and the "
+        "others' are not"
+        if named
+        else None
+    )
 
 
 @pytest.mark.parametrize(("losses", "status"), [(LOSSES, "ok"), (LATE, "not_equivalent")])

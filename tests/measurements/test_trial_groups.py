@@ -46,3 +46,15 @@ def test_trials_that_differ_on_an_axis_are_ranked_or_named_apart(field, tmp_path
     assert (one.group != other.group) == (field in COMPUTES)
     assert field in COMPUTES or names.short(one) != names.short(other)
     assert "[" not in names.short(one)
+
+
+@pytest.mark.parametrize("dataset", [None, "digits", "./my-photos"])
+def test_trials_of_other_classes_are_ranked_apart(dataset):
+    two, ten = (a_trial(**{**BASE, "dataset": dataset, "classes": classes}) for classes in (2, 10))
+
+    assert two.group != ten.group
+    assert "(784, 2 classes)" in two.group
+
+
+def test_the_usual_classes_are_not_named():
+    assert "classes" not in a_trial().group

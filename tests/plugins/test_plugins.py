@@ -102,7 +102,7 @@ def test_a_framework_of_another_distribution_is_found_without_importing_it(insta
 @pytest.mark.parametrize(
     ("files", "cause"),
     [
-        ({}, "there is no package 'far'"),
+        ({}, "no package 'far'"),
         ({"far/__init__.py": ""}, "No such file or directory"),
         ({"far/__init__.py": "", "far/framework.toml": "title ="}, "framework.toml"),
         ({"far/__init__.py": "", "far/framework.toml": MANIFEST + "spped = 1\n"}, "spped: Extra inputs"),
@@ -168,7 +168,7 @@ def test_a_broken_workload_is_an_error_with_its_cause_to_whoever_names_it_and_to
 
 def test_studies_whose_package_is_missing_disturb_no_other(installed):
     installed("far", {}, studies={"asked": "asked"})
-    assert "there is no package 'asked'" in broken_studies()["asked"]
+    assert "no package 'asked'" in broken_studies()["asked"]
     assert "quickstart" in study_files()
 
 
@@ -203,11 +203,11 @@ def test_a_study_of_steptimes_own_name_cannot_be_taken(installed):
 @pytest.mark.parametrize(
     ("what", "column", "cause"),
     [
-        ("frameworks", "state", "there is no package"),
+        ("frameworks", "state", "no package"),
         ("workloads", "title", "No module named"),
         ("launchers", "summary", "No module named"),
         ("datasets", "title", "No module named"),
-        ("studies", "question", "there is no package"),
+        ("studies", "question", "no package"),
     ],
 )
 def test_a_list_names_a_broken_plugin_once_with_its_distribution_and_cause(installed, tmp_path, what, column, cause):
@@ -231,7 +231,7 @@ def test_an_environment_of_a_broken_framework_is_refused_with_the_cause(installe
     installed("far", {}, frameworks={"unusable": "no_such_module"})
 
     assert run_program(["env", "create", "unusable"]) == 2
-    assert "there is no package 'no_such_module'" in capsys.readouterr().err
+    assert "no package 'no_such_module'" in capsys.readouterr().err
 
 
 def test_a_list_shows_where_each_comes_from_as_soon_as_one_comes_from_elsewhere(installed, tmp_path):

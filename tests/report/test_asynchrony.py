@@ -7,10 +7,10 @@ from summaries import place, summary, trial
 
 from steptime.measurements.json_form import Interval
 from steptime.measurements.summary_form import Staleness, Summary
-from steptime.report.asynchrony import learning_section
 from steptime.report.charts.marks import Marks
 from steptime.report.groups import ranked_groups
 from steptime.report.html import page_text
+from steptime.report.ranking import learning_section
 from steptime.report.section import TableRow
 from steptime.report.terminal import render
 from steptime.report.trial_names import Names

@@ -174,3 +174,36 @@ def test_a_page_shows_one_gap_of_a_group_and_another_when_it_is_chosen(browser, 
 
     assert before == ["chosen c1"]
     assert browser.execute_script(name) == ["chosen c4"]
+
+
+@pytest.fixture(params=["light", "dark"])
+def coloured(request, browser, pages):
+    """The browser with a page that has a bit of everything, on a desk, in either of its colours."""
+    browser.set_script_timeout(200)  # of a machine that others keep busy
+    metrics = {"width": DESK, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    preferred = [{"name": "prefers-color-scheme", "value": request.param}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": preferred})
+    browser.get((pages / "broken_down.html").as_uri())
+    yield browser, request.param
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+@pytest.mark.timeout(300)
+def test_axe_finds_no_violation(coloured):
+    """Rules of WCAG 2.2 at levels A and AA and best practices, with everything that is folded opened."""
+    axe = pytest.importorskip("axe_core_python.selenium", reason="missing axe-core-python").Axe()
+    page, _ = coloured
+    page.execute_script("document.querySelectorAll('details').forEach(e => e.open = true)")
+
+    found = axe.run(page)["violations"]
+
+    assert [(each["id"], [node["html"][:120] for node in each["nodes"]][:3]) for each in found] == []
+
+
+def test_the_page_has_dark_paper_where_that_is_preferred(coloured):
+    page, colours = coloured
+
+    paper = page.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 25, 30)"}[colours]

@@ -8,8 +8,8 @@ from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.summary_form import OptionChange, RankedTrial, Summary, TunedTrial
 from steptime.report.groups import ranked_groups, verdict
 from steptime.report.html import page_text
+from steptime.report.ranking import tier_section
 from steptime.report.terminal import render
-from steptime.report.tiers import tier_section
 from steptime.report.trial_names import Names
 
 MPI = "steptime's exchange over MPI"
@@ -148,8 +148,8 @@ def test_the_row_of_a_strategy_that_steptime_implements_says_so():
 
 def test_a_sentence_whose_fastest_is_steptimes_makes_no_claim_about_the_framework():
     assert verdict(marked(1, 2, 1.0, 1.5)) == (
-        f"caffe allreduce ({MPI}) is fastest, which is no claim about caffe; of what frameworks do themselves, "
-        "pytorch allreduce is first: it takes 1.50x (1.47 to 1.53) the time."
+        f"caffe allreduce ({MPI}) is fastest, but not implemented by caffe itself; the fastest native one, "
+        "pytorch allreduce, takes 1.50x (1.47 to 1.53) the time."
     )
 
 

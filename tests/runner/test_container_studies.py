@@ -90,7 +90,7 @@ def test_a_container_program_that_this_machine_lacks_fails_the_trial_with_the_wa
 
     (trial,) = summarise(Store.open(folder / "results")).trials
     assert trial.status == "failed"
-    assert trial.reason.startswith("environments.reference.container: there is no program 'no-such-apptainer'")
+    assert trial.reason.startswith("environments.reference.container: no program 'no-such-apptainer'")
     capsys.readouterr()
 
 

@@ -84,11 +84,14 @@ def test_a_processor_runs_ahead_of_its_engine_as_in_training(monkeypatch):
 
 
 class SimulatedDevice:
-    """A host and the queue of a device in simulated time: issuing takes the host a while, computing the device."""
+    """A host and the queue of a device in simulated time: issuing takes the host a while, computing the device.
 
-    def __init__(self, issue_s: float) -> None:
+    An event takes the device a while too.
+    """
+
+    def __init__(self, issue_s: float, event_s: float = 0.0) -> None:
         self.now = self._free_at = 0.0
-        self._issue_s = issue_s
+        self._issue_s, self._event_s = issue_s, event_s
 
     def stage(self, seconds: float) -> Callable[[], None]:
         def issue() -> None:
@@ -98,21 +101,22 @@ class SimulatedDevice:
         return issue
 
     def event(self) -> float:
-        return max(self.now, self._free_at)
+        self._free_at = max(self.now, self._free_at) + self._event_s
+        return self._free_at
 
     def wait(self) -> None:
         self.now = max(self.now, self._free_at)
 
 
-@pytest.mark.parametrize("issue_s", [0.0, 0.2, 0.9])
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_time_in_which_a_host_issues_a_step_is_in_no_phase_of_a_device(monkeypatch, issue_s, workers):
-    """A step that began on an idle device would last longer by just that."""
-    device = SimulatedDevice(issue_s)
-    lasting = {"forward": 1.0, "backward": 1.3, "local": 1.4, "exchange": 1.7}
-    stages = {name: device.stage(seconds) for name, seconds in lasting.items()}
+LASTING = {"forward": 1.0, "backward": 1.3, "local": 1.4, "exchange": 1.7}
+"""Seconds of the device for a step of each stage; the whole step is an exchange."""
+
+
+def stages_on(monkeypatch: pytest.MonkeyPatch, device: SimulatedDevice, workers: int) -> dict[str, list[list[float]]]:
+    """Return what a breakdown writes of the stages of ``LASTING`` on a device."""
+    stages = {name: device.stage(seconds) for name, seconds in LASTING.items()}
     session = SimpleNamespace(
-        step=device.stage(1.7),
+        step=device.stage(LASTING["exchange"]),
         wait=device.wait,
         clock=lambda: EventClock(device.event, lambda first, last: last - first, device.wait),
         batches_ahead=lambda: 0,
@@ -138,12 +142,28 @@ def test_the_time_in_which_a_host_issues_a_step_is_in_no_phase_of_a_device(monke
     job = {"device": "cuda", "schedule": schedule, "seed": 1}
     written: dict[str, Any] = {}
     records = SimpleNamespace(write=lambda _, **fields: written.update(fields))
-
     ablation.run_ablation(session, job, SimpleNamespace(workers=workers), records)
+    found: dict[str, list[list[float]]] = written["stages"]
+    return found
 
-    for name, seconds in {**lasting, "step": 1.7}.items():
-        for block in written["stages"][name]:
+
+@pytest.mark.parametrize("issue_s", [0.0, 0.2, 0.9])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_time_in_which_a_host_issues_a_step_is_in_no_phase_of_a_device(monkeypatch, issue_s, workers):
+    """A step that began on an idle device would last longer by just that."""
+    found = stages_on(monkeypatch, SimulatedDevice(issue_s), workers)
+    for name, seconds in {**LASTING, "step": LASTING["exchange"]}.items():
+        for block in found[name]:
             assert all(math.isclose(each, seconds, abs_tol=1e-9) for each in block), name
+
+
+def test_the_cost_of_a_clocks_mark_is_in_the_first_phase_and_in_no_other(monkeypatch):
+    found = stages_on(monkeypatch, SimulatedDevice(0.2, event_s=0.25), workers=2)
+    ends = [found[name][0][0] for name in LASTING]
+    assert math.isclose(ends[0], LASTING["forward"] + 0.25)
+    added = [later - earlier for earlier, later in itertools.pairwise(ends)]
+    true = [later - earlier for earlier, later in itertools.pairwise(LASTING.values())]
+    assert all(math.isclose(mine, right, abs_tol=1e-9) for mine, right in zip(added, true, strict=True))
 
 
 def ablate_with(marks, marked_step=None):

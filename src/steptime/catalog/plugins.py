@@ -12,7 +12,7 @@ own::
 Rules, which hold for all groups:
 
 - names are known without importing a plug-in; it is imported when it is asked for by its name;
-- a plug-in that cannot be imported or is of another type disturbs nobody who does not ask for it: listed, it stands
+- a plug-in that cannot be imported or is of another type disturbs no one who does not ask for it: listed, it is
   there once with its cause; asked for by its name, it is an error with its cause;
 - a name belongs to one distribution: two that give the same name are an error that names both.
 """
@@ -71,7 +71,7 @@ class Plugin:
             raise self.error(cause) from error
         places = list(spec.submodule_search_locations or ()) if spec else []
         if not places:
-            cause = f"there is no package {self.value!r}; name a folder that holds an __init__.py"
+            cause = f"no package {self.value!r}; name a folder that holds an __init__.py"
             raise self.error(cause)
         return Path(places[0])
 

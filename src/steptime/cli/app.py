@@ -11,14 +11,12 @@ import typer
 
 from steptime import __version__
 from steptime.cli import (
+    advise,
     attach,
-    check,
     compare,
     data,
     demo,
-    doctor,
     env,
-    evidence,
     export,
     fit,
     frameworks,
@@ -26,8 +24,8 @@ from steptime.cli import (
     predict,
     report,
     run,
+    serve,
     status,
-    submit,
 )
 from steptime.cli import list as listing
 from steptime.cli.streams import StandardStreams, say, warn
@@ -72,23 +70,25 @@ def _program(
 
 
 app.command()(demo.demo)
-app.command()(doctor.doctor)
+app.command()(env.doctor)
 app.command("list")(listing.list_things)
 app.add_typer(frameworks.app, name="frameworks")
 app.add_typer(env.app, name="env")
 app.add_typer(data.app, name="data")
-app.command()(check.check)
+app.command()(frameworks.check)
 app.command()(run.run)
 app.command(context_settings={"allow_interspersed_args": False})(attach.attach)
-app.command()(submit.submit)
+app.command()(run.submit)
 app.command()(status.status)
 app.command()(report.report)
 app.command()(compare.compare)
+app.command()(advise.advise)
 app.command()(export.export)
+app.command()(serve.serve)
 app.command()(net.net)
 app.command()(fit.fit)
 app.command()(predict.predict)
-app.command()(evidence.evidence)
+app.command()(fit.evidence)
 
 
 def main() -> None:
@@ -112,7 +112,7 @@ def main() -> None:
 def run_program(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code.
 
-    A user's mistake, and what the system refuses, is told in words. Whatever else is raised is a defect of steptime.
+    A user's mistake, and what the system refuses, is printed. Whatever else is raised is a defect of steptime.
 
     Args:
         arguments: behind the name of the program; None takes those of the process.
@@ -180,7 +180,7 @@ def _refusal(error: Exception) -> str | None:
     if isinstance(error, RecursionError):
         return "the input is nested too deeply"
     if isinstance(error, RuntimeError) and "home directory" in str(error):
-        return "there is no home folder: set HOME to one, and STEPTIME_CACHE where environments are to be kept"
+        return "no home folder: set HOME to one, and STEPTIME_CACHE where environments are to be kept"
     return None
 
 

@@ -1,12 +1,14 @@
-"""``steptime env``: the environments that frameworks run in."""
+"""``steptime env`` and ``steptime doctor``: the environments that frameworks run in, and what the machine has."""
 
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steptime.cli.frameworks import complete_framework
 from steptime.cli.streams import warn
 from steptime.interruption import Interrupted
 
@@ -20,19 +22,12 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Create, list, lock and remove the environments that frameworks run in.")
 
 EXIT_FAILED = 3
-
-
-def _complete_framework() -> list[str]:
-    from steptime.catalog.manifest import load_manifests
-
-    return list(load_manifests())
+_COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[FRAMEWORK]...", help="As in steptime list frameworks.", autocompletion=_complete_framework
-    ),
+    typer.Argument(metavar="[FRAMEWORK]...", help="As in steptime list frameworks.", autocompletion=complete_framework),
 ]
 OnDevice = Annotated[
     str | None,
@@ -283,3 +278,26 @@ def _chosen(names: list[str], *, everything: bool) -> "list[EnvironmentSpec]":
     if unknown:
         raise UsageError(unknown)
     return [specs[name] for name in names]
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
+) -> None:
+    """Show what this machine has, what is missing, and the command that mends it."""
+    from steptime.cli.tables import print_json
+    from steptime.runner.doctor import examine
+
+    if as_json:
+        print_json([asdict(finding) for finding in examine()])
+        return
+    from rich.text import Text
+
+    from steptime.cli.console import PlainConsole
+
+    console = PlainConsole()
+    for finding in examine():
+        mark, name = (finding.status, _COLOURS[finding.status]), (finding.name, "bold")
+        console.print(Text.assemble(mark, "\t", name, f": {finding.detail}"), soft_wrap=True)
+        if finding.fix:
+            for line in finding.fix.splitlines():
+                console.print(f"\t  → {line}", soft_wrap=True)

@@ -1,5 +1,6 @@
-"""``steptime frameworks``: adding one of your own."""
+"""``steptime frameworks`` and ``steptime check``: adding one of your own, and whether it meets what is demanded."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,8 @@ import typer
 from steptime.cli.streams import say
 
 app = typer.Typer(no_args_is_help=True, help="Begin a framework of your own.")
+
+EXIT_FAILED = 1
 
 
 @app.callback()
@@ -28,3 +31,54 @@ def new(
     target = folder or Path(name)
     say(*map(str, write_framework(name, target)))
     say("", f"next: pip install -e {target} (beside steptime), then: steptime check {name}")
+
+
+def complete_framework() -> list[str]:
+    """Return the names that a shell completes."""
+    from steptime.catalog.manifest import load_manifests
+
+    return list(load_manifests())
+
+
+def check(
+    name: Annotated[
+        str, typer.Argument(help="A framework of steptime list frameworks.", autocompletion=complete_framework)
+    ],
+    workload: Annotated[
+        str | None,
+        typer.Option(help="What to train [default: lenet5, or the first workload of the framework's distribution]."),
+    ] = None,
+    files_only: Annotated[bool, typer.Option("--files-only", help="Look at its files and train nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
+) -> None:
+    """Check a framework: its files, what each strategy computes, its threads, its breakdown, its loaders, its end.
+
+    What it demands is what the contract suite demands; docs/extending.md has the list.
+
+    Ends with exit code 1 when something does not hold. Results are not kept.
+    """
+    from steptime.catalog.manifest import manifest_named
+    from steptime.catalog.workloads.table import LIBRARY
+    from steptime.cli.console import stderr_console
+    from steptime.cli.progress import LiveObserver
+    from steptime.cli.tables import print_rows
+    from steptime.errors import UsageError, choices_message
+    from steptime.runner.framework_check import launch_findings, usual_workload
+    from steptime.runner.framework_files import file_findings
+
+    manifest = manifest_named(name)
+    chosen = usual_workload(manifest) if workload is None else workload
+    if chosen not in LIBRARY:
+        raise UsageError(choices_message("workload", chosen, LIBRARY))
+    findings = file_findings(manifest)
+    if not files_only and all(finding.ok for finding in findings):
+        with LiveObserver(stderr_console()) as observer:
+            findings += launch_findings(manifest, chosen, observer)
+    rows = [
+        {"subject": each.subject, "what": each.what, "ok": each.ok, "detail": each.detail or None} for each in findings
+    ]
+    print_rows(
+        rows, {"subject": "checked", "what": "what must hold", "ok": "holds", "detail": "found"}, as_json=as_json
+    )
+    if not all(finding.ok for finding in findings):
+        sys.exit(EXIT_FAILED)

@@ -1,4 +1,4 @@
-"""The plan of a run in words or as JSON, for ``steptime run --dry-run``."""
+"""The plan of a run as text or JSON, for ``steptime run --dry-run``."""
 
 import os
 from collections.abc import Iterator
@@ -75,8 +75,10 @@ def _print_times(plan: StudyPlan, console: "PlainConsole") -> None:
     for kind in RUN_KINDS:
         launches, seconds = plan.launches(kind)
         if launches and not kind.is_result:
-            room = " if the budget has room for them" if budget_s is not None else ""
-            console.print(f"among them {launches} launches that {kind.purpose}, about {format_seconds(seconds)}{room}")
+            if_affordable = " if the budget allows them" if budget_s is not None else ""
+            console.print(
+                f"among them {launches} launches that {kind.purpose}, about {format_seconds(seconds)}{if_affordable}"
+            )
 
 
 def _name(trial: Trial, varied: Varied, *, helpers: bool) -> str:
@@ -110,7 +112,7 @@ def _training(trial: Trial) -> str:
 
 
 def _tier(trial: Trial, plan: StudyPlan) -> str:
-    """Say in which tier a trial stands and what that changes; nothing where the study has the documented tier only."""
+    """Return in which tier a trial is and what that changes; nothing where the study has the documented tier only."""
     if plan.study.tuning == ["documented"] and trial.tuning == "documented":
         return ""
     if trial.tuning == "documented":

@@ -369,11 +369,11 @@ def _range(low_s: float, high_s: float) -> str:
 
 
 def _print_columns(title: str, keys: "Sequence[str]", titles: "Sequence[str]", rows: "Sequence[Sequence[str]]") -> None:
-    """Print a table of which no cell is broken: columns that the terminal has no room for follow in another table.
+    """Print a table of which no cell is broken: columns that the terminal is too narrow for follow in another table.
 
     Args:
         title: above the first table.
-        keys: titles of the columns that name a row, which stand in every table.
+        keys: titles of the columns that name a row, which are in every table.
         titles: of the other columns.
         rows: cells of all columns; a row may end early.
     """

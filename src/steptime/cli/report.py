@@ -13,12 +13,15 @@ from steptime.cli.streams import say, warn
 
 if TYPE_CHECKING:
     from steptime.cli.console import PlainConsole
+    from steptime.diagnosis.form import Diagnosis
     from steptime.measurements.attached.form import AttachedRun
     from steptime.measurements.net.form import NetSummary
     from steptime.measurements.store import Store
     from steptime.measurements.summary_form import Summary
     from steptime.predict.anomaly import Anomaly
+    from steptime.report.section import Section
 
+_FORMATS = ("text", "json", "markdown", "csv", "latex")
 PAGE = "report.html"
 """In a results folder, where a run writes its page."""
 _FILE_WIDTH = 140
@@ -32,11 +35,38 @@ def report(
     everything: Annotated[
         bool, typer.Option("--all", help="Show every trial, phase, interval and note instead of the short report.")
     ] = False,
+    what_if: Annotated[
+        bool,
+        typer.Option("--what-if", help="Show what steps would take without a straggler, input, on a faster network."),
+    ] = False,
+    reference: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Expect what a profile of another machine, or a CSV file of figures, says."),
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", help="text, json, markdown, csv or latex: all tables.", autocompletion=lambda: list(_FORMATS)
+        ),
+    ] = "text",
+    figures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also write every figure as SVG, PNG and PDF with a caption.")
+    ] = None,
 ) -> None:
     """Show who is fastest, with intervals, the equivalence check and what failed."""
-    found = read_report(folder)
+    from steptime.errors import UsageError, choices_message
+
+    if form not in _FORMATS:
+        raise UsageError(choices_message("format", form, _FORMATS))
+    found = read_report(folder, reference)
+    as_json = as_json or form == "json"
+    everything = everything or (reference is not None and not what_if)
     if as_json:
         print_json_report(found)
+    elif form != "text":
+        say(_in_form(found, form))
+    elif what_if:
+        _print_what_if(found)
     elif everything:
         print_whole_report(found)
     else:
@@ -45,8 +75,13 @@ def report(
         print_overview(found, page=page, next_steps=_next_steps(found, page))
     if html is not None:
         write_report_page(found, html)
-        if as_json or everything:
+        if as_json or everything or form != "text":
             warn([f"report: {html.resolve()}"])
+    if figures is not None:
+        from steptime.report.formats import write_figures
+
+        written = write_figures(found.summary, found.sections, figures)
+        warn([f"figures: {len(written)} files in {figures.resolve()}"])
     found.store.require_launches()
 
 
@@ -58,11 +93,31 @@ class ReportedResults:
     summary: "Summary"
     net: "NetSummary | None"
     attached: "AttachedRun | None"
+    diagnosis: "Diagnosis"
+
+    @property
+    def sections(self) -> "list[Section]":
+        """All sections of the report."""
+        from steptime.report.sections import StudyFindings, sections
+
+        return sections(StudyFindings(self.summary, self.net, attached=self.attached, diagnosis=self.diagnosis))
 
 
-def read_report(folder: Path) -> ReportedResults:
-    """Return what the report of ``folder`` shows; raises StoreError when the folder cannot be read."""
+def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
+    """Return what the report of ``folder`` shows.
+
+    Args:
+        folder: of results.
+        reference: what steps are compared with instead of the folder's own profile.
+
+    Raises StoreError when the folder cannot be read, and UsageError when the reference cannot.
+    """
     from steptime.cli.arguments import open_results
+    from steptime.diagnosis.expected import expected_steps
+    from steptime.diagnosis.job_accounts import job_accounts
+    from steptime.diagnosis.rules import diagnose
+    from steptime.diagnosis.what_if import scenarios
+    from steptime.errors import StoreError
     from steptime.measurements.attached.summary import attached_run
     from steptime.measurements.summary import summarise
     from steptime.predict.model.measured_links import stored_links
@@ -72,7 +127,40 @@ def read_report(folder: Path) -> ReportedResults:
     net = stored_links(store)
     recorded = store.attached()
     attached = attached_run(*recorded) if recorded else None
-    return ReportedResults(store, with_models(summarise(store), store), net, attached)
+    summary = with_models(summarise(store), store)
+    try:
+        expected = expected_steps(folder, summary, reference)
+    except StoreError as error:
+        if reference is not None:
+            raise
+        warn([f"no predictions for the measured steps: {error}"])
+        expected = []
+    explained = {"expected": expected, "what_if": scenarios(store), "jobs": job_accounts(store, attached)}
+    diagnosis = diagnose(store, summary, net).model_copy(update=explained)
+    return ReportedResults(store, summary, net, attached, diagnosis)
+
+
+def _in_form(found: ReportedResults, form: str) -> str:
+    """Return a report as text of another form."""
+    from steptime.report.continuous_integration import markdown
+    from steptime.report.formats import csv_of, latex_of
+    from steptime.report.overview import sentences
+
+    if form == "markdown":
+        return markdown(" ".join(sentences(found.summary)) or found.summary.study, found.sections)
+    return csv_of(found.sections).rstrip("\n") if form == "csv" else latex_of(found.sections)
+
+
+def _print_what_if(found: ReportedResults) -> None:
+    from steptime.report.expectations import what_if_section
+    from steptime.report.terminal import SectionText
+    from steptime.report.trial_names import Names
+
+    section = what_if_section(found.summary, found.diagnosis.what_if, Names(found.summary.trials))
+    if section is None:
+        warn([f"no breakdown to simulate from: steptime run STUDY breakdown=true -o {found.store.path}"])
+    else:
+        report_console().print(SectionText([section]))
 
 
 def print_json_report(found: ReportedResults) -> None:
@@ -81,7 +169,8 @@ def print_json_report(found: ReportedResults) -> None:
 
     net = found.net.to_json() if found.net else []
     attached = {"attached": found.attached.to_json()} if found.attached else {}
-    print_json(_with_anomalies({**found.summary.to_json(), "net": net, **attached}, found.store.path))
+    whole = {**found.summary.to_json(), "net": net, "diagnosis": found.diagnosis.to_json(), **attached}
+    print_json(_with_anomalies(whole, found.store.path))
 
 
 def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Sequence[str]) -> None:
@@ -97,7 +186,7 @@ def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Seq
         return
     last = [f"Page: {page.resolve()}"] if page else []
     last += ["Next:", *(f"  {step}" for step in next_steps)] if next_steps else []
-    report_console().print(overview(found.summary, MOST_LINES - len(last)))
+    report_console().print(overview(found.summary, MOST_LINES - len(last), found.diagnosis))
     say(*last)
 
 
@@ -113,15 +202,15 @@ def print_whole_report(found: ReportedResults) -> None:
     elif found.net and not found.summary.trials:
         report_console().print(SectionText([link_section(found.net)]))
     else:
-        report_console().print(render(found.summary, found.net))
-    _print_anomalies(found.summary.to_json(), found.store.path)
+        report_console().print(render(found.summary, found.net, found.diagnosis))
 
 
 def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -> None:
     """Write the page of a report, with a notice above it; raises StoreError when it cannot be written."""
     from steptime.report.html import write_page
 
-    write_page(found.store, found.summary, path, found.net, attached=found.attached, notice=notice)
+    attached, diagnosis = found.attached, found.diagnosis
+    write_page(found.store, found.summary, path, found.net, attached=attached, diagnosis=diagnosis, notice=notice)
 
 
 def _next_steps(found: ReportedResults, page: Path | None) -> list[str]:
@@ -165,22 +254,6 @@ def _with_anomalies(report: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {**report, "trials": trials}
 
 
-def _print_anomalies(report: Mapping[str, Any], folder: Path) -> None:
-    """Print a line for each step that its prediction does not explain, and one line for all other steps."""
-    from steptime.units import format_seconds
-
-    anomalies = _anomalies(report, folder)
-    if not anomalies:
-        return
-    normal = sum(each.verdict == "normal" for each in anomalies.values())
-    say(f"Against predictions made without them, {normal} of {len(anomalies)} steps are normal.")
-    for name, each in anomalies.items():
-        if each.verdict != "normal":
-            phase = f"; look at {each.phase}" if each.phase else ""
-            low, high = format_seconds(each.expected.low_s), format_seconds(each.expected.high_s)
-            say(f"  {name}: {each.verdict}, {format_seconds(each.measured_s)} against {low} to {high}{phase}")
-
-
 def _anomalies(report: Mapping[str, Any], folder: Path) -> "dict[str, Anomaly]":
     from steptime.errors import StoreError
     from steptime.predict.anomaly import anomalies_of
@@ -188,6 +261,5 @@ def _anomalies(report: Mapping[str, Any], folder: Path) -> "dict[str, Anomaly]":
     steps = {trial["id"]: (trial.get("step_time_s") or {}).get("mean") for trial in report["trials"]}
     try:
         return anomalies_of(folder, {name: seconds for name, seconds in steps.items() if seconds})
-    except StoreError as error:
-        warn([f"no predictions for the measured steps: {error}"])
-        return {}
+    except StoreError:
+        return {}  # read_report has said so

@@ -52,9 +52,9 @@ def open_dataset(name: str, cache: Path, *, skip_broken: bool = False) -> Datase
 
 def _missing(name: str, folder: Path) -> str:
     if os.sep not in name:
-        return f"{choices_message('dataset', name, BUILTINS)}, and there is no folder {folder.absolute()}"
+        return f"{choices_message('dataset', name, BUILTINS)}, and no folder {folder.absolute()}"
     existing = next((parent for parent in folder.absolute().parents if parent.is_dir()), None)
-    return f"there is no folder {folder.absolute()} for the dataset {name}; {existing} is as far as the path exists"
+    return f"no folder {folder.absolute()} for the dataset {name}; {existing} is as far as the path exists"
 
 
 SCHEMA = 1

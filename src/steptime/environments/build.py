@@ -136,10 +136,10 @@ class Build:
         ]
         places = (self.folder.parent, Path(tempfile.gettempdir()))
         left = {place: shutil.disk_usage(place).free for place in places}
-        # Some installers only say that they failed; others have made room again by now.
+        # Some installers only say that they failed; others have freed space again by now.
         if min(left.values()) < _FULL_BYTES or any("No space left on device" in line for line in said):
-            rooms = " and ".join(f"{format_bytes(free)} in {place}" for place, free in left.items())
-            lines.append(f"A disk was full; now there are {rooms} left: free some, or set STEPTIME_CACHE or TMPDIR.")
+            space = " and ".join(f"{format_bytes(free)} in {place}" for place, free in left.items())
+            lines.append(f"A disk was full; now {space} is left: free some, or set STEPTIME_CACHE or TMPDIR.")
         return "\n".join(lines)
 
 

@@ -17,12 +17,11 @@ from typing import Protocol
 
 from steptime.environments.build import Build, only_maker
 from steptime.environments.cache import address, cache_folder, read_marker, ready_at
-from steptime.environments.container import container_fingerprint
 from steptime.environments.fingerprint import packages
 from steptime.environments.inventory import ListedEnvironment, list_environments, remove
 from steptime.environments.pythons import choose_python
 from steptime.environments.spec import BuildContext, EnvironmentSpec, Progress, ReadyEnvironment
-from steptime.environments.subprocesses import ask, fingerprint_of
+from steptime.environments.subprocesses import ask, container_fingerprint, fingerprint_of
 from steptime.environments.tools import Tool, Uv, Venv
 from steptime.errors import EnvironmentFailure, choices_message
 

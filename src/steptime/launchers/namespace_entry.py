@@ -8,7 +8,7 @@ The plan is a file that the launcher wrote. Only the standard library is importe
 
 Without ``+`` no process stays in between: the process that the launcher starts is the one that it watches and ends.
 With it, this process stays, and awaits all that the program starts: the daemons of an mpiexec outlive it, and the
-processor time of a process that nobody awaits is lost, so that workers on other hosts would count as foreign load.
+processor time of a process that no process awaits is lost, so that workers on other hosts would count as foreign load.
 """
 
 import contextlib
@@ -89,7 +89,7 @@ def _await_all(program: int) -> None:
                 time.sleep(_POLL_S)
     code = os.waitstatus_to_exitcode(ended or 0)
     if code < 0:
-        with contextlib.suppress(OSError):  # nobody can ignore SIGKILL
+        with contextlib.suppress(OSError):  # SIGKILL cannot be ignored
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)

@@ -32,7 +32,7 @@ input()
 def within(namespace: Path, act: Callable[[], T]) -> T:
     """Return what ``act`` returns in a thread that is in the network ``namespace``; raises OSError where it cannot be.
 
-    A thread changes its network alone and is never used again, so that nobody else of this process notices.
+    A thread changes its network alone and is never used again, so that no other thread of this process notices.
     """
 
     def enter_and_act() -> T:

@@ -54,8 +54,7 @@ class Request:
     site: Site | None = None
     """The hosts that are there, for the launchers that use some."""
     isolation: Isolation = "preferred"
-    """Whether the launch must have a network that nobody else can reach, has one where the system allows it, or has
-    none."""
+    """Whether the launch must have a network of its own, has one where the system allows it, or has none."""
     time_limit_s: float = 300.0
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     """Set from another thread to end the launch early."""

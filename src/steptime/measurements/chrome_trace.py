@@ -64,7 +64,7 @@ def export_traces(store: Store, folder: Path, only: str | None = None) -> list[P
     if not paths:
         what = f"{only} has" if only else f"the trials of {store.path} have"
         message = (
-            f"{what} no ablation runs that ended well, so there are no steps to show; run the study with breakdown=true"
+            f"{what} no ablation runs that ended well, so no steps can be shown; run the study with breakdown=true"
         )
         raise UsageError(message)
     return paths

@@ -51,6 +51,8 @@ class WorkerSteps:
     weights: list[ShortSketches | None] = field(default_factory=list)
     """Short sketches at the end, by array, or behind turns where workers do not wait for each other: the length of the
     weights and of their update since the first, and sums of the update with signs. None of a worker without weights."""
+    first_update: ShortSketches | None = None
+    """The same behind the first step; None of workers that do not wait for each other."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ class StoredRecord:
     kind: ClassVar[Literal["launch", "ablation", "loader", "training", "equivalence", "replay", "net"]]
     """The line's ``kind``."""
     stands_before: ClassVar[Mapping[str, str]] = {}
-    """Fields of a kind of its own, each by the inherited field that follows it in the line; others stand at the end.
+    """Fields of a kind of its own, each by the inherited field that follows it in the line; others are at the end.
 
     The keys of a line keep their order, so that a file which two versions wrote can be compared line by line."""
 

@@ -106,7 +106,7 @@ class TrialSummary(JsonForm):
     tuning: Tuning = "documented"
     """The tier of its options."""
     tiers: tuple[Tuning, ...] = ("documented",)
-    """The tiers in whose races it stands: both, where ``tuned`` changes nothing in a study of both."""
+    """The tiers in whose races it is: both, where ``tuned`` changes nothing in a study of both."""
     implementation: str | None = None
     """Who implements the strategy where the framework does not: it takes no part in claims about the framework."""
     options: dict[str, Any]

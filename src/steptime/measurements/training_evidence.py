@@ -38,14 +38,14 @@ def own_mistake(trial: Trial, launch: Launch) -> str | None:
     strategy = strategy_named(trial.strategy)
     if strategy.answer == "any_order":
         momentum = trial.optimizer.momentum if trial.optimizer.name == "sgd" else 0.0
-        return _unshared(workers, momentum) or _unlearned(workers)
+        return _unshared(workers, momentum)
     return _apart(workers) if strategy.synchronous and strategy.exact else None
 
 
 def mistake(trial: Trial, launches: Sequence[Launch], replays: Sequence[Replay]) -> str | None:
     """Return what good timed launches of a trial show against it, by themselves or beside its replays; or None."""
     for launch in launches:
-        if found := own_mistake(trial, launch) or differs_from_replay(launch, replays):
+        if found := own_mistake(trial, launch) or differs_from_replay(trial, launch, replays):
             return found if len(launches) == 1 else f"{found} (launch {launch.launch + 1})"
     return None
 
@@ -130,25 +130,6 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
     return None
 
 
-_LATE = 20
-"""The step from which losses show whether a worker learns."""
-_KEPT, _LOWER = 0.8, 0.4
-"""Of its first loss: what a worker keeps that does not learn, and what all others are below."""
-
-
-def _unlearned(workers: Sequence[WorkerSteps]) -> str | None:
-    """Return the sentence about a worker whose losses stay as they were while those of all others fall, or None."""
-    shares = {}
-    for worker in workers:
-        kept = sorted(dict(losses_of(worker)).items())
-        shares[worker.rank] = [loss / kept[0][1] for step, loss in kept if step >= _LATE and kept[0][1] > 0.0]
-    for rank, own in shares.items():
-        others = [share for other, each in shares.items() if other != rank for share in each]
-        if len(own) > 1 and others and min(own) > _KEPT and max(others) < _LOWER:
-            return f"{_WRONG}: the losses of worker {rank} stay as they were, and those of all others fall"
-    return None
-
-
 def _gone_on(first: Sequence[float], before: Sequence[float], momentum: float) -> list[float]:
     """Return the sketch of weights that go on from ``before`` by their momentum alone."""
     sums = [now + momentum * (now - then) for then, now in zip(first[_SUMS], before[_SUMS], strict=True)]
@@ -183,23 +164,27 @@ REPEATS = 3
 """Replays without a nudge that must agree with each other before a framework counts as one that repeats itself."""
 
 
-def differs_from_replay(launch: Launch, replays: Sequence[Replay]) -> str | None:
+def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay]) -> str | None:
     """Return the sentence about the first step at which a launch is not what its replay is, or None.
 
-    A launch differs where it is farther away than nudged runs lead; or where it was equal to the last digit behind
-    earlier steps and then is not, of a framework whose replays are equal to the end.
+    A launch differs where its first update does, of which nothing has grown yet; where it is farther away than nudged
+    runs lead; or where it was equal to the last digit behind earlier steps and then is not, of a framework whose
+    replays are equal to the end.
 
     Args:
+        trial: the one of all that follows.
         launch: a good timed launch.
-        replays: of its trial. Those that are nudged tell how much is allowed; without them every difference counts,
+        replays: those that are nudged tell how much is allowed; without them every difference counts,
             and whoever asks repeats the replay, with nudges and without.
     """
+    if still := [each for each in replays if each.nudge == STILL]:
+        return _stays_behind(launch, still[0])
     same = [each for each in replays if each.nudge == 1.0]
     if not same:
         return None
     right, nudged = same[0], [each for each in replays if each.nudge != 1.0 and each.steps == same[0].steps]
     workers = sorted(launch.workers, key=lambda worker: worker.rank)
-    if reason := _other_batches(workers, right):
+    if reason := _other_batches(workers, right) or _other_first_update(trial, workers, same, nudged):
         return reason
     repeats_itself = len(same) >= REPEATS and all(_agree(each, right) for each in same[1:])
     loss_spread = weight_spread = 0.0
@@ -269,6 +254,54 @@ def _weight_difference(workers: Sequence[WorkerSteps], right: Replay, place: int
         share,
         f"behind {step} steps their weights are {100 * share:.2g} % of the update away from those of the same steps "
         "without a clock",
+    )
+
+
+STILL = 2.0**-40
+"""Times the learning rate, with which weights stay as they are: all losses are those of the first weights."""
+_STAYED, _MOVED = 1e-4, 1e-2
+"""Of a loss: within the first, a worker computed it with the first weights; beyond the second, most others did not."""
+_FEWEST_STAYED = 2
+"""Losses behind the first that are compared."""
+
+
+def _stays_behind(launch: Launch, still: Replay) -> str | None:
+    """Return the sentence about a worker that computes with the first weights all the time, while others go on."""
+    shares: dict[int, list[float]] = {}
+    for place, step in enumerate(still.steps):
+        for worker in launch.workers if step > 1 else ():
+            found, first = dict(losses_of(worker)).get(step), still.losses[place][worker.rank]
+            if found is not None and first is not None:
+                share = abs(found - first) / _scale(first, still.losses[0][worker.rank])
+                shares.setdefault(worker.rank, []).append(share)
+    for rank, own in shares.items():
+        others = [share for other, each in shares.items() if other != rank for share in each]
+        if len(own) >= _FEWEST_STAYED and max(own) <= _STAYED and others and median(others) > _MOVED:
+            return f"{_WRONG}: all losses of worker {rank} are those of its first weights, and the others' are not"
+    return None
+
+
+_OF_FIRST_UPDATE = 5e-5
+"""Of its length: right runs are equal, or less than 1e-5 apart; gradients that travelled in half precision are about
+1.8e-4 apart, the error of rounding to steps of 2^-10 between two powers of two."""
+_NUDGED_FIRST = 4.0
+"""Times the distance of nudged first updates, which is the largest nudge: no rounding has grown yet."""
+
+
+def _other_first_update(
+    trial: Trial, workers: Sequence[WorkerSteps], same: Sequence[Replay], nudged: Sequence[Replay]
+) -> str | None:
+    """Return the sentence about a first update that is not that of the replays; None if little is known of both."""
+    own, right = workers[0].first_update if workers else None, same[0].weights[0]
+    if not own or not right or same[0].steps[0] != 1 or not strategy_named(trial.strategy).exact:
+        return None
+    share = _distance(own, right)
+    spread = max((_weight_distance(each, same[0], 0) for each in [*same, *nudged]), default=0.0)
+    if share <= max(_OF_FIRST_UPDATE, _NUDGED_FIRST * spread):
+        return None
+    return (
+        f"{_WRONG}: their first update is {100 * share:.2g} % away from that of the same step without a clock, and "
+        f"{100 * max(_OF_FIRST_UPDATE, _NUDGED_FIRST * spread):.2g} % are allowed"
     )
 
 

@@ -28,7 +28,7 @@ that it spans to each end."""
 _ROUNDS = 4
 _WIDER = 1.6
 _LEAST_SPREAD = 0.02
-"""Of the prior's spread: neither proposals nor draws are narrower, since few heavy samples are no certainty."""
+"""Of the prior's spread: neither proposals nor draws are narrower, since few heavy samples are not certainty."""
 _MODEL_SPREAD = 0.02
 """Relative error of a step that the formulas leave, at a configuration that was measured."""
 _BARE_SPREAD = 0.15

@@ -306,7 +306,7 @@ def read_profile(path: Path) -> Profile:
     something else here.
     """
     if not path.exists():
-        message = f"there is no profile {path}; make one: steptime fit RESULTS -o {path}"
+        message = f"no profile {path}; make one: steptime fit RESULTS -o {path}"
         raise StoreError(message)
     if path.is_dir():
         message = f"{path} is a folder, not a profile; if it holds results: steptime fit {path} -o PROFILE"

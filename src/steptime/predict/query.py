@@ -355,10 +355,10 @@ def _misfits(count: int, query: Query) -> Iterator[str]:
     if query.hosts and query.hosts > count:
         yield f"hosts={query.hosts} contradicts --workers {count}: a host without a worker does nothing"
     if query.hosts and query.workers_per_host and query.hosts * query.workers_per_host < count:
-        room = query.hosts * query.workers_per_host
+        capacity = query.hosts * query.workers_per_host
         yield (
-            f"hosts={query.hosts} and workers_per_host={query.workers_per_host} hold {room} workers, which contradicts "
-            f"--workers {count}; take one of both away"
+            f"hosts={query.hosts} and workers_per_host={query.workers_per_host} hold {capacity} workers, which "
+            f"contradicts --workers {count}; take one of both away"
         )
     if query.strategy and strategy_named(query.strategy).single_baseline and count > 1:
         yield (

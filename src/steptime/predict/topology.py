@@ -148,7 +148,7 @@ def topology_of(profile: Profile, target: Target, query: Query, workers: int) ->
         return Topology(deployment, contention, None, _EXACT, factors=False, nearest=own)
     if not has_policy(target.key.strategy):
         message = (
-            f"there is no communication model for {target.key.strategy}, and a step of {workers} workers does "
+            f"no communication model for {target.key.strategy}, and a step of {workers} workers does "
             f"not follow from others; measure it: workers: {workers}"
         )
         raise Refusal(message)

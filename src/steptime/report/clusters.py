@@ -88,7 +88,7 @@ def _foreign(found: ClusterForm) -> str:
 
 
 def _host(host: HostForm) -> TableRow:
-    who = ", ".join(host.roles) or "nobody"
+    who = ", ".join(host.roles) or "no worker"
     link = _rate(host.nominal_bandwidth_bits_per_s)
     held = f", held back {_spread(host.throttled_s, format_seconds).line}" if host.throttled_s else ""
     quota = ("not limited" if host.cpu_quota_cores is None else f"{number(host.cpu_quota_cores)} cores") + held

@@ -1,4 +1,4 @@
-"""Under what conditions numbers were measured: the machine, the environments and the marks, in words and units."""
+"""Under what conditions numbers were measured: the machine, the environments and the marks."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -98,7 +98,7 @@ _MARKS = (
     (
         RECORDS_SET_ASIDE,
         (
-            "Lines of its records are no launch of this trial, or are damaged, and are not in the number. They stay in "
+            "Lines of its records are not of this trial, or are damaged, and are not in the number. They stay in "
             "their files; the list below names them."
         ),
     ),
@@ -120,7 +120,7 @@ _ABOUT_CHECKS = (
 )
 _ABOUT_DISTANCES = (
     "Losses, weights and updates are relative distances from the reference. Its rounding is the distance of its "
-    "updates in single precision from those in double precision, which no framework can better. A dash stands where "
+    "updates in single precision from those in double precision, which no framework can better. A dash marks where "
     "nothing is compared."
 )
 _DISTANCES = ("first loss", "last loss", "gradients", "updates", "rounding of\nthe reference")

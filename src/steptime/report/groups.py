@@ -203,8 +203,8 @@ def _behind(best: RankedRow, own: list[RankedRow]) -> str:
     """Say that a strategy is fastest that its framework does not implement, and who is first of the others."""
     first, *rest = own
     sentence = (
-        f"{best.name} is fastest, which is no claim about {best.trial.framework}; of what frameworks do themselves, "
-        f"{first.name} is first: it takes {_times(first)}"
+        f"{best.name} is fastest, but not implemented by {best.trial.framework} itself; the fastest native one, "
+        f"{first.name}, takes {_times(first)}"
     )
     if rest:
         sentence += f"; {rest[-1].name}, the slowest, {ratio(rest[-1].place.ratio_to_best).line}"

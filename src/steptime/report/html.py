@@ -5,6 +5,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import steptime
+from steptime.diagnosis.form import Diagnosis
 from steptime.measurements.attached.form import AttachedRun
 from steptime.measurements.estimate import step_time_quantiles
 from steptime.measurements.net.form import NetSummary
@@ -25,20 +26,45 @@ def write_page(  # noqa: PLR0913 - as page_text
     net: NetSummary | None = None,
     *,
     attached: AttachedRun | None = None,
+    diagnosis: Diagnosis | None = None,
     notice: str = "",
 ) -> None:
     """Write the page of ``store`` and its ``summary`` to ``path``, whole or not at all; ``notice`` is its first line.
 
     Folders above ``path`` are made. Raises StoreError when the page cannot be written.
     """
+    page = page_of(store, summary, net, attached=attached, diagnosis=diagnosis, notice=notice)
+    store.folder_around(path).write(path, page.encode())
+
+
+def page_of(  # noqa: PLR0913 - as page_text
+    store: Store,
+    summary: Summary,
+    net: NetSummary | None = None,
+    *,
+    attached: AttachedRun | None = None,
+    diagnosis: Diagnosis | None = None,
+    notice: str = "",
+    refresh_s: int | None = None,
+) -> str:
+    """Return the page of ``store`` and its ``summary``; the rest is as in ``page_text``."""
     ranked = {place.trial for place in summary.ranking}
     quantiles = {
         trial.id: step_time_quantiles(store.iter_records(TIMING, trial.id), trial.strategy)
         for trial in summary.trials
         if trial.id in ranked
     }
-    page = page_text(summary, quantiles, store.study_text, str(store.path), net, attached=attached, notice=notice)
-    store.folder_around(path).write(path, page.encode())
+    return page_text(
+        summary,
+        quantiles,
+        store.study_text,
+        str(store.path),
+        net,
+        attached=attached,
+        diagnosis=diagnosis,
+        notice=notice,
+        refresh_s=refresh_s,
+    )
 
 
 def page_text(  # noqa: PLR0913 - everything that is on the page
@@ -49,7 +75,9 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
     net: NetSummary | None = None,
     *,
     attached: AttachedRun | None = None,
+    diagnosis: Diagnosis | None = None,
     notice: str = "",
+    refresh_s: int | None = None,
 ) -> str:
     """Return the page.
 
@@ -60,7 +88,9 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         folder: where the results are, for the reader.
         net: what the network benchmark found, if it was run into the same folder.
         attached: what the run of a user's own command found, if the folder is of one.
+        diagnosis: what the rules say of its trials.
         notice: a sentence above everything else.
+        refresh_s: after how many seconds a browser asks for it again; None if never.
     """
     environment = Environment(
         loader=PackageLoader("steptime.report"),
@@ -72,6 +102,7 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
     page = environment.get_template("page.html.j2").render(
         summary=summary,
         notice=notice,
+        refresh_s=refresh_s,
         version=steptime.__version__,
         folder=folder,
         answer=answer(summary),
@@ -79,7 +110,7 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         machine=machine_in_a_line(summary.machine),
         sections=[
             section
-            for section in sections(StudyFindings(summary, net, quantiles, study_text, attached))
+            for section in sections(StudyFindings(summary, net, quantiles, study_text, attached, diagnosis))
             if section.is_within("page")
         ],
     )

@@ -100,7 +100,7 @@ def staleness_accuracy_figures(group: AccuracyGroup) -> list[Figure]:
 def _note(rows: Sequence[AccuracyRow]) -> str:
     alone = [row.rank.removesuffix("=") for row in rows if len(row.found.seeds) == 1]
     if len(alone) == len(rows):
-        return "One seed each: there are no bands, and how seeds differ is unknown."
+        return "One seed each: no bands, and how seeds differ is unknown."
     bands = "Bands are Student's 95 % intervals over seeds; trainings that ended before keep their last value."
     which = "rank" if len(alone) == 1 else "ranks"
     return f"{bands} One seed, and so no band, has {which} {', '.join(alone)}." if alone else bands

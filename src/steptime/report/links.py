@@ -6,8 +6,7 @@ from itertools import groupby
 from steptime.measurements.json_form import NOT_MEASURED, Interval
 from steptime.measurements.net.form import NetRow, NetSummary
 from steptime.measurements.net.line import Line, line_points
-from steptime.report.charts.chart import Figure, Spec, picture
-from steptime.report.charts.link import link_chart
+from steptime.report.charts.chart import Figure, Spec, chart, picture, round_ticks
 from steptime.report.charts.marks import Marks, parts
 from steptime.report.number_format import NO_INTERVAL, UNKNOWN, Shown, count, number
 from steptime.report.section import (
@@ -26,6 +25,14 @@ from steptime.units import format_bit_rate, format_bytes, format_seconds
 
 _UNSURE = 10
 """An interval that reaches further than this many times its number, in both directions, is not shown in figures."""
+_SIZE = (
+    "datum.value >= 1048576 ? datum.value / 1048576 + ' MiB' : "
+    "datum.value >= 1024 ? datum.value / 1024 + ' KiB' : datum.value + ' B'"
+)
+_ENOUGH = 3
+"""Powers of ten, from which on they are ticks enough."""
+_REACH = 1.3
+"""How far the axes go beyond the outermost points."""
 
 EXPLANATION = (
     "Alpha: one way of one byte over a plain socket between the same processes. Latencies: what a message without a "
@@ -151,3 +158,57 @@ def _line(row: NetRow) -> Iterator[Spec]:
     line = Line.of_fit(fit.start_s.value, row.volume, fit.bandwidth_bytes_per_s.value)
     for size, seconds in line_points(line, row.sizes[0].bytes, row.sizes[-1].bytes):
         yield {"name": row.back_end, "bytes": size, "value": max(1e3 * seconds, 1e-6)}
+
+
+def link_chart(points: Sequence[Spec], lines: Sequence[Spec], marks: Marks) -> Spec:
+    """Return the chart.
+
+    Args:
+        points: a size of a back end each: ``name``, ``bytes``, and in milliseconds ``value``, ``low`` and ``high``
+            (which may be None).
+        lines: points of the fitted lines: ``name``, ``bytes`` and ``value``.
+        marks: what each name looks like.
+    """
+    names = list(dict.fromkeys(point["name"] for point in points))
+    sizes = sorted({point["bytes"] for point in points})
+    times = [each["value"] for each in (*points, *lines)]
+    x = {
+        "field": "bytes",
+        "type": "quantitative",
+        "title": "size of a message (log scale)",
+        "scale": {"type": "log", "base": 2, "nice": False, "domain": [sizes[0] / _REACH, sizes[-1] * _REACH]},
+        "axis": {"values": sizes, "labelExpr": _SIZE, "grid": False},
+    }
+    y = {
+        "field": "value",
+        "type": "quantitative",
+        "title": "time (ms, log scale)",
+        "scale": {"type": "log", "nice": False, "domain": [min(times) / _REACH, max(times) * _REACH], "clamp": True},
+        "axis": {"format": ",~g", "values": _ticks(min(times), max(times))},
+    }
+    looks = marks.encodings(names, "color", "shape")
+    colour = {"color": looks["color"]}
+    layers: list[Spec] = [
+        {
+            "data": {"values": list(lines)},
+            "mark": {"type": "line", "strokeWidth": 1.5, "clip": True},
+            "encoding": {"x": x, "y": y, **colour},
+        },
+        {
+            "transform": [{"filter": "isValid(datum.low)"}],
+            "mark": {"type": "rule", "strokeWidth": 2.5},
+            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, **colour},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "opacity": 1, "size": 70},
+            "encoding": {"x": x, "y": y, **looks},
+        },
+    ]
+    return chart(layers, points)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return powers of ten, and 2 and 5 times these where few would be seen."""
+    ticks = [each for each in round_ticks(low / _REACH, high * _REACH) if f"{each:e}"[0] in "125"]
+    tens = [each for each in ticks if f"{each:e}"[0] == "1"]
+    return tens if len(tens) > _ENOUGH else ticks

@@ -1,4 +1,4 @@
-"""The loader verdict in words: who limits, from where on, and the cheapest change that lifts a limit."""
+"""The loader verdict: who limits, from where on, and the cheapest change that lifts a limit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

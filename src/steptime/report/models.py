@@ -1,4 +1,4 @@
-"""Performance models and predictions in words: the sentences of the answer, and the tables below it."""
+"""Performance models and predictions: the sentences of the answer, and the tables below it."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial

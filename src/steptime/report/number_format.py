@@ -18,7 +18,7 @@ _FEWEST_DIGITS, _MOST_DIGITS = 3, 5
 
 
 class Shown(NamedTuple):
-    """A measured number in words, and its interval in words; the interval is empty only where nothing is known."""
+    """A measured number and its interval as text; the interval is empty only where nothing is known."""
 
     text: str
     interval: str
@@ -189,4 +189,4 @@ def _places(value: float, half_width: float = 0.0) -> int:
 
 
 def _rounded(value: float, places: int) -> str:
-    return f"{round(value, places) + 0.0:.{max(0, places)}f}"  # + 0.0, because nobody measures -0
+    return f"{round(value, places) + 0.0:.{max(0, places)}f}"  # + 0.0, so that no -0 is shown

@@ -11,9 +11,11 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from steptime.diagnosis.form import Diagnosis
 from steptime.measurements.summary_form import Summary
 from steptime.phases import PHASES
 from steptime.report import accuracy, conditions, loaders
+from steptime.report.advice import largest_finding
 from steptime.report.answer import answer, paper_line
 from steptime.report.breakdown import BreakdownRow, breakdown_groups
 from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, unranked, unranked_in_words
@@ -34,12 +36,12 @@ _NOTHING = "0.00 %"
 _SHORT = {phase.name: phase.short_title for phase in PHASES}
 
 
-def overview(summary: Summary, lines: int = MOST_LINES) -> RenderableType:
+def overview(summary: Summary, lines: int = MOST_LINES, diagnosis: Diagnosis | None = None) -> RenderableType:
     """Return the short report, which fits itself into the width it is printed with.
 
     Where it would take more than ``lines``, groups are cut to their best, and then the phases are left out.
     """
-    return _Overview(summary, lines)
+    return _Overview(summary, lines, diagnosis)
 
 
 def sentences(summary: Summary) -> list[str]:
@@ -87,8 +89,9 @@ def _workloads(groups: Sequence[RankedGroup]) -> list[_WorkloadRanking]:
 
 
 class _Overview:
-    def __init__(self, summary: Summary, lines: int) -> None:
+    def __init__(self, summary: Summary, lines: int, diagnosis: Diagnosis | None) -> None:
         self._summary = summary
+        self._diagnosis = diagnosis
         self._lines = lines
         self._names = Names(summary.trials)
         self._groups = ranked_groups(summary, self._names)
@@ -124,6 +127,8 @@ class _Overview:
         yield answer(summary), "bold"
         for workload in self._workloads:
             yield workload.sentence, "bold"
+        if self._diagnosis:
+            yield largest_finding(self._diagnosis, {each.id: self._names.full(each) for each in summary.trials}), ""
         if not self._groups and not summary.accuracy:
             yield NO_RESULT, "yellow"
         yield paper_line(summary), "dim"

@@ -4,24 +4,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from steptime.diagnosis.form import Diagnosis
 from steptime.measurements.attached.form import AttachedRun
 from steptime.measurements.net.form import NetSummary
 from steptime.measurements.summary_form import Summary, TrialSummary
+from steptime.report.advice import advice_section
 from steptime.report.answer import published_section
-from steptime.report.asynchrony import learning_section
 from steptime.report.attached import attached_section
 from steptime.report.breakdown_section import breakdown_section, pop_section
 from steptime.report.charts.marks import Marks
 from steptime.report.clusters import host_section
 from steptime.report.conditions import conditions_section, equivalence_section
 from steptime.report.curves import scaling_section
+from steptime.report.expectations import expected_section, what_if_section
 from steptime.report.groups import RankedGroup, ranked_groups, unranked_section
+from steptime.report.job_accounts import account_section
 from steptime.report.links import link_section
 from steptime.report.loaders import loader_section
 from steptime.report.models import model_section
-from steptime.report.ranking import Quantiles, ranking_section
+from steptime.report.ranking import Quantiles, learning_section, ranking_section, tier_section
 from steptime.report.section import Pairs, Part, Section, Sentences
-from steptime.report.tiers import tier_section
 from steptime.report.trainings import training_section
 from steptime.report.trial_names import Names
 
@@ -39,6 +41,8 @@ class StudyFindings:
     """The study file, word by word; a page alone shows it."""
     attached: AttachedRun | None = None
     """What the run of a user's own command found, if the folder is of one."""
+    diagnosis: Diagnosis | None = None
+    """What the rules say of its trials; None if they were not asked."""
 
     @cached_property
     def names(self) -> Names:
@@ -118,7 +122,15 @@ SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
     lambda found: attached_section(found.attached) if found.attached else None,
     lambda found: ranking_section(found.groups, found.quantiles, found.marks) if found.is_ranked else None,
     lambda found: scaling_section(found.measured, found.names, found.marks) if found.is_ranked else None,
+    lambda found: (
+        advice_section(found.summary, found.diagnosis, found.names)
+        if found.diagnosis and (found.diagnosis.findings or found.diagnosis.unsettled)
+        else None
+    ),
+    lambda found: expected_section(found.summary, found.diagnosis.expected, found.names) if found.diagnosis else None,
+    lambda found: what_if_section(found.summary, found.diagnosis.what_if, found.names) if found.diagnosis else None,
     lambda found: training_section(found.summary),
+    lambda found: account_section(found.summary, found.diagnosis.jobs, found.names) if found.diagnosis else None,
     lambda found: tier_section(found.summary, found.names),
     lambda found: loader_section(found.summary),
     lambda found: model_section(found.summary),

@@ -14,6 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from steptime.diagnosis.form import Diagnosis
 from steptime.measurements.net.form import NetSummary
 from steptime.measurements.summary_form import Summary
 from steptime.report.answer import answer, paper_line
@@ -36,9 +37,9 @@ _NAME = 14
 _ENDLESS = 10_000
 
 
-def render(summary: Summary, net: NetSummary | None = None) -> RenderableType:
+def render(summary: Summary, net: NetSummary | None = None, diagnosis: Diagnosis | None = None) -> RenderableType:
     """Return everything that ``steptime report`` prints; it fits itself into the width it is printed with."""
-    return _Report(StudyFindings(summary, net))
+    return _Report(StudyFindings(summary, net, diagnosis=diagnosis))
 
 
 class _Report:

@@ -1,4 +1,4 @@
-"""What trials are called: short where a group's title says the rest, and never two alike."""
+"""What trials are called: short where a group's title has the rest, and never two alike."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ class Names:
         tiered = any("tuned" in trial.tiers for trial in trials)
         for group in dict.fromkeys(trial.group for trial in trials):
             members = [trial for trial in trials if trial.group == group]
-            # What is trained until it is over stands in tables of its own.
+            # What is trained until it is over is in tables of its own.
             for trained in (False, True):
                 own = [trial for trial in members if (trial.training is not None) == trained]
                 self._short.update(_distinct(own, tiered=tiered))
@@ -37,7 +37,7 @@ class Names:
         return self._short[trial.id]
 
     def without_tier(self, trial: TrialSummary) -> str:
-        """The short name without the tier, for where the tier stands by itself."""
+        """The short name without the tier, for where the tier is shown by itself."""
         return self._without_tier[trial.id]
 
     def full(self, trial: TrialSummary) -> str:

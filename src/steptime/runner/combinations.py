@@ -185,7 +185,7 @@ class Combination:
         )
 
     def cluster_in(self, context: ExpansionContext) -> Cluster | None:
-        """Return the hosts that its processes need; a host that nobody runs on is not made."""
+        """Return the hosts that its processes need; a host without a process is not made."""
         chosen, site = self.cluster, context.site
         own_servers = self.servers if self.server_placement == "own" else 0
         if site is not None:

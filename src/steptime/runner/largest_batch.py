@@ -47,7 +47,7 @@ def search_largest_batch(fails: int, attempt: Callable[[int], bool | str]) -> La
 
     Args:
         fails: the batch.
-        attempt: returns whether a batch fits, or in words why that cannot be found out any more.
+        attempt: returns whether a batch fits, or as a sentence why that cannot be found out any more.
     """
     fits, launches = 0, 0
     while fails - fits > max(1, _WITHIN * fits) and launches < _MOST_LAUNCHES:

@@ -193,13 +193,13 @@ def _check_query(query: NetQuery) -> None:
         reason = missing_requirement()
         mistakes += [reason] if reason else []
     mistakes += [f"{workers} workers exchange nothing; two are the fewest" for workers in query.workers if workers < 2]  # noqa: PLR2004
-    mistakes += [f"{size} bytes are no whole number of float32 values" for size in query.sizes if size < 4 or size % 4]  # noqa: PLR2004
+    mistakes += [f"{size} bytes: not a whole number of float32 values" for size in query.sizes if size < 4 or size % 4]  # noqa: PLR2004
     mistakes += [
         f"{workers} workers are more than {MOST_PROCESSES}" for workers in query.workers if workers > MOST_PROCESSES
     ]
     mistakes += [f"{size} bytes are more than {_MOST_BYTES}" for size in query.sizes if size > _MOST_BYTES]
     if query.bandwidth_bits_per_s is not None and query.bandwidth_bits_per_s <= 0:
-        mistakes.append("--bandwidth: a link of 0 bit/s moves nothing")
+        mistakes.append("--bandwidth: a bandwidth must be positive, not 0 bit/s")
     if query.servers > MOST_PROCESSES:
         mistakes.append(f"--servers {query.servers}: more than {MOST_PROCESSES}")
     if query.hosts is not None and query.hosts < 2:  # noqa: PLR2004

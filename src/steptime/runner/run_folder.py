@@ -166,7 +166,7 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         ends_s=steps["ends_s"],
         loss_first=warmup["loss"],
         loss_last=steps["loss"],
-        facts={**session["facts"], **_found_threads(records), "tick_s": steps.get("tick_s")},
+        facts=_facts(records, steps),
         usage=steps["usage"],
         opened_in_s=session["opened_in_s"],
         staleness=steps.get("staleness"),
@@ -175,12 +175,14 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         batches=[tuple(each) for each in steps["batches"]],
         drawn=steps["drawn"],
         weights=steps["weights"],
+        first_update=warmup["first_update"],
     )
 
 
-def _found_threads(records: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The cores, threads and thread pools that a worker had at its end; nothing of a worker that did not say."""
-    return {name: value for name, value in records.get("threads", {}).items() if name != "kind"}
+def _facts(records: dict[str, dict[str, Any]], seen: dict[str, Any]) -> dict[str, Any]:
+    """What a session says, the cores and threads that its worker had at its end, and the cost of its clock's mark."""
+    threads = {name: value for name, value in records.get("threads", {}).items() if name != "kind"}
+    return {**records["session"]["facts"], **threads, "tick_s": seen.get("tick_s")}
 
 
 def worker_ablations(collected: Collected, workers: int) -> list[WorkerAblation]:
@@ -199,7 +201,7 @@ def _ablation(rank: int, records: dict[str, dict[str, Any]]) -> WorkerAblation:
         marks=seen["marks"],
         marked=seen["marked"],
         transfers=[tuple(piece) for piece in seen["transfers"]],
-        facts={**records["session"]["facts"], **_found_threads(records)},
+        facts=_facts(records, seen),
         native=seen.get("native", []),
     )
 
@@ -217,7 +219,7 @@ def _loading(rank: int, records: dict[str, dict[str, Any]]) -> WorkerLoading:
         stretches=[LoaderStretch(**stretch) for stretch in seen["stretches"]],
         batches_per_epoch=seen["batches_per_epoch"],
         batches_ahead=seen["batches_ahead"],
-        facts={**records["session"]["facts"], **_found_threads(records)},
+        facts=_facts(records, seen),
     )
 
 

@@ -95,7 +95,7 @@ class SlurmJob:
             f"--job-name=steptime-{self.plan.study.name}",
             f"--nodes={chosen.nodes}",
             "--exclusive",
-            *([] if self._names_memory else ["--mem=0"]),  # whole nodes are no more memory than was asked for
+            *([] if self._names_memory else ["--mem=0"]),  # a whole node has no more memory than was asked for
             "--requeue",
             "--open-mode=append",
             f"--signal=B:USR1@{_SIGNAL_BEFORE_S}",
@@ -129,7 +129,7 @@ class SlurmJob:
         if self._keeps_spare_nodes:
             told += (
                 ": where one dies, the study goes on with the others (--no-kill). Where the first node dies, Slurm "
-                "keeps the others with nothing on them until the time limit; steptime status says so then, and "
+                "keeps the others with nothing on them until the time limit; steptime status shows it then, and "
                 "scontrol requeue JOB starts the job again"
             )
         else:

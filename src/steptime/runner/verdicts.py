@@ -24,7 +24,7 @@ class TrialCounts:
     failed: int
     not_equivalent: int
     not_run: int
-    """For want of budget, which is no failure: another run goes on with them."""
+    """For want of budget, which is not a failure: another run goes on with them."""
 
 
 @dataclass

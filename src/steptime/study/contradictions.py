@@ -214,7 +214,7 @@ def _too_few_epochs(document: Document, top: Path) -> Iterator[Mistake]:
 
 
 def _train_axis(top: Path, axis: str) -> list[Path]:
-    """Return where an axis of the training below ``top`` may stand, what wins first."""
+    """Return where an axis of the training below ``top`` may be, what wins first."""
     return [*([(*top, axis)] if top else []), (*top, "train", axis)]
 
 

@@ -6,7 +6,7 @@ import re
 
 MOST_HOSTS = 1024
 _COMMA = re.compile(r",(?![^\[\]]*\])")
-"""One that stands in no brackets."""
+"""One outside of brackets."""
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 

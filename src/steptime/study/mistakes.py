@@ -1,4 +1,4 @@
-"""Mistakes in the form of a study, as pydantic found them, in words with the nearest or the allowed choices."""
+"""Mistakes in the form of a study, as pydantic found them, with the nearest or the allowed choices."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -67,7 +67,7 @@ class Published(Strict):
 
 
 class PublishedEfficiency(Strict):
-    """Points of a scaling curve that somebody published, to stand beside the study's predictions."""
+    """Points of a scaling curve that somebody published, to be shown beside the study's predictions."""
 
     claim: str
     """What was found, in a few words."""

@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 from steptime.catalog.cluster import Cluster
 from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.options import OptionValue, Precision, Tuning
+from steptime.catalog.workloads.table import LIBRARY
+from steptime.datasets.builtins import BUILTINS
+from steptime.errors import PluginError
 from steptime.study.training import Training
 
 ServerPlacement = Literal["own", "colocated"]
@@ -81,6 +84,8 @@ class Trial(BaseModel):
     def group(self) -> str:
         """What must be equal for two trials to be ranked against each other."""
         size = "x".join(str(size) for size in self.input_shape)
+        if self.classes != self._usual_classes():
+            size += f", {self.classes} classes"
         data = self.dataset or "synthetic data"
         workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
         cluster = f", {self.cluster.in_words()}" if self.cluster else ""
@@ -89,6 +94,18 @@ class Trial(BaseModel):
             f"{self.workload} ({size}), {data} by the {self.loader} loader, {workers}, "
             f"batch {self.batch_per_worker} per worker, {self.precision}, {self.device}{optimizer}{cluster}"
         )
+
+    def _usual_classes(self) -> int | None:
+        """Return the number of classes that goes without saying; None of a folder, whose classes only records know.
+
+        It is a built-in dataset's, or without a dataset the workload's.
+        """
+        try:
+            if self.dataset is not None:
+                return len(BUILTINS[self.dataset].classes)
+            return LIBRARY[self.workload].classes
+        except (KeyError, PluginError):
+            return None
 
     @property
     def configuration(self) -> str:

@@ -74,7 +74,7 @@ def is_folder(dataset: str) -> bool:
 def _unknown(
     document: Document, path: Path, what: str, choices: Iterable[str], broken: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[Mistake]:
-    """Yield the names at ``path`` that are no choice; ``broken`` frameworks with their cause."""
+    """Yield the names at ``path`` that are not a choice; ``broken`` frameworks with their cause."""
     known = list(choices)
     for item_path, item in document.each(*path):
         name = item.get("name") if isinstance(item, dict) else item

@@ -45,7 +45,7 @@ class AblatedStep(abc.ABC):
         ``h2d``
             The same with the batch held in the host's memory and copied. Absent on a CPU.
 
-        The last stage, ``step``, is the session's own and takes its batch from the loader. Two stages stand alone:
+        The last stage, ``step``, is the session's own and takes its batch from the loader. Two stages are alone:
 
         ``input``
             Taking the next batch from the loader, nothing else.

@@ -6,6 +6,9 @@ so that drift hits all alike and every phase is a difference of neighbours in ti
 On processors the workers begin each step of an unsynchronised stage together. On devices they begin each block
 together, and steps follow each other as in training: a step that begins on an idle device would have the time in which
 the host issues its first kernels, which the steps of the other stages hide behind the step before.
+
+Each step of each stage ends with one mark of the clock, which differences of stages are free of: of the phases, only
+the first has it. Its cost is in the record (``tick_s``).
 """
 
 import random
@@ -18,7 +21,7 @@ from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rendezvous import Rendezvous
 from steptime.worker.session import Session
 from steptime.worker.shared_file import RecordFile
-from steptime.worker.timing import MOST_STRETCHES, more_warmup
+from steptime.worker.timing import MOST_STRETCHES, more_warmup, seconds_of_tick
 
 NESTED_STAGES = ("forward", "backward", "local", "exchange", "h2d", "step")
 """Each does what the one before does, and one thing more."""
@@ -41,7 +44,8 @@ def run_ablation(session: Session, job: Job, context: ProcessContext, records: R
     names = [name for name in NESTED_STAGES + SEPARATE_STAGES if name in stages]
     uncounted = {name: 1 + (session.batches_ahead() if name in _FROM_THE_LOADER else 0) for name in names}
     with Rendezvous(context) as rendezvous:
-        timer = _StageTimer(session.clock(), rendezvous, stages, on_device=job["device"] != "cpu")
+        clock = session.clock()
+        timer = _StageTimer(clock, rendezvous, stages, on_device=job["device"] != "cpu")
         warm = timer.run("step", schedule["warmup_steps"])
         for _ in range(MOST_STRETCHES if "warmup_seconds" in schedule else 0):
             warm += timer.run("step", rendezvous.from_first(more_warmup(warm, schedule)))
@@ -75,6 +79,7 @@ def run_ablation(session: Session, job: Job, context: ProcessContext, records: R
         marked=marked.ends,
         transfers=marked.transfers,
         native=marked.native,
+        tick_s=seconds_of_tick(clock),
     )
 
 

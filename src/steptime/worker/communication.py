@@ -29,7 +29,7 @@ class LayerWork(typing.NamedTuple):
     gradients: typing.Tuple[Gradient, ...] = ()
     """In the order in which the layer declares its parameters."""
     block: int = 0
-    """Layers of one number stand between two points where a single array carries everything forward."""
+    """Layers of one number lie between two points where a single array carries everything forward."""
 
     @property
     def gradient_bytes(self) -> int:

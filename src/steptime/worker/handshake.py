@@ -3,7 +3,7 @@
 The secret is random, one per launch, and lies in ``job.json``, which only the user can read. It never crosses a
 socket: the accepting side sends a challenge, the connecting side answers it with its name and a challenge of its own,
 under a keyed hash (HMAC-SHA256), and the accepting side proves itself in the same way. A caller that sends nothing, too
-little or something wrong is dropped, and holds up nobody meanwhile.
+little or something wrong is dropped, and does not hold up others.
 """
 
 import hashlib
@@ -191,7 +191,7 @@ class _Reception(object):
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # nobody calls, or has gone already
+        except OSError:  # no caller, or one that has gone
             return
         try:
             self._callers.append(_Caller(connection, self._secret))

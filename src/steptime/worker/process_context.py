@@ -42,7 +42,7 @@ class ProcessContext(object):
     ``folder``
         The run folder: where ``job.json`` is and where records go.
     ``secret``
-        Bytes that the processes of this launch share and nobody else knows; from ``job.json``, empty before that is
+        Bytes that the processes of this launch share and no others know; from ``job.json``, empty before that is
         read.
     """
 

@@ -136,7 +136,7 @@ def _receive_bytes(connection: socket.socket, count: int) -> bytes:
     while len(data) < count:
         piece = connection.recv(count - len(data))
         if not piece:
-            message = "a worker left the rendezvous; its own records say why"
+            message = "a worker exited; see its .jsonl"
             raise ConnectionError(message)
         data += piece
     return data

@@ -55,8 +55,8 @@ if __name__ == "__main__":
         # a process that skips it for a dead one and kills the others, without a failure in its own exit code.
         ctypes.PyDLL(None).exit(code)
     if code and "PMI_RANK" in os.environ:
-        # A process that fails before it has joined MPI is no failure to MPICH's mpiexec as long as the others run, and
-        # they wait for it. One that a signal ends is, at any moment.
+        # A process that fails before it has joined MPI is not a failure to MPICH's mpiexec as long as the others run,
+        # and they wait for it. One that a signal ends is, at any moment.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
     # Frameworks leave threads behind whose destructors abort at exit; the records are already on disk.

@@ -70,16 +70,35 @@ class UpdateSketcher(object):
         return found
 
 
-def final_weights(session: Session, job: Job, context: ProcessContext, alone: bool) -> List[Any]:
-    """Return sketches of this worker's weights: at the end, or where the workers are ``alone``, behind turns.
+class Evidence(object):
+    """What one worker of a timed launch shows."""
 
-    Where workers do not wait for each other, each takes ``_TURNS`` more steps in turn with the others. The sketches
-    behind them show whether a worker's steps reach the weights of all, and theirs its own.
-    """
-    sketcher = UpdateSketcher(job)
-    if not alone or context.workers == 1:
-        return [sketcher.sketch(session.get_weights())]
-    return take_turns(session, context, _TURNS, lambda: sketcher.sketch(session.get_weights()))
+    def __init__(self, session: Session, job: Job, context: ProcessContext) -> None:
+        self._session = session
+        self._context = context
+        self._sketcher = UpdateSketcher(job)
+
+    def first_update(self) -> Optional[Dict[str, List[float]]]:
+        """Return the sketch of the weights behind the first step; None if workers do not wait for each other.
+
+        No difference of it has grown yet, as those of later steps do, so that a rough update shows.
+        """
+        self._session.wait()
+        return self._sketch() if self._session.staleness() is None else None
+
+    def at_end(self, steps: int, alone: bool) -> Dict[str, Any]:
+        """Return what ``seen_batches`` does, and as ``weights`` sketches of this worker's weights.
+
+        Where the workers are ``alone``, which do not wait for each other, each takes ``_TURNS`` more steps in turn with
+        the others. The sketches behind them show whether a worker's steps reach the weights of all, and theirs its own.
+        """
+        found = seen_batches(self._context, steps)  # ahead of turns, which draw more
+        in_turns = alone and self._context.workers > 1
+        weights = take_turns(self._session, self._context, _TURNS, self._sketch) if in_turns else [self._sketch()]
+        return dict(found, weights=weights)
+
+    def _sketch(self) -> Optional[Dict[str, List[float]]]:
+        return self._sketcher.sketch(self._session.get_weights())
 
 
 def run_replay(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:

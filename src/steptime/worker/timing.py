@@ -39,16 +39,17 @@ def run_loader(session: Session, job: Job, context: ProcessContext, records: Rec
     epoch = steps_per_epoch(loader["dataset"]["samples"], context.workers, job["batch_per_worker"])
     # The session may have taken a batch of the epoch already.
     counted = max(1, epoch - ready - 1)
-    stretches = []
+    stretches, clock = [], session.clock()
     with Rendezvous(context) as rendezvous:
         rendezvous.barrier()
-        stretches.append(_stretch(FIRST, take, session.clock(), ready, counted, schedule["seconds"]))
+        stretches.append(_stretch(FIRST, take, clock, ready, counted, schedule["seconds"]))
         # All or none: a worker that is behind the others would be alone in the second stretch.
         if rendezvous.from_first(len(stretches[0]["ends_s"]) == counted):
             rendezvous.barrier()
-            stretches.append(_stretch(LATER, take, session.clock(), ready, None, schedule["seconds"]))
+            stretches.append(_stretch(LATER, take, clock, ready, None, schedule["seconds"]))
         rendezvous.barrier()  # no worker ends its helpers while others are timed
-    records.write("loader", stretches=stretches, batches_per_epoch=epoch, batches_ahead=session.batches_ahead())
+    ahead, tick_s = session.batches_ahead(), seconds_of_tick(clock)
+    records.write("loader", stretches=stretches, batches_per_epoch=epoch, batches_ahead=ahead, tick_s=tick_s)
 
 
 def _stretch(  # noqa: PLR0913, PLR0917 - one per fact
@@ -81,9 +82,18 @@ def run_timed(session: Session, job: Job, context: ProcessContext, records: Reco
     clock = session.clock()
     schedule = job["schedule"]
     losses = KeptLosses(session)
+    evidence = None
+    # A session without arrays, as of tests, has drawn no batches and holds no weights.
+    if "numpy" in sys.modules:
+        from steptime.worker.timed_evidence import Evidence
+
+        evidence = Evidence(session, job, context)
     started = time.monotonic()
+    losses.take(1)
+    first_update = evidence.first_update() if evidence else None  # ahead of its end, so that no step lasts longer
+    clock.tick()
     warmup_ends = _warm_up(losses.take, clock, context, schedule)
-    records.write("warmup", started_s=started, ends_s=warmup_ends, loss=session.loss())
+    records.write("warmup", started_s=started, ends_s=warmup_ends, loss=session.loss(), first_update=first_update)
     steps = agree_on_step_count(context, warmup_ends, schedule)
     session.staleness()  # of the warm-up, which is not counted
     losses.take(1)  # the workers come out of the pause at different moments; this step lines them up again
@@ -105,20 +115,12 @@ def run_timed(session: Session, job: Job, context: ProcessContext, records: Reco
         staleness=counts,
         tick_s=seconds_of_tick(clock),
         losses=losses.read(),
-        **_evidence(session, job, context, len(warmup_ends) + len(ends), alone=stale is not None),
+        samples=session.output_shape()[0],
+        **(evidence.at_end(len(warmup_ends) + len(ends), alone=stale is not None) if evidence else _NO_EVIDENCE),
     )
 
 
-def _evidence(session: Session, job: Job, context: ProcessContext, steps: int, alone: bool) -> Dict[str, Any]:
-    """Return what ``timed_evidence`` has of a worker that took so many steps."""
-    samples = session.output_shape()[0]
-    if "numpy" not in sys.modules:  # a session without arrays, as of tests, has drawn no batches and holds no weights
-        return {"samples": samples, "drawn": None, "batches": [], "weights": []}
-    from steptime.worker.timed_evidence import final_weights, seen_batches
-
-    evidence = dict(seen_batches(context, steps), samples=samples)  # ahead of turns, which draw more
-    evidence["weights"] = final_weights(session, job, context, alone)
-    return evidence
+_NO_EVIDENCE: Dict[str, Any] = {"drawn": None, "batches": [], "weights": []}
 
 
 _TICKS = 50
@@ -140,9 +142,9 @@ def seconds_of_tick(clock: StepClock) -> float:
 def _warm_up(
     take: Callable[..., None], clock: StepClock, context: ProcessContext, schedule: Dict[str, Any]
 ) -> List[float]:
-    """Run the steps that are not counted, as many on all workers, and return their ends."""
+    """Run the steps that are not counted, as many on all workers, and return their ends; one is taken already."""
     ends: List[float] = []
-    steps, stretches = schedule["warmup_steps"], 0
+    steps, stretches = schedule["warmup_steps"] - 1, 0
     while True:
         take(steps, clock.tick)
         ends += clock.drain()

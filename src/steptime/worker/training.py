@@ -24,7 +24,7 @@ def run_training(session: Session, job: Job, context: ProcessContext, records: R
     It ends ahead of the last where the validation accuracy has reached ``target_accuracy``, or where the validation
     loss is not a number.
     """
-    from steptime.worker.validation import Validation  # needs numpy, which not every process of a launch has
+    from steptime.worker.batches import Validation  # needs numpy, which not every process of a launch has
 
     training = job["training"]
     validation = Validation(job, context.rank, context.workers)

@@ -23,7 +23,7 @@ def open_session(job, context):
     """
     require_fp32(job, "CNTK")
     if "OMPI_COMM_WORLD_RANK" not in os.environ and os.path.exists(os.path.join(sys.prefix, "lib", "libmpi.so.40")):
-        # mpiexec tells the library where its own files lie; without mpiexec nothing does.
+        # mpiexec passes the library the place of its own files; without mpiexec nothing does.
         os.environ["OPAL_PREFIX"] = sys.prefix
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that this is not Ubuntu 16.04 and has no GPU

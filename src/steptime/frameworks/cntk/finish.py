@@ -64,7 +64,7 @@ def _lead_to_python(folder):
     except OSError:
         path = os.path.join(sysconfig.get_config_var("LIBDIR") or "", name)
         if not os.path.exists(path):
-            sys.exit("CNTK needs a Python that was built as a shared library; there is no %s\n%s" % (path, _FIX_PYTHON))
+            sys.exit("CNTK needs a Python that was built as a shared library; missing: %s\n%s" % (path, _FIX_PYTHON))
         os.symlink(path, os.path.join(folder, name))
 
 

@@ -71,7 +71,7 @@ class JaxStep(object):
         return self._updated(state, statistics, gradients), loss[None]
 
     def communication(self, state, _inputs, _targets):
-        """Average the arrays that stand where ``backward`` leaves gradients as ``train`` averages gradients."""
+        """Average the arrays that are where ``backward`` leaves gradients as ``train`` averages gradients."""
         variables, kept, statistics, number, keys = state
         means = mean_of_all(kept[self._slot], self._pack_kb)
         return (variables, dict(kept, **{self._slot: means}), statistics, number, keys), numpy.zeros(1)

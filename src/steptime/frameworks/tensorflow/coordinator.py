@@ -279,8 +279,10 @@ class _Asker(object):
         }.get(what) or functools.partial(self._run, asked)
 
     def _add(self, result):
+        """Keep what a step came to, and return its loss."""
         self._last = result
         self._uncounted.append(int(result[1]))
+        return float(result[0])
 
     def _staleness(self):
         counted, self._uncounted = collections.Counter(self._uncounted), []

@@ -53,7 +53,7 @@ class CoordinatedSession(Session):
         self._line = call(context)
         self._open: "queue.Queue[Any]" = queue.Queue()
         self._steps: "collections.deque[Any]" = collections.deque()
-        self._newest = None
+        self._newest: Any = None
         threading.Thread(target=self._read, name="answers", daemon=True).start()
         self._facts = self._answer().result()
 
@@ -115,8 +115,7 @@ class CoordinatedSession(Session):
         return self._ask("loss")
 
     def loss_later(self):
-        """Return None: the coordinator would wait for the steps that it was asked for ahead."""
-        return
+        return self._newest.result  # its answer is the loss
 
     def staleness(self):
         counted = self._ask("staleness")

@@ -149,6 +149,6 @@ def _size(gso_max_bytes: int | None) -> str:
 
 
 def remove_network(owner: Owner) -> None:
-    """Remove all namespaces of ``owner``, and with them their interfaces; what is not there is no failure."""
+    """Remove all namespaces of ``owner``, and with them their interfaces; one that is missing is not a failure."""
     for path in sorted(NAMESPACES.glob(f"{owner.mark}-*")):
         attempt("ip", "netns", "delete", path.name)

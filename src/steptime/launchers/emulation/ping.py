@@ -55,7 +55,7 @@ def _receive(connection: socket.socket, count: int) -> None:
 def ask(address: tuple[str, int], count: int, secret: bytes) -> dict[str, list[float]]:
     """Return the seconds of exchanges of 1 byte and of ``count`` bytes, each answered by one byte.
 
-    Raises RuntimeError where nobody at ``address`` proves to know the secret.
+    Raises RuntimeError where no process at ``address`` proves to know the secret.
     """
     with connect_peer(lambda: address, secret, _ASKER, _CONNECT_S) as connection:
         connection.settimeout(_CONNECT_S)

@@ -188,7 +188,7 @@ def cores_on(
 
 
 def _mpiexec(request: Request, hosts: Sequence[FoundHost], cluster: Cluster, shared: dict[str, str]) -> Start:
-    """One mpiexec on the first host, which starts the workers of all hosts; agents stand in for ssh (``{agent}``)."""
+    """One mpiexec on the first host, which starts the workers of all hosts; agents replace ssh (``{agent}``)."""
     first = hosts[0]
     mpiexec = find_mpiexec(request.interpreter, request.container, first)
     is_open = first.is_open_mpi if str(mpiexec) == first.mpiexec else is_open_mpi(mpiexec)
@@ -223,7 +223,7 @@ def _names_interface(request: Request) -> bool:
 
 
 def _share_kernel(hosts: Sequence[FoundHost]) -> bool:
-    """Whether hosts are containers or namespaces of one machine, or may be, since nobody has looked.
+    """Whether hosts are containers or namespaces of one machine, or may be, since it was not looked at.
 
     UCX knows a host by the boot of its kernel, takes such hosts for one, and fails to share memory between them.
     """

@@ -41,11 +41,10 @@ from steptime.launchers.hosts.host_facts import (
     rdma_devices,
     towards,
 )
-from steptime.launchers.hosts.host_files import read_text
+from steptime.launchers.hosts.host_files import look, read_text
 from steptime.launchers.hosts.local_copies import LocalCopyError, local_copy, moved
 from steptime.launchers.hosts.messages import Message, lines_of
 from steptime.launchers.hosts.process_tree import end_below_self, was_stopped
-from steptime.launchers.hosts.shared_files import look
 from steptime.plain_file import appending
 
 _SUBREAPER = 36
@@ -125,7 +124,7 @@ class HostAgent:
 
     def _say(self, **message: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
         self._said_at = time.monotonic()
-        with self._saying, contextlib.suppress(OSError):  # nobody listens any more, which the next turn notices
+        with self._saying, contextlib.suppress(OSError):  # the launcher has gone, which the next turn notices
             self._said += 1
             for line in lines_of({"host": self._host, **message}, self._said):
                 os.write(1, line)  # so short a one is written whole

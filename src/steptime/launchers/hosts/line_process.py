@@ -1,4 +1,4 @@
-"""The ssh or srun of one line: a process that takes messages and prints lines, and that may stand still at any time.
+"""The ssh or srun of one line: a process that takes messages and prints lines, and that may stop answering at any time.
 
 A thread writes to it, so that a process that takes nothing holds up no other; another one listens.
 """
@@ -22,7 +22,7 @@ _CHUNK_BYTES = 4096
 """So much is written at once: a line that takes a long message slowly is not stuck."""
 _TAIL_LINES = 3
 _MOST_NOTES = 100
-"""So many lines that are no messages are kept."""
+"""So many lines that are not messages are kept."""
 _MOST_OF_A_NOTE = 1000
 _WITHOUT = {"srun": "; launcher=ssh reaches nodes without it, and launcher=local runs on this host alone"}
 """What helps where a program cannot be started, as in a container of a Slurm job."""

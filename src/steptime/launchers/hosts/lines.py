@@ -1,7 +1,7 @@
 """The lines to the host agents of a launch: ssh or srun processes whose standard streams carry messages both ways.
 
-A line lives as long as both sides hear from each other. When this process is killed, its pipes close, and every far
-end ends what it started; when a host or a link dies, its host agent falls silent, which is noticed here.
+A line lives as long as both sides hear from each other. When this process is killed, its pipes close, and every
+agent ends what it started; when a host or a link dies, its host agent falls silent, which is noticed here.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ class Lines:
             for line in self._lines.values():
                 line.begin(self._hear)
             threading.Thread(target=self._beat, name="heartbeats", daemon=True).start()
-        except BaseException:  # also a full disk or a signal, after which nobody else would end the first lines
+        except BaseException:  # also a full disk or a signal, after which nothing else would end the first lines
             self.close()
             raise
 

@@ -56,7 +56,7 @@ def moved(text: str, source: str, target: str) -> str:
 
 
 def _own_folder(place: Path) -> Path:
-    """Return the folder of this user in a place where others may write; nobody else can have put anything into it."""
+    """Return the folder of this user in a place where others may write; no other user can have put anything into it."""
     place.mkdir(parents=True, exist_ok=True)
     own = place / f"steptime-{os.getuid()}"
     own.mkdir(mode=0o700, exist_ok=True)

@@ -69,7 +69,7 @@ class Joiner:
             raise _error_of(line)
         host = said["host"]
         if host is not None and host not in range(self._hosts):
-            message = f"there is no host {host!r}"
+            message = f"no host {host!r}"
             raise DamagedMessageError(message)
         return host, self._completed(host, said) if "piece" in said else said
 

@@ -98,7 +98,7 @@ def main(environment: str, framework: str, pin: str) -> None:
 
 
 def _address(framework: str, recipe: Recipe, pin: str) -> str:
-    """Name what a wheel depends on: the versions in words, the rest as a digest."""
+    """Name what a wheel depends on: the versions by name, the rest as a digest."""
     installed = _installed()
     missing = [name for name in (recipe.distribution, "mpich") if name not in installed]
     if missing:

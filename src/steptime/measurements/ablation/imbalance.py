@@ -70,8 +70,8 @@ def imbalance(all_stage_times: Sequence[StageTimes]) -> ComputeImbalance | None:
 def blamed_worker(matrices: Sequence[Array]) -> int | None:
     """Return the worker that is shown to compute longer than the others; None if that is none or several.
 
-    A worker's typical computation in a launch is its median over steps: a pause that comes now and then makes nobody
-    slow. Its logarithm is launch + worker + rest, and the rest's variance, over all workers and launches, bounds what
+    A worker's typical computation in a launch is its median over steps: a rare pause makes no worker slow.
+    Its logarithm is launch + worker + rest, and the rest's variance, over all workers and launches, bounds what
     launches make of equal workers: memory layout or placement slow one down by chance. The intervals of all workers
     against the mean of the others hold together (Šidák), and a single launch blames no worker.
     """

@@ -41,6 +41,14 @@ class Setup:
     """The name of a declared stack; empty where the text of ``framework`` has it."""
     parameters: int | None = None
     """Trainable values; None if the workload's name has them, or unknown."""
+    exchange: str = ""
+    """When gradients travel, as ``Stack.exchange``; empty where the stack has it. So are the next two."""
+    messages: str = ""
+    value_bytes: int | None = None
+    sharded_over: int | None = None
+    """Workers over which weights are split, replicas of which average their parts; None if the source does not say."""
+    accumulation: int = 1
+    """Backward passes of a step, before one exchange of gradients."""
 
     assumed_host_size: float | None = None
     """Workers that fit in one host, by an assumption where the source does not say."""

@@ -7,7 +7,7 @@ states has a middle and a spread, from ``hardware.toml`` and from the numbers he
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from steptime.catalog.strategies import strategy_named
@@ -86,6 +86,10 @@ class Facts:
     """Usual seconds of one step between hosts."""
     messages: int
     """Exchanges of a step."""
+    sharded_over: int | None
+    """Workers over which weights are split, where that is stated."""
+    accumulation: int
+    """Backward passes of a step."""
     spread: bool
     """Whether workers beyond the measured ones come to share the cards of hosts."""
     spreads: Mapping[str, float]
@@ -104,7 +108,7 @@ UNSTATED: Mapping[str, str] = {
 def facts_of(setup: Setup) -> Facts:
     """Return what the columns of a set-up say, and how uncertain it is where they say nothing."""
     hardware = usual_hosts(setup.accelerator)
-    stack = stack_of(setup.framework, workload_of(setup), setup.stack)
+    stack = _stack(setup)
     size, inside = _gradients(setup), hardware.inside(setup.intra_host_link)
     if setup.inter_host_rate is None:
         cards = setup.cards_per_host or hardware.cards
@@ -124,6 +128,8 @@ def facts_of(setup: Setup) -> Facts:
         servers=strategy_named(setup.strategy).servers,
         latency=_LATENCIES[setup.transport if stated else "tcp" if rate / cards <= _TCP_RATE else "rdma"],
         messages=_messages(setup, stack),
+        sharded_over=setup.sharded_over,
+        accumulation=setup.accumulation,
         spread=setup.assumed_spread,
         spreads={
             "unstated_network": spread,
@@ -134,6 +140,13 @@ def facts_of(setup: Setup) -> Facts:
     )
 
 
+def _stack(setup: Setup) -> Stack:
+    """Return what is known of the stack: what columns state, and what is declared of the rest."""
+    found = stack_of(setup.framework, workload_of(setup), setup.stack)
+    stated = {key: value for key in ("exchange", "messages", "value_bytes") if (value := getattr(setup, key))}
+    return replace(found, **stated)
+
+
 def _gradients(setup: Setup) -> float | None:
     """Return the bytes of one worker's gradients at four bytes a value, or None for a workload of unknown size."""
     if setup.parameters is not None:
@@ -142,6 +155,8 @@ def _gradients(setup: Setup) -> float | None:
 
 
 def _half_bytes(setup: Setup, stack: Stack) -> float:
+    if setup.value_bytes is not None:
+        return float(setup.value_bytes < _FP32)
     if not setup.precision.startswith("amp_"):
         return 1.0 if setup.precision in {"fp16", "bf16"} else 0.0
     return 0.5 if stack.value_bytes is None else float(stack.value_bytes < _FP32)

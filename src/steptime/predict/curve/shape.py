@@ -5,6 +5,10 @@ the seconds of one worker. What happens inside a host does not change any more o
 through the links inside and between hosts at once and is as slow as the slower ones; two levels take turns. Inside a
 host of which all links meet in a switch, an exchange may cost two workers as much as eight. Where workers were
 spread over all hosts before any had two, those beyond the measured ones share cards.
+
+Where a table states over how many workers weights are split, each pass gathers them and each step scatters gradients
+within such a group, and equal parts of its replicas are reduced (Y. Zhao et al., *PyTorch FSDP*, VLDB 2023, hybrid
+sharding). Of several backward passes before one exchange only the last hides it.
 """
 
 import numpy as np
@@ -37,19 +41,28 @@ def relative_times(curve: ScalingCurve, workers: Array, servers: Array, seconds:
     size = facts.gradient_bytes * unstated["unstated_gradients"] * (1 - 0.5 * _half(facts, value["half"]))
     together = np.minimum(workers, curve.setup.host_size)
     hosts = np.array([curve.hosts(int(count)) for count in workers], dtype=float)
-    volume = _through_servers(hosts, servers, value) if facts.servers else _through_rings(workers, hosts, value)
+    size_of_host = curve.setup.host_size
+    if facts.servers:
+        volume, steps = _through_servers(hosts, servers, value), np.where(hosts > 1, 2.0, 0.0)
+    elif facts.sharded_over is not None:
+        volume, steps = _through_groups(workers, hosts, size_of_host, facts.sharded_over, facts.accumulation)
+    else:
+        volume, steps = _through_rings(workers, hosts, value), 2 * (hosts - 1)
     network = value["efficiency"] * facts.card_rate
     per_byte = 1 / network + hosts ** np.minimum(value["chopping"], _MOST_EXPONENT) / (
         value["stack_rate"] * facts.cards
     )
     latency = value["latency"] * unstated["unstated_latency"] * facts.latency
-    between = volume * size * per_byte / unstated["unstated_network"] + latency * facts.messages * _steps(hosts, facts)
+    between = volume * size * per_byte / unstated["unstated_network"] + latency * facts.messages * steps
     if facts.spread:
         between = between * np.maximum(1.0, workers / curve.fit[-1].workers) ** np.minimum(
             value["sharing"], _MOST_EXPONENT
         )
-    waiting = exposed(between / seconds, _BACKWARD_SHARE, value["hidden"] if facts.overlaps else 0.0)
+    waiting = exposed(between / seconds, _window(facts), value["hidden"] if facts.overlaps else 0.0)
     passes = _passes(together, value, shared=facts.shared_memory)
+    if facts.sharded_over is not None:
+        grouped = _passes(np.minimum(together, facts.sharded_over), value, shared=facts.shared_memory)
+        passes = grouped * _collectives_of_a_group(facts.accumulation) / 2
     around = value["inside"] * passes * size / (facts.inside_rate * unstated["unstated_inside"]) / seconds
     inside = _crowding(together, value) + around - value["flat"] * np.minimum(around, waiting)
     straggling = value["host_jump"] * (hosts > 1) + value["host_doubling"] * np.log2(hosts)
@@ -99,9 +112,34 @@ def _through_servers(hosts: Array, servers: Array, value: dict[str, Array]) -> A
     return volume
 
 
-def _steps(hosts: Array, facts: Facts) -> Array:
-    """Return how many latencies between hosts follow each other in one exchange; those inside are short beside them."""
-    if facts.servers:
-        return np.where(hosts > 1, 2.0, 0.0)
-    steps: Array = 2 * (hosts - 1)
-    return steps
+def _window(facts: Facts) -> float:
+    """Return the share of a step's computing behind which an exchange may hide.
+
+    Weights that are gathered ahead of each pass hide behind all of it, gradients behind the last backward pass.
+    """
+    return 1.0 if facts.sharded_over is not None else _BACKWARD_SHARE / facts.accumulation
+
+
+def _collectives_of_a_group(accumulation: int) -> int:
+    """Return how often a step passes the weights around a group: gathers of both passes, and one scatter."""
+    return 2 * accumulation + 1
+
+
+def _through_groups(
+    workers: Array, hosts: Array, host_size: float, sharded_over: int, accumulation: int
+) -> tuple[Array, Array]:
+    """Return how many times the gradients pass the card of a host, and how many latencies follow each other.
+
+    A ring of g workers passes (g-1)/g of the weights for a gather or scatter, and only where its group spans hosts. A
+    host's workers hold min(g, host size)/g of the weights in all, and that much is reduced with other replicas.
+    """
+    group = np.minimum(workers, sharded_over)
+    replicas = np.ceil(workers / group)
+    spans = group > host_size
+    count = _collectives_of_a_group(accumulation)
+    within = np.where(spans, count * (group - 1) / group, 0.0)
+    apart = np.where(spans, replicas, np.minimum(replicas, hosts))
+    held = np.minimum(group, host_size) / group
+    volume: Array = (within + held * _ring_share(np.maximum(apart, 1.0))) * (hosts > 1)
+    steps: Array = count * (np.ceil(group / host_size) - 1) + 2 * (apart - 1)
+    return volume, steps * (hosts > 1)

@@ -12,12 +12,12 @@ from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
 from statistics import geometric_mean
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 from steptime.catalog.strategies import STRATEGIES
 from steptime.errors import FileError, choices_message
 from steptime.predict.curve.curve import FIT, HOLDOUT, EvidenceError, Point, ScalingCurve, Setup
-from steptime.predict.curve.stacks import stack_names
+from steptime.predict.curve.stacks import Exchange, Messages, stack_names
 from steptime.user_file import read_user_text
 
 Value = TypeVar("Value")
@@ -29,7 +29,8 @@ COLUMNS = (
 )  # fmt: skip
 """Every column that a table of evidence must have.
 
-``stack`` and ``parameters`` may be there too; further columns are ignored.
+There may also be ``stack``, ``parameters``, ``exchange``, ``messages``, ``value_bytes``, ``sharded_over`` and
+``accumulation``; further columns are ignored.
 """
 
 OWN_CURVE = {"source": "own", "strategy": "allreduce", "role": FIT}
@@ -37,7 +38,7 @@ OWN_CURVE = {"source": "own", "strategy": "allreduce", "role": FIT}
 _TIMES = ("step_time_s", "throughput_samples_per_s")
 _NUMBERS = frozenset({
     *_TIMES, "workers", "workers_per_host", "inter_host_gbps", "nics_per_host", "parameter_servers",
-    "batch_per_worker", "parameters",
+    "batch_per_worker", "parameters", "value_bytes", "sharded_over", "accumulation",
 })  # fmt: skip
 _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6}
 _OTHER_NAMES = {
@@ -222,6 +223,11 @@ class _CurveRow:
         servers = self._optional("parameter_servers", int, 0)
         stack = self._choice("stack", stack_names()) if self._text("stack") else ""
         parameters = self._optional("parameters", int, 1)
+        exchange = self._choice("exchange", get_args(Exchange)) if self._text("exchange") else ""
+        messages = self._choice("messages", get_args(Messages)) if self._text("messages") else ""
+        value_bytes = self._optional("value_bytes", int, 1)
+        sharded_over = self._sharded_over(strategy)
+        accumulation = self._optional("accumulation", int, 1)
         if len(self.mistakes) > before or count is None or seconds is None:
             return None
         setup = Setup(
@@ -240,6 +246,11 @@ class _CurveRow:
             cards_per_host=cards,
             stack=stack,
             parameters=parameters,
+            exchange=exchange,
+            messages=messages,
+            value_bytes=value_bytes,
+            sharded_over=sharded_over,
+            accumulation=accumulation or 1,
         )
         return name, role, setup, Point(count, servers, seconds)
 
@@ -254,6 +265,16 @@ class _CurveRow:
         if batch is None or count is None or throughput is None:
             return None, batch
         return batch * count / throughput, batch
+
+    def _sharded_over(self, strategy: str) -> int | None:
+        """Return over how many workers weights are split, which a strategy must do."""
+        found = self._optional("sharded_over", int, 1)
+        known = STRATEGIES.get(STRATEGY_NAMES.get(strategy, ""))
+        if found is not None and known and "weights" not in known.shards:
+            splitting = " or ".join(each.name for each in STRATEGIES.values() if "weights" in each.shards)
+            self._wrong("sharded_over", f"is {found}, but {strategy} does not split weights; leave it empty, or name "
+                        f"the strategy {splitting}")  # fmt: skip
+        return found
 
     def _text(self, column: str) -> str:
         return self.values.get(column, "").strip()

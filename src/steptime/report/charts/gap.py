@@ -15,7 +15,7 @@ def gap_chart(rows: Sequence[Spec], unit: str) -> Spec:
 
     Args:
         rows: the first trial's step, the phases, and the second trial's step, each with ``name`` (different in each),
-            ``shown`` (its number in words), ``value``, ``low``, ``high`` (which may be None) in ``unit``, and
+            ``shown`` (its number in sentences), ``value``, ``low``, ``high`` (which may be None) in ``unit``, and
             ``kind``: ``step``, ``phase`` or ``rest``. The values of phases and rest are differences, which lead from
             the first step to the second.
         unit: of the times, in letters.

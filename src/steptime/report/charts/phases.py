@@ -53,7 +53,7 @@ def overlap_chart(rows: Sequence[Spec], unit: str) -> Spec:
     """Return the chart.
 
     Args:
-        rows: a trial each: ``name`` (different in each), ``shown`` (its covered share in words), and in ``unit``
+        rows: a trial each: ``name`` (different in each), ``shown`` (its covered share in sentences), and in ``unit``
             ``covered`` with ``low`` and ``high`` (which may be None), and ``exposed``.
         unit: of the times, in letters.
     """
@@ -105,7 +105,7 @@ def phases_chart(rows: Sequence[Spec], parts: Sequence[Spec], titles: dict[str, 
     """Return the chart.
 
     Args:
-        rows: a trial each, with ``name`` (different in each) and ``shown`` (its step time in words).
+        rows: a trial each, with ``name`` (different in each) and ``shown`` (its step time in sentences).
         parts: the known phases of all trials in their order: ``name`` of the trial, ``phase``, and in ``unit``
             ``value``, ``low`` and ``high`` (which may be None).
         titles: of the phases to show, in their order.

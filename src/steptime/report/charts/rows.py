@@ -19,8 +19,8 @@ def row_chart(rows: Sequence[Spec], under: Sequence[Spec], x: Spec) -> Spec:
     """Return the chart.
 
     Args:
-        rows: best first, each with ``name`` (different in each), ``shown`` (its number in words), ``value``, ``low``
-            and ``high`` (which may be None), and ``colour``.
+        rows: best first, each with ``name`` (different in each), ``shown`` (its number in sentences), ``value``,
+            ``low`` and ``high`` (which may be None), and ``colour``.
         under: layers that are drawn under the intervals.
         x: type, title, scale and axis of the number.
     """

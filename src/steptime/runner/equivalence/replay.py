@@ -16,7 +16,7 @@ from typing import Any
 from steptime.catalog.strategies import strategy_named
 from steptime.catalog.workloads.layers import Workload
 from steptime.measurements.records import Launch, Replay
-from steptime.measurements.training_evidence import REPEATS, differs_from_replay, losses_of, steps_of
+from steptime.measurements.training_evidence import REPEATS, STILL, differs_from_replay, losses_of, steps_of
 from steptime.runner.executor import Executor, do_side_by_side
 from steptime.runner.jobs import replay_job
 from steptime.runner.progress import Observer
@@ -50,7 +50,7 @@ class Replays:
         launches: Mapping[str, Sequence[Launch]],
         kept: Callable[[str], Sequence[Replay]],
     ) -> None:
-        """Replay the trials whose workers wait for each other, as far as their launches need more than there is.
+        """Replay the trials, as far as their launches need more than there is.
 
         Args:
             trials: those that were timed.
@@ -61,7 +61,7 @@ class Replays:
         """
         good = {trial.id: [each for each in launches.get(trial.id, ()) if each.status == "ok"] for trial in trials}
         there = {trial.id: kept(trial.id) for trial in trials}
-        wanted = [trial for trial in trials if can_replay(trial) and _need_more(good[trial.id], there[trial.id])]
+        wanted = [trial for trial in trials if can_replay(trial) and _need_more(trial, good[trial.id], there[trial.id])]
         if not wanted:
             return
         self.observer.stage("Repeating the timed steps without a clock", len(wanted))
@@ -90,14 +90,17 @@ class Replays:
     ) -> Iterator[Replay]:
         """Yield the replay of a trial's good timed launches, and nudged ones where a launch differs from it.
 
+        Of workers that do not wait for each other, whose steps cannot be repeated, the one with weights that stay.
+
         What is ``there`` already, the replay of earlier launches, is not made again.
         """
-        right = there[0] if there else self._replay(trial, workload, loader, replayed_steps(launches), 1.0)
+        nudge = 1.0 if strategy_named(trial.strategy).synchronous else STILL
+        right = there[0] if there else self._replay(trial, workload, loader, replayed_steps(launches), nudge)
         if right is None:
             return
         if not there:
             yield right
-        if any(differs_from_replay(each, [right]) for each in launches):
+        if nudge == 1.0 and any(differs_from_replay(trial, each, [right]) for each in launches):
             yield from self.beside(trial, workload, loader, right.steps)
 
     def beside(
@@ -134,16 +137,17 @@ class Replays:
 
 
 def can_replay(trial: Trial) -> bool:
-    """Say whether the timed steps of a trial can be repeated: its workers wait for each other."""
-    return strategy_named(trial.strategy).synchronous and trial.training is None
+    """Say whether launches without a clock show something of the timed steps of a trial."""
+    alone = trial.workers == 1 and not strategy_named(trial.strategy).synchronous
+    return trial.training is None and not alone
 
 
-def _need_more(launches: Sequence[Launch], there: Sequence[Replay]) -> bool:
+def _need_more(trial: Trial, launches: Sequence[Launch], there: Sequence[Replay]) -> bool:
     """Say whether launches are without a replay, or differ from one without those that allow for rounding."""
     if not there:
         return bool(launches)
     nudged = any(each.nudge != 1.0 for each in there)
-    return not nudged and any(differs_from_replay(each, there) for each in launches)
+    return not nudged and any(differs_from_replay(trial, each, there) for each in launches)
 
 
 def replayed_steps(launches: Sequence[Launch]) -> list[int]:

@@ -1,0 +1,125 @@
+"""The form of a diagnosis: the key ``diagnosis`` of ``steptime report --json`` and ``steptime advise --json``."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from steptime.measurements.json_form import Interval, JsonForm
+
+Unit = Literal["share", "seconds", "count", "bytes", "ratio"]
+Judgement = Literal["as expected", "slower", "faster"]
+GAIN_LEVEL = 0.9
+"""Confidence of predicted gains, as of all predictions."""
+
+
+class EvidenceNumber(JsonForm):
+    """One measured number that a finding rests on."""
+
+    what: str
+    value: Interval
+    unit: Unit
+
+
+class RuleRecord(JsonForm):
+    """How often a rule's advice was tried, and what came of it (``verified.csv``)."""
+
+    verified: int
+    """Pieces of advice that were measured beside what they change."""
+    shown: int
+    """Those whose measured interval excludes 1: a gain or a loss was shown."""
+    sign_right: int
+    """Of ``shown``, those that gained."""
+    inside: int
+    """Of ``verified``, those whose measured gain is in the predicted interval."""
+    median_error: float | None
+    """Of |predicted / measured - 1|; None of a rule that was never verified."""
+
+
+class Finding(JsonForm):
+    """A diagnosis of one trial."""
+
+    rule: str
+    trial: str
+    claim: str
+    evidence: list[EvidenceNumber]
+    gain: Interval[float | None]
+    """Predicted: samples per second with the change over those without, with an interval at ``GAIN_LEVEL``; None where
+    the rule cannot tell."""
+    change: str
+    """What to change, in a sentence."""
+    overrides: list[str]
+    """The change as ``key.path=value`` for ``steptime run``; empty where no key of a study makes it."""
+    disproof: str
+    """An observation that would show the claim to be wrong."""
+    record: RuleRecord
+
+
+class Unsettled(JsonForm):
+    """A rule that is silent although its number is large: noise drowns it."""
+
+    rule: str
+    trial: str
+    reason: str
+
+
+class Scenario(JsonForm):
+    """One step that could be."""
+
+    trial: str
+    change: str
+    step_s: float
+    speedup: Interval
+    """The step as it was over the step as it would be, with the interval of all phases."""
+
+
+class ExpectedStep(JsonForm):
+    """A trial's measured step beside its expectation."""
+
+    trial: str
+    source: str
+    """Who expects it."""
+    expected_s: Interval[float | None]
+    ratio: Interval[float | None]
+    """Measured over expected; the interval holds what both leave open."""
+    judgement: Judgement | None
+    """None without an expectation."""
+    phase: str | None = None
+    """The phase that exceeds its expectation most, where the step is slower."""
+    reason: str | None = None
+    """Why there is no expectation."""
+
+
+class JobUse(JsonForm):
+    """One use of the whole time of a job; the uses of an account sum to it."""
+
+    name: str
+    seconds: float
+    """Mean over seeds, or over ranks of a user's own script."""
+    share: float
+
+
+class JobAccount(JsonForm):
+    """Where the whole time of a job went, from its command to its end."""
+
+    trial: str | None
+    """None of a user's own script."""
+    jobs: int
+    total_s: float
+    uses: list[JobUse]
+    goodput: Interval
+    """The share of the whole time that is steps which count; its interval is over seeds."""
+
+
+class Diagnosis(JsonForm):
+    """Everything that the rules say of a study's trials, largest predicted gain first."""
+
+    findings: list[Finding] = Field(default_factory=list)
+    unsettled: list[Unsettled] = Field(default_factory=list)
+    expected: list[ExpectedStep] = Field(default_factory=list)
+    """Of every trial that was measured."""
+    what_if: list[Scenario] = Field(default_factory=list)
+    jobs: list[JobAccount] = Field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of the key ``diagnosis``."""
+        return self.model_dump(mode="json")

@@ -1,0 +1,139 @@
+"""Rules about workers beside each other: stragglers, and more or fewer threads than cores."""
+
+from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
+from steptime.diagnosis.form import EvidenceNumber
+from steptime.diagnosis.gain import ANY_PART, gain_without
+from steptime.diagnosis.rule import Claim, Rule
+from steptime.measurements.json_form import Interval
+
+_NOTABLE_WAIT = 0.05
+_IDLE = 2.0
+"""Cores for each compute thread from which on some are idle."""
+
+
+def _waited(at: DiagnosedTrial) -> Interval | None:
+    return at.share("sync_wait") if at.trial.workers > 1 and at.strategy.synchronous else None
+
+
+def _one_slow(at: DiagnosedTrial, share: Interval) -> Claim | None:
+    imbalance = at.summary.imbalance
+    if imbalance is None or imbalance.blamed_worker is None:
+        return None
+    rank = imbalance.blamed_worker
+    host = next((each.host for each in imbalance.workers if each.rank == rank), "its host")
+    colocated = at.trial.server_placement == "colocated"
+    evidence = EvidenceNumber(
+        what=f"longer computing of worker {rank}", value=Interval(imbalance.persistent, None, None), unit="share"
+    )
+    return Claim(
+        f"worker {rank} on {host} computes {100 * imbalance.persistent:.0f} % longer than the mean, and others wait",
+        "give servers cores of their own" if colocated else f"find what else worker {rank} or its host does",
+        ["server_placement=own"] if colocated else [],
+        gain_without(share, (0.5, 1.0)),
+        [evidence],
+    )
+
+
+def _now_and_then(at: DiagnosedTrial, share: Interval) -> Claim | None:
+    imbalance = at.summary.imbalance
+    if imbalance is None or imbalance.blamed_worker is not None or imbalance.transient < imbalance.persistent:
+        return None
+    evidence = EvidenceNumber(
+        what="imbalance that changes hands", value=Interval(imbalance.transient, None, None), unit="share"
+    )
+    change = "keep other programs from the workers' cores, and look for pauses that come with some steps"
+    claim = f"workers wait {100 * share.value:.0f} % of the step for whoever is slow in it, not always the same"
+    return Claim(claim, change, [], gain_without(share), [evidence])
+
+
+def _threads_for_a_core(at: DiagnosedTrial) -> Interval | None:
+    if at.trial.device != "cpu" or not at.cores or at.trial.cluster is not None:
+        return None
+    return Interval(at.busy / at.cores, at.busy / at.cores, at.busy / at.cores)
+
+
+def _too_many(at: DiagnosedTrial, ratio: Interval) -> Claim | None:
+    cores = int(at.cores or 1)
+    claim = f"{at.busy} busy threads share {cores} cores and take turns"
+    fit = max(1, (cores - at.trial.servers) // at.trial.workers)
+    if at.trial.threads > fit:
+        waste = 1.0 - 1.0 / ratio.value
+        gain = gain_without(Interval(waste, waste, waste), (-0.2, 1.0))
+        return Claim(claim, "use as many threads as cores", [f"threads_per_worker={fit}"], gain)
+    lost = at.share("comm_exposed", "sync_wait")
+    fewer = max(1, cores - at.trial.servers)
+    if fewer >= at.trial.workers:
+        return Claim(claim, "use a machine with more cores")
+    gain = gain_without(lost, (-0.2, 1.0)) if lost else Interval(None, None, None)
+    return Claim(claim, f"use {fewer} workers here", [f"workers={fewer}"] if fewer > 1 else [], gain)
+
+
+def _cores_for_a_thread(at: DiagnosedTrial) -> Interval | None:
+    ratio = _threads_for_a_core(at)
+    if ratio is not None:
+        return Interval(1.0 / ratio.value, 1.0 / ratio.value, 1.0 / ratio.value)
+    gpus = len(at.machine.get("gpus") or [])
+    if at.trial.device != "cuda" or not gpus or at.trial.cluster is not None:
+        return None
+    return Interval(gpus / at.trial.workers, gpus / at.trial.workers, gpus / at.trial.workers)
+
+
+def _too_few(at: DiagnosedTrial, ratio: Interval) -> Claim | None:
+    """One process where one per device is usual, or one thread where there are cores for several."""
+    if at.trial.device == "cuda":
+        workers = round(ratio.value * at.trial.workers)
+        claim = f"{at.trial.workers} of {workers} GPUs of the host train"
+        idle = 1.0 - 1.0 / ratio.value
+        return Claim(claim, f"use {workers} workers", [f"workers={workers}"], gain_without(Interval(idle, idle, idle)))
+    computing = at.share("forward", "backward", "update")
+    # Cores that other programs keep busy are not idle: more threads than the rest take turns, and spin meanwhile.
+    cores = int((at.cores or 1) - (at.summary.noise.get("foreign_cpu_cores") or 0.0))
+    threads = max(1, (cores - at.trial.servers) // at.trial.workers)
+    if computing is None or threads <= at.trial.threads:
+        return None
+    saved = 1.0 - at.trial.threads / threads
+    scaled = Interval(
+        *(None if each is None else each * saved for each in (computing.value, computing.low, computing.high))
+    )
+    return Claim(
+        f"{at.busy} of {at.cores:.0f} cores compute",
+        f"use {threads} threads for each worker",
+        [f"threads_per_worker={threads}"],
+        gain_without(scaled, ANY_PART),  # type: ignore[arg-type]  # its value is a number where that of ``computing`` is
+    )
+
+
+PERSISTENT = Rule(
+    "straggler",
+    "waiting for workers",
+    _waited,
+    _NOTABLE_WAIT,
+    _one_slow,
+    "another worker that is as slow when ranks are placed otherwise",
+)
+TRANSIENT = Rule(
+    "transient_stragglers",
+    "waiting for workers",
+    _waited,
+    _NOTABLE_WAIT,
+    _now_and_then,
+    "as much waiting on a machine where nothing else runs",
+)
+OVERSUBSCRIBED = Rule(
+    "oversubscribed_cores",
+    "busy threads for each core",
+    _threads_for_a_core,
+    1.0,
+    _too_many,
+    "as many samples per second with as many threads as cores",
+    "ratio",
+)
+IDLE = Rule(
+    "idle_devices",
+    "cores or GPUs for each thread or worker",
+    _cores_for_a_thread,
+    _IDLE - 0.01,
+    _too_few,
+    "as many samples per second with all of them",
+    "ratio",
+)

@@ -1,0 +1,113 @@
+"""Findings and the advice that follows: what is wrong, what to change, what that gains, and whether it did."""
+
+from collections.abc import Mapping, Sequence
+
+from steptime.diagnosis.form import Diagnosis, EvidenceNumber, Finding, RuleRecord
+from steptime.diagnosis.verification import Outcome
+from steptime.measurements.summary_form import Summary
+from steptime.report.number_format import UNKNOWN, count, number, percent, seconds, times
+from steptime.report.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
+from steptime.report.trial_names import Names
+
+_MOST_SHOWN = 40
+_ABOUT = (
+    "Each rule looks at one number and speaks where its whole 95 % interval is above a limit. A gain is samples per "
+    "second with the change over those without, with an interval of 90 %; where nothing is known of how much a change "
+    "removes, anything from none to all is taken to be as likely. steptime advise DIR --verify measures it."
+)
+_ABOUT_VERIFIED = (
+    "Measured with and without the change in the same randomised blocks: samples per second with it over those without."
+)
+_MIB = 1024**2
+
+
+def advice_section(summary: Summary, diagnosis: Diagnosis, names: Names) -> Section:
+    """Return the findings of a study, largest gain first, and the rules that noise keeps silent."""
+    called = {trial.id: names.full(trial) for trial in summary.trials}
+    columns = [Column(title, "prose") for title in ("finding", "change", "evidence", "would disprove it", "record")]
+    columns.insert(2, Column("predicted gain"))
+    rows = [_row(each, called[each.trial]) for each in diagnosis.findings[:_MOST_SHOWN]]
+    parts: list[Part] = [SectionTable(columns, rows, "trial", label="Findings")] if rows else []
+    if not rows:
+        broken = any(trial.breakdown for trial in summary.trials)
+        why = "No rule found anything." if broken else "Without a breakdown no rule about phases can speak."
+        parts.append(Sentences([why]))
+    left = len(diagnosis.findings) - len(rows)
+    doubts = [f"{called[each.trial]}, {each.rule}: {each.reason}." for each in diagnosis.unsettled]
+    more = [f"{count(left, 'further finding')} of smaller gain: steptime report --json."] if left else []
+    parts.append(Sentences([*more, *doubts], "dim"))
+    return Section("Findings", parts, _ABOUT, id="findings", link="Findings")
+
+
+def largest_finding(diagnosis: Diagnosis, called: Mapping[str, str]) -> str:
+    """Return the finding with the largest gain in a sentence; empty without any that has one."""
+    found = next((each for each in diagnosis.findings if each.gain.value is not None), None)
+    return "" if found is None else f"Largest finding: {finding_sentence(found, called[found.trial])}"
+
+
+def finding_sentence(found: Finding, called: str) -> str:
+    """Return a finding in a sentence."""
+    gain = times(found.gain.value, found.gain.low, found.gain.high)
+    predicted = f"; predicted gain {gain.line}" if found.gain.value is not None else ""
+    pasted = f" [{' '.join(found.overrides)}]" if found.overrides else ""
+    return f"{called}: {found.claim}. {found.change[:1].upper()}{found.change[1:]}{pasted}{predicted}."
+
+
+def _row(found: Finding, called: str) -> TableRow:
+    gain = times(found.gain.value, found.gain.low, found.gain.high)
+    evidence = "; ".join(f"{each.what} {_value(each)}" for each in found.evidence)
+    record = record_in_a_line(found.record)
+    shown = [
+        Cell(found.claim),
+        Cell(found.change, note=" ".join(found.overrides)),
+        Cell(*gain) if found.gain.value is not None else Cell(UNKNOWN),
+        Cell(evidence),
+        Cell(found.disproof),
+        Cell(record),
+    ]
+    sentence = f"{finding_sentence(found, called)} Evidence: {evidence}. Disproof: {found.disproof}. {record}."
+    return TableRow(called, shown, sentence=sentence)
+
+
+def record_in_a_line(record: RuleRecord) -> str:
+    """``verified 7 times: sign right in 5 of 6, gain inside in 6, median error 4 %``."""
+    if not record.verified:
+        return "this rule was never verified"
+    error = f", median error {100 * (record.median_error or 0.0):.0f} %"
+    sign = f"sign right in {record.sign_right} of {record.shown} that showed one, " if record.shown else ""
+    return f"verified {count(record.verified, 'time')}: {sign}gain inside its interval in {record.inside}{error}"
+
+
+def _value(each: EvidenceNumber) -> str:
+    found = each.value
+    if each.unit == "share":
+        return percent(found.value, found.low, found.high).line if found.low != found.high else _exact(found.value)
+    if each.unit == "seconds":
+        return seconds(found.value, found.low, found.high).line
+    if each.unit == "bytes":
+        return f"{number(found.value / _MIB)} MiB"
+    return number(found.value)
+
+
+def _exact(share: float) -> str:
+    return f"{number(100 * share)} %"
+
+
+def outcome_section(outcomes: Sequence[Outcome]) -> Section:
+    """Return what verifications measured beside what was predicted."""
+    columns = [Column("change", "prose"), Column("predicted gain"), Column("measured gain"), Column("verdict", "prose")]
+    rows = [_outcome(each) for each in outcomes]
+    return Section("Verified", [SectionTable(columns, rows, "trial", label="Verified advice")], _ABOUT_VERIFIED)
+
+
+def _outcome(outcome: Outcome) -> TableRow:
+    finding, row = outcome.attempt.finding, outcome.row
+    change, gain = " ".join(finding.overrides), finding.gain
+    predicted = times(gain.value, gain.low, gain.high)
+    if row is None:
+        unknown = [Cell(change), Cell(*predicted), Cell(UNKNOWN), Cell(outcome.reason or "")]
+        return TableRow(outcome.attempt.before.id, unknown)
+    verdict = "no difference was shown" if not row.shown else "a gain" if row.measured > 1.0 else "a loss"
+    verdict += ", inside the prediction" if row.inside else ", outside the prediction"
+    measured = times(row.measured, row.measured_low, row.measured_high)
+    return TableRow(outcome.attempt.before.id, [Cell(change), Cell(*predicted), Cell(*measured), Cell(verdict)])

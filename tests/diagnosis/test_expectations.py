@@ -1,0 +1,84 @@
+"""Steps beside what was expected of them, and steps that could be, from records whose truth is planted."""
+
+import pytest
+from launch_phases import STAGES, launch_of
+from simulated import a_trial
+from summaries import summary
+from summaries import trial as summary_of
+
+from steptime.diagnosis.expected import expected_steps
+from steptime.diagnosis.what_if import scenarios_of
+from steptime.errors import UsageError
+from steptime.report.expectations import judgement_in_words
+
+COMPUTED = STAGES["forward"] + STAGES["backward"] + STAGES["local"]
+STEP_S = COMPUTED + STAGES["exchange"] + STAGES["step"]
+HEADER = "framework,workers,step_s,low,high\n"
+
+
+def speedups(workers=2, **changes):
+    """The speed-up of each scenario, of made-up launches without noise."""
+    trial = a_trial(strategy="allreduce", workers=workers)
+    launches = [launch_of(seed, workers, **{"noise": 0.0, **changes}) for seed in range(3)]
+    return {each.change: each.speedup.value for each in scenarios_of(trial, launches)}
+
+
+def expected_by(folder, row):
+    """The one expectation that a table of figures gives."""
+    table = folder / "vendor.csv"
+    table.write_text(HEADER + row)
+    study = summary([summary_of(rate=1000.0, batch=64)])  # 128 samples in 0.128 s
+    return expected_steps(folder, study, table)[0]
+
+
+def test_a_step_without_waiting_for_input_is_shorter_by_just_that():
+    assert speedups()["without waiting for input"] == pytest.approx(STEP_S / (STEP_S - STAGES["step"]))
+
+
+def test_a_step_without_the_slowest_worker_is_that_of_the_others():
+    found = speedups(workers=4, slow={2: 1.5})
+
+    assert found["without the slowest worker"] == pytest.approx((STEP_S + 0.5 * COMPUTED) / STEP_S)
+
+
+def test_half_of_the_exposed_communication_is_left_where_no_pieces_are_known():
+    assert speedups()["with a network twice as fast"] == pytest.approx(STEP_S / (STEP_S - STAGES["exchange"] / 2))
+
+
+def test_perfect_overlap_leaves_no_exposed_communication_where_there_is_computing_to_cover_it():
+    assert speedups()["with perfect overlap"] == pytest.approx(STEP_S / (STEP_S - STAGES["exchange"]))
+
+
+def test_a_single_worker_has_no_other_that_is_slow_and_no_network():
+    assert list(speedups(workers=1)) == ["without waiting for input"]
+
+
+@pytest.mark.parametrize(
+    ("row", "judgement"),
+    [
+        ("pytorch,2,0.128,0.12,0.14\n", "as expected"),
+        ("pytorch,2,0.08,0.07,0.09\n", "slower"),
+        ("pytorch,2,0.3,0.25,0.35\n", "faster"),
+    ],
+)
+def test_pasted_figures_are_what_a_step_is_expected_to_take(tmp_path, row, judgement):
+    assert expected_by(tmp_path, row).judgement == judgement
+
+
+def test_a_slower_step_is_said_with_its_ratio_and_interval(tmp_path):
+    assert judgement_in_words(expected_by(tmp_path, "pytorch,2,0.08,0.07,0.09\n")).startswith(
+        "slower than expected by 1.60x ("
+    )
+
+
+def test_a_trial_without_figures_has_no_expectation_and_a_reason(tmp_path):
+    found = expected_by(tmp_path, "mxnet,2,0.1,,\n")
+
+    assert (found.judgement, found.reason) == (None, "no row is about this trial")
+
+
+def test_all_mistakes_of_a_table_of_figures_are_told(tmp_path):
+    with pytest.raises(UsageError) as refused:
+        expected_by(tmp_path, "pytorch,2,fast,,\npytorch,4,,,\n")
+
+    assert len(refused.value.mistakes) == 2

@@ -1,0 +1,180 @@
+"""Every rule fires on its planted cause, says how to remove it, and is silent on a clean step."""
+
+from dataclasses import replace
+
+import pytest
+from launch_phases import STAGES, launch_of
+from simulated import a_trial
+from summaries import trial as summary_of
+
+from steptime.catalog.manifest import load_manifests
+from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
+from steptime.diagnosis.rules import ALL_RULES, diagnosis_of
+from steptime.measurements.ablation.breakdown import break_down
+from steptime.measurements.ablation.form import Overlap, Phase
+from steptime.measurements.json_form import NOT_MEASURED, Interval
+from steptime.measurements.net.form import Fit, NetRow
+
+CLEAN = {"forward": 0.010, "backward": 0.020, "local": 0.0005, "exchange": 0.0005, "step": 0.0002}
+"""Stages of a step that computes nearly all the time, at what a usual core computes."""
+
+
+def a_summary(trial, breakdown, noise=None, width=0.02):
+    """A trial as a summary has it, with what the rules read of it."""
+    found = summary_of(
+        trial.framework, trial.strategy, workers=trial.workers, batch=trial.batch_per_worker, width=width
+    )
+    changes = {"id": trial.id, "breakdown": breakdown, "imbalance": breakdown and breakdown.imbalance}
+    return found.model_copy(update={**changes, "noise": noise or {}})
+
+
+def looked_at(  # noqa: PLR0913 - what a cause may be planted in
+    stages=CLEAN, *, machine=None, noise=None, width=0.02, launch=None, around=None, **trial
+):
+    """A trial with made-up launches, on a machine with a core for each worker."""
+    fields = {"framework": "pytorch", "strategy": "allreduce", "workers": 2, "workload": "lenet5", **trial}
+    fields = {"input_shape": (1, 28, 28), "batch_per_worker": 4096, **fields}
+    manifest = load_manifests()[fields["framework"]]
+    options = manifest.tier_options("documented", fields["strategy"], fields.get("device", "cpu"))
+    of = a_trial(**{**fields, "options": {**options, **trial.get("options", {})}})
+    launches = [launch_of(seed, of.workers, stages, **(launch or {})) for seed in range(3)]
+    breakdown = break_down(of, launches, [])
+    summary = a_summary(of, breakdown, noise, width)
+    machine = {"cores": of.workers * of.threads + of.servers, **(machine or {})}
+    return DiagnosedTrial(of, summary, machine, manifest, **(around or {}))
+
+
+def a_link(bytes_per_s, workers=2):
+    """A row of the network benchmark."""
+    fit = Fit(
+        start_s=Interval(1e-4, None, None),
+        latencies_per_step=NOT_MEASURED,
+        bandwidth_bytes_per_s=Interval(bytes_per_s, None, None),
+        worst_error=0.0,
+        worst_bytes=1,
+    )
+    return NetRow.model_construct(workers=workers, fit=fit, volume=1.0)
+
+
+def exchanging(seconds):
+    """A step whose exchange takes so long."""
+    return {**CLEAN, "exchange": seconds}
+
+
+def on_gpu(stages=CLEAN, **changes):
+    return looked_at({**stages, "h2d": 0.0005, "step": 0.0002}, device="cuda", **changes)
+
+
+def with_overlap(at, communication_s):
+    """The same with a known time of communication."""
+    phase = Phase(value_s=communication_s, low_s=None, high_s=None, how="direct")
+    overlap = Overlap(ratio=0.0, communication_s=phase, comm_hidden_s=phase)
+    breakdown = at.breakdown.model_copy(update={"overlap": overlap})
+    return replace(at, summary=at.summary.model_copy(update={"breakdown": breakdown}))
+
+
+SERVED = {"framework": "mxnet", "strategy": "ps_sync", "servers": 1}
+PHOTOS = {"framework": "mxnet", "strategy": "single", "workers": 1, "dataset": "photos", "loader": "native"}
+PLANTED = {
+    "exposed_communication": lambda: looked_at(exchanging(0.020)),
+    "latency_bound": lambda: looked_at(
+        exchanging(0.020), options={"bucket_mb": 0.01}, around={"exchanged": Exchanged(20, 20 * 2**14)}
+    ),
+    "bandwidth_bound": lambda: with_overlap(
+        looked_at(exchanging(0.020), around={"exchanged": Exchanged(1, 2e7), "links": [a_link(1e9)]}), 0.020
+    ),
+    "server_saturation": lambda: looked_at(exchanging(0.020), **SERVED),
+    "straggler": lambda: looked_at(launch={"slow": {1: 1.5}}),
+    "transient_stragglers": lambda: looked_at(launch={"pauses": (0.2, 0.030), "blocks": 60}),
+    "oversubscribed_cores": lambda: looked_at(threads=2, machine={"cores": 2}),
+    "idle_devices": lambda: looked_at(machine={"cores": 8}),
+    "input_bound": lambda: looked_at({**CLEAN, "step": 0.020}, **PHOTOS),
+    "device_copies": lambda: looked_at({**CLEAN, "h2d": 0.020, "step": 0.0002}, device="cuda"),
+    "update_bound": lambda: looked_at({**CLEAN, "local": 0.020}),
+    "small_batch": lambda: looked_at(batch_per_worker=2),
+    "framework_overhead": lambda: looked_at(framework="mxnet", strategy="ps_sync", servers=1, batch_per_worker=2),
+    "precision_unused": on_gpu,
+    "throttled": lambda: looked_at(noise={"cgroup_throttled_share": 0.2}),
+    "memory_nearly_full": lambda: looked_at(noise={"memory_available_share": 0.01}),
+    "noise": lambda: looked_at(noise={"foreign_cpu_cores": 1.5}, width=0.8),
+}
+"""By rule, a trial with its cause."""
+
+
+def said_of(at):
+    return {each.rule: each for each in diagnosis_of([at]).findings}
+
+
+def test_every_rule_has_a_planted_cause():
+    assert set(PLANTED) == {rule.name for rule in ALL_RULES}
+
+
+@pytest.mark.parametrize("rule", PLANTED)
+def test_a_rule_fires_on_its_planted_cause(rule):
+    assert rule in said_of(PLANTED[rule]())
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "chainer", "tensorflow", "jax", "horovod_pytorch", "paddle"])
+def test_every_rule_is_silent_on_a_clean_step(framework):
+    found = diagnosis_of([looked_at(framework=framework)])
+
+    assert (found.findings, found.unsettled) == ([], [])
+
+
+@pytest.mark.parametrize("rule", [name for name in PLANTED if name != "noise"])
+def test_a_rule_is_silent_where_its_cause_is_planted_in_noise(rule):
+    at = PLANTED[rule]()
+    wide = a_summary(at.trial, at.breakdown, {**at.summary.noise, "foreign_cpu_cores": 1.5}, width=0.8)
+
+    assert list(said_of(replace(at, summary=wide))) == ["noise"]
+
+
+@pytest.mark.parametrize("rule", PLANTED)
+def test_a_predicted_gain_has_an_interval_around_it(rule):
+    gain = said_of(PLANTED[rule]())[rule].gain
+
+    assert gain.value is None or gain.low <= gain.value <= gain.high
+
+
+def test_a_number_that_is_large_by_chance_is_unsettled():
+    at = looked_at({**CLEAN, "local": 0.0052}, launch={"noise": 0.4, "blocks": 4})
+    found = diagnosis_of([at])
+
+    assert "update_bound" not in {each.rule for each in found.findings}
+    assert "more launches would tell" in next(each.reason for each in found.unsettled if each.rule == "update_bound")
+
+
+@pytest.mark.parametrize(
+    ("rule", "options"),
+    [
+        ("update_bound", {"update": "fused"}),
+        ("exposed_communication", {"gradients": "batched_copy", "static_graph": True}),
+    ],
+)
+def test_a_rule_never_advises_what_is_on(rule, options):
+    at = PLANTED[rule]()
+    on = at.trial.model_copy(update={"options": {**at.trial.options, **options}})
+    found = said_of(replace(at, trial=on)).get(rule)
+
+    assert found is None or found.overrides == []
+
+
+def test_an_option_that_somebody_chose_is_left_alone():
+    at = PLANTED["update_bound"]()
+    chosen = at.trial.model_copy(update={"options": {**at.trial.options, "update": "foreach"}})
+
+    assert "update_bound" not in said_of(replace(at, trial=chosen))
+
+
+def test_a_straggler_is_named():
+    assert "worker 1" in said_of(PLANTED["straggler"]())["straggler"].claim
+
+
+def test_a_larger_batch_gains_at_most_its_factor():
+    gain = said_of(PLANTED["small_batch"]())["small_batch"].gain
+
+    assert 1.0 < gain.value < gain.high <= 4.0
+
+
+def test_stages_of_a_clean_step_are_those_of_launches():
+    assert CLEAN.keys() == STAGES.keys()
