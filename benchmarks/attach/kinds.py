@@ -185,7 +185,12 @@ KINDS = (
     Kind("module", launch=(*TORCHRUN, "-m", "loops", "ddp")),
     Kind("without_site", 1, (LOAD, EVALUATED, SAVED), launch=("-S", "{script}", "ddp")),
     Kind("without_autoload", 1, (LOAD, EVALUATED, SAVED), variables=(("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),)),
-    Kind("crash", launch=(*ELASTIC, "{script}", "crash")),
+    # Else torch 2.13 keeps the store of the first attempt, whose addresses of dead processes the second may read.
+    Kind(
+        "crash",
+        launch=(*ELASTIC, "{script}", "crash"),
+        variables=(("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1"),),
+    ),
     Kind("zero1", script="libraries", environment="deepspeed"),
     Kind("zero2", script="libraries", environment="deepspeed"),
     Kind("zero3", script="libraries", environment="deepspeed"),
