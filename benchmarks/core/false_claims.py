@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from steptime.measurements.ablation.imbalance import blamed_worker
 from steptime.measurements.comparison import compare
+from steptime.measurements.jsonlines import CHECKSUM, signed
 from steptime.measurements.launch_spread import pool_spread
 from steptime.measurements.launch_times import reduce_times
 
@@ -189,7 +190,9 @@ def scale_clock(results: Path, copy: Path) -> str:
             worker["usage"]["wall_s"] *= _PLANTED
             for name in ("warmup_ends_s", "ends_s"):
                 worker[name] = [_PLANTED * end for end in worker[name]]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    path.write_bytes(
+        b"".join(signed({name: each for name, each in line.items() if name != CHECKSUM}) for line in lines)
+    )
     return trial.name
 
 
