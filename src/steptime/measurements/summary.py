@@ -60,7 +60,7 @@ from steptime.measurements.summary_form import (
 from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
 from steptime.measurements.training_evidence import EarlyLosses, deviating, early_losses, mistake, roundings
 from steptime.measurements.verdicts import TrialVerdict, current_checks, fewer_checked
-from steptime.measurements.work import PEAKS, StoredPeaks, Work, work_of
+from steptime.measurements.work import PEAKS, StoredPeaks, WorkRates, work_of
 from steptime.study.trial import Trial
 
 
@@ -368,7 +368,7 @@ def _throughput(trial: Trial, found: Estimate | None) -> IntervalOverLaunches[fl
     )
 
 
-def _work(result: _Result, machine: Mapping[str, Any], peaks: StoredPeaks) -> Work | None:
+def _work(result: _Result, machine: Mapping[str, Any], peaks: StoredPeaks) -> WorkRates | None:
     if result.estimate is None:
         return None
     return work_of(result.trial, _throughput(result.trial, result.estimate), machine, peaks)

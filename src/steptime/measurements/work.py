@@ -62,7 +62,7 @@ class StoredPeaks(StoredObject):
     peaks: list[Peak] = Field(default_factory=list)
 
 
-class Work(JsonForm):
+class WorkRates(JsonForm):
     """What a trial computes per second."""
 
     tokens_per_s: IntervalOverLaunches[float | None]
@@ -88,7 +88,7 @@ def work_of(
     samples_per_s: IntervalOverLaunches[float | None],
     machine: Mapping[str, Any],
     peaks: StoredPeaks,
-) -> Work:
+) -> WorkRates:
     """Return what a trial computes per second.
 
     Args:
@@ -102,7 +102,7 @@ def work_of(
     tokens = trial.input_shape[0] if entry is not None and entry.of_tokens else None
     rate = _scaled(samples_per_s, None if flops is None else flops / trial.workers)
     peak, source = _peak(trial, machine, peaks)
-    return Work(
+    return WorkRates(
         tokens_per_s=_scaled(samples_per_s, tokens),
         flop_per_sample=flops,
         flop_per_s_per_device=rate,
