@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from simulated import a_launch, a_store, a_trial, a_worker
 
-from steptime.catalog.device_peaks import data_sheet_flop_per_s
+from steptime.catalog.accelerators import data_sheet_flop_per_s
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.measurements.json_form import IntervalOverLaunches

@@ -21,7 +21,6 @@ from steptime.cli import (
     fit,
     frameworks,
     net,
-    peak,
     predict,
     report,
     run,
@@ -87,7 +86,7 @@ app.command()(advise.advise)
 app.command()(export.export)
 app.command()(serve.serve)
 app.command()(net.net)
-app.command()(peak.peak)
+app.command()(net.peak)
 app.command()(fit.fit)
 app.command()(predict.predict)
 app.command()(fit.evidence)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from steptime.catalog.device_peaks import data_sheet_flop_per_s
+from steptime.catalog.accelerators import data_sheet_flop_per_s
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.errors import SteptimeError
