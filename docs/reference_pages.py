@@ -21,6 +21,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
+from steptime.diagnosis.form import Diagnosis
 from steptime.measurements.attached.form import AttachedRun
 from steptime.measurements.summary_form import Summary
 from steptime.study import schema
@@ -137,7 +138,7 @@ def _objects(node: Node, forms: Node) -> Iterator[str]:
 
 def report_page() -> str:
     """Return the page with every object of ``steptime report --json``, the key ``attached`` among them."""
-    models = list(dict.fromkeys([*_models(Summary), *_models(AttachedRun)]))
+    models = list(dict.fromkeys([*_models(Summary), *_models(AttachedRun), *_models(Diagnosis)]))
     numbers = [model for model in models if set(model.model_fields) <= _OF_NUMBERS]
     lines = [
         GENERATED,

@@ -166,6 +166,16 @@ def test_an_option_that_somebody_chose_is_left_alone():
     assert "update_bound" not in said_of(replace(at, trial=chosen))
 
 
+@pytest.mark.parametrize("rule", ["oversubscribed_cores", "idle_devices"])
+def test_nothing_follows_from_a_count_of_cores_that_others_use(rule):
+    at = PLANTED[rule]()
+    busy = at.summary.model_copy(update={"noise": {"foreign_cpu_cores": 1.5}})
+    found = diagnosis_of([replace(at, summary=busy)])
+
+    assert rule not in {each.rule for each in found.findings}
+    assert "other programs kept 1.5 cores busy" in next(each.reason for each in found.unsettled if each.rule == rule)
+
+
 def test_a_straggler_is_named():
     assert "worker 1" in said_of(PLANTED["straggler"]())["straggler"].claim
 

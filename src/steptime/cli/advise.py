@@ -10,8 +10,8 @@ import typer
 from steptime.cli.streams import warn
 
 if TYPE_CHECKING:
-    from steptime.diagnosis.form import Diagnosis, Finding
-    from steptime.diagnosis.verification import Attempt, Outcome
+    from steptime.diagnosis.form import Diagnosis, TrialFinding
+    from steptime.diagnosis.verification import AdviceOutcome, AdvisedPair
     from steptime.measurements.store import Store
     from steptime.runner.plan import StudyPlan
 
@@ -50,7 +50,9 @@ def advise(
     found.store.require_launches()
 
 
-def _verified(store: "Store", diagnosis: "Diagnosis", most: int, launches: int, budget: str | None) -> "list[Outcome]":
+def _verified(
+    store: "Store", diagnosis: "Diagnosis", most: int, launches: int, budget: str | None
+) -> "list[AdviceOutcome]":
     """Run the best changes beside what they change; what was measured before is not repeated."""
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
@@ -60,7 +62,7 @@ def _verified(store: "Store", diagnosis: "Diagnosis", most: int, launches: int, 
     from steptime.measurements.store import Store
     from steptime.runner.study_run import StudyRun
 
-    attempts: list[Attempt] = []
+    attempts: list[AdvisedPair] = []
     plan: StudyPlan | None = None
     for finding in diagnosis.findings:
         if len(attempts) == most or not finding.overrides or finding.gain.value is None:
@@ -82,10 +84,11 @@ def _verified(store: "Store", diagnosis: "Diagnosis", most: int, launches: int, 
     return found
 
 
-def _attempt(store: "Store", finding: "Finding", launches: int, budget: str | None) -> "tuple[Attempt, StudyPlan]":
+def _attempt(
+    store: "Store", finding: "TrialFinding", launches: int, budget: str | None
+) -> "tuple[AdvisedPair, StudyPlan]":
     """Return a finding with its two trials, and the plan of both; raises StudyError where they cannot be run."""
-    from steptime.diagnosis.trial_study import study_of
-    from steptime.diagnosis.verification import Attempt
+    from steptime.diagnosis.verification import AdvisedPair, study_of
     from steptime.errors import StudyError
     from steptime.measurements.jsonlines import json_text
     from steptime.runner.plan import plan_study
@@ -100,7 +103,7 @@ def _attempt(store: "Store", finding: "Finding", launches: int, budget: str | No
     if [each.id for each in trials[0]] != [before.id] or len(trials[1]) != 1:
         message = f"{before.id} is not what a study of its own expands into, as with hosts or an inclusion of its own"
         raise StudyError(message)
-    return Attempt(finding, before, trials[1][0]), _joined(plans[0], plans[1])
+    return AdvisedPair(finding, before, trials[1][0]), _joined(plans[0], plans[1])
 
 
 def _joined(one: "StudyPlan", other: "StudyPlan") -> "StudyPlan":
@@ -113,7 +116,7 @@ def _joined(one: "StudyPlan", other: "StudyPlan") -> "StudyPlan":
     )
 
 
-def _outcome_json(outcome: "Outcome") -> dict[str, object]:
+def _outcome_json(outcome: "AdviceOutcome") -> dict[str, object]:
     from dataclasses import asdict
 
     row = asdict(outcome.row) if outcome.row else None

@@ -17,7 +17,10 @@ _FORMATS = ("text", "markdown")
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="Results folder of the baseline.")],
+    first: Annotated[
+        Path,
+        typer.Argument(metavar="A", help="Results folder of the baseline, or a folder of runs of your own script."),
+    ],
     second: Annotated[
         Path | None, typer.Argument(metavar="[B]", help="Results folder that is compared with it [default: A].")
     ] = None,
@@ -83,11 +86,20 @@ def compare(
 def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> "tuple[ComparedSide, ComparedSide]":
     """Read both sides, and name them as shortly as they can be told apart."""
     from steptime.cli.arguments import open_results
+    from steptime.measurements.compared.attached_runs import attached_folders, attached_side
     from steptime.measurements.compared.sides import side_of
 
     key = chosen[0] if chosen else None
-    stores = [open_results(folder) for folder in dict.fromkeys((first, second))]
     names = _short_names(first.absolute(), second.absolute())
+    own = [attached_folders(folder) for folder in (first, second)]
+    if chosen is None and all(own):
+        runs = [[open_results(each) for each in found] for found in own]
+        one, other = (
+            attached_side(stores, name, str(folder))
+            for stores, name, folder in zip(runs, names, (first, second), strict=False)
+        )
+        return one, other
+    stores = [open_results(folder) for folder in dict.fromkeys((first, second))]
     sides = [side_of(store, name, key) for store, name in zip(stores, names, strict=False)]
     for store in stores:
         warn(store.problems)

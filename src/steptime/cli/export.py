@@ -8,7 +8,7 @@ import typer
 from steptime.cli.streams import say, warn
 
 _TABLES: dict[str, Literal["parquet", "csv"]] = {"parquet": "parquet", "csv": "csv"}
-_FORMATS = (*_TABLES, "chrome", "talp", "otava")
+_FORMATS = (*_TABLES, "chrome", "talp", "otava", "mllog", "extrap")
 
 
 def export(
@@ -17,8 +17,9 @@ def export(
         str,
         typer.Option(
             "--to",
-            help="parquet, csv, chrome: a trace for Perfetto, talp: POP efficiencies for TALP-Pages, or otava: the "
-            "history of several folders for Apache Otava.",
+            help="parquet, csv, chrome: a trace for Perfetto, talp: POP efficiencies for TALP-Pages, otava: the "
+            "history of several folders for Apache Otava; mllog: trainings as MLPerf's log, extrap: step times for "
+            "Extra-P.",
             autocompletion=lambda: list(_FORMATS),
         ),
     ] = "parquet",
@@ -47,6 +48,10 @@ def export(
         from steptime.measurements.talp import export_talp
 
         paths = export_talp(store, target / "talp")
+    elif to in {"mllog", "extrap"}:
+        from steptime.measurements.foreign_formats import export_extrap, export_mllog
+
+        paths = (export_mllog if to == "mllog" else export_extrap)(store, target / to)
     elif to == "otava":
         from steptime.measurements.histories import export_history
 

@@ -47,7 +47,7 @@ def serve(
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves one page at one address that nobody can guess, to programs of this machine."""
+    """Serves one page at one address that cannot be guessed, to programs of this machine."""
 
     daemon_threads = True
 

@@ -3,7 +3,7 @@
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
 from steptime.diagnosis.gain import gain_without
-from steptime.diagnosis.rule import Claim, Rule
+from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.measurements.json_form import Interval
 
 _NOTABLE = 0.1
@@ -106,7 +106,7 @@ def _saturated(at: DiagnosedTrial, share: Interval) -> Claim | None:
     return Claim(claim, f"share the weights among {more} servers", [f"servers={more}"], gain_without(share, (0.0, 0.5)))
 
 
-EXPOSED = Rule(
+EXPOSED = DiagnosisRule(
     "exposed_communication",
     "exposed communication",
     _all_reduced,
@@ -114,7 +114,7 @@ EXPOSED = Rule(
     _exposed,
     "a breakdown with the change whose exposed communication is as long",
 )
-LATENCY = Rule(
+LATENCY = DiagnosisRule(
     "latency_bound",
     "exposed communication",
     _all_reduced,
@@ -122,7 +122,7 @@ LATENCY = Rule(
     _many_messages,
     "as much exposed communication with a tenth of the messages",
 )
-BANDWIDTH = Rule(
+BANDWIDTH = DiagnosisRule(
     "bandwidth_bound",
     "exposed communication",
     _all_reduced,
@@ -130,7 +130,7 @@ BANDWIDTH = Rule(
     _slow_link,
     "as much exposed communication with half the bytes",
 )
-SERVERS = Rule(
+SERVERS = DiagnosisRule(
     "server_saturation",
     "exposed communication with servers",
     _served,

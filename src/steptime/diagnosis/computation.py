@@ -3,7 +3,7 @@
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
 from steptime.diagnosis.gain import gain_of_batch, gain_without
-from steptime.diagnosis.rule import Claim, Rule
+from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.measurements.json_form import Interval
 
 _NOTABLE = 0.1
@@ -11,7 +11,9 @@ _NOTABLE_FIXED = 0.2
 _LARGER = 4
 """Times the batch: the advice that is given."""
 _UPDATE_OPTIONS = ("update", "arrays_per_update", "multi_tensor")
-_OVERHEAD_OPTIONS = ("compile", "bulk_nodes", "onednn", "windows", "ideep")
+_OVERHEAD_OPTIONS = ("bulk_nodes", "onednn", "windows", "ideep")
+_ON_GPUS = ("compile",)
+"""Beside them; on processors their value ``auto`` changes nothing."""
 _QUICKER = {"fp32": "bf16", "tf32": "bf16"}
 
 
@@ -60,7 +62,7 @@ def _small_batch(at: DiagnosedTrial, fixed: Interval) -> Claim | None:
 
 
 def _overhead(at: DiagnosedTrial, own: Interval) -> Claim | None:
-    options = at.better_options(_OVERHEAD_OPTIONS)
+    options = at.better_options(_OVERHEAD_OPTIONS + (_ON_GPUS if at.trial.device == "cuda" else ()))
     if not options:
         return None
     named = ", ".join(f"{name}={value}" for name, value in options.items())
@@ -89,10 +91,10 @@ def _precise(at: DiagnosedTrial, share: Interval) -> Claim | None:
     return Claim(claim, f"compute products in {wanted}", [f"precision={wanted}"], gain_without(share, (0.0, 0.75)))
 
 
-UPDATE = Rule(
+UPDATE = DiagnosisRule(
     "update_bound", "update", _updated, _NOTABLE, _update_bound, "an update that takes as long with the change"
 )
-BATCH = Rule(
+BATCH = DiagnosisRule(
     "small_batch",
     "what does not grow with the batch",
     _fixed,
@@ -100,7 +102,7 @@ BATCH = Rule(
     _small_batch,
     "a step that takes four times as long with four times the batch",
 )
-OVERHEAD = Rule(
+OVERHEAD = DiagnosisRule(
     "framework_overhead",
     "passes beyond their arithmetic",
     _not_arithmetic,
@@ -108,7 +110,7 @@ OVERHEAD = Rule(
     _overhead,
     "passes that take four times as long with four times the batch",
 )
-PRECISION = Rule(
+PRECISION = DiagnosisRule(
     "precision_unused",
     "forward and backward",
     _computed_on_gpu,

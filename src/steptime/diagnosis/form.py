@@ -35,7 +35,7 @@ class RuleRecord(JsonForm):
     """Of |predicted / measured - 1|; None of a rule that was never verified."""
 
 
-class Finding(JsonForm):
+class TrialFinding(JsonForm):
     """A diagnosis of one trial."""
 
     rule: str
@@ -43,7 +43,7 @@ class Finding(JsonForm):
     claim: str
     evidence: list[EvidenceNumber]
     gain: Interval[float | None]
-    """Predicted: samples per second with the change over those without, with an interval at ``GAIN_LEVEL``; None where
+    """Predicted: samples per second with the change over those without, with an interval at ``GAIN_LEVEL``; None if
     the rule cannot tell."""
     change: str
     """What to change, in a sentence."""
@@ -113,7 +113,7 @@ class JobAccount(JsonForm):
 class Diagnosis(JsonForm):
     """Everything that the rules say of a study's trials, largest predicted gain first."""
 
-    findings: list[Finding] = Field(default_factory=list)
+    findings: list[TrialFinding] = Field(default_factory=list)
     unsettled: list[Unsettled] = Field(default_factory=list)
     expected: list[ExpectedStep] = Field(default_factory=list)
     """Of every trial that was measured."""

@@ -4,7 +4,7 @@ from steptime.catalog.loaders import LOADERS, SYNTHETIC
 from steptime.datasets.builtins import BUILTINS
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.gain import gain_without
-from steptime.diagnosis.rule import Claim, Rule
+from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.measurements.json_form import Interval
 
 _NOTABLE = 0.05
@@ -53,7 +53,7 @@ def _copies(at: DiagnosedTrial, share: Interval) -> Claim | None:
     return Claim(claim, "copy the next batch while this one is computed, from pinned memory", [], gain_without(share))
 
 
-LOADER = Rule(
+LOADER = DiagnosisRule(
     "input_bound",
     "waiting for input",
     _waited,
@@ -61,7 +61,7 @@ LOADER = Rule(
     _input_bound,
     "as many samples per second with synthetic batches",
 )
-COPIES = Rule(
+COPIES = DiagnosisRule(
     "device_copies",
     "copies to the device",
     _copied,

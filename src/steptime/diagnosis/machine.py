@@ -3,7 +3,7 @@
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
 from steptime.diagnosis.gain import gain_without
-from steptime.diagnosis.rule import Claim, Rule
+from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.measurements.json_form import Interval
 from steptime.measurements.noise import FOREIGN_CORES, MEMORY_LEFT_SHARE, STEAL_SHARE, THROTTLED_SHARE
 
@@ -40,7 +40,7 @@ def _full(at: DiagnosedTrial, used: Interval) -> Claim | None:
 
 
 def noise_of(at: DiagnosedTrial) -> Interval | None:
-    """Return the half-width of the trial's step time where others used its machine; None where they did not."""
+    """Return the half-width of the trial's step time where others used its machine; None if they did not."""
     foreign, steal = at.summary.noise.get("foreign_cpu_cores"), at.summary.noise.get("steal_share")
     time = at.summary.step_time_s
     if (foreign or 0.0) <= FOREIGN_CORES and (steal or 0.0) <= STEAL_SHARE:
@@ -64,7 +64,7 @@ def _noisy(at: DiagnosedTrial, width: Interval) -> Claim | None:
     return Claim(claim, "measure again while nothing else runs, or with more launches", [], evidence=others)
 
 
-THROTTLED = Rule(
+THROTTLED = DiagnosisRule(
     "throttled",
     "time held back by a limit",
     _held_back,
@@ -72,7 +72,7 @@ THROTTLED = Rule(
     _throttled,
     "steps that are as long while no limit acts",
 )
-MEMORY = Rule(
+MEMORY = DiagnosisRule(
     "memory_nearly_full",
     "memory in use",
     _memory_used,
@@ -80,7 +80,7 @@ MEMORY = Rule(
     _full,
     "a launch with twice the batch that ends well",
 )
-NOISE = Rule(
+NOISE = DiagnosisRule(
     "noise",
     "half-width of the step time",
     noise_of,

@@ -21,17 +21,19 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Rule:
+class DiagnosisRule:
     """One way in which a step is slower than it need be."""
 
     name: str
     title: str
     """What its number is, as a report shows it."""
     number: Callable[[DiagnosedTrial], Interval | None]
-    """Of a trial, at the level of all intervals; None where the rule does not apply, or nothing was measured."""
+    """Of a trial, at the level of all intervals; None if the rule does not apply, or nothing was measured."""
     least: float
     """Above which the whole interval of the number must be."""
     claim: Callable[[DiagnosedTrial, Interval], Claim | None]
-    """None where the number has another cause, or the change is on already."""
+    """None if the number has another cause, or the change is on already."""
     disproof: str
     unit: Unit = "share"
+    alone: bool = False
+    """Whether the machine must be the trial's own: of cores that others use, nothing follows from a count."""

@@ -7,17 +7,18 @@ import numpy as np
 from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.diagnosis import communication, computation, input, machine, workers  # noqa: A004 - the family's name
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
-from steptime.diagnosis.form import Diagnosis, EvidenceNumber, Finding, RuleRecord, Unsettled
-from steptime.diagnosis.rule import Claim, Rule
+from steptime.diagnosis.form import Diagnosis, EvidenceNumber, RuleRecord, TrialFinding, Unsettled
+from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.diagnosis.verified import rule_records
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.json_form import Interval
 from steptime.measurements.net.form import NetSummary
+from steptime.measurements.noise import FOREIGN_CORES
 from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary, TrialSummary
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[DiagnosisRule, ...] = (
     communication.EXPOSED,
     communication.LATENCY,
     communication.BANDWIDTH,
@@ -72,12 +73,12 @@ def diagnose(store: Store, summary: Summary, net: NetSummary | None = None) -> D
 def diagnosis_of(looked_at: Sequence[DiagnosedTrial]) -> Diagnosis:
     """Return what the rules say of trials, largest predicted gain first."""
     said = [each for at in looked_at for each in _said_of(at)]
-    findings = [each for each in said if isinstance(each, Finding)]
+    findings = [each for each in said if isinstance(each, TrialFinding)]
     findings.sort(key=lambda each: (each.rule != machine.NOISE.name, -(each.gain.value or 0.0)))
     return Diagnosis(findings=findings, unsettled=[each for each in said if isinstance(each, Unsettled)])
 
 
-def _said_of(at: DiagnosedTrial) -> Iterator[Finding | Unsettled]:
+def _said_of(at: DiagnosedTrial) -> Iterator[TrialFinding | Unsettled]:
     noise = _judged(machine.NOISE, at)
     if noise is not None:
         yield noise
@@ -88,26 +89,29 @@ def _said_of(at: DiagnosedTrial) -> Iterator[Finding | Unsettled]:
             yield found
 
 
-def _judged(rule: Rule, at: DiagnosedTrial) -> Finding | Unsettled | None:
+def _judged(rule: DiagnosisRule, at: DiagnosedTrial) -> TrialFinding | Unsettled | None:
     number = rule.number(at)
     if number is None or number.value <= rule.least:
         return None
     claim = rule.claim(at, number)
     if claim is None:
         return None
+    foreign = at.summary.noise.get("foreign_cpu_cores") or 0.0
+    if rule.alone and foreign > FOREIGN_CORES:
+        reason = f"{rule.title}: {_shown(number, rule)}, but other programs kept {foreign:.2g} cores busy meanwhile"
+        return Unsettled(rule=rule.name, trial=at.trial.id, reason=reason)
     if number.low is None:
-        return Unsettled(
-            rule=rule.name, trial=at.trial.id, reason=f"a single launch has no interval of its {rule.title}"
-        )
+        reason = f"a single launch has no interval of its {rule.title}"
+        return Unsettled(rule=rule.name, trial=at.trial.id, reason=reason)
     if number.low <= rule.least:
         bounds = f"{_shown(number, rule)} is not shown to be above {_one(rule.least, rule)}"
         return Unsettled(rule=rule.name, trial=at.trial.id, reason=f"{rule.title}: {bounds}; more launches would tell")
     return _finding(rule, at, number, claim)
 
 
-def _finding(rule: Rule, at: DiagnosedTrial, number: Interval, claim: Claim) -> Finding:
+def _finding(rule: DiagnosisRule, at: DiagnosedTrial, number: Interval, claim: Claim) -> TrialFinding:
     own = EvidenceNumber(what=rule.title, value=number, unit=rule.unit)
-    return Finding(
+    return TrialFinding(
         rule=rule.name,
         trial=at.trial.id,
         claim=claim.claim,
@@ -120,12 +124,12 @@ def _finding(rule: Rule, at: DiagnosedTrial, number: Interval, claim: Claim) -> 
     )
 
 
-def _shown(number: Interval, rule: Rule) -> str:
+def _shown(number: Interval, rule: DiagnosisRule) -> str:
     value, low, high = (_one(each, rule) for each in (number.value, number.low or 0.0, number.high or 0.0))
     return f"{value} ({low} to {high})"
 
 
-def _one(value: float, rule: Rule) -> str:
+def _one(value: float, rule: DiagnosisRule) -> str:
     return f"{100 * value:.0f} %" if rule.unit == "share" else f"{value:.3g}"
 
 

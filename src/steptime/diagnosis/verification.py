@@ -1,9 +1,14 @@
-"""Whether advice gained what was predicted: the trials with and without it, measured in the same randomised blocks."""
+"""Whether advice gained what was predicted: a study of one trial that a change can be made to, and what came of both.
+
+The trials with and without the change are measured in the same randomised blocks.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from steptime.diagnosis.form import Finding
+from steptime.catalog.manifest import load_manifests
+from steptime.diagnosis.form import TrialFinding
 from steptime.diagnosis.verified import VerifiedAdvice
 from steptime.measurements.comparison import compare
 from steptime.measurements.estimate import estimate
@@ -12,26 +17,44 @@ from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.study.trial import Trial
 
+_LAUNCHES = 5
+"""Of each side of a verification: with fewer, few gains are shown."""
+_NOT_OF_ONE_TRIAL: dict[str, Any] = {
+    "paper": None,
+    "scales": {},
+    "scale": "small",
+    "include": [],
+    "exclude": [],
+    "breakdown": None,
+    "loader_alone": None,
+    "published": [],
+    "published_efficiency": [],
+    "performance_models": [],
+    "predictions": None,
+    "global_batch": None,
+    "budget": None,
+}
+
 
 @dataclass(frozen=True)
-class Attempt:
+class AdvisedPair:
     """A finding with the trial that it is about, and the trial with its change."""
 
-    finding: Finding
+    finding: TrialFinding
     before: Trial
     after: Trial
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AdviceOutcome:
     """What came of an attempt: the row of the table, or why there is none."""
 
-    attempt: Attempt
+    attempt: AdvisedPair
     row: VerifiedAdvice | None
     reason: str | None
 
 
-def outcomes(attempts: Sequence[Attempt], store: Store) -> list[Outcome]:
+def outcomes(attempts: Sequence[AdvisedPair], store: Store) -> list[AdviceOutcome]:
     """Return what the launches in ``store`` say of each attempt."""
     verdicts = store.verdicts()
     return [
@@ -39,7 +62,7 @@ def outcomes(attempts: Sequence[Attempt], store: Store) -> list[Outcome]:
     ]
 
 
-def _outcome(attempt: Attempt, store: Store, refused: Mapping[str, str]) -> Outcome:
+def _outcome(attempt: AdvisedPair, store: Store, refused: Mapping[str, str]) -> AdviceOutcome:
     sides = (attempt.before, attempt.after)
     reason = next((refused[each.id] for each in sides if each.id in refused), None)
     before, after = ([each for each in store.iter_records(TIMING, side.id) if each.status == "ok"] for side in sides)
@@ -48,12 +71,12 @@ def _outcome(attempt: Attempt, store: Store, refused: Mapping[str, str]) -> Outc
         for side, launches in zip(sides, (before, after), strict=True)
     ]
     if reason is not None or found[0] is None or found[1] is None:
-        return Outcome(attempt, None, reason or "a launch failed, or none was run within the budget")
+        return AdviceOutcome(attempt, None, reason or "a launch failed, or none was run within the budget")
     ratio = compare(found[0].launches, found[1].launches)
     samples = attempt.after.global_batch / attempt.before.global_batch
     gain, finding = attempt.finding.gain, attempt.finding
     if gain.value is None or gain.low is None or gain.high is None:
-        return Outcome(attempt, None, "no gain was predicted")
+        return AdviceOutcome(attempt, None, "no gain was predicted")
     row = VerifiedAdvice(
         rule=finding.rule,
         framework=attempt.before.framework,
@@ -71,9 +94,52 @@ def _outcome(attempt: Attempt, store: Store, refused: Mapping[str, str]) -> Outc
         launches=min(len(before), len(after)),
         load=_load(before),
     )
-    return Outcome(attempt, row, None)
+    return AdviceOutcome(attempt, row, None)
 
 
 def _load(launches: Sequence[Launch]) -> float:
     known = [value for each in launches if (value := each.noise.get("foreign_cpu_cores")) is not None]
     return sum(known) / len(known) if known else 0.0
+
+
+def study_of(store: Store, trial: Trial, launches: int = _LAUNCHES) -> dict[str, Any]:
+    """Return a study of ``trial`` alone, as it was measured, for so many launches.
+
+    Keys without a list, such as threads and hosts, are those of the folder's study. A trial that the study described
+    by an inclusion with hosts or a training of its own is not what this study expands into.
+    """
+    study = store.study_json
+    workloads = [_without_batch(each) for each in study["workloads"] if each["name"] == trial.workload]
+    same_data = [each for each in workloads if each.get("dataset") in {None, trial.dataset}]
+    return {
+        **study,
+        **_NOT_OF_ONE_TRIAL,
+        "question": "",
+        "workloads": same_data[:1],
+        "frameworks": [trial.framework],
+        "strategies": [trial.strategy],
+        "loaders": [{"name": trial.loader, "processes": [trial.loader_processes]}],
+        "workers": [trial.workers],
+        "servers": [trial.servers or 1],
+        "server_placement": [trial.server_placement or "own"],
+        "batch_per_worker": [trial.batch_per_worker],
+        "precision": [trial.precision],
+        "device": [trial.device],
+        "tuning": [trial.tuning],
+        "environment_names": [trial.environment_name],
+        "options": {trial.framework: _chosen_options(trial)},
+        "environment_variables": {name: [value] for name, value in trial.environment_variables.items()},
+        "optimizer": trial.optimizer.model_dump(mode="json"),
+        "launches": {"min": launches, "max": launches},
+    }
+
+
+def _without_batch(workload: Mapping[str, Any]) -> dict[str, Any]:
+    return {**workload, "batch_per_worker": None, "global_batch": None}
+
+
+def _chosen_options(trial: Trial) -> dict[str, Any]:
+    """Return the options that are not those of the trial's tier anyway: others may mean nothing after a change."""
+    manifest = load_manifests().get(trial.framework)
+    usual = manifest.tier_options(trial.tuning, trial.strategy, trial.device) if manifest else {}
+    return {name: [value] for name, value in trial.options.items() if usual.get(name) != value}

@@ -30,7 +30,7 @@ _TWO = 2
 
 
 @dataclass(frozen=True)
-class _Launch:
+class _BrokenDownLaunch:
     """One launch of a breakdown, of every block."""
 
     times: StageTimes
@@ -55,11 +55,11 @@ def scenarios_of(trial: Trial, launches: Sequence[AblationLaunch]) -> list[Scena
         phases = ablation_phases(times, synchronous=synchronous, workers=trial.workers, cuda=trial.device == "cuda")
         known = communication_s(launch, times, synchronous=synchronous)
         whole = float(known[0].mean()) if known else None
-        read.append(_Launch(times, times.means("step"), phases, whole, sooner_s(launch.workers)))
+        read.append(_BrokenDownLaunch(times, times.means("step"), phases, whole, sooner_s(launch.workers)))
     return list(_of(trial, read)) if read else []
 
 
-def _without_slowest(launch: _Launch) -> Array | None:
+def _without_slowest(launch: _BrokenDownLaunch) -> Array | None:
     if launch.times.alone is None:
         return None
     blocks = launch.times.stages[launch.times.alone]
@@ -67,7 +67,7 @@ def _without_slowest(launch: _Launch) -> Array | None:
     return np.array([(block.max(axis=0) - np.delete(block, slowest, axis=0).max(axis=0)).mean() for block in blocks])
 
 
-def _quicker(launch: _Launch) -> Array | None:
+def _quicker(launch: _BrokenDownLaunch) -> Array | None:
     exposed = launch.phases.get("comm_exposed")
     if exposed is None:
         return None
@@ -78,7 +78,7 @@ def _quicker(launch: _Launch) -> Array | None:
     return np.minimum(np.maximum(exposed, 0.0), min(launch.sooner, whole / 2))
 
 
-def _covered(launch: _Launch) -> Array | None:
+def _covered(launch: _BrokenDownLaunch) -> Array | None:
     exposed, passes = launch.phases.get("comm_exposed"), launch.phases.get("backward")
     if exposed is None or passes is None or launch.communication is None:
         return exposed
@@ -86,16 +86,16 @@ def _covered(launch: _Launch) -> Array | None:
     return np.maximum(0.0, exposed - left)
 
 
-_CHANGES: tuple[tuple[str, Callable[[_Launch], Array | None]], ...] = (
+_CHANGES: tuple[tuple[str, Callable[[_BrokenDownLaunch], Array | None]], ...] = (
     ("without the slowest worker", _without_slowest),
     ("without waiting for input", lambda launch: launch.phases.get("input_wait")),
     ("with a network twice as fast", _quicker),
     ("with perfect overlap", _covered),
 )
-"""What is changed, and the seconds that it takes off a step; None where it is unknown."""
+"""What is changed, and the seconds that it takes off a step; None if it is unknown."""
 
 
-def _of(trial: Trial, launches: Sequence[_Launch]) -> Iterator[Scenario]:
+def _of(trial: Trial, launches: Sequence[_BrokenDownLaunch]) -> Iterator[Scenario]:
     for change, saved_by in _CHANGES:
         if trial.workers == 1 and change != "without waiting for input":
             continue

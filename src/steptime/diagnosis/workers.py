@@ -3,7 +3,7 @@
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
 from steptime.diagnosis.gain import ANY_PART, gain_without
-from steptime.diagnosis.rule import Claim, Rule
+from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.measurements.json_form import Interval
 
 _NOTABLE_WAIT = 0.05
@@ -65,7 +65,7 @@ def _too_many(at: DiagnosedTrial, ratio: Interval) -> Claim | None:
     if fewer >= at.trial.workers:
         return Claim(claim, "use a machine with more cores")
     gain = gain_without(lost, (-0.2, 1.0)) if lost else Interval(None, None, None)
-    return Claim(claim, f"use {fewer} workers here", [f"workers={fewer}"] if fewer > 1 else [], gain)
+    return Claim(claim, f"use {fewer} worker{'s'[: fewer > 1]} here", [f"workers={fewer}"] if fewer > 1 else [], gain)
 
 
 def _cores_for_a_thread(at: DiagnosedTrial) -> Interval | None:
@@ -86,8 +86,7 @@ def _too_few(at: DiagnosedTrial, ratio: Interval) -> Claim | None:
         idle = 1.0 - 1.0 / ratio.value
         return Claim(claim, f"use {workers} workers", [f"workers={workers}"], gain_without(Interval(idle, idle, idle)))
     computing = at.share("forward", "backward", "update")
-    # Cores that other programs keep busy are not idle: more threads than the rest take turns, and spin meanwhile.
-    cores = int((at.cores or 1) - (at.summary.noise.get("foreign_cpu_cores") or 0.0))
+    cores = int(at.cores or 1)
     threads = max(1, (cores - at.trial.servers) // at.trial.workers)
     if computing is None or threads <= at.trial.threads:
         return None
@@ -96,14 +95,14 @@ def _too_few(at: DiagnosedTrial, ratio: Interval) -> Claim | None:
         *(None if each is None else each * saved for each in (computing.value, computing.low, computing.high))
     )
     return Claim(
-        f"{at.busy} of {at.cores:.0f} cores compute",
+        f"{at.busy} of {cores} cores compute",
         f"use {threads} threads for each worker",
         [f"threads_per_worker={threads}"],
         gain_without(scaled, ANY_PART),  # type: ignore[arg-type]  # its value is a number where that of ``computing`` is
     )
 
 
-PERSISTENT = Rule(
+PERSISTENT = DiagnosisRule(
     "straggler",
     "waiting for workers",
     _waited,
@@ -111,7 +110,7 @@ PERSISTENT = Rule(
     _one_slow,
     "another worker that is as slow when ranks are placed otherwise",
 )
-TRANSIENT = Rule(
+TRANSIENT = DiagnosisRule(
     "transient_stragglers",
     "waiting for workers",
     _waited,
@@ -119,7 +118,7 @@ TRANSIENT = Rule(
     _now_and_then,
     "as much waiting on a machine where nothing else runs",
 )
-OVERSUBSCRIBED = Rule(
+OVERSUBSCRIBED = DiagnosisRule(
     "oversubscribed_cores",
     "busy threads for each core",
     _threads_for_a_core,
@@ -127,8 +126,9 @@ OVERSUBSCRIBED = Rule(
     _too_many,
     "as many samples per second with as many threads as cores",
     "ratio",
+    alone=True,
 )
-IDLE = Rule(
+IDLE = DiagnosisRule(
     "idle_devices",
     "cores or GPUs for each thread or worker",
     _cores_for_a_thread,
@@ -136,4 +136,5 @@ IDLE = Rule(
     _too_few,
     "as many samples per second with all of them",
     "ratio",
+    alone=True,
 )

@@ -9,6 +9,8 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ruamel.yaml import YAML
+
 from steptime.errors import StoreError
 from steptime.measurements.estimate import estimate
 from steptime.measurements.pooled_conditions import versions_of
@@ -64,24 +66,17 @@ def _point(store: Store) -> tuple[dict[str, str], Mapping[str, float]]:
 
 def _settings(table: Path, trials: Sequence[str]) -> str:
     """Return Otava's configuration: a test for each trial, whose metric is better when it is smaller."""
-    lines = ["tests:"]
-    for trial in trials:
-        lines += [
-            f"  {trial}:",
-            "    type: csv",
-            f"    file: {_quoted(str(table.absolute()))}",
-            f"    time_column: {_TIME}",
-            f"    attributes: [{_FOLDER}, {_VERSION}]",
-            "    metrics:",
-            "      step_time_s:",
-            f"        column: {_quoted(trial)}",
-            f"        direction: {_DOWN_IS_BETTER}",
-            "        scale: 1.0",
-            "    csv_options: {delimiter: ',', quote_char: '\"'}",
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    doubled = text.replace("'", "''")
-    return f"'{doubled}'"
+    tests = {
+        trial: {
+            "type": "csv",
+            "file": str(table.absolute()),
+            "time_column": _TIME,
+            "attributes": [_FOLDER, _VERSION],
+            "metrics": {"step_time_s": {"column": trial, "direction": _DOWN_IS_BETTER, "scale": 1.0}},
+            "csv_options": {"delimiter": ",", "quote_char": '"'},
+        }
+        for trial in trials
+    }
+    written = io.StringIO()
+    YAML(typ="safe").dump({"tests": tests}, written)
+    return written.getvalue()

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from steptime.diagnosis.form import Diagnosis, EvidenceNumber, Finding, RuleRecord
-from steptime.diagnosis.verification import Outcome
+from steptime.diagnosis.form import Diagnosis, EvidenceNumber, RuleRecord, TrialFinding
+from steptime.diagnosis.verification import AdviceOutcome
 from steptime.measurements.summary_form import Summary
 from steptime.report.number_format import UNKNOWN, count, number, percent, seconds, times
 from steptime.report.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
@@ -45,7 +45,7 @@ def largest_finding(diagnosis: Diagnosis, called: Mapping[str, str]) -> str:
     return "" if found is None else f"Largest finding: {finding_sentence(found, called[found.trial])}"
 
 
-def finding_sentence(found: Finding, called: str) -> str:
+def finding_sentence(found: TrialFinding, called: str) -> str:
     """Return a finding in a sentence."""
     gain = times(found.gain.value, found.gain.low, found.gain.high)
     predicted = f"; predicted gain {gain.line}" if found.gain.value is not None else ""
@@ -53,7 +53,7 @@ def finding_sentence(found: Finding, called: str) -> str:
     return f"{called}: {found.claim}. {found.change[:1].upper()}{found.change[1:]}{pasted}{predicted}."
 
 
-def _row(found: Finding, called: str) -> TableRow:
+def _row(found: TrialFinding, called: str) -> TableRow:
     gain = times(found.gain.value, found.gain.low, found.gain.high)
     evidence = "; ".join(f"{each.what} {_value(each)}" for each in found.evidence)
     record = record_in_a_line(found.record)
@@ -93,14 +93,14 @@ def _exact(share: float) -> str:
     return f"{number(100 * share)} %"
 
 
-def outcome_section(outcomes: Sequence[Outcome]) -> Section:
+def outcome_section(outcomes: Sequence[AdviceOutcome]) -> Section:
     """Return what verifications measured beside what was predicted."""
     columns = [Column("change", "prose"), Column("predicted gain"), Column("measured gain"), Column("verdict", "prose")]
     rows = [_outcome(each) for each in outcomes]
     return Section("Verified", [SectionTable(columns, rows, "trial", label="Verified advice")], _ABOUT_VERIFIED)
 
 
-def _outcome(outcome: Outcome) -> TableRow:
+def _outcome(outcome: AdviceOutcome) -> TableRow:
     finding, row = outcome.attempt.finding, outcome.row
     change, gain = " ".join(finding.overrides), finding.gain
     predicted = times(gain.value, gain.low, gain.high)

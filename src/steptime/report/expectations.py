@@ -22,7 +22,7 @@ _TITLES = {phase.name: phase.title for phase in PHASES}
 
 
 def expected_section(summary: Summary, expected: Sequence[ExpectedStep], names: Names) -> Section | None:
-    """Return measured steps beside their expectations; None where nothing expects any."""
+    """Return measured steps beside their expectations; None if nothing expects any."""
     if not any(each.judgement for each in expected):
         return None
     trials = {trial.id: trial for trial in summary.trials}

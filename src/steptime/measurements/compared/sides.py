@@ -1,7 +1,7 @@
 """A side of a comparison: what a results folder, or a part of it, measured of each configuration.
 
-The comparison knows sides only. Whatever has launches with their step times can be one: a results folder today, and
-whoever adds another source (runs of a user's own script) adds a function that returns a ``ComparedSide``.
+The comparison knows sides only. Whatever has launches with their step times can be one: a results folder here, runs of
+a user's own script in ``attached_runs``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -124,12 +124,18 @@ def side_of(store: Store, name: str, key: str | None = None) -> ComparedSide:
             launches = list(store.iter_records(TIMING, trial.id))
             started += [each.started_at for each in launches]
             subjects += _subjects(trial, summaries[trial.id], launches, key)
-    machine = store.machine() or {}
-    hardware, system = ({fact: _said(machine.get(fact)) for fact in facts} for facts in (_HARDWARE, _SYSTEM))
+    hardware, system = facts_of_machine(store)
     settings = store.study_json.get("equivalence") or {}
     return ComparedSide(
         name, str(store.path), subjects, subjects, hardware, system, sorted(started), bool(settings.get("enabled"))
     )
+
+
+def facts_of_machine(store: Store) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what a folder knows of its machine: the hardware, and the software."""
+    machine = store.machine() or {}
+    hardware, system = ({fact: _said(machine.get(fact)) for fact in facts} for facts in (_HARDWARE, _SYSTEM))
+    return hardware, system
 
 
 def _subjects(trial: Trial, summary: TrialSummary, launches: Sequence[Launch], key: str | None) -> list[Subject]:

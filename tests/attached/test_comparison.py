@@ -1,0 +1,79 @@
+"""Two versions of a user's own script are compared by their attached runs."""
+
+import json
+import sys
+
+import pytest
+from stored_processes import COMMAND, ddp_steps, process_lines, write
+from typer.testing import CliRunner
+
+from steptime.cli.app import app, run_program
+from steptime.measurements.store import Store
+
+
+def a_run(folder, number, late_ms, *, world=2, script="train.py"):
+    """Write a run of a script whose ranks are as late in their forward passes."""
+    store = Store.create(folder, study_text="", study_json={"name": "own script"})
+    store.put(
+        "attached",
+        {
+            "command": [sys.executable, script],
+            "started_at": f"2026-01-01T00:0{number}:00+00:00",
+            "boot": "boot-0",
+            "begin_ns": COMMAND,
+            "end_ns": COMMAND + 10**10,
+            "wall_minus_monotonic_ns": 0,
+            "exit_code": 0,
+        },
+    )
+    write(folder, *(process_lines(rank, world, ddp_steps(rank, lambda _: [late_ms] * world)) for rank in range(world)))
+
+
+@pytest.fixture
+def versions(tmp_path):
+    """Three runs each of a script, of one that is as quick, and of one whose steps of 40 ms are 8 ms longer."""
+    for version, late_ms in (("old", 0.0), ("same", 0.0), ("slower", 8.0)):
+        (tmp_path / version).mkdir()
+        for number in range(3):
+            a_run(tmp_path / version / str(number), number, late_ms + 0.2 * number, script=f"{version}.py")
+    return tmp_path
+
+
+def compared(*arguments):
+    return json.loads(CliRunner().invoke(app, ["compare", *map(str, arguments), "--json"]).stdout)
+
+
+def test_the_ratio_of_two_versions_is_that_of_their_steps(versions):
+    (trial,) = compared(versions / "old", versions / "slower")["trials"]
+
+    assert trial["ratio"]["value"] == pytest.approx(48.2 / 40.2, rel=0.01)
+    assert trial["verdict"] == "slower"
+
+
+def test_versions_that_are_as_quick_show_no_difference(versions):
+    (trial,) = compared(versions / "old", versions / "same")["trials"]
+
+    assert trial["verdict"] == "no difference"
+    assert trial["smallest_change"] > 0.0
+
+
+def test_a_slower_version_fails_a_threshold(versions):
+    assert run_program(["compare", str(versions / "old"), str(versions / "slower"), "--fail-over", "5%"]) == 1
+
+
+def test_the_changed_command_is_named(versions):
+    found = compared(versions / "old", versions / "slower")["software"]
+
+    assert ["old.py" in each["first"] and "slower.py" in each["second"] for each in found if each["fact"] == "command"]
+
+
+def test_single_runs_give_a_ratio_and_no_verdict(versions):
+    (trial,) = compared(versions / "old" / "0", versions / "slower" / "0")["trials"]
+
+    assert trial["verdict"] == "undecided"
+
+
+def test_runs_on_other_numbers_of_processes_are_not_compared(versions):
+    a_run(versions / "alone", 0, 0.0, world=1)
+
+    assert run_program(["compare", str(versions / "old"), str(versions / "alone")]) == 2
