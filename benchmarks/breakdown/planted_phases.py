@@ -1,13 +1,13 @@
-"""Plant a sleep in one phase of a step, break the step down, and count how often its interval holds what was planted.
+"""Plant a spin in one phase of a step, break the step down, and count how often its interval holds what was planted.
 
 ::
 
     python benchmarks/breakdown/planted_phases.py OUT.jsonl [--frameworks pytorch chainer] [--breakdowns 60]
 
-The truth of a phase is the sleep, as the planted code timed it, and the phase of the framework as it is, broken down in
+The truth of a phase is the spin, as the planted code timed it, and the phase of the framework as it is, broken down in
 the same round; the interval is that of the difference. ``step_found_s`` is the same difference of whole steps: where it
-is too short as well, a process that slept was preempted less than one that did not. Appends a line of JSON for each
-breakdown, goes on where it ended, and prints the count with Wilson's interval.
+is away as well, the machine was busier in one of both. Appends a line of JSON for each breakdown, goes on where it
+ended, and prints the count with Wilson's interval.
 """
 
 import argparse
@@ -45,7 +45,7 @@ _QUANTILE = 1.96
 
 
 def broken_down(framework: str, phase: str, launches: int) -> tuple[dict[str, Phase | None], float, float, list[str]]:
-    """Return the phases of a step with ``phase`` planted, its seconds, those of the sleep, and the launches' flags."""
+    """Return the phases of a step with ``phase`` planted, its seconds, those of the spin, and the launches' flags."""
     with tempfile.TemporaryDirectory(prefix="planted-phases-") as name:
         folder = Path(name)
         manifest = planted_manifest(load_manifests()[framework], phase, folder, str(_ADAPTER))

@@ -5,21 +5,27 @@ prints for each kind of study the share with a false claim: as the report compar
 each trial compared by itself. benchmarks/core/false-claims.md has the tables.
 
 ``python benchmarks/core/false_claims.py --live FOLDER [STUDIES]`` runs studies of equal trials on this machine instead
-and counts those that call one slower; it goes on where it was interrupted.
+and counts those that call one slower, and those that find one trial's clock scaled by a tenth; it goes on where it was
+interrupted.
 """
 
 import argparse
+import csv
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from math import erfc, log, sqrt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steptime.measurements.ablation.imbalance import blamed_worker
 from steptime.measurements.comparison import compare
+from steptime.measurements.jsonlines import CHECKSUM, signed
 from steptime.measurements.launch_spread import pool_spread
 from steptime.measurements.launch_times import reduce_times
 
@@ -113,17 +119,31 @@ frameworks: {framework}
 strategies: single
 workers: 1
 environment_variables:
-  {framework}: {{STEPTIME_SAME: [{values}]}}
+  {framework}: {{BLIS_SAME: [{values}]}}
 equivalence: {{enabled: false}}
 budget: 5m
-launches: {{min: {launches}, max: {launches}, steps: 40, max_seconds: 1}}
+launches: {{min: {launches}, max: {launches}}}
+steps: {{warmup: 5, min: 40, max: 60}}
 """
 
 
+_COLUMNS = ("study", "framework", "slower", "half_width", "planted_ratio", "planted_low", "found")
+_PLANTED = 1.1
+"""Times the clock of the first trial, in a copy of a study's results: a spin would be preempted, a clock is not."""
+
+
 def live(folder: Path, count: int) -> Iterator[str]:
-    """Run studies of four equal trials, which differ in a variable that nothing reads, and yield what each claimed."""
-    false = 0
-    for number in range(count):
+    """Run studies of four equal trials, which differ in a variable that nothing reads, and yield what each claimed.
+
+    A line is appended to ``live.csv`` for each; those that are there are not run again. Each is reported twice: as it
+    is, and with the clock of one trial scaled.
+    """
+    table = folder / "live.csv"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not table.exists():
+        table.write_text(",".join(_COLUMNS) + "\n")
+    known = {int(row["study"]) for row in csv.DictReader(table.open())}
+    for number in (each for each in range(count) if each not in known):
         framework = ("reference", "pytorch")[number % 2]
         target = folder / f"study-{number}"
         study = folder / f"study-{number}.yaml"
@@ -133,12 +153,61 @@ def live(folder: Path, count: int) -> Iterator[str]:
         if done.returncode:
             yield f"{number} {framework}: {done.stderr.strip()[-400:]}"
             continue
-        report = [sys.executable, "-m", "steptime", "report", str(target), "--json"]
-        ranking = json.loads(subprocess.run(report, capture_output=True, text=True, check=True).stdout)["ranking"]
-        slower = [place["ratio_to_best"] for place in ranking if not place["tied_with_best"]]
-        false += bool(slower)
-        seen = [f"{each['value']:.3f} ({each['low']:.3f} to {each['high']:.3f})" for each in slower]
-        yield f"{number} {framework}: {'; '.join(seen) or 'none slower'}; {false} of {number + 1} with a false claim"
+        ranking = _ranking(target)
+        slower = [place["ratio_to_best"]["value"] for place in ranking if not place["tied_with_best"]]
+        others = [place["ratio_to_best"] for place in ranking[1:]]
+        half = max(0.5 * log(each["high"] / each["low"]) for each in others)
+        planted = scale_clock(target, folder / f"planted-{number}")
+        (place,) = [each for each in _ranking(folder / f"planted-{number}") if each["trial"] == planted]
+        found = int(not place["tied_with_best"])
+        numbers = [f"{each:.4f}" for each in (half, place["ratio_to_best"]["value"], place["ratio_to_best"]["low"])]
+        row = [number, framework, len(slower), *numbers, found]
+        with table.open("a", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerow(row)
+        yield " ".join(map(str, row))
+    yield from _summary(list(csv.DictReader(table.open())))
+
+
+def _ranking(results: Path) -> list[dict[str, Any]]:
+    report = [sys.executable, "-m", "steptime", "report", str(results), "--json"]
+    found: list[dict[str, Any]] = json.loads(subprocess.run(report, capture_output=True, text=True, check=True).stdout)[
+        "ranking"
+    ]
+    return found
+
+
+def scale_clock(results: Path, copy: Path) -> str:
+    """Copy a results folder, with all that the first trial's clock read longer by a share; return the trial's id."""
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(results, copy, ignore=shutil.ignore_patterns("launch-*"))
+    trial = min((copy / "trials").iterdir())
+    path = trial / "records.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for launch in (each for each in lines if each["kind"] == "launch"):
+        launch["wall_s"] *= _PLANTED
+        for worker in launch.get("workers", ()):
+            worker["origin_s"] *= _PLANTED
+            worker["usage"]["wall_s"] *= _PLANTED
+            for name in ("warmup_ends_s", "ends_s"):
+                worker[name] = [_PLANTED * end for end in worker[name]]
+    path.write_bytes(
+        b"".join(signed({name: each for name, each in line.items() if name != CHECKSUM}) for line in lines)
+    )
+    return trial.name
+
+
+def _summary(rows: list[dict[str, str]]) -> Iterator[str]:
+    """Yield how many studies made a false claim, and how many found what was planted, of as many as were to find it.
+
+    With a half-width h, the planted difference d is found with the probability that a normal value of the standard
+    deviation h / 2 is above h - d.
+    """
+    if rows:
+        halves = [float(row["half_width"]) for row in rows]
+        promised = sum(0.5 * erfc((half - log(_PLANTED)) / (half / 2.0) / sqrt(2.0)) for half in halves)
+        false, found = sum(int(row["slower"]) > 0 for row in rows), sum(int(row["found"]) for row in rows)
+        yield f"{false} of {len(rows)} studies with a false claim; {_PLANTED:g} times the clock found in {found}"
+        yield f"half-widths {min(halves):.3f} to {max(halves):.3f}, which promise {promised:.1f}"
 
 
 def main() -> None:
@@ -148,7 +217,6 @@ def main() -> None:
     parser.add_argument("--live", type=Path)
     arguments = parser.parse_args()
     if arguments.live:
-        arguments.live.mkdir(parents=True, exist_ok=True)
         lines = live(arguments.live, arguments.studies)
     else:
         lines = (line for part in (rankings, blames) for line in part(arguments.studies))

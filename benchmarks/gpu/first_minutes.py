@@ -4,7 +4,7 @@
 
     python benchmarks/gpu/first_minutes.py prepare build/gpu                   # here: fill run folders
     python build/gpu/first_minutes.py run --seconds 540 > first-minutes.json   # there: train in them
-    python benchmarks/gpu/first_minutes.py table first-minutes.json            # the table of docs/gpu.md
+    python benchmarks/gpu/first_minutes.py table first-minutes.json …          # the tables of docs/gpu.md
 
 ``run`` needs an interpreter with torch, JAX or Chainer (CuPy alone is probed), and neither a network nor the rest of
 steptime: a run folder has all that a worker imports. A framework that cannot be imported is named and left out.
@@ -29,8 +29,8 @@ from typing import Any
 FRAMEWORKS = {"pytorch": "torch", "jax": "jax", "chainer": "chainer"}
 SIZES = (64, 128, 256, 512, 1024)
 STEPS, FEWEST_STEPS, CLOSE = 200, 10, 0.01
-PAIRS, _STUDENT = 8, 2.365
-"""Pairs of a plain loop and a timed one, and the 97.5 % quantile of Student's t for 7 degrees of freedom."""
+GROUPS, _STUDENT = 6, 2.571
+"""Groups of two plain loops and two timed ones, and the 97.5 % quantile of Student's t for 5 degrees of freedom."""
 _COPIED_BYTES, _COPIES = 64 * 2**20, 10
 _LEAST_S = 20.0
 """Left of the time, without which nothing more is begun."""
@@ -293,7 +293,7 @@ def session(run_folder: Path, steps: int, seconds: float) -> dict[str, Any]:
     opened.wait()
     found["tick_s"] = seconds_of_tick(clock)
     step_s = _between_synchronisations(opened, FEWEST_STEPS)
-    steps = max(FEWEST_STEPS, min(steps, int(seconds / (2 * PAIRS * step_s))))
+    steps = max(FEWEST_STEPS, min(steps, int(seconds / (4 * GROUPS * step_s))))
     found |= {"steps": steps, **_compared(opened, clock, steps)}
     found["never_waits"] = _never_waits(opened, clock, job, steps)
     found["device_peak_bytes"] = opened.device_peak_bytes()
@@ -302,32 +302,42 @@ def session(run_folder: Path, steps: int, seconds: float) -> dict[str, Any]:
 
 
 def _compared(opened: Any, clock: Any, steps: int) -> dict[str, Any]:  # noqa: ANN401 - a Session of the worker half
-    """Return the seconds of a step in a plain loop and by the clock, in turns, and what the pairs say of their ratio.
+    """Return the seconds of a step in a plain loop and by the clock, in turns, and what groups say of their ratio.
 
-    Of neighbours in time each goes first as often as the other, so that a drift of the machine hits both alike. The
-    interval is of 95 %, by Student's t of the logarithms of the ratios of ``PAIRS`` pairs.
+    A group is plain, timed, timed, plain or the other way round, so that a drift of the machine hits both alike.
+    Beside it is the ratio of the processor time of this process, which other processes hardly change.
     """
-    plain, ours = [], []
-    for pair in range(PAIRS):
-        for kind in ("plain", "ours") if pair % 2 else ("ours", "plain"):
-            if kind == "plain":
-                plain.append(_between_synchronisations(opened, steps))
-            else:
-                ours.append(_by_clock(opened, clock, steps))
-    logs = [math.log(mine / theirs) for mine, theirs in zip(ours, plain, strict=True)]
-    middle, half = statistics.mean(logs), _STUDENT * statistics.stdev(logs) / math.sqrt(PAIRS)
-    low, high = math.exp(middle - half), math.exp(middle + half)
+    loops: dict[str, list[float]] = {"plain": [], "clock": []}
+    used: dict[str, list[float]] = {"plain": [], "clock": []}
+    for group in range(GROUPS):
+        outer, inner = ("plain", "clock") if group % 2 else ("clock", "plain")
+        for kind in (outer, inner, inner, outer):
+            begun = time.process_time()
+            took_s = _by_clock(opened, clock, steps) if kind == "clock" else _between_synchronisations(opened, steps)
+            loops[kind].append(took_s)
+            used[kind].append((time.process_time() - begun) / (steps + (kind == "clock")))
+    ratio, low, high = _ratio(loops["clock"], loops["plain"])
     within, beyond = low >= 1.0 - CLOSE and high <= 1.0 + CLOSE, high < 1.0 - CLOSE or low > 1.0 + CLOSE
     return {
-        "plain_s": plain,
-        "clock_s": ours,
-        "clock_over_plain": math.exp(middle),
+        "plain_s": loops["plain"],
+        "clock_s": loops["clock"],
+        "clock_over_plain": ratio,
         "interval": [low, high],
         "agrees": True if within else False if beyond else None,
+        "processor_clock_over_plain": list(_ratio(used["clock"], used["plain"])),
+        "processor_s": statistics.median(used["plain"]),
     }
 
 
-def _between_synchronisations(opened: Any, steps: int) -> float:  # noqa: ANN401 - a Session of the worker half
+def _ratio(ours: list[float], theirs: list[float]) -> tuple[float, float, float]:
+    """Return the geometric mean of the ratios of ``GROUPS`` groups of two, and its 95 % interval by Student's t."""
+    groups = range(0, len(ours), 2)
+    logs = [math.log((ours[at] + ours[at + 1]) / (theirs[at] + theirs[at + 1])) for at in groups]
+    middle, half = statistics.mean(logs), _STUDENT * statistics.stdev(logs) / math.sqrt(GROUPS)
+    return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
+
+
+def _between_synchronisations(opened: Any, steps: int) -> float:  # noqa: ANN401 - as above
     opened.wait()
     started = time.monotonic()
     for _ in range(steps):
@@ -391,32 +401,36 @@ def _copies(job: dict[str, Any]) -> float | None:
     return _COPIES * _COPIED_BYTES / (time.monotonic() - started)
 
 
-def table(found: dict[str, Any]) -> str:
-    """Return the JSON as the table of docs/gpu.md."""
-    lines = ["| framework | precision | computed in | clock over plain loop | a tick | waits for the device | peak |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    for each in found["runs"]:
+def table(several: list[dict[str, Any]]) -> str:
+    """Return JSONs of one machine, from an interpreter each, as the tables of docs/gpu.md."""
+    runs = [each for found in several for each in found["runs"]]
+    titles = ("clock over plain loop", "by processor time", "a tick", "waits for the device", "peak")
+    lines = [f"| framework | precision | computed in | {' | '.join(titles)} |", "|---|---|---|---|---|---|---|---|"]
+    for each in runs:
         if each["kind"] != "session":
             continue
         if "error" in each:
-            lines.append(f"| {each['framework']} | {each['precision']} | {each['error']} | | | | |")
+            lines.append(f"| {each['framework']} | {each['precision']} | {each['error']} | | | | | |")
             continue
         waits = {"yes": "never", None: "not known"}.get(each["never_waits"], each["never_waits"])
         peak = f"{each['device_peak_bytes'] / 1e9:.2f} GB" if each["device_peak_bytes"] else "not known"
-        probe = each["probes"]["1024"]
-        low, high = each["interval"]
-        clock = f"{each['clock_over_plain']:.3f} ({low:.3f} to {high:.3f}) | {1e6 * each['tick_s']:.1f} µs"
-        lines.append(f"| {each['framework']} | {each['precision']} | {probe} | {clock} | {waits} | {peak} |")
+        ratios = ([each["clock_over_plain"], *each["interval"]], each["processor_clock_over_plain"])
+        clock = " | ".join(f"{middle:.3f} ({low:.3f} to {high:.3f})" for middle, low, high in ratios)
+        clock += f" | {1e6 * each['tick_s']:.1f} µs"
+        found = f"{each['probes']['1024']} | {clock} | {waits} | {peak}"
+        lines.append(f"| {each['framework']} | {each['precision']} | {found} |")
     lines += ["", "| framework, workers | stage | seconds | adds |", "|---|---|---|---|"]
-    for each in found["runs"]:
+    for each in runs:
+        who = f"{each['framework']}, {each['workers']}"
+        if each["kind"] == "ablation" and "error" in each:
+            lines.append(f"| {who} | {each['error']} | | |")
         for name, added in each.get("added_s", {}).items():
-            who = f"{each['framework']}, {each['workers']}"
             lines.append(f"| {who} | {name} | {each['stages_s'][name]:.6f} | {added:+.6f} |")
     lines += ["", "| framework | from its runs in fp32 | value |", "|---|---|---|"]
-    for name, values in found["derived"].items():
+    for name, values in (pair for found in several for pair in found["derived"].items()):
         lines += [f"| {name} | {key.replace('_', ' ')} | {value:.6g} |" for key, value in values.items()]
-    lines += ["", *(f"Not begun: {each}." for each in found["not_begun"])] * bool(found["not_begun"])
-    return "\n".join(lines)
+    left = [f"Not begun: {each}." for found in several for each in found["not_begun"]]
+    return "\n".join([*lines, "", *left] if left else lines)
 
 
 def main() -> None:
@@ -434,7 +448,7 @@ def main() -> None:
     one.add_argument("folder", type=Path)
     one.add_argument("--steps", type=int, default=STEPS)
     one.add_argument("--seconds", type=float, default=60.0)
-    verbs.add_parser("table").add_argument("file", type=Path)
+    verbs.add_parser("table").add_argument("files", type=Path, nargs="+")
     chosen = parser.parse_args()
     if chosen.verb == "prepare":
         prepare(chosen.folder, chosen.device, chosen.workload, chosen.batch, chosen.steps)
@@ -445,7 +459,7 @@ def main() -> None:
         sys.stdout.flush()
         os._exit(0)  # threads of frameworks may abort an ordinary end
     else:
-        sys.stdout.write(table(json.loads(chosen.file.read_text())) + "\n")
+        sys.stdout.write(table([json.loads(file.read_text()) for file in chosen.files]) + "\n")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ LAUNCHING = {
     "run": ["run", "small.yaml", "-o", "results"],
     "net": ["net", "star", "--launches", "1", "--sizes", "1KiB,4KiB", "--repeats", "5", "-o", "results"],
     "submit": ["submit", "small.yaml", "-o", "results"],
+    "peak": ["peak", "results"],
 }
 READING = {
     "report": ["report", "results"],

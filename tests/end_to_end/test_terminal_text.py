@@ -68,6 +68,7 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["predict", "FOLDER/points.csv", "--workers", "2"],
         ["predict", "--curve", "FOLDER/points.csv", "--workers", "32"],
     ],
+    "peak": [["peak", "RESULTS"], ["peak", HOSTILE]],
     "evidence": [["evidence", "FOLDER/points.csv"], ["evidence", "FOLDER/points.csv", "--json"], ["evidence", HOSTILE]],
     "frameworks new": [["frameworks", "new", "mine", "-o", "FOLDER/mine"], ["frameworks", "new", HOSTILE]],
     "demo": [["demo", "--json", "-o", "FOLDER/demo"], ["demo", "--json", "-o", HOSTILE]],

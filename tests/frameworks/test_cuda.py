@@ -4,13 +4,24 @@ Nothing here was ever run on one. Each test is one claim of docs/gpu.md. Framewo
 none of its cases.
 """
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from image_files import digits
-from launching import TOLERANCES, check_job, launch, launch_ok, library_workload, timing_job, trial_of, weight_error
+from launching import (
+    TOLERANCES,
+    check_job,
+    interpreter_for,
+    launch,
+    launch_ok,
+    library_workload,
+    timing_job,
+    trial_of,
+    weight_error,
+)
 
 from steptime.catalog.accelerators import Accelerator, Accelerators, find_accelerators
 from steptime.catalog.manifest import load_manifests
@@ -100,8 +111,11 @@ def test_a_breakdown_on_a_device_copies_batches_as_a_step_does(tmp_path: Path, n
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_a_worker_without_a_device_of_its_own_is_refused(tmp_path: Path, name: str, monkeypatch) -> None:
+    """By its build for the device, which is chosen while the device is in sight."""
+    python = interpreter_for(name, device="cuda")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
-    result = launch(tmp_path, check_job(name, "single", "lenet5", steps=1, device="cuda"))
+    result = launch(tmp_path, check_job(name, "single", "lenet5", steps=1, device="cuda"), python=python)
 
     assert not result.outcome.ok
+    assert re.search("device|GPU", result.record("error")["message"])

@@ -22,6 +22,7 @@ from launching import (
 from layer_workloads import autoencoder_of_values, transformer_of_tokens, values_read_twice
 
 import steptime
+from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.table import LIBRARY, build_workload
 
@@ -75,6 +76,28 @@ print(json.dumps(found))
     for name, each in workloads.items():
         shapes = {parameter.name: list(parameter.shape) for layer in each.layers for parameter in layer.parameters}
         assert found[name] == [shapes, each.parameter_count], name
+
+
+def test_the_flops_of_a_model_are_those_that_torch_counts() -> None:
+    """Of the forward pass of every workload, within 1 %; a step is three times as much by definition."""
+    workloads = {name: build_workload(name) for name in LIBRARY}
+    code = """
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from steptime.libraries.torch.network import TorchWorkload
+found = {}
+with torch.device("meta"):
+    for name, workload in workloads.items():
+        tokens = workload["layers"][0]["kind"] == "embedding"
+        sample = torch.zeros([1, *workload["input_shape"]], dtype=torch.int64 if tokens else torch.float32)
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            TorchWorkload(workload).module(sample)
+        found[name] = counter.get_total_flops()
+print(json.dumps(found))
+"""
+    found = in_framework(code, workloads={name: each.to_json() for name, each in workloads.items()})
+    for name, each in workloads.items():
+        assert costs(each).model_flops / 3 == pytest.approx(found[name], rel=0.01), name
 
 
 def test_a_residual_block_is_one_child_of_the_network() -> None:

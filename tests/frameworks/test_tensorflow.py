@@ -183,6 +183,33 @@ def test_a_gpu_that_is_not_there_is_asked_for_in_vain(tmp_path: Path) -> None:
     assert "choose the device 'cpu'" in result.record("error")["message"]
 
 
+AHEAD = """
+import sys, types
+sys.path.insert(0, sys.argv[1])
+from steptime.libraries.tensorflow.startup import import_tensorflow
+job = {"threads": 1, "device": "cuda", "precision": "fp32", "options": {}}
+try:
+    import_tensorflow(job, 0)
+except RuntimeError:
+    pass  # no GPU; the threads are set before it is looked for
+import tensorflow as tf
+threads = tf.config.threading.get_inter_op_parallelism_threads()
+(processor,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
+from steptime.libraries.tensorflow.loader import NativeBatches, batches_of
+loader = types.SimpleNamespace(_device="/CPU:1")
+copied = NativeBatches._prefetched(loader, tf.data.Dataset.range(int(sys.argv[2])))
+print(threads, sum(int(each) for each in copied), next(iter(copied)).device.rsplit("/", 1)[1])
+"""
+
+
+def test_batches_are_copied_ahead_to_another_device_with_a_thread_more() -> None:
+    """Between two parts of the processor, by the threads that a job for a GPU gets."""
+    command = [str(interpreter_for("tensorflow")), "-c", AHEAD, str(Path(steptime.__file__).parents[1]), "500"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+    assert done.stdout.split(maxsplit=2) == ["2", str(sum(range(500))), "device:CPU:1\n"]
+
+
 @pytest.mark.cuda
 def test_a_gpu_trains_what_the_reference_trains(tmp_path: Path) -> None:
     """LeNet-5's first loss to 1e-3 (a GPU may round products to 19 bits), and the last to 1e-2."""

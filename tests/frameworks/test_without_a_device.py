@@ -108,7 +108,7 @@ STUB = """
     import ctypes, glob, os, re, subprocess, sysconfig, tempfile
     packages = sysconfig.get_paths()["purelib"]
     libraries = [path for pattern in patterns for path in glob.glob(os.path.join(packages, pattern), recursive=True)]
-    names = set()
+    names, version = set(), "cuDriverGetVersion"
     for path in libraries:
         said = subprocess.run(["nm", "-D", "--undefined-only", path], capture_output=True, text=True).stdout
         names.update(re.findall(r"\\bU (cu[A-Z]\\w*)", said))
@@ -117,20 +117,24 @@ STUB = """
     folder = tempfile.mkdtemp()
     source, stub = os.path.join(folder, "stub.c"), os.path.join(folder, "libcuda.so.1")
     with open(source, "w") as file:
-        file.writelines("int %s(void) { return 100; }\\n" % name for name in sorted(names | {"cuInit"}))
+        file.writelines("int %s(void) { return 100; }\\n" % name for name in sorted(names | {"cuInit"} - {version}))
+        file.write("int %s(int *found) { *found = 12090; return 0; }\\n" % version)
     subprocess.run(["gcc", "-w", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", source, "-o", stub], check=True)
     ctypes.CDLL(stub, mode=ctypes.RTLD_GLOBAL)
     from steptime.libraries.nvidia.wheels import load_libraries
     missing = load_libraries()
     module = __import__(name)
-    devices = count and eval(count, {name: module})
+    try:
+        devices = eval(count, {name: module})
+    except module.cuda.runtime.CUDARuntimeError as error:
+        devices = str(error)
     print(json.dumps([missing, module.__version__, devices]))
 """
 
 
 @pytest.mark.needs("compiler")
 @pytest.mark.parametrize(
-    ("framework", "capability", "name", "patterns", "version", "count"),
+    ("framework", "capability", "name", "patterns", "version", "count", "devices"),
     [
         pytest.param(
             "mxnet",
@@ -139,6 +143,7 @@ STUB = """
             ["mxnet/libmxnet.so"],
             "1.9.1",
             "mxnet.context.num_gpus()",
+            0,
             marks=pytest.mark.framework("mxnet"),
         ),
         pytest.param(
@@ -147,19 +152,25 @@ STUB = """
             "cupy",
             ["cupy/**/*.so", "cupy_backends/**/*.so"],
             "12.3.0",
-            "",
+            "cupy.cuda.runtime.getDeviceCount()",
+            "cudaErrorNoDevice: no CUDA-capable device is detected",
             marks=pytest.mark.framework("chainer"),
         ),
     ],
 )
 def test_a_build_for_cuda_imports_over_a_driver_that_has_no_device(  # noqa: PLR0913, PLR0917 - one row of a table
-    framework: str, capability: tuple[int, int], name: str, patterns: list[str], version: str, count: str
+    framework: str,
+    capability: tuple[int, int],
+    name: str,
+    patterns: list[str],
+    version: str,
+    count: str,
+    devices: object,
 ) -> None:
     """The driver is a stand-in whose functions all say that there is no device."""
     found = Accelerators((Accelerator("a GPU", capability=capability),), "580.65.06")
     python = ready_interpreter(framework, device="cuda", accelerators=found)
     if python is None:
-        pytest.skip(f"no environment {framework}-cuda, which takes 3 GB or more")
-    missing, seen, devices = in_framework(python, STUB, name=name, patterns=patterns, count=count)
-    assert (missing, seen) == ([], version)
-    assert not devices
+        pytest.skip(f"no environment {framework}-cuda, which takes 3 GB or more and has the libraries that it imports")
+    found = in_framework(python, STUB, name=name, patterns=patterns, count=count)
+    assert found == [[], version, devices]

@@ -66,7 +66,7 @@ def test_a_curve_over_one_seed_has_no_band_and_the_note_says_so():
 def test_a_study_of_one_seed_says_that_there_are_no_bands():
     (panel,) = learning_panels(group_of(trainings(trained(1, seeds=1), trained(2, "step", seeds=1))))
 
-    assert panel.note.startswith("One seed each: there are no bands")
+    assert panel.note.startswith("One seed each: no bands")
 
 
 def test_trainings_without_accuracy_are_drawn_by_their_loss():

@@ -6,14 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from steptime.catalog.workloads.table import build_workload
 from steptime.runner.equivalence.distance import (
     Distance,
     Round,
     distances,
+    samples_into,
     with_usual_lengths,
     worst_fault,
     wrong_slope,
 )
+from steptime.runner.equivalence.loaders import one_layer
 from steptime.runner.equivalence.probes import rounds_of
 from steptime.worker.sketch import LENGTH, Sketcher
 
@@ -57,6 +60,23 @@ def test_a_bias_that_is_short_by_chance_is_held_against_its_usual_length():
     assert worst(seen, short).excess > 1
     assert worst(seen, with_usual).excess < 1
     assert worst({**END, "a.bias": np.array([1e-3, 0.0, 0.0])}, with_usual).excess > 1
+
+
+def test_a_bias_of_samples_is_held_against_their_number_where_it_is_short_in_every_round():
+    short = replace(RIGHT, end={**END, "a.bias": np.array([1e-5, -1e-5, 0.0])})
+    seen = {**END, "a.bias": np.array([5e-5, -5e-5, 0.0])}
+    by_median, by_samples = (with_usual_lengths([short] * 3, inputs)[0] for inputs in ({}, {"a.weight": 64}))
+
+    assert worst(seen, by_median).excess > 1
+    assert worst(seen, by_samples).excess < 1
+    assert worst({**END, "a.bias": np.array([5e-3, 0.0, 0.0])}, by_samples).excess > 1
+
+
+@pytest.mark.parametrize(
+    ("workload", "found"), [(one_layer((1, 4, 4), 2), {"fc.weight": 16}), (build_workload("lenet5"), {})]
+)
+def test_only_a_layer_that_is_alone_takes_samples_as_they_are(workload, found):
+    assert samples_into(workload) == found
 
 
 def test_what_rounding_does_is_allowed():

@@ -278,8 +278,9 @@ def reinforcement():
     """Rollouts without gradient between rounds of updates."""
     net = Net(slow=False)
     optimizer = adam(net)
-    for _ in range(6):
-        memory = timed("rollout", rollout, net)
+    for number in range(6):
+        # What comes before the first update is before the first step.
+        memory = timed("rollout" if number else "first rollout", rollout, net)
         for _ in range(10):
             loss = loss_of(net, (memory, torch.zeros(len(memory), dtype=torch.long)))
             loss.backward()

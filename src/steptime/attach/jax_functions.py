@@ -127,7 +127,7 @@ class JittedFunction:
             return None
         if self.role == STEP:
             recorder.call_begin(self.label)
-            return patches.Outcome(STEP, self._traces())
+            return patches.CallMark(STEP, self._traces())
         if self.role == EVALUATION:
             return (EVALUATION, recorder.forward_begin(training=False))
         given = self.functions.leaves((args, kwargs))
@@ -135,12 +135,12 @@ class JittedFunction:
             self.role = HELPER
             return None
         recorder.enter("compile")
-        return patches.Outcome("", (args, kwargs), given, self.functions.shapes(given))
+        return patches.CallMark("", (args, kwargs), given, self.functions.shapes(given))
 
     def end(self, mark: Any, returned: bool) -> None:
         """End it."""
         recorder = self.recorder
-        if mark.__class__ is not patches.Outcome:
+        if mark.__class__ is not patches.CallMark:
             recorder.forward_end(mark[1])
         elif mark.given[0] == STEP:
             compiled = self._traces() > mark.given[1]
@@ -170,7 +170,7 @@ class JittedFunction:
         except Exception:  # of `pmap`, or of another version of JAX
             return set()
 
-    def _learn(self, mark: patches.Outcome, begin: int, end: int) -> None:
+    def _learn(self, mark: patches.CallMark, begin: int, end: int) -> None:
         _, arguments, given, shapes = mark.given
         results = self.functions.leaves(mark.result)
         passed = self._passed_on(arguments, len(results))
@@ -195,7 +195,7 @@ class JittedFunction:
         elif self.functions.state:
             self.role = HELPER
         else:
-            return  # no step is known yet that it could be compared with
+            return  # without a step yet that it could be compared with
         self.recorder.file.write({"kind": "function", "name": self.name, "role": self.role}, opens=False)
 
 

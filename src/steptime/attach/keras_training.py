@@ -28,7 +28,7 @@ def install_jax(module: Any) -> None:
             return made
         batches = iter(made)  # as the caller does with it
         try:
-            return Batches(patch, batches, _source(self))
+            return TimedBatches(patch, batches, _source(self))
         except Exception as error:
             patch.fault(error)
             return batches
@@ -44,7 +44,7 @@ def _source(iterator: Any) -> int:
     return number
 
 
-class Batches:
+class TimedBatches:
     """An iterator whose batches are requests to a loader."""
 
     def __init__(self, patch: patches.Patch, batches: Iterator[Any], source: int) -> None:
@@ -61,7 +61,7 @@ class Batches:
 
         self._next = patches.measured(patch, batches.__next__, before, after)
 
-    def __iter__(self) -> Batches:
+    def __iter__(self) -> TimedBatches:
         return self
 
     def __next__(self) -> Any:

@@ -52,7 +52,7 @@ def requests_of(
 
 
 def forward_of(owner: Any, name: str, training: Callable[[], bool]) -> None:
-    """Make calls of ``owner.name`` the forward of an outermost module; ``training`` says whether for a gradient."""
+    """Make calls of ``owner.name`` the forward of an outermost module; ``training`` returns whether for a gradient."""
     recorder = process.recorder()
 
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all

@@ -78,7 +78,7 @@ class Patch:
         report(self.label, error)
 
 
-class Outcome:
+class CallMark:
     """A mark that is given what the call returned."""
 
     __slots__ = ("given", "result")
@@ -106,7 +106,7 @@ def measured(
         try:
             result = inner(*args, **kwargs)
             returned = True
-            if mark.__class__ is Outcome:
+            if mark.__class__ is CallMark:
                 mark.result = result
             return result
         finally:

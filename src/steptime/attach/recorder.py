@@ -305,7 +305,7 @@ class Recorder:
     def _called(self, end: int) -> None:
         self.micro_steps += 1
         self.update_end_ns = end
-        # Without a loader the next call says whether the step is over; until then evaluation may follow.
+        # Without a loader the next call shows whether the step is over; until then evaluation may follow.
         self.ledger.waits = True
         if self.source is not None:
             self.updated(end)

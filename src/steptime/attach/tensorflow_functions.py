@@ -15,14 +15,14 @@ from .library_calls import requests_of
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
 REASON = "the whole step is one graph, inside which TensorFlow shows no times"
 INPUT_REASON = "the graph of the step takes its batches itself (tf.data in a tf.function)"
-# Operations in whose names TensorFlow itself says that they are of a gradient, and those that update variables.
+# Operations that TensorFlow itself names as of a gradient, and those that update variables.
 _GRADIENT = "gradient_tape/"
 _UPDATE = "ResourceApply"
 _DEEP = 6
 
 
 def in_graph() -> Callable[[], bool]:
-    """Return what says whether TensorFlow is making a graph."""
+    """Return a function that returns whether TensorFlow is making a graph."""
     executing: Callable[[], bool] = importlib.import_module("tensorflow.python.eager.context").executing_eagerly
     return lambda: not executing()
 

@@ -1,14 +1,23 @@
-"""The CUDA devices of this host that a process may use, asked of NVIDIA's management library without any framework."""
+"""The CUDA devices of this host that a process may use, asked of NVIDIA's management library without any framework.
+
+What their data sheets promise is in ``device_peaks.toml``.
+"""
 
 import contextlib
 import os
+import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any, Protocol
 
 from steptime.catalog.visible_devices import visible_devices
 
 Version = tuple[int, ...]
+_PART = "mig"
+"""In the name of a part of a device, of which no sheet has figures."""
 
 
 @dataclass(frozen=True)
@@ -156,3 +165,27 @@ def _accelerator(nvml: NvmlFunctions, handle: Any) -> Accelerator:  # noqa: ANN4
 def _text(value: str | bytes) -> str:
     """Old versions of the management library's module return bytes."""
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def data_sheet_flop_per_s(name: str, precision: str) -> float | None:
+    """Return FLOP/s of dense products at a precision; None of a device or a precision that no sheet here has.
+
+    Args:
+        name: of a device, as its driver gives it.
+        precision: ``fp32``, ``tf32``, ``bf16`` or ``fp16``.
+
+    >>> data_sheet_flop_per_s("NVIDIA A100-SXM4-40GB", "bf16")
+    312000000000000.0
+    """
+    words = set(re.findall(r"[a-z0-9]+", name.lower()))
+    if _PART in words:
+        return None
+    fitting = (each for each in _sheets() if words.issuperset(each["words"]) and words.isdisjoint(each["without"]))
+    found: dict[str, Any] | None = next(fitting, None)
+    return None if found is None else found["flop_per_s"].get(precision)
+
+
+@cache
+def _sheets() -> list[dict[str, Any]]:
+    content = tomllib.loads(files("steptime.catalog").joinpath("device_peaks.toml").read_text("utf-8"))
+    return [{"without": [], **each} for each in content["device"]]

@@ -76,6 +76,11 @@ def foreign_variables() -> dict[str, list[str]]:
     }
 
 
+def thread_pools(threads: int) -> dict[str, str]:
+    """Return the variables by which the libraries of a process compute with so many threads."""
+    return dict.fromkeys(_POOLS, str(threads))
+
+
 def shared_variables(request: Request, marker: str, host: str, ports: Sequence[int]) -> dict[str, str]:
     """Return what every process of a launch has in common.
 
@@ -89,7 +94,7 @@ def shared_variables(request: Request, marker: str, host: str, ports: Sequence[i
     servers = ports[1 + request.workers :]
     return {
         **request.environment_variables,
-        **dict.fromkeys(_POOLS, str(request.threads)),
+        **thread_pools(request.threads),
         **(_SLEEPING_WAITS if shares_cores(request) else {}),
         "PYTHONNOUSERSITE": "1",
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -14,6 +14,7 @@ from steptime.measurements.jsonlines import read_lines
 from steptime.measurements.record_fields import STRICT, Count, Quantity, StoredObject, first_mistake
 from steptime.measurements.set_aside import SetAside
 from steptime.measurements.stored_record import SCHEMA, Reader, Record
+from steptime.measurements.work import StoredPeaks
 from steptime.plain_file import PlainFolder
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
 from steptime.study.trial import Trial
@@ -105,6 +106,7 @@ _FORMS: Mapping[str, TypeAdapter[Any]] = {
     "implementations.json": TypeAdapter(dict[str, dict[str, str]]),
     "sites.json": TypeAdapter(StoredSites),
     "requeues.json": TypeAdapter(StoredRequeues),
+    "peaks.json": TypeAdapter(StoredPeaks),
     "attached.json": TypeAdapter(AttachedHeader),
 }
 """By name, the form of a file that holds one JSON object; others may hold any object."""

@@ -60,6 +60,7 @@ from steptime.measurements.summary_form import (
 from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
 from steptime.measurements.training_evidence import EarlyLosses, deviating, early_losses, mistake, roundings
 from steptime.measurements.verdicts import TrialVerdict, current_checks, fewer_checked
+from steptime.measurements.work import PEAKS, StoredPeaks, WorkRates, work_of
 from steptime.study.trial import Trial
 
 
@@ -119,6 +120,7 @@ def summarise(store: Store) -> Summary:
     points = [_measured(each) for each in ranked.values()]
     varied = varied_options([each.trial for each in results])
     efficiencies = with_scaling([(_measured(each), each.breakdown) for each in ranked.values()])
+    peaks = StoredPeaks.model_validate(store.get(PEAKS) or {})
     trials = [
         _trial_summary(
             each,
@@ -126,7 +128,7 @@ def summarise(store: Store) -> Summary:
             points if each.trial.id in ranked else [],
             varied,
             efficiencies.get(each.trial.id),
-        )
+        ).model_copy(update={"work": _work(each, machine, peaks)})
         for each in results
     ]
     study = store.study_json
@@ -364,6 +366,12 @@ def _throughput(trial: Trial, found: Estimate | None) -> IntervalOverLaunches[fl
         least=batch / most,
         most=batch / least,
     )
+
+
+def _work(result: _Result, machine: Mapping[str, Any], peaks: StoredPeaks) -> WorkRates | None:
+    if result.estimate is None:
+        return None
+    return work_of(result.trial, _throughput(result.trial, result.estimate), machine, peaks)
 
 
 def _efficiency(trial: Trial, found: Estimate | None, points: Sequence[Measured]) -> Efficiency:

@@ -24,6 +24,7 @@ from steptime.measurements.loaders.form import LoaderVerdict
 from steptime.measurements.model_form import ModelComparison, StudyPrediction
 from steptime.measurements.set_aside import SetAside
 from steptime.measurements.stalls import Stalls
+from steptime.measurements.work import WorkRates
 from steptime.study.trial import Trial
 
 SCHEMA = 2
@@ -129,6 +130,8 @@ class TrialSummary(JsonForm):
     stalls: Stalls | None = None
     """None if the mean step and the median one agree."""
     throughput_samples_per_s: IntervalOverLaunches[float | None]
+    work: WorkRates | None = None
+    """Tokens, FLOP/s and MFU; None of a trial whose steps were not timed."""
     efficiency: Efficiency
     loss_rate_per_s: Interval[float | None] = NOT_MEASURED
     """By how much the loss sank per second of training; negative where it rose."""

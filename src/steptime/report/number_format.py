@@ -15,6 +15,8 @@ _UNSETTLED = 10.0
 """An interval that ends beyond this many times its estimate is not shown; the range that launches gave is."""
 _PLURALS = {"launch": "launches", "crash": "crashes", "more launch": "more launches"}
 _FEWEST_DIGITS, _MOST_DIGITS = 3, 5
+_PREFIXES = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
+"""Powers of ten."""
 
 
 class Shown(NamedTuple):
@@ -118,6 +120,12 @@ def percent(value: float | None, low: float | None, high: float | None) -> Shown
 def times(value: float | None, low: float | None, high: float | None) -> Shown:
     """``1.24x (1.20 to 1.29)``."""
     return _shown(value, low, high, 1.0, "x")
+
+
+def scaled(rate: Interval[float | None], unit: str) -> Shown:
+    """``9.61 GFLOP/s (9.50 to 9.72)``, with the prefix that suits the value."""
+    steps = max((each for each in _PREFIXES if abs(rate.value or 0.0) >= 10.0**each), default=0)
+    return _shown(rate.value, rate.low, rate.high, 10.0**-steps, f" {_PREFIXES[steps]}{unit}".rstrip())
 
 
 def time_unit(seconds: float) -> tuple[float, str]:

@@ -8,9 +8,8 @@ from steptime.measurements.asynchrony import reached_shares
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.summary_form import RankedTrial, Summary, TrialSummary, TunedTrial
 from steptime.report.charts.chart import Figure, Spec, picture
-from steptime.report.charts.distribution import distribution_chart, staleness_chart
 from steptime.report.charts.marks import MOST, MOST_ROWS, Marks, parts
-from steptime.report.charts.rows import ratio_chart, throughput_bars
+from steptime.report.charts.rows import distribution_chart, ratio_chart, staleness_chart, throughput_bars
 from steptime.report.groups import RankedGroup, RankedRow, verdict
 from steptime.report.number_format import UNKNOWN, count, drawn_interval, loss_rate, ratio, staleness, time_unit
 from steptime.report.section import (

@@ -54,6 +54,11 @@ class Costs:
         return sum(layer.multiply_accumulates for layer in self.layers)
 
     @property
+    def model_flops(self) -> int:
+        """Per sample, of a whole step: 6 for each multiply-accumulate, as MFU counts (``measurements.work``)."""
+        return 6 * self.multiply_accumulates
+
+    @property
     def forward_flops(self) -> int:
         """Per sample."""
         return sum(layer.forward_flops for layer in self.layers)

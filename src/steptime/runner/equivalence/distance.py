@@ -5,10 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from steptime.catalog.workloads.layers import Workload
 
 Sketch = Mapping[str, NDArray[np.floating[Any]]]
 """Of all weights by their names, as ``worker/sketch.py`` makes it."""
@@ -148,19 +151,36 @@ class Distance:
         return self.distance / self.allowed if math.isfinite(self.distance) else math.inf
 
 
-def with_usual_lengths(rounds: Sequence[Round]) -> list[Round]:
+def samples_into(workload: Workload) -> dict[str, int]:
+    """Return by the weight of the only layer of a workload how many inputs it has; nothing of a workload with several.
+
+    In checks of loaders, rounds of a step or two, any share of a bias may be short by chance, and their median too.
+    """
+    weighted = [layer for layer in workload.layers if layer.parameters]
+    if len(weighted) != 1:
+        return {}
+    return {each.name: math.prod(each.shape[1:]) for each in weighted[0].parameters if each.role == "weight"}
+
+
+def with_usual_lengths(rounds: Sequence[Round], samples_into: Mapping[str, int] = MappingProxyType({})) -> list[Round]:
     """Return ``rounds`` with the usual length of each bias's update beside that of its layer's weight.
 
     A bias's update is a sum over samples and steps that may be nothing by chance, above all where there are two
-    classes; a weight's has as many such sums as inputs. The usual share is the median of all rounds.
+    classes; a weight's has as many such sums as inputs. The usual share is the median of all rounds, and at least one
+    over the root of the inputs, where these are samples: their variance is 1.
+
+    Args:
+        rounds: of one truth.
+        samples_into: by weight of a layer that takes samples as they are, the number of its inputs.
     """
     usual: list[dict[str, float]] = [{} for _ in rounds]
     for name in rounds[0].end:
         weight = f"{name.removesuffix('.bias')}.weight"
         if weight != name and weight in rounds[0].end:
             shares = [each.length(name) / max(each.length(weight), 1e-30) for each in rounds]
+            share = max(median(shares), samples_into.get(weight, math.inf) ** -0.5)
             for found, each in zip(usual, rounds, strict=True):
-                found[name] = median(shares) * each.length(weight)
+                found[name] = share * each.length(weight)
     return [replace(each, usual=found) for each, found in zip(rounds, usual, strict=True)]
 
 

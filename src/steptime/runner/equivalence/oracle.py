@@ -10,7 +10,7 @@ from pathlib import Path
 from steptime.catalog.loaders import SYNTHETIC
 from steptime.catalog.strategies import SINGLE
 from steptime.catalog.workloads.layers import Workload
-from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches, with_usual_lengths
+from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches, samples_into, with_usual_lengths
 from steptime.runner.equivalence.probes import Probe, reference_flops
 from steptime.runner.executor import Executor
 
@@ -149,7 +149,8 @@ class Oracle:
             [
                 _round(probe, number, exact, rounded.sketches, rounded.losses[number])
                 for number in range(len(probe.rounds))
-            ]
+            ],
+            samples_into(workload),
         )
         limit = _LARGEST_ROUNDING[probe.trial.precision]
         clear = next((number for number, each in enumerate(rounds) if each.rounding > limit), len(rounds))

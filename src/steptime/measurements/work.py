@@ -1,0 +1,147 @@
+"""What a trial computes per second: tokens, FLOP/s of each device, and MFU with an honest denominator.
+
+FLOPs are the model's: 6 for each multiply-accumulate of the forward pass's products of one sample, two forward and
+twice as many backward (J. Kaplan et al., arXiv 2001.08361, appendix). Attention is counted; what is computed again is
+not. MFU divides them by what the device multiplies at this precision: measured (``steptime peak``), else its data
+sheet's dense figure, else there is none (A. Chowdhery et al., *PaLM*, arXiv 2204.02311, appendix B).
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from statistics import median
+from typing import Any, Literal
+
+from pydantic import Field
+
+from steptime.catalog.accelerators import data_sheet_flop_per_s
+from steptime.catalog.workloads.costs import costs
+from steptime.catalog.workloads.table import LIBRARY, build_workload
+from steptime.errors import SteptimeError
+from steptime.measurements.json_form import Interval, IntervalOverLaunches, JsonForm
+from steptime.measurements.record_fields import Count, Quantity, StoredObject
+from steptime.study.trial import Trial
+
+PEAKS = "peaks"
+"""The object of a results folder that holds ``StoredPeaks``."""
+_NONE: Interval[float | None] = Interval(None, None, None)
+
+
+class Peak(StoredObject):
+    """The products of matrices that one device makes per second, measured alone."""
+
+    device: Literal["cpu", "cuda"]
+    precision: str
+    threads: Count
+    """Of the processor; 0 of a GPU."""
+    library: str
+    version: str
+    size: Count
+    """Rows and columns of the matrices."""
+    flop_per_s: list[Quantity] = Field(min_length=1)
+    """Of each round."""
+
+    @property
+    def interval(self) -> Interval[float, float]:
+        """The median round between the slowest and the quickest."""
+        return Interval(median(self.flop_per_s), min(self.flop_per_s), max(self.flop_per_s))
+
+    @property
+    def by(self) -> str:
+        """What multiplied."""
+        return f"{self.library} {self.version}, {self.size} rows"
+
+    @property
+    def setting(self) -> tuple[str, str, int]:
+        """What was measured."""
+        return self.device, self.precision, self.threads
+
+
+class StoredPeaks(StoredObject):
+    """All that were measured for a results folder."""
+
+    peaks: list[Peak] = Field(default_factory=list)
+
+
+class WorkRates(JsonForm):
+    """What a trial computes per second."""
+
+    tokens_per_s: IntervalOverLaunches[float | None]
+    """Of all workers; None of a workload without tokens."""
+    flop_per_sample: int | None
+    """Of the model; None of a workload that is not installed."""
+    flop_per_s_per_device: IntervalOverLaunches[float | None]
+    """Of each worker."""
+    peak_flop_per_s: Interval[float | None]
+    """Products of matrices at the trial's precision, by each worker's device or cores."""
+    peak_source: Literal["measured", "data sheet"] | None
+    mfu: Interval[float | None]
+    """FLOP/s over their peak; the interval holds what both leave open. None without a peak, never a guess."""
+
+
+def setting_of(trial: Trial) -> tuple[str, str, int]:
+    """Return device, precision and threads whose peak a trial's MFU needs."""
+    return (trial.device, trial.precision, trial.threads if trial.device == "cpu" else 0)
+
+
+def work_of(
+    trial: Trial,
+    samples_per_s: IntervalOverLaunches[float | None],
+    machine: Mapping[str, Any],
+    peaks: StoredPeaks,
+) -> WorkRates:
+    """Return what a trial computes per second.
+
+    Args:
+        trial: a configuration.
+        samples_per_s: of all its workers.
+        machine: the fingerprint of the machine that measured.
+        peaks: measured on it.
+    """
+    flops = _flop_per_sample(trial.workload, tuple(trial.input_shape), trial.classes)
+    entry = LIBRARY.get(trial.workload)
+    tokens = trial.input_shape[0] if entry is not None and entry.of_tokens else None
+    rate = _scaled(samples_per_s, None if flops is None else flops / trial.workers)
+    peak, source = _peak(trial, machine, peaks)
+    return WorkRates(
+        tokens_per_s=_scaled(samples_per_s, tokens),
+        flop_per_sample=flops,
+        flop_per_s_per_device=rate,
+        peak_flop_per_s=peak,
+        peak_source=source,
+        mfu=_over(rate, peak),
+    )
+
+
+@cache
+def _flop_per_sample(workload: str, input_shape: tuple[int, ...], classes: int) -> int | None:
+    try:
+        return costs(build_workload(workload, input_shape, classes)).model_flops
+    except SteptimeError:  # of a plug-in that is not installed here
+        return None
+
+
+def _peak(
+    trial: Trial, machine: Mapping[str, Any], peaks: StoredPeaks
+) -> tuple[Interval[float | None], Literal["measured", "data sheet"] | None]:
+    measured = next((each for each in peaks.peaks if each.setting == setting_of(trial)), None)
+    if measured is not None:
+        found = measured.interval
+        return Interval(found.value, found.low, found.high), "measured"
+    names = {str(each.get("name")) for each in machine.get("gpus") or []} if trial.device == "cuda" else set()
+    sheet = data_sheet_flop_per_s(names.pop(), trial.precision) if len(names) == 1 else None
+    return (_NONE, None) if sheet is None else (Interval(sheet, None, None), "data sheet")
+
+
+def _scaled(rate: IntervalOverLaunches[float | None], factor: float | None) -> IntervalOverLaunches[float | None]:
+    if factor is None:
+        return IntervalOverLaunches(None)
+    bounds = (rate.value, rate.low, rate.high, rate.least, rate.most)
+    return IntervalOverLaunches(*(None if each is None else each * factor for each in bounds))
+
+
+def _over(rate: IntervalOverLaunches[float | None], peak: Interval[float | None]) -> Interval[float | None]:
+    if rate.value is None or peak.value is None:
+        return _NONE
+    if rate.low is None or rate.high is None:
+        return Interval(rate.value / peak.value, None, None)
+    return Interval(rate.value / peak.value, rate.low / (peak.high or peak.value), rate.high / (peak.low or peak.value))
