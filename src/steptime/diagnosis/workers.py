@@ -65,7 +65,7 @@ def _too_many(at: DiagnosedTrial, ratio: Interval) -> Claim | None:
     if fewer >= at.trial.workers:
         return Claim(claim, "use a machine with more cores")
     gain = gain_without(lost, (-0.2, 1.0)) if lost else Interval(None, None, None)
-    return Claim(claim, f"use {fewer} workers here", [f"workers={fewer}"] if fewer > 1 else [], gain)
+    return Claim(claim, f"use {fewer} worker{'s'[: fewer > 1]} here", [f"workers={fewer}"] if fewer > 1 else [], gain)
 
 
 def _cores_for_a_thread(at: DiagnosedTrial) -> Interval | None:

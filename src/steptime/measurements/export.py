@@ -29,6 +29,8 @@ _INTERVALS = {
     "throughput_samples_per_s": ("value", "low", "high"),
     "efficiency": ("value", "low", "high", "baseline_workers", "baseline_strategy"),
 }
+_WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
+_BOUNDS = ("value", "low", "high")
 _PLAIN = (
     *("id", "group", "framework", "framework_version", "strategy", "workload", "dataset", "loader", "device"),
     *(
@@ -123,6 +125,9 @@ def trials_table(summary: Summary) -> "pl.DataFrame":
         row = {name: trial[name] for name in _PLAIN}
         for name, keys in _INTERVALS.items():
             row.update({f"{name}_{key}": trial[name][key] for key in keys})
+        work = trial["work"] or {}
+        row.update({f"{name}_{key}": work[name][key] if work else None for name in _WORK for key in _BOUNDS})
+        row["peak_source"] = work.get("peak_source")
         row["input_shape"] = "x".join(map(str, trial["input_shape"]))
         row["tiers"] = ", ".join(trial["tiers"])
         row["options"] = ", ".join(f"{name}={value}" for name, value in trial["options"].items())
