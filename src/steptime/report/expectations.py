@@ -1,12 +1,13 @@
-"""Steps beside what was expected of them, and what they would take if one thing were otherwise."""
+"""Steps beside what was expected of them, what they would take if one thing were otherwise, and whole jobs."""
 
 from collections.abc import Sequence
 from itertools import groupby
 
-from steptime.diagnosis.form import ExpectedStep, Scenario
+from steptime.diagnosis.form import ExpectedStep, JobAccount, Scenario
 from steptime.measurements.summary_form import Summary
 from steptime.phases import PHASES
-from steptime.report.number_format import UNKNOWN, seconds, times
+from steptime.report.attached import JOB_TITLES
+from steptime.report.number_format import UNKNOWN, percent, seconds, times
 from steptime.report.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.report.trial_names import Names
 
@@ -19,6 +20,7 @@ _ABOUT_WHAT_IF = (
     "phases. Nothing but the change is otherwise; what it costs elsewhere is not in it."
 )
 _TITLES = {phase.name: phase.title for phase in PHASES}
+_JOB_USES = {**JOB_TITLES, "compilation": "compilation and caches", "steps": "steps"}
 
 
 def expected_section(summary: Summary, expected: Sequence[ExpectedStep], names: Names) -> Section | None:
@@ -76,3 +78,32 @@ def what_if_section(summary: Summary, scenarios: Sequence[Scenario], names: Name
         name = names.full(trials[trial])
         parts.append(Section(name, [SectionTable(columns, rows, "the step", ("wide",), label=f"What if: {name}")]))
     return Section("What if", parts or [Sentences([])], _ABOUT_WHAT_IF, id="what-if", link="What if", folded=True)
+
+
+_ABOUT = (
+    "From the start of the command to its end, on the mean worker. Goodput is the share of it that is steps which "
+    "count, with an interval over seeds; it is that of ml-goodput-measurement, and not that of Pollux, which weighs "
+    "throughput by how much a step teaches. Waiting for input is within the steps of a training."
+)
+
+
+def account_section(summary: Summary, accounts: Sequence[JobAccount], names: Names) -> Section | None:
+    """Return the accounts of trainings; None without any. That of a user's own script is in its own section."""
+    trials = {trial.id: trial for trial in summary.trials}
+    own = [each for each in accounts if each.trial in trials]
+    if not own:
+        return None
+    uses = list(dict.fromkeys(use.name for each in own for use in each.uses))
+    columns = [Column("goodput"), Column("whole job"), *(Column(_JOB_USES.get(name, name)) for name in uses)]
+    rows = []
+    for each in own:
+        shares = {use.name: use for use in each.uses}
+        goodput = percent(each.goodput.value, each.goodput.low, each.goodput.high)
+        cells = [Cell(*goodput), Cell(seconds(each.total_s, None, None).text)]
+        for name in uses:
+            use = shares.get(name)
+            shown = f"{100 * use.share:.1f} %" if use else UNKNOWN
+            cells.append(Cell(shown, note=seconds(use.seconds, None, None).text if use else ""))
+        rows.append(TableRow(names.full(trials[each.trial or ""]), cells))
+    table = SectionTable(columns, rows, "training", ("stacked",), label="Whole jobs")
+    return Section("Where the whole job's time goes", [table], _ABOUT, id="jobs", link="Whole jobs")

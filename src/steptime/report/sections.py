@@ -16,9 +16,8 @@ from steptime.report.charts.marks import Marks
 from steptime.report.clusters import host_section
 from steptime.report.conditions import conditions_section, equivalence_section
 from steptime.report.curves import scaling_section
-from steptime.report.expectations import expected_section, what_if_section
+from steptime.report.expectations import account_section, expected_section, what_if_section
 from steptime.report.groups import RankedGroup, ranked_groups, unranked_section
-from steptime.report.job_accounts import account_section
 from steptime.report.links import link_section
 from steptime.report.loaders import loader_section
 from steptime.report.models import model_section
