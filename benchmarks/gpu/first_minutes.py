@@ -86,7 +86,8 @@ def prepare(folder: Path, device: str, workload: str, batch: int, steps: int) ->
             run = f"{name}-{kind}-{precision}-{workers}"
             (folder / run).mkdir()
             make_run_folder(folder / run, manifest.folder, job, manifest.libraries, name)
-            plan.append({"framework": name, "kind": kind, "precision": precision, "workers": workers, "folder": run})
+            entry = {"framework": name, "kind": kind, "precision": precision, "workers": workers, "folder": run}
+            plan.append({**entry, "launcher": manifest.launcher_for(strategy, trial.options)})
     # What several frameworks can say comes before what one says at length.
     plan.sort(key=lambda each: (each["kind"] != "session", each["workers"], each["precision"] != "fp32"))
     (folder / "plan.json").write_text(json.dumps({"device": device, "steps": steps, "runs": plan}, indent=1))
@@ -117,6 +118,9 @@ def run(folder: Path, seconds: float) -> dict[str, Any]:
         left = seconds - (time.monotonic() - started)
         if devices is not None and each["workers"] > devices:
             found["not_begun"].append(f"{each['folder']}: needs {each['workers']} devices, here are {devices}")
+            continue
+        if each["launcher"] == "mpi" and each["workers"] > 1:
+            found["not_begun"].append(f"{each['folder']}: mpiexec starts its workers, which this program does not")
             continue
         if left < _LEAST_S:
             found["not_begun"].append(f"{each['folder']}: no time was left")
@@ -246,7 +250,10 @@ def _ablation(run_folder: Path, workers: int, share_s: float, limit_s: float) ->
 
 
 def _phases(stages: dict[str, list[list[float]]], job: dict[str, Any]) -> dict[str, Any]:
-    """Return the mean seconds of each stage, what each adds to the one before, and what is copied in a step."""
+    """Return the mean seconds of each stage, what each adds to the one before, and what is copied in a step.
+
+    The standard error is that of the means of blocks, whose number is there too.
+    """
     means = {name: statistics.mean(step for block in blocks for step in block) for name, blocks in stages.items()}
     nested = [name for name in ("forward", "backward", "local", "exchange", "h2d", "step") if name in means]
     added = {
@@ -256,7 +263,14 @@ def _phases(stages: dict[str, list[list[float]]], job: dict[str, Any]) -> dict[s
     values = 1
     for size in job["workload"]["input_shape"]:
         values *= size
-    return {"stages_s": means, "added_s": added, "copied_bytes": job["batch_per_worker"] * (values + 8)}
+    by_block = {name: [statistics.mean(block) for block in blocks] for name, blocks in stages.items()}
+    return {
+        "stages_s": means,
+        "standard_error_s": {name: statistics.stdev(each) / math.sqrt(len(each)) for name, each in by_block.items()},
+        "blocks": len(by_block["step"]),
+        "added_s": added,
+        "copied_bytes": job["batch_per_worker"] * (values + 8),
+    }
 
 
 def session(run_folder: Path, steps: int, seconds: float) -> dict[str, Any]:
@@ -419,18 +433,21 @@ def table(several: list[dict[str, Any]]) -> str:
         clock += f" | {1e6 * each['tick_s']:.1f} µs"
         found = f"{each['probes']['1024']} | {clock} | {waits} | {peak}"
         lines.append(f"| {each['framework']} | {each['precision']} | {found} |")
-    lines += ["", "| framework, workers | stage | seconds | adds |", "|---|---|---|---|"]
+    lines += ["", "| framework, workers | stage | seconds and standard error | adds |", "|---|---|---|---|"]
     for each in runs:
         who = f"{each['framework']}, {each['workers']}"
         if each["kind"] == "ablation" and "error" in each:
             lines.append(f"| {who} | {each['error']} | | |")
         for name, added in each.get("added_s", {}).items():
-            lines.append(f"| {who} | {name} | {each['stages_s'][name]:.6f} | {added:+.6f} |")
+            mean = f"{each['stages_s'][name]:.6f} ± {each['standard_error_s'][name]:.6f}, {each['blocks']} blocks"
+            lines.append(f"| {who} | {name} | {mean} | {added:+.6f} |")
     lines += ["", "| framework | from its runs in fp32 | value |", "|---|---|---|"]
     for name, values in (pair for found in several for pair in found["derived"].items()):
         lines += [f"| {name} | {key.replace('_', ' ')} | {value:.6g} |" for key, value in values.items()]
     left = [f"Not begun: {each}." for found in several for each in found["not_begun"]]
-    return "\n".join([*lines, "", *left] if left else lines)
+    loads = ", ".join(f"{found['load']:.1f}" for found in several)
+    left.append(f"Processes that ran before, on average: {loads}.")
+    return "\n".join([*lines, "", *left])
 
 
 def main() -> None:

@@ -147,3 +147,28 @@ def test_steps_of_ddp_without_a_last_gradient_show_no_waiting(tmp_path):
 def test_arithmetic_is_that_of_a_rank_in_a_step(tmp_path):
     counted = {"kind": "flops", "step": 3, "forward": 2 * 10**9, "backward": 4 * 10**9, "operators": {"mm": 6 * 10**9}}
     assert one_process(tmp_path, plain_steps(), lines=[counted]).flops == 6e9
+
+
+def of_calls(folder, regions, lines=(), first=None):
+    """A job of one process, each step with ``regions``, and the first one with ``first``."""
+    begin, steps = BEGIN, []
+    for number in range(20):
+        steps.append(step(number, begin, first if first and number == 0 else regions))
+        begin += steps[-1]["duration_ns"]
+    return found_in(write(folder, process_lines(0, 1, steps, lines=list(lines))), 20_000.0)
+
+
+def test_a_step_that_compiled_is_not_among_those_that_the_parts_are_of(tmp_path):
+    found = of_calls(tmp_path, {"call": 30.0}, first={"compile": 5000.0})
+    assert found.step_s.value == pytest.approx(0.03)
+    assert {part.name: part.time_s for part in found.job}["first_steps"] == pytest.approx(4.97)
+
+
+def test_phases_that_a_library_does_not_show_are_null_with_its_reason_and_the_asking_is_in_the_call(tmp_path):
+    unseen = {"kind": "unseen", "phases": ["forward", "update", "sync_wait"], "reason": "an engine runs them later"}
+    found = of_calls(tmp_path, {"input": 10.0, "forward": 1.0, "update": 2.0}, [unseen])
+    parts = {part.name: part for part in found.parts}
+    assert parts["call"].time_s.value == pytest.approx(0.003)
+    assert parts["forward"].time_s.value is parts["update"].time_s.value is None
+    assert parts["forward"].reason == "an engine runs them later"
+    assert "sync_wait" not in parts  # a process that trains alone waits for no other

@@ -179,7 +179,7 @@ def test_a_report_stands_beside_the_profile_of_its_folder(results):
     bands = [trial["anomaly"] for trial in found["trials"]]
     assert all({"verdict", "predicted_s", "ratio", "phase"} == set(anomaly_of) for anomaly_of in bands if anomaly_of)
     assert any(bands)
-    assert "steps are normal" in CliRunner().invoke(app, ["report", "--all", str(results)]).stdout
+    assert "Expected and measured" in CliRunner().invoke(app, ["report", "--all", str(results)]).stdout
 
 
 def test_a_report_without_a_profile_has_no_bands(results, tmp_path):

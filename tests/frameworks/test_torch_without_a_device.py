@@ -37,6 +37,7 @@ CALLS: dict[str, list[Any]] = {
     "torch.cuda.device_count": [],
     "torch.cuda.get_device_name": ["cuda:0"],
     "torch.cuda.get_rng_state": ["cuda:0"],
+    "torch.cuda.is_available": [],
     "torch.cuda.is_current_stream_capturing": [],
     "torch.cuda.max_memory_allocated": ["cuda:0"],
     "torch.cuda.nccl.version": [],

@@ -56,6 +56,7 @@ EXCLUDED: dict[str, str] = {
     "environment_name": "the name of an environment of a study is a new key",
     **dict.fromkeys(("pop", "pop_refused"), "POP efficiencies are new keys"),
     **dict.fromkeys(("loaders", "loader_processes"), "verdicts on loaders and helper processes are new keys"),
+    "diagnosis": "findings, expected steps and scenarios are a new key",
     "imbalance/blamed_worker": "a worker is blamed by an interval, and never after one launch (decision 17)",
     "flags": "a flag of noise gives the amount; the golden files have all of them",
     "set_aside": "lines that are not used are a new key",

@@ -28,11 +28,14 @@ def write_hook(folder: Path) -> Path:
     return folder
 
 
-def environment(hook_folder: Path, records_folder: Path, *, lines: bool | None, flops: bool) -> dict[str, str]:
+def environment(
+    hook_folder: Path, records_folder: Path, *, lines: bool | None, flops: bool, ablate: bool = False
+) -> dict[str, str]:
     """Return the variables that attach a command started with them.
 
     ``lines`` samples the user's lines always, never, or (None) where gaps exceed 10 % of the time of steps; ``flops``
-    counts the floating-point operations of one step.
+    counts the floating-point operations of one step; ``ablate`` makes it a throw-away run, whose blocks of steps lack a
+    part of the step.
     """
     paths = [str(hook_folder.resolve()), os.environ.get("PYTHONPATH", "")]
     return {
@@ -40,4 +43,5 @@ def environment(hook_folder: Path, records_folder: Path, *, lines: bool | None, 
         "STEPTIME_ATTACH": str(records_folder.resolve()),
         "STEPTIME_ATTACH_LINES": {True: "on", False: "off", None: "auto"}[lines],
         "STEPTIME_ATTACH_FLOPS": "1" if flops else "",
+        "STEPTIME_ATTACH_ABLATE": "1" if ablate else "",
     }

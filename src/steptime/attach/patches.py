@@ -129,7 +129,7 @@ def named_after(original: Any, replacement: Callable[..., Any]) -> Callable[...,
     """Return ``replacement`` with the name, the documentation and the signature of ``original``."""
     try:
         return functools.wraps(original)(replacement)
-    except (TypeError, AttributeError):  # methods of extension modules can have names that are no text
+    except (TypeError, AttributeError):  # methods of extension modules can have names that are not text
         return replacement
 
 

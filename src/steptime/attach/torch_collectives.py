@@ -141,6 +141,11 @@ def install_functional(module: Any) -> None:
             collective(asynchronous, name, "wait", compiling)
 
 
+def data_parallel_modules() -> list[Any]:
+    """Return the DDP modules of this process."""
+    return list(_data_parallel)
+
+
 def install_data_parallel(module: Any) -> None:
     """Know the DDP modules, and write their buckets."""
     recorder = process.recorder()

@@ -41,6 +41,8 @@ def install(torch: Any) -> None:
         except Exception as error:  # noqa: PERF203 - the other parts are seen
             patches.report(f"torch: {getattr(part, '__name__', 'a part')}", error)
     training.recorder.at_step.append(training.flops.step_closed)
+    if os.environ.get("STEPTIME_ATTACH_ABLATE"):
+        importlib.import_module(".torch_ablation", __package__).install(torch)
     hide_from_dynamo()
 
 

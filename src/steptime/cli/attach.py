@@ -31,6 +31,15 @@ def attach(
         typer.Option("--lines/--no-lines", help="Sample the lines of the script [default: where gaps are large]."),
     ] = None,
     flops: Annotated[bool, typer.Option("--flops", help="Count the arithmetic of one step.")] = False,
+    ablate: Annotated[
+        bool,
+        typer.Option(
+            "--ablate",
+            help="A throw-away run in a folder of its own: blocks of steps lack the loader, DDP's exchange or the "
+            "update, nothing is saved by torch.save, and it ends by itself (PyTorch). Trackers and databases that the "
+            "script writes to are still written.",
+        ),
+    ] = False,
     live: Annotated[bool, typer.Option("--live", help="Say on the terminal how far it is, every ten seconds.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="End with the answer as one line of JSON (docs/report-keys.md).")
@@ -44,7 +53,7 @@ def attach(
 
     folder = output or free_folder(command)
     beat = _live_line(folder) if live else _silent
-    ended = AttachedCommand(command, folder, lines, flops).run(beat)
+    ended = AttachedCommand(command, folder, lines, flops, ablate).run(beat)
     try:
         _answer(folder, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - whatever the answer lacks, the end is that of the command

@@ -19,7 +19,7 @@ from steptime.measurements.net.form import NetRow
 from steptime.measurements.summary_form import TrialSummary
 from steptime.study.trial import Trial
 
-CPU_FLOP_RATE = (3e9, 6e10)
+CPU_FLOP_RATE = (1e9, 6e10)
 """FLOP per second that one thread of a processor reaches in layers of usual sizes, from the slowest to the quickest: a
 belief, which no record of a trial is about. A core of 2 to 4 GHz with AVX2 has at most 60 to 130."""
 

@@ -86,7 +86,7 @@ class ExpectedStep(JsonForm):
     phase: str | None = None
     """The phase that exceeds its expectation most, where the step is slower."""
     reason: str | None = None
-    """Why there is no expectation."""
+    """Why it has none."""
 
 
 class JobUse(JsonForm):

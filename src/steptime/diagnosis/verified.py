@@ -61,7 +61,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def read_verified(path: Path = PATH) -> list[VerifiedAdvice]:
-    """Return the rows of a table of verified advice; none where there is no such file."""
+    """Return the rows of a table of verified advice; none if the file is missing."""
     if not path.is_file():
         return []
     with path.open(newline="") as file:

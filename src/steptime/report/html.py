@@ -12,11 +12,14 @@ from steptime.measurements.net.form import NetSummary
 from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
+from steptime.report.advice import largest_finding
 from steptime.report.answer import answer, paper_line
 from steptime.report.conditions import machine_in_a_line
+from steptime.report.overview import sentences
 from steptime.report.plain_text import plain_text
 from steptime.report.ranking import Quantiles
 from steptime.report.sections import StudyFindings, sections
+from steptime.report.trial_names import Names
 
 
 def write_page(  # noqa: PLR0913 - as page_text
@@ -105,7 +108,7 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         refresh_s=refresh_s,
         version=steptime.__version__,
         folder=folder,
-        answer=answer(summary),
+        answers=_answers(summary, diagnosis),
         paper=paper_line(summary),
         machine=machine_in_a_line(summary.machine),
         sections=[
@@ -115,3 +118,11 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         ],
     )
     return plain_text(page)
+
+
+def _answers(summary: Summary, diagnosis: Diagnosis | None) -> list[str]:
+    """Return the first screen: the study's answer, who is fastest by which ratio, and the largest finding."""
+    names = Names(summary.trials)
+    called = {each.id: names.full(each) for each in summary.trials}
+    largest = largest_finding(diagnosis, called) if diagnosis else ""
+    return [each for each in (answer(summary), *sentences(summary), largest) if each]

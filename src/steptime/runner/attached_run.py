@@ -28,6 +28,8 @@ HOOK = "hook"
 _QUESTION = "Where does the time of {command} go?"
 _TEXT = "# Made by 'steptime attach': no study, but the run of a command.\n"
 _BEAT_S = 0.5
+_THROWN_AWAY = "thrown-away"
+"""The working directory of a throw-away run, in its results folder."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class AttachedCommand:
     lines: bool | None
     """Whether the lines of the script are sampled; None if the hook decides."""
     flops: bool
+    ablate: bool = False
+    """Whether it is a throw-away run, which works in a folder of its own."""
 
     def run(self, beat: Callable[[], None]) -> CommandEnd:
         """Run the command to its end; ``beat`` is called twice a second meanwhile.
@@ -60,7 +64,7 @@ class AttachedCommand:
             folder.make(self.folder / RECORDS, mode=0o700)
             folder.make(self.folder / HOOK, mode=0o700)
             hook = write_hook(self.folder / HOOK)
-            variables = environment(hook, self.folder / RECORDS, lines=self.lines, flops=self.flops)
+            variables = environment(hook, self.folder / RECORDS, lines=self.lines, flops=self.flops, ablate=self.ablate)
             header = self._header()
             store.put("attached", header)
             watch = ProcessWatch("STEPTIME_ATTACH")
@@ -70,13 +74,25 @@ class AttachedCommand:
                 beat()
 
             before = snapshot()
-            ended = run_command(self.words, {**os.environ, **variables}, observe, _BEAT_S)
+            words: Sequence[str] = self.words
+            if self.ablate:
+                words = self._elsewhere(folder)
+                variables["PYTHONPATH"] += os.pathsep + str(Path.cwd())
+            ended = run_command(words, {**os.environ, **variables}, observe, _BEAT_S)
             said: dict[str, Any] = {"end_ns": round(ended.ended_s * 1e9), "exit_code": ended.exit_code}
             noise = difference(before, snapshot())
             said |= {"noise": noise, "flags": flags(noise, workers=1, cores=len(usable_cores()), threads=1)}
             store.put("attached", {**header, **said, "not_attached": self._why_nothing(watch)})
             folder.remove(self.folder / HOOK)
         return ended
+
+    def _elsewhere(self, folder: PlainFolder) -> list[str]:
+        """Return the command as it works in a folder of its own, with the paths that it names from here."""
+        work = self.folder / _THROWN_AWAY
+        folder.make(work, mode=0o700)
+        named = [str(Path(word).absolute()) if "=" not in word and Path(word).exists() else word for word in self.words]
+        program = named[0] if "/" in self.words[0] else self.words[0]
+        return ["env", "-C", str(work.absolute()), program, *named[1:]]
 
     def _header(self) -> dict[str, Any]:
         monotonic = time.monotonic_ns()

@@ -9,6 +9,7 @@ import numpy as np
 from steptime.measurements.attached.form import AttachedFinding, JobPart, StepPart, WaitedFor
 from steptime.measurements.attached.process_lines import StepLine
 from steptime.measurements.attached.step_parts import KeptSteps, title_of, without_folders
+from steptime.measurements.interval import mean_within
 from steptime.measurements.json_form import Interval
 from steptime.units import format_seconds
 
@@ -48,7 +49,8 @@ class AttachedFindings:
 
 def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     """Return all findings: first what comes again with every step, then the rest, each by the seconds it takes."""
-    all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *_of_counts(found), *_of_faults(found)]
+    all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *_of_counts(found)]
+    all_found += [*_of_ablation(found), *_of_faults(found)]
     return sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
 
 
@@ -191,6 +193,25 @@ def _round(updates: Sequence[tuple[int, ...]]) -> int:
         if all(updates[index] == updates[index - period] for index in range(period, len(updates))):
             return period
     return 1
+
+
+def _of_ablation(found: AttachedFindings) -> Iterator[AttachedFinding]:
+    """Compare, of a throw-away run, the blocks that lacked a part with the whole ones of the same round."""
+    blocks: dict[tuple[str, str], list[float]] = {}
+    for steps in found.main.attempt.steps.values():
+        lacking = steps[0].ablation
+        if lacking is not None and not any(step.holds_other_work for step in steps):
+            blocks.setdefault(lacking, []).append(float(np.mean([step.active_s for step in steps])))
+    means = {block: float(np.median(seconds)) for block, seconds in blocks.items()}
+    for part, words in (("input", "its loader"), ("exchange", "DDP's exchange"), ("update", "its update")):
+        rounds = [number for number, lacked in means if lacked == part and (number, "whole") in means]
+        if part == "exchange" and len(found.main.attempt.ranks) < 2:  # noqa: PLR2004 - it exchanges with no other
+            continue
+        if rounds:
+            less = mean_within(np.array([means[number, "whole"] - means[number, part] for number in rounds]))
+            pairs = _counted(len(rounds), "pair")
+            sentence = f"without {words} a step takes {_with_interval(less)} less, by {pairs} of blocks"
+            yield AttachedFinding(kind="ablation", sentence=sentence, lost_s=None)
 
 
 def _of_faults(found: AttachedFindings) -> Iterator[AttachedFinding]:

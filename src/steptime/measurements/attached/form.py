@@ -108,6 +108,7 @@ class AttachedFinding(JsonForm):
         "micro_steps",
         "update_not_seen",
         "optimizer_rounds",
+        "ablation",
         "fault",
     ]
     sentence: str

@@ -124,6 +124,12 @@ class StepLine:
         return self.apart is not None or self.save_s > 0.0
 
     @property
+    def ablation(self) -> tuple[str, str] | None:
+        """Of a throw-away run, the round of the step and what it lacked; None of a step as the script has it."""
+        found = [flag.split(":") for flag in self.flags if flag.startswith("ablation:") and flag.count(":") == 2]  # noqa: PLR2004
+        return (found[0][1], found[0][2]) if found else None
+
+    @property
     def all_intervals(self) -> bool:
         """Whether ``intervals`` has every collective of the step."""
         return len(self.intervals) == sum(count for count, _, _ in self.collectives.values())

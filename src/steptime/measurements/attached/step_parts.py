@@ -110,7 +110,9 @@ def kept_steps(attempt: Attempt) -> KeptSteps:
 
 
 def _is_disturbed(step: StepLine) -> bool:
-    return step.holds_other_work or "fault" in step.flags
+    lacking = step.ablation
+    compiled = step.regions.get("compile", 0) > 0
+    return compiled or step.holds_other_work or "fault" in step.flags or (lacking is not None and lacking[1] != "whole")
 
 
 def _first_steady(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int]) -> int:
