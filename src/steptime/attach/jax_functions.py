@@ -217,7 +217,7 @@ class Jitted:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    # A pickle or a copy is of the function itself and knows nothing of us.
+    # A serialised or copied one is the function itself and knows nothing of us.
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self._function.__reduce_ex__(protocol)
 
