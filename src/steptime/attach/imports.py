@@ -24,12 +24,12 @@ TABLE = {
     "nvidia.dali.plugin.pytorch": ("torch_extensions", "install_dali"),
     "safetensors.torch": ("torch_extensions", "install_safetensors"),
     "jax": ("jax_functions", "install"),
-    "keras.src.backend.jax.trainer": ("keras_training", "install_jax"),
+    "keras.src.backend.jax.trainer": ("keras_trainer", "install_jax"),
     "tensorflow.python.data.ops.iterator_ops": ("tensorflow_functions", "install_iterators"),
     "tensorflow.python.eager.polymorphic_function.polymorphic_function": ("tensorflow_functions", "install_functions"),
-    "chainer": ("chainer_training", "install"),
-    "chainermn": ("chainer_training", "install_mn"),
-    "mxnet": ("mxnet_training", "install"),
+    "chainer": ("chainer_trainer", "install"),
+    "chainermn": ("chainer_trainer", "install_mn"),
+    "mxnet": ("mxnet_trainer", "install"),
 }
 _installed: set[str] = set()
 
