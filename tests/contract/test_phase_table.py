@@ -20,11 +20,16 @@ TITLES = {phase.title for phase in (*PHASES, HIDDEN)} - KNOWN - {"rest"}
 PASSES = {"forward", "backward"}
 EXCHANGE = {"comm_exposed", "sync_wait"}
 ALLOWED: dict[str, tuple[set[str], str]] = {
+    "diagnosis/communication.py": ({"comm_exposed"}, "has the rules about this phase"),
+    "diagnosis/computation.py": (PASSES | {"comm_exposed", "update"}, "has the rules about these phases"),
+    "diagnosis/input.py": ({"h2d", "input_wait"}, "has the rules about these phases"),
+    "diagnosis/what_if.py": ({"backward", "comm_exposed", "input_wait"}, "simulates a step without a phase"),
+    "diagnosis/workers.py": (PASSES | EXCHANGE | {"update"}, "has the rules about workers beside each other"),
     "measurements/ablation/stages.py": ({*NAMES} - {"residual"}, "measures phases as differences of stages"),
     "measurements/ablation/accounts.py": (EXCHANGE | {"h2d"}, "measures the phases that a mark ends"),
     "measurements/ablation/breakdown.py": (EXCHANGE | {"h2d", "input_wait"}, "knows where a phase cannot occur"),
     "measurements/ablation/pop.py": (EXCHANGE | {"input_wait"}, "defines efficiencies by phases"),
-    "measurements/attached/findings.py": (EXCHANGE | {"input_wait"}, "finds what takes long in a step"),
+    "measurements/attached/findings.py": (EXCHANGE | {"input_wait", "update"}, "finds what takes long in a step"),
     "measurements/attached/job_time.py": ({"input_wait"}, "adds up the waiting for input of a whole job"),
     "measurements/attached/step_parts.py": (PASSES | EXCHANGE | {"input_wait", "update"}, "makes phases of regions"),
     "measurements/ablation/records.py": (PASSES, "names the stages that are divided by"),
