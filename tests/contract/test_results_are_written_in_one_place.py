@@ -14,6 +14,7 @@ PACKAGES = ("cli", "report", "runner", "predict", "launchers", "measurements")
 METHODS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "unlink", "rmdir", "symlink_to", "hardlink_to"}
 METHODS |= {"rename", "copytree", "copy2", "copyfile", "move", "rmtree", "mkdtemp", "chmod"}
 ELSEWHERE = {
+    "cli/advise.py": "writes a study into a temporary folder",
     "cli/attach.py": "writes a line to the terminal",
     "cli/data.py": "makes the folder above a stored form of a dataset, where its user wants it",
     "cli/streams.py": "opens the null device",
@@ -26,6 +27,7 @@ ELSEWHERE = {
     "launchers/namespace_entry.py": "enters a control group of the kernel",
     "launchers/namespaces.py": "writes the maps of a user namespace",
     "launchers/unprivileged.py": "makes a folder in a mount of its own",
+    "report/formats.py": "makes the folder of figures where its user wants it",
     "runner/equivalence/cache.py": "keeps results of checks in the cache",
     "runner/framework_check.py": "writes a study into a temporary folder",
     "runner/killed_worker.py": "launches from a temporary folder",

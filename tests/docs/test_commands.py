@@ -30,6 +30,7 @@ PLACEHOLDERS = {
     "NAME": "pytorch",
     "FRAMEWORK": "pytorch",
     "WHAT": "frameworks",
+    "FILE": "reference.csv",
 }
 SMALL = """\
 workloads: {name: lenet5, batch_per_worker: 8}
@@ -104,6 +105,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("study.yaml", "race.yaml"):
         (path / name).write_text("workloads: lenet5\nframeworks: pytorch\n")
     (path / "points.csv").write_text(block("docs/prediction.md", "text", "step_time_s,role"))
+    (path / "reference.csv").write_text("framework,samples_per_s,low,high\nreference,100,90,110\n")
     for name in ("one-host.txt", "two-hosts.txt"):
         (path / name).write_text(NCCL_TABLE)
     for name in "ab":
