@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from . import patches, process
-from .library_calls import backward_of, forward_of, region_of, requests_of, update_of
+from .library_calls import backward_of, collective_of, forward_of, region_of, requests_of, update_of
 
 ITERATORS = ("SerialIterator", "MultiprocessIterator", "MultithreadIterator", "DaliIterator")
 # Modules of communicators and their classes' method that averages gradients.
@@ -45,17 +45,8 @@ def install_mn(module: Any) -> None:
 def _average_of(communicator: Any) -> None:
     recorder = process.recorder()
 
-    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-        if not recorder.is_mine() or recorder.inside("collective"):
-            return None
+    def amount(args: Any) -> int:
         recorder.rank(args[0].rank, args[0].size, "chainermn")
-        size = sum(each.grad.nbytes for each in args[1].params() if each.grad is not None) if len(args) > 1 else 0
-        recorder.enter("collective")
-        return (size,)
+        return sum(each.grad.nbytes for each in args[1].params() if each.grad is not None) if len(args) > 1 else 0
 
-    def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
-        timed = recorder.leave("collective")
-        if timed is not None:
-            recorder.collective(AVERAGE, mark[0], timed[0], timed[1])
-
-    patches.measure(communicator, AVERAGE, before, after)
+    collective_of(communicator, AVERAGE, AVERAGE, amount)

@@ -76,6 +76,33 @@ def backward_of(owner: Any, name: str) -> None:
     patches.measure(owner, name, before, lambda _, __: recorder.backward_end(synchronised=None))
 
 
+def collective_of(
+    owner: Any,
+    name: str,
+    kind: str,
+    amount: Callable[[Any], int | None],
+    compiling: Callable[[], bool] = patches.never,
+) -> None:
+    """Make calls of ``owner.name`` a collective of as many bytes as ``amount`` finds; of None it is not one."""
+    recorder = process.recorder()
+
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        if not recorder.is_mine() or recorder.inside("collective"):
+            return None
+        size = amount(args)
+        if size is None:
+            return None
+        recorder.enter("collective")
+        return (size,)
+
+    def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
+        timed = recorder.leave("collective")
+        if timed is not None:
+            recorder.collective(kind, mark[0], timed[0], timed[1])
+
+    patches.measure(owner, name, before, after, compiling)
+
+
 def update_of(owner: Any, name: str, look: Callable[[Any], None] | None = None) -> None:
     """Make calls of ``owner.name`` an update; ``look`` is shown the object that it is called on."""
     recorder = process.recorder()

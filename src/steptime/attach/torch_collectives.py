@@ -8,6 +8,7 @@ import weakref
 from typing import Any, Callable
 
 from . import patches, process
+from .library_calls import collective_of
 from .record_file import now
 
 METHODS = (
@@ -56,21 +57,9 @@ def bytes_of(value: Any) -> int:
 
 def collective(owner: Any, name: str, kind: str, compiling: Callable[[], bool] = patches.never) -> None:
     """Make ``owner.name`` a collective of ``kind`` on the tensors of its first argument; a `wait` has none."""
-    recorder = process.recorder()
-
-    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-        if not recorder.is_mine() or recorder.inside("collective"):
-            return None
-        amount = bytes_of(args[1]) if len(args) > 1 and kind != "wait" else 0
-        recorder.enter("collective")
-        return (amount,)
-
-    def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
-        timed = recorder.leave("collective")
-        if timed is not None:
-            recorder.collective(kind, mark[0], timed[0], timed[1])
-
-    patches.measure(owner, name, before, after, compiling)
+    collective_of(
+        owner, name, kind, lambda args: bytes_of(args[1]) if len(args) > 1 and kind != "wait" else 0, compiling
+    )
 
 
 def install(torch: Any, compiling: Callable[[], bool]) -> None:

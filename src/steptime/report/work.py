@@ -17,7 +17,7 @@ _EXPLANATION = (
 
 
 def work_section(measured: Sequence[TrialSummary], names: Names) -> Section | None:
-    """Return tokens, FLOP/s and MFU of trials; None where neither tokens nor a peak are known."""
+    """Return tokens, FLOP/s and MFU of trials; None if neither tokens nor a peak is known."""
     known = [(trial, trial.work) for trial in measured if trial.work]
     if not any(work.peak_source or work.tokens_per_s.value for _, work in known):
         return None
