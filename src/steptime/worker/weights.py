@@ -50,7 +50,7 @@ def weight_pieces(
 
 
 def rotary_angles(layer: Dict[str, Any]) -> Optional[numpy.ndarray]:
-    """Return by how many radians a layer of attention turns queries and keys, or None where it does not.
+    """Return by how many radians a layer of attention turns queries and keys, or None if it does not.
 
     Float64 (tokens, pairs of features of a head): place * base^(-2 pair / features) (Su et al. 2021), where a pair is
     a feature of the first half of a head and that of the second.
