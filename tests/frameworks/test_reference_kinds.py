@@ -136,7 +136,9 @@ def test_rotary_scores_depend_on_how_far_apart_tokens_are_alone():
     values = np.random.RandomState(7).standard_normal((9, 1, 12))
     outputs = attention.forward(values)
     later = attention_of(heads=2, rotary_base=50.0)
-    later._angles = later._angles + later._angles[3]
+    cosines, sines = later._turns
+    moved = (cosines + 1j * sines) * (cosines[3] + 1j * sines[3])
+    later._turns = moved.real, moved.imag
     np.testing.assert_allclose(later.forward(values), outputs, rtol=1e-12)
 
 

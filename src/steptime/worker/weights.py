@@ -1,10 +1,10 @@
-"""The initial weights of a workload, computed from its layers and a seed, and the angles of rotary positions.
+"""The initial weights of a workload, computed from its layers and a seed, and what turns by rotary positions.
 
 Every worker of every framework computes them instead of reading a file, so that all start from the same values.
 numpy's ``RandomState`` keeps its stream across versions (it is frozen), which makes this hold from numpy 1.16 on.
 """
 
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
 
@@ -49,18 +49,20 @@ def weight_pieces(
         yield _values(stream, layer, parameter, min(length, size - start))
 
 
-def rotary_angles(layer: Dict[str, Any]) -> Optional[numpy.ndarray]:
-    """Return by how many radians a layer of attention turns queries and keys, or None if it does not.
+def rotary_turns(layer: Dict[str, Any]) -> Optional[Tuple[numpy.ndarray, numpy.ndarray]]:
+    """Return cosines and sines of the angles by which a layer of attention turns queries and keys, None without.
 
-    Float64 (tokens, pairs of features of a head): place * base^(-2 pair / features) (Su et al. 2021), where a pair is
-    a feature of the first half of a head and that of the second.
+    Both are float64 (tokens, pairs of features of a head), of place * base^(-2 pair / features) (Su et al. 2021), where
+    a pair is a feature of the first half of a head and that of the second.
     """
     settings = layer["attributes"]
     if "rotary_base" not in settings:
         return None
     tokens, features = layer["output_shape"]
     width = features // settings["heads"]
-    return numpy.outer(numpy.arange(tokens), settings["rotary_base"] ** (-numpy.arange(0, width, 2) / float(width)))
+    speeds = settings["rotary_base"] ** (-numpy.arange(0, width, 2) / float(width))
+    angles = numpy.outer(numpy.arange(tokens), speeds)
+    return numpy.cos(angles), numpy.sin(angles)
 
 
 def _values(

@@ -8,7 +8,7 @@ import math
 import numpy
 
 from steptime.frameworks.reference.layers import ReferenceLayer, softmax_cross_entropy
-from steptime.worker.weights import rotary_angles
+from steptime.worker.weights import rotary_turns
 
 _STEPS = 256
 """Of a unit, in the table of the error function."""
@@ -226,7 +226,7 @@ class Attention(ReferenceLayer):
     def __init__(self, *arguments):
         super(Attention, self).__init__(*arguments)
         self._shared = self.attributes.get("key_value_heads", self.attributes["heads"])
-        self._angles = rotary_angles(arguments[0])
+        self._turns = rotary_turns(arguments[0])
 
     def forward(self, values):
         queries, keys, contents = self._heads(values)
@@ -266,9 +266,9 @@ class Attention(ReferenceLayer):
 
     def _turned(self, values, sign):
         """Return queries or keys with each pair of features turned by the angle of its place, or back."""
-        if self._angles is None:
+        if self._turns is None:
             return values
-        cosines, sines = (function(sign * self._angles).astype(values.dtype) for function in (numpy.cos, numpy.sin))
+        cosines, sines = (each.astype(values.dtype) for each in (self._turns[0], sign * self._turns[1]))
         first, second = numpy.split(values, 2, axis=-1)
         return numpy.concatenate([first * cosines - second * sines, second * cosines + first * sines], axis=-1)
 

@@ -9,7 +9,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from steptime.worker.weights import rotary_angles
+from steptime.worker.weights import rotary_turns
 
 # Layers whose backward needs their input but not their output, which may therefore be overwritten.
 _OVERWRITABLE = ("conv2d", "linear", "batch_norm", "add", "concat")
@@ -235,12 +235,11 @@ class _TorchAttention(nn.Module):
         self._heads = layer["attributes"]["heads"]
         self._shared = layer["attributes"].get("key_value_heads", self._heads)
         self._causal = layer["attributes"]["causal"]
-        angles = rotary_angles(layer)
-        self._turns = angles is not None
-        if angles is not None:
-            for name, table in (("cosines", numpy.cos(angles)), ("sines", numpy.sin(angles))):
-                own = torch.tensor(table, dtype=torch.float32).unsqueeze(1)  # the same for all heads
-                self.register_buffer(name, own, persistent=False)
+        turns = rotary_turns(layer)
+        self._turns = turns is not None
+        for name, table in zip(("cosines", "sines"), turns or ()):
+            own = torch.tensor(table, dtype=torch.float32).unsqueeze(1)  # the same for all heads
+            self.register_buffer(name, own, persistent=False)
 
     def forward(self, values: Any) -> Any:
         batch, tokens, _ = values.shape
