@@ -10,9 +10,11 @@ from typing import Any, Dict, Sequence, Tuple
 import mxnet
 
 from steptime.worker.samples import TOKEN_LOSSES
+from steptime.worker.weights import rotary_turns
 
 _INPUT = "input"
 _TARGETS = "targets"
+_TURNS = ("cosines", "sines")
 _NEVER = 1e30
 """By which a score is less that must get no share."""
 
@@ -50,12 +52,22 @@ class BoundWorkload(object):
         if workload["loss"] != "mean_squared_error":  # there the target is the input itself
             tokens = tuple(workload["input_shape"]) if workload["loss"] in TOKEN_LOSSES else ()
             shapes[_TARGETS] = (batch,) + tokens
+        constants = {
+            "%s.%s" % (layer["name"], name): table[None, :, None]
+            for layer in workload["layers"]
+            if layer["kind"] == "attention"
+            for name, table in zip(_TURNS, rotary_turns(layer) or ())
+        }
+        shapes.update((name, table.shape) for name, table in constants.items())
         losses, outputs = _symbols(workload, label_smoothing)
         symbol = mxnet.sym.Group([mxnet.sym.MakeLoss(losses, grad_scale=loss_scale), mxnet.sym.BlockGrad(outputs)])
         names = [parameter["name"] for layer in workload["layers"] for parameter in layer["parameters"]]
         self._executor = symbol.simple_bind(mx_device, grad_req=dict.fromkeys(names, "write"), **shapes)
         self._mx_device, self._outputs, self._input_shape = mx_device, outputs, shapes[_INPUT]
-        self._given = [self._executor.arg_dict[name] for name in shapes]
+        self._given = [self._executor.arg_dict[name] for name in shapes if name not in constants]
+        self._constants = {name: self._executor.arg_dict[name] for name in constants}
+        for name, array in self._constants.items():
+            array[:] = constants[name]
         self.weights = {name: self._executor.arg_dict[name] for name in names}
         self.gradients = {name: self._executor.grad_dict[name] for name in names}
         for name, array in self._executor.aux_dict.items():
@@ -94,7 +106,8 @@ class BoundWorkload(object):
 
     def evaluation(self, weights: Dict[str, Any]) -> "Evaluation":
         """Return an ``Evaluation`` of the network with ``{name: NDArray}`` as weights, and its running statistics."""
-        return Evaluation(self._outputs, self._mx_device, self._input_shape, weights, self.running)
+        arguments = dict(weights, **self._constants)
+        return Evaluation(self._outputs, self._mx_device, self._input_shape, arguments, self.running)
 
     def parameter_count(self) -> int:
         """Return how many values have a gradient, counted in MXNet's arrays."""
@@ -314,6 +327,19 @@ def _layer_norm(layer: Dict[str, Any], source: Any) -> Any:
     )
 
 
+def _rms_norm(layer: Dict[str, Any], source: Any) -> Any:
+    square = mxnet.sym.mean(mxnet.sym.square(source), axis=-1, keepdims=True)
+    scaled = mxnet.sym.broadcast_mul(source, mxnet.sym.rsqrt(square + layer["attributes"]["epsilon"]))
+    (parameter,) = layer["parameters"]
+    weight = mxnet.sym.reshape(mxnet.sym.Variable(parameter["name"], shape=parameter["shape"]), shape=(1, 1, -1))
+    return mxnet.sym.broadcast_mul(scaled, weight, name=layer["name"])
+
+
+def _swiglu(layer: Dict[str, Any], source: Any) -> Any:
+    gates, contents = mxnet.sym.split(source, num_outputs=2, axis=-1)
+    return mxnet.sym.elemwise_mul(gates * mxnet.sym.sigmoid(gates), contents, name=layer["name"])
+
+
 def _gelu(layer: Dict[str, Any], source: Any) -> Any:
     if layer["attributes"]["approximate"]:
         inner = (2 / math.pi) ** 0.5 * (source + 0.044715 * source * source * source)
@@ -324,19 +350,58 @@ def _gelu(layer: Dict[str, Any], source: Any) -> Any:
 def _attention(layer: Dict[str, Any], source: Any) -> Any:
     """MXNet's own products want the batch second, and queries, keys and values of a head next to each other."""
     heads = layer["attributes"]["heads"]
+    if "rotary_base" in layer["attributes"] or "key_value_heads" in layer["attributes"]:
+        return _grouped_attention(layer, source)
     tokens, features = layer["output_shape"]
     parts = mxnet.sym.reshape(source, shape=(-1, tokens, 3, heads, features // heads))
     mixed = mxnet.sym.reshape(mxnet.sym.transpose(parts, axes=(1, 0, 3, 2, 4)), shape=(tokens, -1, 3 * features))
     scores = mxnet.sym.contrib.interleaved_matmul_selfatt_qk(mixed, heads=heads)
+    joined = mxnet.sym.contrib.interleaved_matmul_selfatt_valatt(mixed, _shares(layer, scores), heads=heads)
+    return mxnet.sym.transpose(joined, axes=(1, 0, 2), name=layer["name"])
+
+
+def _grouped_attention(layer: Dict[str, Any], source: Any) -> Any:
+    """The queries that share keys follow each other as if they were of more tokens."""
+    heads = layer["attributes"]["heads"]
+    shared = layer["attributes"].get("key_value_heads", heads)
+    (tokens, features), group = layer["output_shape"], heads // shared
+    width = features // heads
+    rows = mxnet.sym.reshape(source, shape=(-1, tokens, heads + 2 * shared, width))
+    turned = mxnet.sym.slice_axis(rows, axis=2, begin=0, end=heads + shared)
+    if "rotary_base" in layer["attributes"]:
+        cosines, sines = (mxnet.sym.Variable("%s.%s" % (layer["name"], name)) for name in _TURNS)
+        first, second = mxnet.sym.split(turned, num_outputs=2, axis=-1)
+        turned = mxnet.sym.concat(
+            mxnet.sym.broadcast_mul(first, cosines) - mxnet.sym.broadcast_mul(second, sines),
+            mxnet.sym.broadcast_mul(second, cosines) + mxnet.sym.broadcast_mul(first, sines),
+            dim=-1,
+        )
+    queries = mxnet.sym.slice_axis(turned, axis=2, begin=0, end=heads)
+    queries = mxnet.sym.reshape(queries, shape=(-1, tokens, shared, group, width))
+    queries = mxnet.sym.transpose(queries, axes=(3, 1, 0, 2, 4))
+    queries = mxnet.sym.reshape(queries, shape=(group * tokens, -1, shared * width))
+    keys = mxnet.sym.slice_axis(turned, axis=2, begin=heads, end=None)
+    contents = mxnet.sym.slice_axis(rows, axis=2, begin=heads + shared, end=None)
+    mixed = mxnet.sym.transpose(mxnet.sym.concat(keys, contents, dim=-1), axes=(1, 0, 2, 3))
+    mixed = mxnet.sym.reshape(mixed, shape=(tokens, -1, shared * 2 * width))
+    scores = mxnet.sym.contrib.interleaved_matmul_encdec_qk(queries, mixed, heads=shared)
+    shares = _shares(layer, scores, group)
+    joined = mxnet.sym.contrib.interleaved_matmul_encdec_valatt(mixed, shares, heads=shared)
+    joined = mxnet.sym.reshape(joined, shape=(group, tokens, -1, shared, width))
+    joined = mxnet.sym.transpose(joined, axes=(2, 1, 3, 0, 4))
+    return mxnet.sym.reshape(joined, shape=(-1, tokens, features), name=layer["name"])
+
+
+def _shares(layer: Dict[str, Any], scores: Any, group: int = 1) -> Any:
+    """Return the softmax of ``scores`` (batch and heads, ``group`` times tokens, tokens), masked where it is causal."""
     if layer["attributes"]["causal"]:
-        places = mxnet.sym.arange(tokens)
+        places = mxnet.sym.arange(layer["output_shape"][0])
         allowed = mxnet.sym.broadcast_greater_equal(
-            mxnet.sym.reshape(places, shape=(1, -1, 1)), mxnet.sym.reshape(places, shape=(1, 1, -1))
+            mxnet.sym.reshape(mxnet.sym.tile(places, reps=(group,)), shape=(1, -1, 1)),
+            mxnet.sym.reshape(places, shape=(1, 1, -1)),
         )
         scores = mxnet.sym.broadcast_add(scores, (allowed - 1.0) * _NEVER)
-    shares = mxnet.sym.softmax(scores, axis=-1)
-    joined = mxnet.sym.contrib.interleaved_matmul_selfatt_valatt(mixed, shares, heads=heads)
-    return mxnet.sym.transpose(joined, axes=(1, 0, 2), name=layer["name"])
+    return mxnet.sym.softmax(scores, axis=-1)
 
 
 _KINDS = {
@@ -362,6 +427,8 @@ _KINDS = {
     "segment": _segment,
     "first_token": _first_token,
     "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "swiglu": _swiglu,
     "gelu": _gelu,
     "attention": _attention,
 }
