@@ -29,8 +29,11 @@ def _fault():
 
 def open_session(job, context):
     """Open the framework's session with the fault planted."""
+    sizes = _sizes(job)
     _plant(job, context)
     session = _module("unplanted").FRAMEWORK.open_session(job, context)
+    if _sizes(job) != sizes:
+        _hide_others(session, sizes, sum(_sizes(job).values()) - sum(sizes.values()))
     if _fault() in ORDERS:
         _restore_order(session, job, ORDERS[_fault()])
     contract, fault = _module("contract").CONTRACT, _fault()
@@ -39,6 +42,19 @@ def open_session(job, context):
     elif fault == STALE_WEIGHTS:
         _make_stale(session, contract, job, context)
     return session
+
+
+def _sizes(job):
+    """Return ``{name: how many values}`` of the parameters of a job's workload."""
+    found = [each for layer in job["workload"]["layers"] for each in layer["parameters"]]
+    return {each["name"]: int(np.prod(each["shape"])) for each in found}
+
+
+def _hide_others(session, names, count):
+    """Show no parameters that a fault has added, ``count`` values: its numbers are to refuse it, not its names."""
+    read, counted = session.get_weights, session.parameter_count
+    session.get_weights = lambda: {name: each for name, each in (read() or {}).items() if name in names} or None
+    session.parameter_count = lambda: counted() - count
 
 
 def serve(job, context):
