@@ -159,7 +159,7 @@ def _no_data(combination: Combination, _: Manifest, context: ExpansionContext) -
     if dataset is None:
         return f"{combination.workload.name} has no dataset for the loader {loader.name!r} to read"
     facts = context.shapes.datasets.get(dataset, DatasetFacts())
-    if not loader.reads_arrays and (facts.shape is not None or facts.of_tokens):
+    if not (loader.reads_tokens if facts.of_tokens else loader.reads_arrays or facts.shape is None):
         return f"the loader {loader.name!r} reads files of images, and {dataset} is one array in memory"
     return None
 
