@@ -119,11 +119,9 @@ def _no_optimizer(combination: Combination, manifest: Manifest, _: ExpansionCont
     return None
 
 
-def _no_training(combination: Combination, manifest: Manifest, context: ExpansionContext) -> str | None:
+def _no_training(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
     if combination.training is None:
         return None
-    if context.shapes.datasets.get(combination.workload.dataset or "", DatasetFacts()).of_tokens:
-        return "training until it is over validates images only"
     if not manifest.learning:
         return "its sessions cannot change the learning rate and evaluate, which training until it is over needs"
     if not manifest.strategies[combination.strategy].learning:

@@ -21,7 +21,7 @@ from steptime.datasets.validation import Split, split
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, ReadyEnvironment, create_all, find_ready
 from steptime.environments.locks import is_locked
-from steptime.errors import EnvironmentFailure
+from steptime.errors import DatasetError, EnvironmentFailure
 from steptime.runner.jobs import synthetic_loader
 from steptime.runner.progress import Observer, SampleProgress
 from steptime.runner.workload_shapes import DatasetFacts
@@ -347,9 +347,16 @@ def training_split(trial: Trial, datasets: Mapping[str, Dataset]) -> Split | Non
     """
     if trial.training is None or trial.dataset is None:
         return None
-    own = open_dataset(trial.training.validation, cache_folder()) if trial.training.validation else None
+    chosen = trial.training.validation
+    if chosen and datasets[trial.dataset].form == "tokens":
+        message = (
+            f"{chosen} cannot validate {trial.dataset}: text for validation lies in the folder trained on, as "
+            "validation.txt or in a folder validation"
+        )
+        raise DatasetError(message)
+    own = open_dataset(chosen, cache_folder()) if chosen else None
     found = split(datasets[trial.dataset], trial.input_shape, cache_folder(), own)
-    require_batch(found.training.samples, trial.global_batch)
+    require_batch(found.training.samples_of(trial.input_shape), trial.global_batch)
     return found
 
 

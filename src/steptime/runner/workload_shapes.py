@@ -66,8 +66,8 @@ class WorkloadShapes:
 
 
 def has_classes(choice: WorkloadChoice) -> bool:
-    """Whether a workload has classes, so that it has an accuracy."""
-    return build_workload(choice.name).loss == "softmax_cross_entropy"
+    """Whether a workload has classes, so that it has an accuracy; of sequences, each next token has one."""
+    return build_workload(choice.name).loss in {"softmax_cross_entropy", "next_token_cross_entropy"}
 
 
 def is_transformer(choice: WorkloadChoice) -> bool:
