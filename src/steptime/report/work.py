@@ -25,20 +25,21 @@ def work_section(measured: Sequence[TrialSummary], names: Names) -> Section | No
     rows = []
     for trial, work in known:
         rate = work.flop_per_s_per_device
-        tokens = _over_launches(work.tokens_per_s)
+        tokens = tokens_rate(work.tokens_per_s)
         mfu = percent(*astuple(work.mfu))
         peak = flop_rate(work.peak_flop_per_s)
         source = f"{peak.text}, {work.peak_source}" if work.peak_source else UNKNOWN
-        shown = (tokens, flop_rate(Interval(rate.value, rate.low, rate.high)), mfu)
+        shown = (tokens, flop_rate(rate), mfu)
         sentence = f"{names.full(trial)}: {shown[1].line} per device, MFU {mfu.line} of {source}"
         rows.append(TableRow(names.full(trial), [*cells(*shown), *cells(source)], sentence=sentence))
     return Section("Work", [SectionTable(columns, rows, "trial", label="Work")], _EXPLANATION, id="work")
 
 
-def flop_rate(rate: Interval[float | None]) -> Shown:
+def flop_rate(rate: Interval[float | None] | IntervalOverLaunches[float | None]) -> Shown:
     """``9.61 GFLOP/s (9.50 to 9.72)``."""
-    return scaled(rate, "FLOP/s")
+    return scaled(Interval(rate.value, rate.low, rate.high), "FLOP/s")
 
 
-def _over_launches(rate: IntervalOverLaunches[float | None]) -> Shown:
+def tokens_rate(rate: IntervalOverLaunches[float | None]) -> Shown:
+    """``10.4k (9.9 to 10.9)``."""
     return scaled(Interval(rate.value, rate.low, rate.high), "")
