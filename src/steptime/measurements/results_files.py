@@ -54,11 +54,12 @@ class StoredLeftOut(StoredObject):
 
 
 class StoredContents(StoredObject):
-    """What of a folder of images was used, and what was not."""
+    """What of a folder of images or text was used, and what was not."""
 
     samples: Count
     classes: Count
     validation: Count = 0
+    documents: Count | None = None
     left_out: list[StoredLeftOut] = Field(default_factory=list)
 
 
