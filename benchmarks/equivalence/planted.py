@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from configurations import (
     Bench,
@@ -31,10 +31,12 @@ from configurations import (
     small_workload,
 )
 
-from steptime.catalog.manifest import Manifest, load_manifests
+from steptime.catalog.manifest import Manifest, TrainingSetting, load_manifests
+from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads.layers import Workload
 from steptime.study.trial import Trial
+from steptime.worker.contract import CLIPPED_APART
 
 _HERE = Path(__file__).parent
 _TABLE = _HERE / "planted.csv"
@@ -46,7 +48,11 @@ class Fault:
 
     name: str
 
-    def exists(self, trial: Trial) -> bool:  # noqa: C901, PLR0911 - a line per kind of fault
+    def trial(self, trial: Trial) -> Trial:
+        """Return what is checked while the fault is planted."""
+        return trial.model_copy(update={"optimizer": OF_TRAINING.get(self.name, trial.optimizer)})
+
+    def exists(self, trial: Trial) -> bool:  # noqa: C901, PLR0911, PLR0912 - a line per kind of fault
         """Whether this strategy of this framework can have it."""
         strategy, name = STRATEGIES[trial.strategy], self.name
         if (name in OF_TRANSFORMERS) != (trial.workload == small_transformer().name):
@@ -61,6 +67,11 @@ class Fault:
             return strategy.answer == "any_order"
         if name == "stale weights by one step":
             return strategy.answer != "any_order"  # to which it is right
+        manifest = load_manifests()[trial.framework]
+        if any(manifest.without_training_setting(each, strategy.name) for each in _later(self.trial(trial).optimizer)):
+            return False
+        if name == CLIPPED_APART:
+            return strategy.name == "allreduce"  # the only one by which all have whole gradients
         if name in _OF_AN_EXCHANGE and strategy.single_baseline:
             return False
         if name == "sum instead of mean":
@@ -82,6 +93,11 @@ OF_TRANSFORMERS = (
     "targets not shifted",
 )
 """Planted in a network of their own, alone: what is exchanged is the same for all networks."""
+OF_TRAINING = {
+    "weight decay on biases": Optimizer(name="adamw", weight_decay=0.1, decayed="matrices"),
+    CLIPPED_APART: Optimizer(name="adamw", clip_norm=1.0),
+}
+"""Planted where a setting is asked for: the optimizer that has it."""
 _OF_LOADERS = {"loader gives a sample twice", "loader drops batches", "loader mixes labels up"}
 _OF_AN_EXCHANGE = {
     "gradient of one array not exchanged",
@@ -111,8 +127,14 @@ FAULTS = [
     Fault("loader gives a sample twice"),
     Fault("loader drops batches"),
     Fault("loader mixes labels up"),
+    *map(Fault, OF_TRAINING),
     *map(Fault, OF_TRANSFORMERS),
 ]
+
+
+def _later(optimizer: Optimizer) -> list[TrainingSetting]:
+    """Return the settings by which an optimizer goes beyond what every framework has."""
+    return [name for name in get_args(TrainingSetting) if name in optimizer.model_dump()]
 
 
 def planted_manifest(manifest: Manifest, fault: str, folder: Path, adapter: str = "planted_adapter.py") -> Manifest:
@@ -131,7 +153,7 @@ def cells(frameworks: Sequence[str], faults: Sequence[str]) -> Iterator[tuple[Fa
     for trial in (*configurations(frameworks, [1, 2], workload=small_workload()), *transformers(frameworks)):
         if trial.workers == 1 and trial.strategy != "single":
             continue
-        yield from ((each, trial) for each in FAULTS if each.name in faults and each.exists(trial))
+        yield from ((each, each.trial(trial)) for each in FAULTS if each.name in faults and each.exists(trial))
 
 
 def transformers(frameworks: Sequence[str]) -> list[Trial]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from steptime.catalog.accelerators import Version
 from steptime.catalog.loaders import loader_named
-from steptime.catalog.manifest import Manifest
+from steptime.catalog.manifest import Manifest, TrainingSetting
 from steptime.catalog.site import Site
 from steptime.catalog.strategies import strategy_named
 from steptime.runner.combinations import Combination, ExpansionContext
@@ -119,6 +119,16 @@ def _no_optimizer(combination: Combination, manifest: Manifest, _: ExpansionCont
     return None
 
 
+def _no_training_setting(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
+    optimizer = combination.optimizer
+    wanted: dict[TrainingSetting, bool] = {
+        "decayed": optimizer.decayed != "all",
+        "clip_norm": optimizer.clip_norm is not None,
+    }
+    reasons = (manifest.without_training_setting(name, combination.strategy) for name, asked in wanted.items() if asked)
+    return next(filter(None, reasons), None)
+
+
 def _no_training(combination: Combination, manifest: Manifest, context: ExpansionContext) -> str | None:
     if combination.training is None:
         return None
@@ -226,6 +236,7 @@ _RULES: tuple[Callable[[Combination, Manifest, ExpansionContext], str | None], .
     _emulated_device,
     _no_precision,
     _no_optimizer,
+    _no_training_setting,
     _no_transformers,
     _no_data,
     _no_training,

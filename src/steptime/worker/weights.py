@@ -49,6 +49,11 @@ def weight_pieces(
         yield _values(stream, layer, parameter, min(length, size - start))
 
 
+def is_decayed(settings: Dict[str, Any], axes: int) -> bool:
+    """Return whether an array of so many axes decays, by the job's ``optimizer`` settings."""
+    return axes > 1 or settings.get("decayed", "all") == "all"
+
+
 def _values(
     stream: numpy.random.RandomState, layer: Dict[str, Any], parameter: Dict[str, Any], count: int
 ) -> numpy.ndarray:

@@ -44,7 +44,7 @@ class ChainerSession(ImperativeSession):
 
         from steptime.frameworks.chainer.loader import open_chainer_batches
         from steptime.frameworks.chainer.network import WorkloadChain
-        from steptime.frameworks.chainer.optimizers import gradient_decay, make_optimizer
+        from steptime.frameworks.chainer.optimizers import add_hooks, make_optimizer
 
         config = chainer.global_config
         options = job["options"]
@@ -74,9 +74,7 @@ class ChainerSession(ImperativeSession):
 
             optimizer = double_buffered(optimizer, communicator)
         self._optimizer = optimizer.setup(self.chain)
-        decay = gradient_decay(self._settings)
-        if decay:
-            self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(decay))
+        add_hooks(self._optimizer, self._settings)
         self.batches = open_chainer_batches(job, context, self._device)
         self._loss: Any = None
         self._checked = communicator is None or self._cuda

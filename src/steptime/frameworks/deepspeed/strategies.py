@@ -39,7 +39,8 @@ def engine_settings(job, stage):
     return {
         "train_micro_batch_size_per_gpu": job["batch_per_worker"],
         "gradient_accumulation_steps": 1,
-        "gradient_clipping": 0.0,  # 1 would be DeepSpeed's default, and another training
+        # By default DeepSpeed would clip to a norm of 1, which is another training.
+        "gradient_clipping": job["optimizer"].get("clip_norm", 0.0),
         "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,  # SGD is none of those that DeepSpeed names
         "torch_autocast": {"enabled": mixed and not by_engine, "dtype": "bfloat16"},

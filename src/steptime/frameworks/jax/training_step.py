@@ -5,7 +5,7 @@ from jax import lax, numpy
 
 from steptime.frameworks.jax.communication import packed_together
 from steptime.frameworks.jax.mesh import AXIS
-from steptime.frameworks.jax.optimizers import optimizer_of, slots_of
+from steptime.frameworks.jax.optimizers import clipped, optimizer_of, slots_of
 
 
 def mean_of_all(gradients, pack_kb):
@@ -102,7 +102,7 @@ class JaxStep(object):
     def _updated(self, state, statistics, gradients, rate=None):
         variables, kept, _, number, keys = state
         rate = self._settings["learning_rate"] if rate is None else rate
-        update = optimizer_of(self._settings)
+        update, gradients = optimizer_of(self._settings), clipped(self._settings, gradients)
         variables, kept = update(self._settings, rate, gradients, (variables, kept, number + 1))
         return variables, kept, statistics, number + 1, keys
 

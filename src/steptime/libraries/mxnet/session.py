@@ -13,7 +13,7 @@ from steptime.libraries.mxnet.engine import step_clock
 from steptime.libraries.mxnet.loader import open_mxnet_batches
 from steptime.libraries.mxnet.mixed_precision import loss_scale
 from steptime.libraries.mxnet.network import BoundWorkload
-from steptime.libraries.mxnet.optimizers import optimizer_state, set_optimizer_state
+from steptime.libraries.mxnet.optimizers import clip, optimizer_state, set_optimizer_state
 from steptime.libraries.mxnet.startup import BULK_VARIABLE
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import StepClock
@@ -190,6 +190,7 @@ class OwnUpdate(object):
 
     def apply(self) -> None:
         """Start the update of all weights with the gradients that are here."""
+        clip(self._gradients, self._optimizer)
         # The updater rewrites the list of keys that it is given.
         self._update(list(range(len(self._arrays))), self._gradients, self._arrays)
 

@@ -35,6 +35,7 @@ class TensorFlowTraining(object):
         self._variables = network.variables
         self._optimizer = open_optimizer(optimizer, self._variables, self._slot, use_locking=self.use_locking)
         self._rate = optimizer["learning_rate"]
+        self._longest = optimizer.get("clip_norm")
         self._combine = combine
         self._share = share
 
@@ -119,6 +120,8 @@ class TensorFlowTraining(object):
         if rate is None:
             constant = not isinstance(self._rate, tf.Variable)
             rate = self._rate if constant else self._rate.read_value()
+        if self._longest is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, self._longest)
         return self._optimizer.update(gradients, rate)
 
 

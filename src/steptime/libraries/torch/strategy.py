@@ -14,7 +14,7 @@ from steptime.libraries.torch.checkpoint import (
     set_scaler_state,
 )
 from steptime.libraries.torch.network import prefers_channels_last
-from steptime.libraries.torch.optimizers import open_optimizer, set_rate, update_of, update_option
+from steptime.libraries.torch.optimizers import clip, open_optimizer, set_rate, update_of, update_option
 from steptime.worker.process_context import Job, ProcessContext
 
 
@@ -63,12 +63,24 @@ class TorchStrategy(object):
         """Run the backward pass of ``loss`` and update the weights; gradient memory is given back."""
         if self.scaler is None:
             loss.backward()
-            self.optimizer.step()
+            self.apply()
         else:  # gradients of half precision would be lost below 6e-8; torch's scale follows what overflows
             self.scaler.scale(loss).backward()
+            if "clip_norm" in self.job["optimizer"]:
+                self.scaler.unscale_(self.optimizer)
+                self.clip()
             self.scaler.step(self.optimizer)
             self.scaler.update()
         self.drop_gradients()
+
+    def apply(self) -> None:
+        """Update the weights with the gradients that are there, clipped."""
+        self.clip()
+        self.optimizer.step()
+
+    def clip(self) -> None:
+        """Shorten the gradients of all workers if the job has them clipped."""
+        clip([each for group in self.optimizer.param_groups for each in group["params"]], self.job["optimizer"])
 
     def drop_gradients(self) -> None:
         """Give the gradients' memory back."""

@@ -28,6 +28,8 @@ _MOMENTUM = 0.9
 """Where a trial has none, so that a missing one would show."""
 _WEIGHT_DECAY = 0.1
 """Likewise: it changes updates by about as much as gradients do."""
+_DECAY_OF_A_STEP = 0.02
+"""The share of itself that a matrix loses in a step where biases do not decay: it shows on biases, which are short."""
 _EPSILON = 1e-2
 """The least epsilon of a probe: gradients of a check are of this size, so that their length still counts."""
 _RATES = (1.0, 0.5, 0.25)
@@ -254,6 +256,8 @@ def _with_all_terms(trial: Trial) -> Trial:
     trial = _well_conditioned(trial)
     optimizer = trial.optimizer
     update: dict[str, float] = {"weight_decay": optimizer.weight_decay or _WEIGHT_DECAY}
+    if optimizer.decayed != "all":
+        update["weight_decay"] = max(optimizer.weight_decay, _DECAY_OF_A_STEP / optimizer.learning_rate)
     if "momentum" in SETTINGS[optimizer.name]:
         update["momentum"] = optimizer.momentum or _MOMENTUM
     if "beta1" in SETTINGS[optimizer.name]:
