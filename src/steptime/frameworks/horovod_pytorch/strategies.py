@@ -178,6 +178,7 @@ class HorovodAverage(SingleWorker):
             named_parameters=module.named_parameters(),
             compression=_COMPRESSIONS[self.job["options"]["compression"]],
             groups=self.job["options"]["groups"] or None,
+            backward_passes_per_step=self.job.get("accumulation", 1),
         )
         return module
 

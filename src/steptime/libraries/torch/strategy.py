@@ -1,5 +1,6 @@
 """The strategy of a session in torch: it wraps the network, and turns a loss into new weights."""
 
+import contextlib
 from typing import Any, Dict, Optional
 
 import torch
@@ -29,11 +30,14 @@ class TorchStrategy(object):
         Whether the session enters torch's autocast under bf16; otherwise the strategy sees to the precision.
     ``weights_type``
         The type of weights and inputs as the forward pass multiplies them, before autocast.
+    ``shares_loss``
+        Whether the loss of each micro-batch of a step is divided by their number before the strategy gets it.
     """
 
     innermost = True
     autocast = True
     weights_type = torch.float32
+    shares_loss = True
 
     def __init__(self, job: Job, context: ProcessContext, device: Any) -> None:
         """Meet the other workers.
@@ -58,6 +62,14 @@ class TorchStrategy(object):
         if self.job["precision"] == "fp16":
             self.scaler = torch.amp.GradScaler(self.device.torch_device.type)
         return built.module
+
+    def alone(self) -> Any:
+        """Return a context for a micro-batch behind which more follow, in which nothing is exchanged."""
+        return contextlib.ExitStack()  # an empty context; nullcontext is newer than Python 3.6
+
+    def gather(self, loss: Any) -> None:
+        """Run the backward pass of a micro-batch behind which more follow; its gradients stay."""
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
 
     def update(self, loss: Any) -> None:
         """Run the backward pass of ``loss`` and update the weights; gradient memory is given back."""

@@ -243,6 +243,7 @@ class Oracle:
                 "launcher": "local",
                 "cluster": None,
                 "hosts": 1,
+                "accumulation": 1,  # what micro-batches come to is right of the whole batch
                 "loader": SYNTHETIC.name,  # by which the environment is chosen
                 "options": {"updates": "together", "shards": trial.workers, **options},
                 "environment_variables": {},

@@ -125,13 +125,19 @@ def check_trial(trial: Trial, manifest: Manifest) -> Trial:
             "loader": SYNTHETIC.name,
             "loader_processes": 0,
             "workers": min(trial.workers, _WORKERS),
-            "batch_per_worker": _BATCH,
+            **_in_parts(trial.accumulation),
             "threads": 1,
             "cores_per_worker": None,
             "training": _checked_training(trial),
             **(_on_site(trial) if trial.cluster and trial.cluster.kind == "found" else here if trial.cluster else {}),
         }
     )
+
+
+def _in_parts(accumulation: int) -> dict[str, int]:
+    """Return the micro-batches of a check, as many as the trial has but one per sample at most, and its batch."""
+    parts = min(accumulation, _BATCH)
+    return {"accumulation": parts, "batch_per_worker": -(-_BATCH // parts) * parts}
 
 
 def _on_site(trial: Trial) -> dict[str, Any]:
