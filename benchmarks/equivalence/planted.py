@@ -50,7 +50,7 @@ class Fault:
 
     def trial(self, trial: Trial) -> Trial:
         """Return what is checked while the fault is planted."""
-        return trial.model_copy(update={"optimizer": OF_TRAINING.get(self.name, trial.optimizer)})
+        return trial.model_copy(update=OF_TRAINING.get(self.name, {}))
 
     def exists(self, trial: Trial) -> bool:  # noqa: C901, PLR0911, PLR0912 - a line per kind of fault
         """Whether this strategy of this framework can have it."""
@@ -68,7 +68,7 @@ class Fault:
         if name == "stale weights by one step":
             return strategy.answer != "any_order"  # to which it is right
         manifest = load_manifests()[trial.framework]
-        if any(manifest.without_training_setting(each, strategy.name) for each in _later(self.trial(trial).optimizer)):
+        if any(manifest.without_training_setting(each, strategy.name) for each in _later(self.trial(trial))):
             return False
         if name == CLIPPED_APART:
             return strategy.name == "allreduce"  # the only one by which all have whole gradients
@@ -94,10 +94,11 @@ OF_TRANSFORMERS = (
 )
 """Planted in a network of their own, alone: what is exchanged is the same for all networks."""
 OF_TRAINING = {
-    "weight decay on biases": Optimizer(name="adamw", weight_decay=0.1, decayed="matrices"),
-    CLIPPED_APART: Optimizer(name="adamw", clip_norm=1.0),
+    "weight decay on biases": {"optimizer": Optimizer(name="adamw", weight_decay=0.1, decayed="matrices")},
+    CLIPPED_APART: {"optimizer": Optimizer(name="adamw", clip_norm=1.0)},
+    "accumulation forgets to divide": {"accumulation": 4},
 }
-"""Planted where a setting is asked for: the optimizer that has it."""
+"""Planted where a setting of training is asked for: the fields of the trial that ask for it."""
 _OF_LOADERS = {"loader gives a sample twice", "loader drops batches", "loader mixes labels up"}
 _OF_AN_EXCHANGE = {
     "gradient of one array not exchanged",
@@ -132,9 +133,10 @@ FAULTS = [
 ]
 
 
-def _later(optimizer: Optimizer) -> list[TrainingSetting]:
-    """Return the settings by which an optimizer goes beyond what every framework has."""
-    return [name for name in get_args(TrainingSetting) if name in optimizer.model_dump()]
+def _later(trial: Trial) -> list[TrainingSetting]:
+    """Return the settings of training by which a trial goes beyond what every framework has."""
+    asked = {**trial.optimizer.model_dump(), **({"accumulation": 0} if trial.accumulation > 1 else {})}
+    return [name for name in get_args(TrainingSetting) if name in asked]
 
 
 def planted_manifest(manifest: Manifest, fault: str, folder: Path, adapter: str = "planted_adapter.py") -> Manifest:

@@ -65,6 +65,7 @@ class ChainerSession(ImperativeSession):
         self.chain = WorkloadChain(job["workload"], job["label_smoothing"])
         self.chain.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self.chain.to_device(self._device)
+        self.accumulation = job.get("accumulation", 1)
         self._settings = job["optimizer"]
         self._rule = optimizer = make_optimizer(self._settings)
         self._double_buffering = communicator is not None and options["double_buffering"]
@@ -87,6 +88,15 @@ class ChainerSession(ImperativeSession):
     def backward(self, loss):
         self.chain.cleargrads()
         loss.backward()
+
+    def gather(self, inputs, targets):
+        size, mean = len(inputs) // self.accumulation, 0.0
+        self.chain.cleargrads()
+        for start in range(0, len(inputs), size):
+            loss = self.forward(inputs[start : start + size], targets[start : start + size]) / self.accumulation
+            loss.backward()  # adds to what is there
+            mean += loss.array
+        self._loss = mean
 
     def exchange(self):
         """Not by ChainerMN's optimizer wrapper: its first update would only broadcast the weights."""
@@ -159,7 +169,8 @@ class ChainerSession(ImperativeSession):
         return sum(parameter.size for parameter in self.chain.params())
 
     def output_shape(self):
-        return list(self.chain.output_shape)
+        samples, *rest = self.chain.output_shape
+        return [samples * self.accumulation] + rest
 
     def get_weights(self):
         return self.chain.get_weights()

@@ -43,8 +43,14 @@ class MXNetSession(Session):
         """
         self._mx_device = mx_device
         self._cuda = job["device"] == "cuda"
+        self._batch = job["batch_per_worker"]
         self._bound = BoundWorkload(
-            job["workload"], job["batch_per_worker"], mx_device, job["label_smoothing"], loss_scale(job)
+            job["workload"],
+            self._batch,
+            mx_device,
+            job["label_smoothing"],
+            loss_scale(job),
+            job.get("accumulation", 1),
         )
         self._bound.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self._batches = open_mxnet_batches(job, context, mx_device)
@@ -130,7 +136,7 @@ class MXNetSession(Session):
         return self._bound.parameter_count()
 
     def output_shape(self) -> List[int]:
-        return list(self._bound.outputs.shape)
+        return [self._batch] + list(self._bound.outputs.shape[1:])
 
     def get_weights(self) -> Optional[Dict[str, Any]]:
         return {name: array.asnumpy() for name, array in self._update.stored_weights().items()}
