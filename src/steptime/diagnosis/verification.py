@@ -133,6 +133,7 @@ def study_of(store: Store, trial: Trial, launches: int = _LAUNCHES) -> dict[str,
         "options": {trial.framework: _chosen_options(trial)},
         "environment_variables": {name: [value] for name, value in trial.environment_variables.items()},
         "optimizer": trial.optimizer.model_dump(mode="json"),
+        "accumulation": [trial.accumulation],
         "launches": {"min": launches, "max": launches},
     }
 
