@@ -61,7 +61,7 @@ class Optimizer(BaseModel):
                 message = choices_message(f"setting of {self.name}", setting, allowed)
                 raise ValueError(message)
         if self.decayed != "all" and not self.weight_decay:
-            message = f"decayed: {self.decayed} says which weights decay, and weight_decay is 0; set weight_decay too"
+            message = f"decayed: {self.decayed} needs weight_decay above 0"
             raise ValueError(message)
         return self
 
