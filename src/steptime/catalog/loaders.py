@@ -25,6 +25,9 @@ class Loader:
 SYNTHETIC = Loader("synthetic", "random batches made once, in memory: no input pipeline at all", None)
 NATIVE = Loader("native", "the framework's own input pipeline over a dataset on disk", reads_arrays=True)
 
+OWN = Loader("own", "the iterable of the user's own module", None)
+"""Of workloads that are modules of the user's; no study chooses it."""
+
 LOADERS: Mapping[str, Loader] = {
     loader.name: loader
     for loader in (
@@ -43,6 +46,8 @@ LOADERS: Mapping[str, Loader] = {
 
 def loader_named(name: str) -> Loader:
     """Return a loader; raises StudyError with the choices for an unknown name."""
+    if name == OWN.name:
+        return OWN
     if name not in LOADERS:
         raise StudyError([choices_message("loader", name, LOADERS)])
     return LOADERS[name]

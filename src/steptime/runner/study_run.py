@@ -6,9 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from steptime.catalog.loaders import SYNTHETIC
 from steptime.catalog.site import Site
-from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Dataset
 from steptime.foreign_writers import require_folder_for_launches
@@ -79,9 +77,7 @@ class StudyRun:
             for trial in self.plan.expansion.trials:
                 store.add_trial(trial)
             try:
-                workloads = {
-                    t.id: build_workload(t.workload, t.input_shape, t.classes) for t in self.plan.expansion.trials
-                }
+                workloads = {t.id: t.build() for t in self.plan.expansion.trials}
                 admission = self._admission()
                 trials = admission.startable(admission.fitting(workloads))
                 executor, trials = admission.executor(trials, store)
@@ -95,7 +91,7 @@ class StudyRun:
                 checked = {
                     t.id: LoaderInput(loaders[t.id], reference_loader_of(t, sources[t.id], loaders[t.id]))
                     for t in trials
-                    if t.loader != SYNTHETIC.name
+                    if t.dataset is not None
                 }
                 trials = admission.equivalent(store, executor, trials, workloads, checked)
                 self._verdicts.accept(trials, self.plan.manifests)

@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from steptime.catalog.workloads.kinds import OF_TRANSFORMERS
 from steptime.catalog.workloads.layers import Workload
+from steptime.catalog.workloads.own_module import OwnModule, find_own_module
 from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.datasets.dataset import Contents
 from steptime.errors import WorkloadError
 from steptime.study.study import WorkloadChoice
 
 _PLANE = 3  # axes of an image: channels, height, width
-_Key = tuple[str, str | None, tuple[int, int] | None, int | None, int | None]
+_Key = tuple[str, str | None, str | None, str | None, tuple[int, int] | None, int | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class WorkloadShape:
     input_shape: tuple[int, ...] = ()
     classes: int = 0
     reason: str | None = None
+    own: OwnModule | None = None
+    """The user's module, where the workload is one: it has neither shape nor classes."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,15 @@ class WorkloadShapes:
 
     def of(self, choice: WorkloadChoice) -> WorkloadShape:
         """Return input shape and classes of a workload on its dataset, or why they do not go together."""
-        key = (choice.name, choice.dataset, choice.image, choice.sequence, choice.classes)
+        key = (
+            choice.module or choice.name,
+            choice.data,
+            choice.loss,
+            choice.dataset,
+            choice.image,
+            choice.sequence,
+            choice.classes,
+        )
         if key not in self._found:
             facts = self.datasets.get(choice.dataset, DatasetFacts()) if choice.dataset else DatasetFacts()
             try:
@@ -57,17 +69,32 @@ class WorkloadShapes:
         return self._found[key]
 
 
+def module_of(choice: WorkloadChoice) -> OwnModule | None:
+    """Return the user's module that a workload of a study is; None of others.
+
+    Raises WorkloadError where its files cannot be read, or do not have what is named.
+    """
+    if choice.module is None or choice.data is None:
+        return None
+    folder, _, build = choice.module.rpartition("/")
+    return find_own_module(Path(folder), build, choice.data, choice.loss)
+
+
 def has_classes(choice: WorkloadChoice) -> bool:
     """Whether a workload has classes, so that it has an accuracy."""
-    return build_workload(choice.name).loss == "softmax_cross_entropy"
+    return choice.module is None and build_workload(choice.name).loss == "softmax_cross_entropy"
 
 
 def is_transformer(choice: WorkloadChoice) -> bool:
     """Whether a workload has layers that frameworks from before transformers lack."""
+    if choice.module is not None:
+        return False
     return any(layer.kind in OF_TRANSFORMERS for layer in build_workload(choice.name).layers)
 
 
 def _shape_on(choice: WorkloadChoice, facts: DatasetFacts) -> WorkloadShape:
+    if own := module_of(choice):
+        return WorkloadShape(own=own)
     default = build_workload(choice.name, sequence=choice.sequence)
     reason = _mismatch(choice, facts, default)
     if reason:

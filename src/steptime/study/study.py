@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, create_model, field_serializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    create_model,
+    field_serializer,
+    model_serializer,
+    model_validator,
+)
 
 from steptime.catalog.optimizer import Optimizer, OptimizerName
 from steptime.catalog.options import Precision, Tuning
@@ -45,7 +53,13 @@ class WorkloadChoice(Strict):
     """One workload of a study and the data it trains on."""
 
     name: str
-    """One of `steptime list workloads`."""
+    """One of `steptime list workloads`, or with `module` a name of yours."""
+    module: str | None = None
+    """Your own torch module, as `PACKAGE.MODULE:FUNCTION`: the function returns it."""
+    data: str | None = None
+    """Of your own module, the function of `(rank, size, batch)` that returns an iterable of batches."""
+    loss: str | None = None
+    """Likewise, of `(module, batch)` the loss; by default cross entropy, or the `.loss` of a mapping's output."""
     dataset: str | None = None
     """A built-in dataset, or a folder of images with one subfolder per class (a path: it holds a slash)."""
     validation: str | None = None
@@ -62,6 +76,16 @@ class WorkloadChoice(Strict):
     """Wins over the study's batch for this workload."""
     global_batch: OneOrMany[Count] | None = None
     """Wins over the study's batch for this workload."""
+
+    @model_serializer(mode="wrap")
+    def _without_module(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write the form that there was before there were modules of users, where there is none."""
+        written: dict[str, Any] = serialized(self)
+        return {key: value for key, value in written.items() if key not in OWN_KEYS or value is not None}
+
+
+OWN_KEYS = ("module", "data", "loss")
+"""Keys of a workload that is a module of the user's."""
 
 
 class LoaderChoice(Strict):

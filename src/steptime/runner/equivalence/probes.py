@@ -9,7 +9,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from steptime.catalog.cluster import cluster_for
-from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.loaders import OWN, SYNTHETIC
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.optimizer import SETTINGS, Optimizer
 from steptime.catalog.strategies import strategy_named
@@ -120,7 +120,7 @@ def check_trial(trial: Trial, manifest: Manifest) -> Trial:
     return trial.model_copy(
         update={
             "dataset": None,
-            "loader": SYNTHETIC.name,
+            "loader": OWN.name if trial.own else SYNTHETIC.name,
             "loader_processes": 0,
             "workers": min(trial.workers, _WORKERS),
             "batch_per_worker": _BATCH,

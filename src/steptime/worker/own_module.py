@@ -1,0 +1,65 @@
+"""A user's own module: its files, their digest, and their import, which happens in processes of a launch alone.
+
+``Own`` is the ``own`` of a job's workload: ``folder`` from which the files are imported, ``build``, ``data`` and
+``loss`` as ``PACKAGE.MODULE:FUNCTION``, the ``files`` that are imported from the folder, and their ``digest``.
+"""
+
+import hashlib
+import importlib
+import os
+import sys
+from typing import Any, Callable, Dict, Iterable
+
+Own = Dict[str, Any]
+
+
+def digest_of(folder: str, files: Iterable[str]) -> str:
+    """Return the SHA-256 of the names and the contents of ``files``, which are relative to ``folder``."""
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        with open(os.path.join(folder, name), "rb") as file:
+            content = file.read()
+        digest.update(("%s\0%d\0" % (name, len(content))).encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def load_function(own: Own, key: str, framework: str) -> Callable[..., Any]:
+    """Import and return the function that ``own[key]`` names.
+
+    Raises ValueError where the files are not those that were planned, another module of that name is imported, a
+    package is missing, or the function is none.
+    """
+    module_name, _, function_name = own[key].partition(":")
+    if digest_of(own["folder"], own["files"]) != own["digest"]:
+        raise ValueError(
+            "the files of %s in %s have changed since the run was planned; run it again, which makes trials of their "
+            "own of them" % (own["build"], own["folder"])
+        )
+    if own["folder"] not in sys.path:
+        sys.path.insert(1, own["folder"])  # behind the run folder, ahead of packages, as Python does for a script
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        missing = getattr(error, "name", None) or ""
+        if not missing or missing.split(".")[0] == module_name.split(".")[0]:
+            raise ValueError("%s cannot be imported from %s: %s" % (module_name, own["folder"], error)) from error
+        raise ValueError(
+            "%s imports %s, which this environment lacks; name an interpreter of yours that has it: "
+            "environments: {%s: {kind: existing, python: /path/to/python}}" % (module_name, missing, framework)
+        ) from error
+    _require_own_file(module, own)
+    found = getattr(module, function_name, None)
+    if not callable(found):
+        raise ValueError("%s of %s is no function" % (function_name, getattr(module, "__file__", module_name)))
+    return found  # type: ignore[no-any-return]
+
+
+def _require_own_file(module: Any, own: Own) -> None:
+    path = os.path.realpath(getattr(module, "__file__", None) or "")
+    known = {os.path.realpath(os.path.join(own["folder"], name)) for name in own["files"]}
+    if path not in known:
+        raise ValueError(
+            "the name %s means %s in this environment, not a file of %s; rename your module"
+            % (module.__name__, path or "a module without a file", own["folder"])
+        )
