@@ -88,6 +88,11 @@ class ZeroStage0(TorchStrategy):
         )
         if self.relaid and channels_innermost(self.job):
             module.to(memory_format=torch.channels_last)
+        if "own" in self.job["workload"] and self._engine.bfloat16_enabled():
+            raise ValueError(
+                "mixed_precision: engine wants all inputs in bf16, which a module of your own may not take; use "
+                "mixed_precision: autocast"
+            )
         return self._in_bf16 if self._engine.bfloat16_enabled() else self._engine
 
     def _in_bf16(self, inputs):

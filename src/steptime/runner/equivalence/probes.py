@@ -195,7 +195,7 @@ def probes(
     if trial.training is not None:
         how["rates"] = tuple(islice(cycle(_RATES), len(rounds)))
     both = [
-        Probe("as trained", _well_conditioned(whole), rounds, **how),
+        Probe("as trained", well_conditioned(whole), rounds, **how),
         Probe("with momentum and weight decay", _with_all_terms(whole), rounds, **how),
     ]
     yield from islice(cycle(both), max(repeats, len(both))) if together else both[1:]
@@ -238,7 +238,7 @@ def _plain(trial: Trial) -> Trial:
     return trial.model_copy(update={"optimizer": Optimizer(learning_rate=rate, momentum=0.0)})
 
 
-def _well_conditioned(trial: Trial) -> Trial:
+def well_conditioned(trial: Trial) -> Trial:
     """Return the trial with an epsilon beside which the rounding of a gradient is small.
 
     The first step of adam is the sign of the gradient where epsilon is smaller than it, and rounding decides over the
@@ -251,7 +251,7 @@ def _well_conditioned(trial: Trial) -> Trial:
 
 
 def _with_all_terms(trial: Trial) -> Trial:
-    trial = _well_conditioned(trial)
+    trial = well_conditioned(trial)
     optimizer = trial.optimizer
     update: dict[str, float] = {"weight_decay": optimizer.weight_decay or _WEIGHT_DECAY}
     if "momentum" in SETTINGS[optimizer.name]:
