@@ -88,6 +88,7 @@ def work_of(
     samples_per_s: IntervalOverLaunches[float | None],
     machine: Mapping[str, Any],
     peaks: StoredPeaks,
+    flop_per_sample: int | None = None,
 ) -> WorkRates:
     """Return what a trial computes per second.
 
@@ -96,8 +97,11 @@ def work_of(
         samples_per_s: of all its workers.
         machine: the fingerprint of the machine that measured.
         peaks: measured on it.
+        flop_per_sample: of a user's module, as its launches counted them; None if they could not.
     """
-    flops = _flop_per_sample(trial.workload, tuple(trial.input_shape), trial.classes)
+    flops = flop_per_sample
+    if trial.own is None:
+        flops = _flop_per_sample(trial.workload, tuple(trial.input_shape), trial.classes)
     entry = LIBRARY.get(trial.workload)
     tokens = trial.input_shape[0] if entry is not None and entry.of_tokens else None
     rate = _scaled(samples_per_s, None if flops is None else flops / trial.workers)

@@ -185,7 +185,15 @@ def observe(store: Store) -> list[Observation]:
 
     Raises StoreError when no launch of the folder ended well.
     """
-    found = [each for each in (_observation(store, trial) for trial in store.trials()) if each.steps_s]
+    own = {trial.workload: None for trial in store.trials() if trial.own}
+    trials = [trial for trial in store.trials() if not trial.own]
+    if own and not trials:
+        message = (
+            f"{store.path} has modules of yours only ({', '.join(own)}), whose layers are unknown; predictions need "
+            "workloads of steptime list workloads"
+        )
+        raise StoreError(message)
+    found = [each for each in (_observation(store, trial) for trial in trials) if each.steps_s]
     if not found:
         message = f"{store.path} has no launch that timed a step; measure first: steptime run STUDY -o {store.path}"
         raise StoreError(message)
