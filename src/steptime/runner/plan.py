@@ -278,9 +278,9 @@ class StudyPlan:
 
 def _import_in_words(workload: str, own: OwnModule) -> str:
     """Say which files of the user's a launch imports for a workload."""
-    others = [str(Path(own.folder) / name) for name in own.files[1:]]
+    path, *others = map(str, own.paths)
     more = f", with {', '.join(others)}" if len(others) <= _NAMED_FILES else f", with {len(others)} files beside it"
-    return f"{workload}: imports {own.path}{more if others else ''}"
+    return f"{workload}: imports {path}{more if others else ''}"
 
 
 def _kept_out_in_words(shell: Mapping[str, str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from steptime.catalog.site import Site
 from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Dataset
-from steptime.foreign_writers import require_folder_for_launches
+from steptime.foreign_writers import require_folder_for_launches, require_own_files
 from steptime.interruption import Interrupted, shielded
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
@@ -224,6 +224,7 @@ class StudyRun:
 
     def _store(self) -> Store:
         require_folder_for_launches(self.plan.folder)
+        require_own_files({path for trial in self.plan.expansion.trials if trial.own for path in trial.own.paths})
         resolved = self.plan.study.model_dump(mode="json")
         if Store.exists(self.plan.folder):
             store = Store.open(self.plan.folder)

@@ -39,9 +39,9 @@ class OwnModule(BaseModel):
     """Of the files, in hexadecimal digits."""
 
     @property
-    def path(self) -> Path:
-        """The file that has the function which builds the module."""
-        return Path(self.folder) / self.files[0]
+    def paths(self) -> list[Path]:
+        """The files, of which the first has the function that builds the module."""
+        return [Path(self.folder) / name for name in self.files]
 
     @property
     def in_words(self) -> str:
