@@ -59,8 +59,8 @@ from steptime.measurements.summary_form import (
 )
 from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
 from steptime.measurements.training_evidence import EarlyLosses, deviating, early_losses, mistake, roundings
-from steptime.measurements.verdicts import TrialVerdict, concerns, current_checks, fewer_checked
-from steptime.measurements.work import PEAKS, StoredPeaks, WorkRates, work_of
+from steptime.measurements.verdicts import TrialVerdict, current_checks, explanations, fewer_checked
+from steptime.measurements.work import PEAKS, StoredPeaks, WorkRates, counted_flops, work_of
 from steptime.study.trial import Trial
 
 
@@ -129,7 +129,7 @@ def summarise(store: Store) -> Summary:
             varied,
             efficiencies.get(each.trial.id),
         ).model_copy(
-            update={"work": _work(each, machine, peaks), "flags": [*each.flags, *_explained(each.trial, checks)]}
+            update={"work": _work(each, machine, peaks), "flags": [*each.flags, *explanations(each.trial, checks)]}
         )
         for each in results
     ]
@@ -170,12 +170,6 @@ def summarise(store: Store) -> Summary:
         problems=store.problems,
         set_aside=store.set_aside,
     )
-
-
-def _explained(trial: Trial, checks: Sequence[EquivalenceResult]) -> list[str]:
-    """Return what the checks of a user's module say of the joined batches of its workers."""
-    found = (check.explanation for check in checks if trial.own and concerns(check, trial))
-    return [explanation for explanation in dict.fromkeys(found) if explanation is not None]
 
 
 def _dataset(name: str, value: Mapping[str, Any]) -> DatasetForm:
@@ -380,16 +374,7 @@ def _work(result: _Result, machine: Mapping[str, Any], peaks: StoredPeaks) -> Wo
     if result.estimate is None:
         return None
     throughput = _throughput(result.trial, result.estimate)
-    return work_of(result.trial, throughput, machine, peaks, _flop_per_sample(result.last))
-
-
-def _flop_per_sample(launch: Launch | TrainingRun | None) -> int | None:
-    """Return what a launch counted of a user's module; None of other workloads, and where it could not."""
-    if not isinstance(launch, Launch) or not launch.workers:
-        return None
-    found = launch.workers[0].facts.get("own")
-    flops = found.get("flop_per_sample") if isinstance(found, dict) else None
-    return flops if isinstance(flops, int) else None
+    return work_of(result.trial, throughput, machine, peaks, counted_flops(result.last))
 
 
 def _efficiency(trial: Trial, found: Estimate | None, points: Sequence[Measured]) -> Efficiency:

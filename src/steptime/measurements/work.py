@@ -19,6 +19,7 @@ from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.errors import SteptimeError
 from steptime.measurements.json_form import Interval, IntervalOverLaunches, JsonForm
 from steptime.measurements.record_fields import Count, Quantity, StoredObject
+from steptime.measurements.records import Launch
 from steptime.study.trial import Trial
 
 PEAKS = "peaks"
@@ -114,6 +115,15 @@ def work_of(
         peak_source=source,
         mfu=_over(rate, peak),
     )
+
+
+def counted_flops(record: object) -> int | None:
+    """Return the FLOPs of a sample that a launch counted of a user's module; None of other workloads, and where it could not."""
+    if not isinstance(record, Launch) or not record.workers:
+        return None
+    found = record.workers[0].facts.get("own")
+    flops = found.get("flop_per_sample") if isinstance(found, dict) else None
+    return flops if isinstance(flops, int) else None
 
 
 @cache
