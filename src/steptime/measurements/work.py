@@ -118,7 +118,7 @@ def work_of(
 
 
 def counted_flops(record: object) -> int | None:
-    """Return the FLOPs of a sample that a launch counted of a user's module; None of other workloads, and where it could not."""
+    """Return the FLOPs of a sample of a user's module, as its launch counted them; None if it has none."""
     if not isinstance(record, Launch) or not record.workers:
         return None
     found = record.workers[0].facts.get("own")

@@ -1,27 +1,16 @@
-"""A user's own module: its files, their digest, and their import, which happens in processes of a launch alone.
+"""A user's own module: its files and their import, which happens in processes of a launch alone.
 
 ``Own`` is the ``own`` of a job's workload: ``folder`` from which the files are imported, ``build``, ``data`` and
-``loss`` as ``PACKAGE.MODULE:FUNCTION``, the ``files`` that are imported from the folder, and their ``digest``.
+``loss`` as ``PACKAGE.MODULE:FUNCTION``, and the ``files`` that are imported from the folder with their SHA-256.
 """
 
 import hashlib
 import importlib
 import os
 import sys
-from typing import Any, Callable, Dict, Iterable
+from typing import Any, Callable, Dict
 
 Own = Dict[str, Any]
-
-
-def digest_of(folder: str, files: Iterable[str]) -> str:
-    """Return the SHA-256 of the names and the contents of ``files``, which are relative to ``folder``."""
-    digest = hashlib.sha256()
-    for name in sorted(files):
-        with open(os.path.join(folder, name), "rb") as file:
-            content = file.read()
-        digest.update(("%s\0%d\0" % (name, len(content))).encode())
-        digest.update(content)
-    return digest.hexdigest()
 
 
 def load_function(own: Own, key: str, framework: str) -> Callable[..., Any]:
@@ -31,11 +20,14 @@ def load_function(own: Own, key: str, framework: str) -> Callable[..., Any]:
     package is missing, or the function is none.
     """
     module_name, _, function_name = own[key].partition(":")
-    if digest_of(own["folder"], own["files"]) != own["digest"]:
-        raise ValueError(
-            "the files of %s in %s have changed since the run was planned; run it again, which makes trials of their "
-            "own of them" % (own["build"], own["folder"])
-        )
+    for name, digest in own["files"]:
+        path = os.path.join(own["folder"], name)
+        with open(path, "rb") as file:
+            if hashlib.sha256(file.read()).hexdigest() != digest:
+                raise ValueError(
+                    "%s has changed since the run was planned; run it again, which makes trials of their own of it"
+                    % path
+                )
     if own["folder"] not in sys.path:
         sys.path.insert(1, own["folder"])  # behind the run folder, ahead of packages, as Python does for a script
     try:
@@ -57,7 +49,7 @@ def load_function(own: Own, key: str, framework: str) -> Callable[..., Any]:
 
 def _require_own_file(module: Any, own: Own) -> None:
     path = os.path.realpath(getattr(module, "__file__", None) or "")
-    known = {os.path.realpath(os.path.join(own["folder"], name)) for name in own["files"]}
+    known = {os.path.realpath(os.path.join(own["folder"], name)) for name, _ in own["files"]}
     if path not in known:
         raise ValueError(
             "the name %s means %s in this environment, not a file of %s; rename your module"

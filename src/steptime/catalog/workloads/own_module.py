@@ -5,6 +5,8 @@ before anything runs.
 """
 
 import ast
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,6 @@ from pydantic import BaseModel, ConfigDict
 
 from steptime.errors import FileError, WorkloadError, choices_message
 from steptime.user_file import read_user_text
-from steptime.worker.own_module import digest_of
 
 _MOST_BYTES = 4 * 2**20
 """Of a file."""
@@ -33,15 +34,18 @@ class OwnModule(BaseModel):
     """Takes rank, number of workers and batch size, and returns an iterable of batches."""
     loss: str | None = None
     """Takes the module and a batch, and returns the loss; None for the default of ``libraries/torch/own_module.py``."""
-    files: tuple[str, ...]
-    """Relative to the folder: all that are imported from there, the module's own first."""
-    digest: str
-    """Of the files, in hexadecimal digits."""
+    files: tuple[tuple[str, str], ...]
+    """All that are imported from the folder, relative to it, and their SHA-256; the module's own is the first."""
 
     @property
     def paths(self) -> list[Path]:
         """The files, of which the first has the function that builds the module."""
-        return [Path(self.folder) / name for name in self.files]
+        return [Path(self.folder) / name for name, _ in self.files]
+
+    @property
+    def digest(self) -> str:
+        """Of all files, in hexadecimal digits."""
+        return hashlib.sha256(json.dumps(self.files).encode()).hexdigest()
 
     @property
     def in_words(self) -> str:
@@ -76,10 +80,10 @@ def find_own_module(folder: Path, build: str, data: str, loss: str | None = None
             raise WorkloadError(message)
         _require_name(path, function)
         _add(folder, path, files)
-    relative = tuple(path.relative_to(folder).as_posix() for path in files)
-    return OwnModule(
-        folder=str(folder), build=build, data=data, loss=loss, files=relative, digest=digest_of(str(folder), relative)
+    known = tuple(
+        (path.relative_to(folder).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files
     )
+    return OwnModule(folder=str(folder), build=build, data=data, loss=loss, files=known)
 
 
 def _file_of(folder: Path, parts: list[str]) -> Path | None:

@@ -142,7 +142,6 @@ class OwnWorkload(object):
             "gradient_bytes": sum(each.numel() * each.element_size() for each in trained),
             "first_weights": digest.hexdigest()[:_DIGITS],
             "batch_norm": [name for name, each in self.module.named_modules() if _is_batch_norm(each)],
-            "digest": self.own["digest"][:_DIGITS],
         }
 
 
