@@ -102,7 +102,7 @@ def test_files_of_a_package_are_found_with_its_relative_imports(folder):
     ("name", "said"),
     [
         ("mine", "is not MODULE:FUNCTION"),
-        ("nowhere:build", "there is no file"),
+        ("nowhere:build", "is missing; paths start at the folder of the study"),
         ("mine:bild", "did you mean 'build'?"),
         ("broken:build", "broken.py, line 1: not Python"),
         ("steptime.mine:build", "cannot be named steptime"),

@@ -181,9 +181,9 @@ _BITS = 8
 
 
 def observe(store: Store) -> list[Observation]:
-    """Return what the folder's trials measured, those without a good launch left out.
+    """Return what the folder's trials measured, those without a good launch or with micro-batches left out.
 
-    Raises StoreError when no launch of the folder ended well.
+    Raises StoreError when nothing is left.
     """
     own = {trial.workload: None for trial in store.trials() if trial.own}
     trials = [trial for trial in store.trials() if not trial.own]
@@ -193,7 +193,11 @@ def observe(store: Store) -> list[Observation]:
             "workloads of steptime list workloads"
         )
         raise StoreError(message)
-    found = [each for each in (_observation(store, trial) for trial in trials) if each.steps_s]
+    whole = [trial for trial in trials if trial.accumulation == 1]
+    found = [each for each in (_observation(store, trial) for trial in whole) if each.steps_s]
+    if not found and len(whole) < len(trials):
+        message = f"{store.path} has only trials with accumulation, which no model describes yet; measure without it"
+        raise StoreError(message)
     if not found:
         message = f"{store.path} has no launch that timed a step; measure first: steptime run STUDY -o {store.path}"
         raise StoreError(message)

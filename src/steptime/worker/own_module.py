@@ -17,7 +17,7 @@ def load_function(own: Own, key: str, framework: str) -> Callable[..., Any]:
     """Import and return the function that ``own[key]`` names.
 
     Raises ValueError where the files are not those that were planned, another module of that name is imported, a
-    package is missing, or the function is none.
+    package is missing, or what is named cannot be called.
     """
     module_name, _, function_name = own[key].partition(":")
     for name, digest in own["files"]:
@@ -43,7 +43,7 @@ def load_function(own: Own, key: str, framework: str) -> Callable[..., Any]:
     _require_own_file(module, own)
     found = getattr(module, function_name, None)
     if not callable(found):
-        raise ValueError("%s of %s is no function" % (function_name, getattr(module, "__file__", module_name)))
+        raise ValueError("%s of %s cannot be called; name a function" % (function_name, getattr(module, "__file__", module_name)))
     return found  # type: ignore[no-any-return]
 
 

@@ -62,7 +62,7 @@ def find_own_module(folder: Path, build: str, data: str, loss: str | None = None
         data: see there.
         loss: see there.
 
-    Raises WorkloadError where there is no such file, it is no Python, or it has no such name.
+    Raises WorkloadError where the file is missing, is not Python, or lacks the name.
     """
     files: dict[Path, None] = {}
     for name in filter(None, (build, data, loss)):
@@ -76,7 +76,7 @@ def find_own_module(folder: Path, build: str, data: str, loss: str | None = None
         path = _file_of(folder, module.split("."))
         if path is None:
             places = f"{folder / Path(*module.split('.'))}.py"
-            message = f"{name!r}: there is no file {places}; paths start at the folder of the study"
+            message = f"{name!r}: the file {places} is missing; paths start at the folder of the study"
             raise WorkloadError(message)
         _require_name(path, function)
         _add(folder, path, files)

@@ -265,7 +265,7 @@ class OwnLoader(object):
                     batches = iter(iterable)
                 except TypeError as error:
                     raise ValueError(
-                        "%s returned %s, which is no iterable of batches" % (call, type(iterable).__name__)
+                        "%s returned %s, not an iterable of batches" % (call, type(iterable).__name__)
                     ) from error
             before = number
             while True:
@@ -356,7 +356,7 @@ def measured_flops(built: OwnWorkload, batch: Any) -> Optional[int]:
     """Return the FLOPs of the forward and the backward pass of a batch; None if they cannot be counted.
 
     Counted by torch on its device ``meta``, which has shapes and no values, so that nothing is computed or changed. A
-    multiplication and an addition count as two; what is no matrix product, convolution or attention does not count.
+    multiplication and an addition count as two; nothing but matrix products, convolutions and attention counts.
     """
     from torch.func import functional_call
     from torch.utils.flop_counter import FlopCounterMode

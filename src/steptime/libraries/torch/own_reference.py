@@ -15,7 +15,7 @@ import numpy
 import torch
 
 from steptime.libraries.torch.devices import open_device
-from steptime.libraries.torch.optimizers import open_optimizer, set_rate
+from steptime.libraries.torch.optimizers import clip, open_optimizer, set_rate
 from steptime.libraries.torch.own_module import (
     OwnLoader,
     OwnWorkload,
@@ -39,6 +39,7 @@ class OwnReference(Session):
     def __init__(self, job: Job, context: ProcessContext) -> None:
         """Build the module and the loaders of all ranks; raises ValueError for those of a user that cannot be used."""
         self._asked = asked = job["own_reference"]
+        self._settings = job["optimizer"]
         self._device = open_device(job, context)
         torch.manual_seed(seed_of_rank(job, 0))
         self._built = OwnWorkload(job)
@@ -122,6 +123,7 @@ class OwnReference(Session):
         self._update()
 
     def _update(self) -> None:
+        clip(self._values, self._settings)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
 
@@ -226,7 +228,7 @@ def _set_numbers(states: Any) -> None:
 
 
 def joined(batches: List[Any]) -> Any:
-    """Return the batches of all ranks as one; what is no tensor of samples is that of the first."""
+    """Return the batches of all ranks as one; other values than tensors are those of the first."""
     first = batches[0]
     if torch.is_tensor(first):
         return torch.cat(batches) if first.dim() else first

@@ -232,13 +232,32 @@ class TorchSession(Session):
             batches, self._own_facts["own"]["flop_per_sample"] = open_own_batches(job, context, device, own)
             network = self._strategy.prepare(self._built)
             self._forward = OwnForward(network, job, batches, device.type, self._strategy.autocast, own)
+        self._accumulation = job.get("accumulation", 1)
         self._loss: Any = None
         self._evaluated_after: Any = None
 
     def step(self) -> None:
+        if self._accumulation > 1:
+            self._loss = self._step_in_parts(*next(self._forward.batches))
+            return
         loss = self._forward.loss(*next(self._forward.batches))
         self._strategy.update(loss)
         self._loss = loss.detach()
+
+    def _step_in_parts(self, inputs: Any, targets: Any) -> Any:
+        """Add up the gradients of equal parts of a batch, of which the last one updates; return the batch's loss."""
+        strategy, count = self._strategy, self._accumulation
+        share = count if strategy.shares_loss else 1
+        *parts, last = zip(inputs.chunk(count), targets.chunk(count))
+        total = 0.0
+        for part in parts:
+            with strategy.alone():
+                loss = self._forward.loss(*part)
+                strategy.gather(loss / share)
+            total = total + loss.detach()
+        loss = self._forward.loss(*last)
+        strategy.update(loss / share)
+        return (total + loss.detach()) / count
 
     def set_learning_rate(self, rate: float) -> None:
         self._strategy.set_learning_rate(rate)
@@ -287,7 +306,8 @@ class TorchSession(Session):
         return sum(self._strategy.count(each) for each in self._built.module.parameters() if each.requires_grad)
 
     def output_shape(self) -> List[int]:
-        return list(self._forward.output_shape)
+        samples, *rest = self._forward.output_shape
+        return [samples * self._accumulation] + rest
 
     def get_weights(self) -> Optional[Dict[str, Any]]:
         return {

@@ -1,6 +1,6 @@
 """What must hold of a user's own module before its workers can be compared with one process, and what is said of it.
 
-There is no numpy reference of it. The right answer is the module itself in one process, in double precision where it
+No numpy reference knows it. The right answer is the module itself in one process, in double precision where it
 can, which trains each worker's batches by themselves and takes the mean of the gradients. Beside it the batches are
 joined to one: where that gives other gradients, as with batch normalisation, it is explained.
 """
@@ -116,7 +116,7 @@ def _explained(facts: Mapping[str, Any], trial: Trial, name: str, distance: floa
             "compared with one process that normalises in the same shares; torch.nn.SyncBatchNorm joins them on GPUs"
         )
     return (
-        "samples of a batch act on each other, or the loss is no mean over samples, so that the mean of the workers' "
+        "samples of a batch act on each other, or the loss is not a mean over samples, so that the mean of the workers' "
         f"gradients is not the gradient of their joined batch; {apart}. Workers were compared with that mean"
     )
 
