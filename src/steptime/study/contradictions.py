@@ -6,10 +6,10 @@ from steptime.catalog.launchers import AUTO, EMULATED, launchers_with
 from steptime.catalog.loaders import LOADERS, SYNTHETIC
 from steptime.catalog.options import Option
 from steptime.errors import choices_message
-from steptime.file_name import MOST_CHARACTERS, file_name_mistake
 from steptime.study.document import Document, Mistake, Path
 from steptime.study.environment_variables import refusal
 from steptime.study.known_names import KnownNames
+from steptime.study.own_module import own_module_mistakes
 from steptime.study.study import TRAIN_AXES, EnvironmentChoice, Launches, Steps, Study
 from steptime.study.unknown_names import axis_mappings, environments_of, is_folder
 
@@ -25,7 +25,7 @@ def contradictions(document: Document, known: KnownNames) -> Iterator[Mistake]:
         yield from _two_batches(document, top)
         for path, _ in document.each(*top, "workloads"):
             yield from _two_batches(document, path)
-            yield from _own_module(document, path, known)
+            yield from own_module_mistakes(document, path, known)
         yield from _options(document, (*top, "options"), known)
         yield from _variables(document, (*top, "environment_variables"), known)
     yield from _uneven_batches(document)
@@ -41,31 +41,6 @@ def contradictions(document: Document, known: KnownNames) -> Iterator[Mistake]:
         yield from _numbers_of_hosts(document, (*top, "cluster"))
     yield from _too_few_cores(document)
     yield from _train(document)
-
-
-_OF_LAYERS = ("dataset", "validation", "image", "sequence", "classes")
-"""Keys of a workload that mean nothing to a module of the user's."""
-
-
-def _own_module(document: Document, path: Path, known: KnownNames) -> Iterator[Mistake]:
-    item = document.at(path)
-    if not isinstance(item, dict):
-        return
-    if item.get("module") is None:
-        for key in ("data", "loss"):
-            if item.get(key) is not None:
-                yield Mistake((*path, key), "belongs to a module of your own; name it: module: my_module:build")
-        return
-    if item.get("data") is None:
-        yield Mistake((*path, "module"), "needs data, the function that gives its batches, as data: my_module:loader")
-    name = item.get("name")
-    if name in known.workloads:
-        yield Mistake((*path, "name"), f"{name!r} is a workload of steptime; name yours otherwise")
-    elif isinstance(name, str) and (mistake := file_name_mistake(name, MOST_CHARACTERS)):
-        yield Mistake((*path, "name"), mistake)
-    for key in _OF_LAYERS:
-        if item.get(key) is not None:
-            yield Mistake((*path, key), "means nothing to a module of your own, which brings its data itself")
 
 
 def _with_inclusions(document: Document) -> list[Path]:

@@ -7,20 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    SerializerFunctionWrapHandler,
-    create_model,
-    field_serializer,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, create_model, field_serializer, model_validator
 
 from steptime.catalog.optimizer import Optimizer, OptimizerName
 from steptime.catalog.options import Precision, Tuning
 from steptime.file_name import FILE_NAME, MOST_CHARACTERS
 from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
+from steptime.study.own_module import OwnModuleKeys
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
 from steptime.study.quantities import (
     Command,
@@ -49,17 +42,11 @@ from steptime.study.training import NamedSchedule, ScalingRule, ScheduleName, Tr
 from steptime.study.trial import ServerPlacement, Trial
 
 
-class WorkloadChoice(Strict):
+class WorkloadChoice(OwnModuleKeys):
     """One workload of a study and the data it trains on."""
 
     name: str
     """One of `steptime list workloads`, or with `module` a name of yours."""
-    module: str | None = None
-    """Your own torch module, as `PACKAGE.MODULE:FUNCTION`: the function returns it."""
-    data: str | None = None
-    """Of your own module, the function of `(rank, size, batch)` that returns an iterable of batches."""
-    loss: str | None = None
-    """Likewise, of `(module, batch)` the loss; by default cross entropy, or the `.loss` of a mapping's output."""
     dataset: str | None = None
     """A built-in dataset, or a path, which holds a slash: a folder of images with one subfolder per class; for tokens
     a folder of text or a file (`.txt`, `.jsonl`, or `.bin` of uint16 tokens)."""
@@ -83,16 +70,6 @@ class WorkloadChoice(Strict):
     """Wins over the study's batch for this workload."""
     global_batch: OneOrMany[Count] | None = None
     """Wins over the study's batch for this workload."""
-
-    @model_serializer(mode="wrap")
-    def _without_module(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Write the form that there was before there were modules of users, where there is none."""
-        written: dict[str, Any] = serialized(self)
-        return {key: value for key, value in written.items() if key not in OWN_KEYS or value is not None}
-
-
-OWN_KEYS = ("module", "data", "loss")
-"""Keys of a workload that is a module of the user's."""
 
 
 class LoaderChoice(Strict):
