@@ -43,9 +43,7 @@ def load_function(own: Own, key: str, framework: str) -> Callable[..., Any]:
     _require_own_file(module, own)
     found = getattr(module, function_name, None)
     if not callable(found):
-        raise ValueError(
-            "%s of %s cannot be called; name a function" % (function_name, getattr(module, "__file__", module_name))
-        )
+        raise ValueError("%s cannot be called; name a function" % own[key])
     return found  # type: ignore[no-any-return]
 
 

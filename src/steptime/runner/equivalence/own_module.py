@@ -116,8 +116,8 @@ def _explained(facts: Mapping[str, Any], trial: Trial, name: str, distance: floa
             "compared with one process that normalises in the same shares; torch.nn.SyncBatchNorm joins them on GPUs"
         )
     return (
-        "samples of a batch act on each other, or the loss is not a mean over samples: the mean of the workers' gradients "
-        f"is not the gradient of their joined batch; {apart}. Workers were compared with that mean"
+        "samples of a batch act on each other, or the loss is not a mean over samples: the mean of the workers' "
+        f"gradients is not the gradient of their joined batch; {apart}. Workers were compared with that mean"
     )
 
 
