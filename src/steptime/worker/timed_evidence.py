@@ -46,12 +46,12 @@ def _seen(chosen: Any) -> Tuple[int, int]:
 class UpdateSketcher(object):
     """Tells in a few numbers per array how far weights have come from the initial ones."""
 
-    def __init__(self, job: Job, session: Session) -> None:
+    def __init__(self, job: Job, session: Optional[Session] = None) -> None:
         """Note the first weights of a user's module; every worker calls it before its first step."""
         self._job = job
         self._sketcher = Sketcher()
-        own = "own" in job["workload"]
-        self._first = self._sketcher.sketch(session.get_weights() or {}) if own else {}
+        own = session if "own" in job["workload"] else None
+        self._first = self._sketcher.sketch(own.get_weights() or {}) if own else {}
 
     def sketch(self, weights: Optional[Dict[str, numpy.ndarray]]) -> Optional[Dict[str, List[float]]]:
         """Return ``{name: [length of the weights, length of their update, sums…]}``; None without weights.
