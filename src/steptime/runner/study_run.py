@@ -6,12 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from steptime.catalog.loaders import SYNTHETIC
 from steptime.catalog.site import Site
-from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Dataset
-from steptime.foreign_writers import require_folder_for_launches
+from steptime.foreign_writers import require_folder_for_launches, require_own_files
 from steptime.interruption import Interrupted, shielded
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
@@ -80,9 +78,7 @@ class StudyRun:
             for trial in self.plan.expansion.trials:
                 store.add_trial(trial)
             try:
-                workloads = {
-                    t.id: build_workload(t.workload, t.input_shape, t.classes) for t in self.plan.expansion.trials
-                }
+                workloads = {t.id: t.build() for t in self.plan.expansion.trials}
                 admission = self._admission()
                 trials = admission.startable(admission.fitting(workloads))
                 executor, trials = admission.executor(trials, store)
@@ -96,7 +92,7 @@ class StudyRun:
                 checked = {
                     t.id: LoaderInput(loaders[t.id], reference_loader_of(t, sources[t.id], loaders[t.id]))
                     for t in trials
-                    if t.loader != SYNTHETIC.name
+                    if t.dataset is not None
                 }
                 trials = admission.equivalent(store, executor, trials, workloads, checked)
                 self._verdicts.accept(trials, self.plan.manifests)
@@ -229,6 +225,7 @@ class StudyRun:
 
     def _store(self) -> Store:
         require_folder_for_launches(self.plan.folder)
+        require_own_files({path for trial in self.plan.expansion.trials if trial.own for path in trial.own.paths})
         resolved = self.plan.study.model_dump(mode="json")
         if Store.exists(self.plan.folder):
             store = Store.open(self.plan.folder)

@@ -13,6 +13,7 @@ from steptime.catalog.optimizer import Optimizer, OptimizerName
 from steptime.catalog.options import Precision, Tuning
 from steptime.file_name import FILE_NAME, MOST_CHARACTERS
 from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
+from steptime.study.own_module import OwnModuleKeys
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
 from steptime.study.quantities import (
     Command,
@@ -41,11 +42,11 @@ from steptime.study.training import NamedSchedule, ScalingRule, ScheduleName, Tr
 from steptime.study.trial import ServerPlacement, Trial
 
 
-class WorkloadChoice(Strict):
+class WorkloadChoice(OwnModuleKeys):
     """One workload of a study and the data it trains on."""
 
     name: str
-    """One of `steptime list workloads`."""
+    """One of `steptime list workloads`, or with `module` a name of yours."""
     dataset: str | None = None
     """A built-in dataset, or a path, which holds a slash: a folder of images with one subfolder per class; for tokens
     a folder of text or a file (`.txt`, `.jsonl`, or `.bin` of uint16 tokens)."""
