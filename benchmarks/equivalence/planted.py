@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from configurations import (
     Bench,
@@ -32,10 +32,12 @@ from configurations import (
     small_workload,
 )
 
-from steptime.catalog.manifest import Manifest, load_manifests
+from steptime.catalog.manifest import Manifest, TrainingSetting, load_manifests
+from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads.layers import Workload
 from steptime.study.trial import Trial
+from steptime.worker.contract import CLIPPED_APART
 
 _HERE = Path(__file__).parent
 _TABLE = _HERE / "planted.csv"
@@ -47,7 +49,11 @@ class Fault:
 
     name: str
 
-    def exists(self, trial: Trial) -> bool:  # noqa: C901, PLR0911 - a line per kind of fault
+    def trial(self, trial: Trial) -> Trial:
+        """Return what is checked while the fault is planted."""
+        return trial.model_copy(update=OF_TRAINING.get(self.name, {}))
+
+    def exists(self, trial: Trial) -> bool:  # noqa: C901, PLR0911, PLR0912 - a line per kind of fault
         """Whether this strategy of this framework can have it."""
         strategy, name = STRATEGIES[trial.strategy], self.name
         own = small_transformer if name in OF_TRANSFORMERS else small_llama if name in OF_LLAMA else small_workload
@@ -63,6 +69,11 @@ class Fault:
             return strategy.answer == "any_order"
         if name == "stale weights by one step":
             return strategy.answer != "any_order"  # to which it is right
+        manifest = load_manifests()[trial.framework]
+        if any(manifest.without_training_setting(each, strategy.name) for each in _later(self.trial(trial))):
+            return False
+        if name == CLIPPED_APART:
+            return strategy.name == "allreduce"  # the only one by which all have whole gradients
         if name in _OF_AN_EXCHANGE and strategy.single_baseline:
             return False
         if name == "sum instead of mean":
@@ -93,6 +104,12 @@ OF_LLAMA = (
     "RMS norm less the mean",
 )
 """Planted likewise, in a network with shared heads of keys and values."""
+OF_TRAINING = {
+    "weight decay on biases": {"optimizer": Optimizer(name="adamw", weight_decay=0.1, decayed="matrices")},
+    CLIPPED_APART: {"optimizer": Optimizer(name="adamw", clip_norm=1.0)},
+    "accumulation forgets to divide": {"accumulation": 4},
+}
+"""Planted where a setting of training is asked for: the fields of the trial that ask for it."""
 _OF_LOADERS = {"loader gives a sample twice", "loader drops batches", "loader mixes labels up"}
 _OF_AN_EXCHANGE = {
     "gradient of one array not exchanged",
@@ -122,8 +139,15 @@ FAULTS = [
     Fault("loader gives a sample twice"),
     Fault("loader drops batches"),
     Fault("loader mixes labels up"),
+    *map(Fault, OF_TRAINING),
     *map(Fault, OF_TRANSFORMERS + OF_LLAMA),
 ]
+
+
+def _later(trial: Trial) -> list[TrainingSetting]:
+    """Return the settings of training by which a trial goes beyond what every framework has."""
+    asked = {**trial.optimizer.model_dump(), **({"accumulation": 0} if trial.accumulation > 1 else {})}
+    return [name for name in get_args(TrainingSetting) if name in asked]
 
 
 def planted_manifest(manifest: Manifest, fault: str, folder: Path, adapter: str = "planted_adapter.py") -> Manifest:
@@ -142,7 +166,7 @@ def cells(frameworks: Sequence[str], faults: Sequence[str]) -> Iterator[tuple[Fa
     for trial in (*configurations(frameworks, [1, 2], workload=small_workload()), *transformers(frameworks)):
         if trial.workers == 1 and trial.strategy != "single":
             continue
-        yield from ((each, trial) for each in FAULTS if each.name in faults and each.exists(trial))
+        yield from ((each, each.trial(trial)) for each in FAULTS if each.name in faults and each.exists(trial))
 
 
 def transformers(frameworks: Sequence[str]) -> list[Trial]:

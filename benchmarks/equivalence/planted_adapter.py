@@ -164,6 +164,8 @@ JOBS = {
     # All is linear in the gradient: what multiplies it multiplies the rate and divides the decay.
     "gradients divided twice": lambda job, context: _scaled(job, 1.0 / context.workers, float(context.workers)),
     "sum instead of mean": lambda job, context: _scaled(job, float(context.workers), 1.0 / context.workers),
+    "accumulation forgets to divide": lambda job, _: _scaled(job, job["accumulation"], 1.0 / job["accumulation"]),
+    "weight decay on biases": lambda job, _: job["optimizer"].pop("decayed"),
     "dropout left on": _dropout,
     EARLY_UPDATE: _apart,
     "causal mask missing": _unmasked,

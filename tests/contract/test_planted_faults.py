@@ -14,8 +14,10 @@ from steptime.catalog.manifest import load_manifests
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "equivalence"))
 from configurations import Bench, configurations, preload, small_workload
 
-from planted import FAULTS, OF_LLAMA, OF_TRANSFORMERS, planted_manifest, transformers, workload_of
+from planted import FAULTS, OF_LLAMA, OF_TRAINING, OF_TRANSFORMERS, planted_manifest, transformers, workload_of
 
+TRAINING = tuple(OF_TRAINING)
+"""Planted in each framework that has the settings, in the first strategy where they can exist."""
 PRIMITIVES = ("gradient of one array not exchanged", "last layer frozen")
 """Planted in a framework's own code, of which each framework gets the first that can exist in it."""
 OF_THE_EXCHANGE = "update before the exchange ends"
@@ -44,6 +46,9 @@ def _cases() -> Iterator[object]:
                 if trial.strategy == "ps_async" and known[fault].exists(trial)
             ]
         )
+        for fault in TRAINING:
+            able = [trial for trial in trials if known[fault].exists(trial)]
+            found += [(known[fault].trial(trial), known[fault]) for trial in able[:1]]
         few = (*OF_TRANSFORMERS[: _FEW[name]], *OF_LLAMA[: _FEW[name]])
         found += [
             (trial, known[fault]) for trial in transformers([name]) for fault in few if known[fault].exists(trial)

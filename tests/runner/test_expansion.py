@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from steptime.catalog.accelerators import Accelerator, Accelerators
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.strategies import STRATEGIES
+from steptime.datasets.corpus import Corpus, Largest, Part, Reading
 from steptime.runner.equivalence.check import check_trial, equivalence_cases
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
 from steptime.runner.workload_shapes import DatasetFacts
@@ -65,8 +66,17 @@ MANIFESTS = {
     "passing": _manifest("passing", {"single": {}, "allreduce": {"launcher": "mpi"}}, loaders=["synthetic"]),
     "alone": _manifest("alone", {"single": {}}, environment="core"),
     "older": _manifest("older", {"single": {}}, without_transformers="it has no attention"),
+    "newer": _manifest(
+        "newer",
+        {"single": {}, "ps_sync": {"without_training_settings": {"clip_norm": "servers have parts"}}},
+        training_settings=["clip_norm", "accumulation"],
+        without_training_settings={"decayed": "it has one decay"},
+    ),
 }
+TOKEN_FILE = Corpus("./own", Path("own"), Reading(), Part(("a.bin",), 1, 99), None, Largest(499, "a.bin", 8), (), "")
 DATASETS = {
+    "./own": DatasetFacts(of_tokens=True, corpus=TOKEN_FILE),
+    "./photos": DatasetFacts(classes=18),
     "digits": DatasetFacts((1, 28, 28), 10),
     "photos": DatasetFacts(classes=18),
     "text": DatasetFacts(classes=256, of_tokens=True),
@@ -165,6 +175,7 @@ def test_every_field_of_a_trial_is_settled():
         "input_shape": (3, 64, 96),
         "classes": 18,
         "dataset": "photos",
+        "tokens": None,
         "loader": "native",
         "loader_processes": 2,
         "device": "cpu",
@@ -449,8 +460,20 @@ def test_a_sequence_is_as_long_as_the_study_says():
             "lenet5 takes images, and text has tokens",
         ),
         (
+            {"workloads": {"name": "gpt2_tiny", "dataset": "./own", "classes": 400}},
+            "./own has the token 499 (a.bin, at place 8), outside of the vocabulary of 400 of gpt2_tiny; raise classes",
+        ),
+        (
+            {"workloads": {"name": "gpt2_tiny", "dataset": "./own", "classes": 500, "sequence": 99}},
+            "./own has 99 tokens, fewer than a sequence of 99 of gpt2_tiny and the token behind it",
+        ),
+        (
+            {"workloads": {"name": "lenet5", "dataset": "./photos", "tokens": "bpe"}},
+            "lenet5 takes no tokens, so that a vocabulary means nothing",
+        ),
+        (
             {"workloads": {"name": "gpt2_tiny", "dataset": "text", "classes": 200}},
-            "text has 256 classes, more than the 200 asked of gpt2_tiny",
+            "text has 256 tokens in its vocabulary, more than the 200 asked of gpt2_tiny",
         ),
         ({"frameworks": "older", "workloads": "vit_tiny"}, "cannot train vit_tiny: it has no attention"),
         ({"loaders": "native"}, "lenet5 has no dataset for the loader 'native' to read"),
@@ -759,3 +782,40 @@ def test_an_inclusion_trains_where_the_study_times_steps():
         "constant",
         "cosine",
     ]
+
+
+_CLIPPED = {"clip_norm": 1.0}
+_OF_MATRICES = {"weight_decay": 0.1, "decayed": "matrices"}
+
+
+@pytest.mark.parametrize(
+    ("axes", "reason"),
+    [
+        ({"optimizer": _OF_MATRICES}, "no setting 'decayed' of training: it has one decay"),
+        ({"optimizer": _CLIPPED, "frameworks": "ring"}, "no setting 'clip_norm' of training"),
+        (
+            {"optimizer": _CLIPPED, "strategies": "ps_sync"},
+            "'ps_sync' has no setting 'clip_norm' of training: servers have parts",
+        ),
+        ({"accumulation": 3}, "a batch per worker of 4 has no 3 equal micro-batches"),
+        ({"accumulation": 4, "frameworks": "ring"}, "no setting 'accumulation' of training"),
+        ({"accumulation": 2, "workloads": "resnet50"}, "accumulation 2 changes what resnet50 learns"),
+    ],
+)
+def test_a_setting_of_training_that_cannot_be_obeyed_is_skipped_with_the_reason(axes, reason):
+    found = _expand(**{"frameworks": "newer", "batch_per_worker": 4, **axes})
+    assert not found.trials
+    assert [each[: len(reason)] for each in _reasons(found)] == [reason]
+
+
+def test_a_step_of_micro_batches_is_ranked_with_one_of_a_whole_batch():
+    whole, parts = _expand(frameworks="newer", batch_per_worker=4, accumulation=[1, 4]).trials
+    assert (whole.accumulation, parts.accumulation) == (1, 4)
+    assert whole.group == parts.group
+    assert whole.id != parts.id
+
+
+def test_a_later_setting_of_an_optimizer_changes_an_id_only_where_it_is_set():
+    plain, clipped = _expand(frameworks="newer", optimizer=["sgd", {"name": "sgd", **_CLIPPED}]).trials
+    assert "clip_norm" not in plain.optimizer.all_settings()
+    assert plain.id != clipped.id

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 
 from steptime.catalog.accelerators import Version
 from steptime.catalog.loaders import loader_named
-from steptime.catalog.manifest import Manifest
+from steptime.catalog.manifest import Manifest, TrainingSetting
 from steptime.catalog.site import Site
 from steptime.catalog.strategies import strategy_named
+from steptime.catalog.workloads.kinds import OF_TRANSFORMERS
 from steptime.runner.combinations import Combination, ExpansionContext
-from steptime.runner.workload_shapes import DatasetFacts, has_classes, is_transformer
+from steptime.runner.workload_shapes import DatasetFacts, has_classes, has_layer
 
 
 def why_impossible(combination: Combination, context: ExpansionContext) -> str | None:
@@ -119,11 +120,20 @@ def _no_optimizer(combination: Combination, manifest: Manifest, _: ExpansionCont
     return None
 
 
-def _no_training(combination: Combination, manifest: Manifest, context: ExpansionContext) -> str | None:
+def _no_training_setting(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
+    optimizer = combination.optimizer
+    wanted: dict[TrainingSetting, bool] = {
+        "decayed": optimizer.decayed != "all",
+        "clip_norm": optimizer.clip_norm is not None,
+        "accumulation": combination.accumulation > 1,
+    }
+    reasons = (manifest.without_training_setting(name, combination.strategy) for name, asked in wanted.items() if asked)
+    return next(filter(None, reasons), None)
+
+
+def _no_training(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
     if combination.training is None:
         return None
-    if context.shapes.datasets.get(combination.workload.dataset or "", DatasetFacts()).of_tokens:
-        return "training until it is over validates images only"
     if not manifest.learning:
         return "its sessions cannot change the learning rate and evaluate, which training until it is over needs"
     if not manifest.strategies[combination.strategy].learning:
@@ -147,7 +157,7 @@ def _wrong_training(combination: Combination, _: Manifest, __: ExpansionContext)
 
 
 def _no_transformers(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
-    if not manifest.without_transformers or not is_transformer(combination.workload):
+    if not manifest.without_transformers or not has_layer(combination.workload, OF_TRANSFORMERS):
         return None
     return f"cannot train {combination.workload.name}: {manifest.without_transformers}"
 
@@ -159,7 +169,7 @@ def _no_data(combination: Combination, _: Manifest, context: ExpansionContext) -
     if dataset is None:
         return f"{combination.workload.name} has no dataset for the loader {loader.name!r} to read"
     facts = context.shapes.datasets.get(dataset, DatasetFacts())
-    if not loader.reads_arrays and (facts.shape is not None or facts.of_tokens):
+    if not (loader.reads_tokens if facts.of_tokens else loader.reads_arrays or facts.shape is None):
         return f"the loader {loader.name!r} reads files of images, and {dataset} is one array in memory"
     return None
 
@@ -212,6 +222,16 @@ def _beyond_site(combination: Combination, site: Site, context: ExpansionContext
     return None
 
 
+def _uneven_parts(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:
+    parts, batch = combination.accumulation, combination.batch_per_worker
+    if parts > 1 and has_layer(combination.workload, {"batch_norm"}):
+        return (
+            f"accumulation {parts} changes what {combination.workload.name} learns: batch normalisation would take its "
+            "statistics from each micro-batch, and not from the batch of the other trials"
+        )
+    return f"a batch per worker of {batch:g} has no {parts} equal micro-batches" if batch % parts else None
+
+
 def _uneven_batch(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:
     if not combination.batch_is_global or combination.batch % combination.workers == 0:
         return None
@@ -226,6 +246,7 @@ _RULES: tuple[Callable[[Combination, Manifest, ExpansionContext], str | None], .
     _emulated_device,
     _no_precision,
     _no_optimizer,
+    _no_training_setting,
     _no_transformers,
     _no_data,
     _no_training,
@@ -233,6 +254,7 @@ _RULES: tuple[Callable[[Combination, Manifest, ExpansionContext], str | None], .
     _wrong_launcher,
     _too_few_hosts,
     _uneven_batch,
+    _uneven_parts,
 )
 """Asked in this order; a later rule may rely on what an earlier one let pass."""
 

@@ -65,6 +65,11 @@ def rotary_turns(layer: Dict[str, Any]) -> Optional[Tuple[numpy.ndarray, numpy.n
     return numpy.cos(angles), numpy.sin(angles)
 
 
+def is_decayed(settings: Dict[str, Any], axes: int) -> bool:
+    """Return whether an array of so many axes decays, by the job's ``optimizer`` settings."""
+    return axes > 1 or settings.get("decayed", "all") == "all"
+
+
 def _values(
     stream: numpy.random.RandomState, layer: Dict[str, Any], parameter: Dict[str, Any], count: int
 ) -> numpy.ndarray:

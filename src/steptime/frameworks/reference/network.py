@@ -93,6 +93,14 @@ class ReferenceNetwork(object):
             targets = targets.reshape((len(targets),) + self.output_shape)
         return self._own(inputs), targets if targets.ndim == 1 else self._own(targets)
 
+    def parts(self, inputs, targets, count):
+        """Return so many equal parts of a batch that ``batch`` returned."""
+        axis = min(targets.ndim - 1, 1)
+        return [
+            (numpy.ascontiguousarray(own), numpy.ascontiguousarray(wanted))
+            for own, wanted in zip(numpy.split(inputs, count, axis=1), numpy.split(targets, count, axis=axis))
+        ]
+
     def _own(self, array):
         dtype = array.dtype if array.dtype.kind == "i" else self.dtype
         return numpy.ascontiguousarray(numpy.moveaxis(array, 0, 1), dtype=dtype)

@@ -24,15 +24,16 @@ class BoundWorkload(object):
     ``gradients`` are those of the *sum* of the losses over the batch: MXNet's optimizers rescale by the batch.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - one per fact
         self,
         workload: Dict[str, Any],
         batch: int,
         mx_device: Any,
         label_smoothing: float = 0.0,
         loss_scale: float = 1.0,
+        accumulation: int = 1,
     ) -> None:
-        """Plan the memory of one batch, once for all steps.
+        """Plan the memory of one batch, or of one of its equal parts, once for all steps.
 
         Args:
             workload: its JSON.
@@ -40,14 +41,16 @@ class BoundWorkload(object):
             mx_device: MXNet's device.
             label_smoothing: share of the target that is spread evenly over all classes.
             loss_scale: by what gradients are multiplied.
+            accumulation: equal parts of a batch whose gradients are added up.
 
         Raises ValueError for a layer or a loss that this builder does not know, and ``mxnet.MXNetError`` where
         MXNet finds other shapes than the workload's.
         """
-        shapes = {_INPUT: (batch,) + tuple(workload["input_shape"])}
+        self._part, self._parts, self._losses = batch // accumulation, accumulation, None
+        shapes = {_INPUT: (self._part,) + tuple(workload["input_shape"])}
         if workload["loss"] != "mean_squared_error":  # there the target is the input itself
             tokens = tuple(workload["input_shape"]) if workload["loss"] in TOKEN_LOSSES else ()
-            shapes[TARGETS] = (batch,) + tokens
+            shapes[TARGETS] = (self._part,) + tokens
         constants = {
             "%s.%s" % (layer["name"], name): table[None, :, None]
             for layer in workload["layers"]
@@ -58,8 +61,9 @@ class BoundWorkload(object):
         losses, outputs = _symbols(workload, label_smoothing)
         symbol = mxnet.sym.Group([mxnet.sym.MakeLoss(losses, grad_scale=loss_scale), mxnet.sym.BlockGrad(outputs)])
         names = [parameter["name"] for layer in workload["layers"] for parameter in layer["parameters"]]
-        self._executor = symbol.simple_bind(mx_device, grad_req=dict.fromkeys(names, "write"), **shapes)
-        self._mx_device, self._outputs, self._input_shape = mx_device, outputs, shapes[_INPUT]
+        how = "write" if accumulation == 1 else "add"
+        self._executor = symbol.simple_bind(mx_device, grad_req=dict.fromkeys(names, how), **shapes)
+        self._mx_device, self._outputs, self._input_shape = mx_device, outputs, (batch,) + shapes[_INPUT][1:]
         self._given = [self._executor.arg_dict[name] for name in shapes if name not in constants]
         self._constants = {name: self._executor.arg_dict[name] for name in constants}
         for name, array in self._constants.items():
@@ -77,11 +81,11 @@ class BoundWorkload(object):
     @property
     def losses(self) -> Any:
         """One loss per sample of the last batch; their mean is the loss of the protocol."""
-        return self._executor.outputs[0]
+        return self._executor.outputs[0] if self._parts == 1 else self._losses
 
     @property
     def outputs(self) -> Any:
-        """The output of the last layer."""
+        """The output of the last layer, of a part of the batch where it has several."""
         return self._executor.outputs[1]
 
     def propagate(self, inputs: Any, targets: Any) -> None:
@@ -92,8 +96,23 @@ class BoundWorkload(object):
 
     def backpropagate(self, inputs: Any, targets: Any) -> None:
         """Start forward and backward of one batch of NDArrays; MXNet's engine finishes them later."""
+        if self._parts > 1:
+            self._gather(inputs, targets)
+            return
         self.propagate(inputs, targets)
         self._executor.backward()
+
+    def _gather(self, inputs: Any, targets: Any) -> None:
+        """Add up the gradients of the parts of a batch, and keep their losses."""
+        for gradient in self.gradients.values():
+            gradient[:] = 0
+        losses = []
+        for start in range(0, self._part * self._parts, self._part):
+            part = slice(start, start + self._part)
+            self.propagate(inputs[part], targets[part])
+            self._executor.backward()
+            losses.append(self._executor.outputs[0].copy())
+        self._losses = mxnet.nd.concat(*losses, dim=0)
 
     def set_weights(self, values: Any) -> None:
         """Copy ``{name: float32 array}`` into the weights."""
