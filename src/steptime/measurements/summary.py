@@ -373,9 +373,8 @@ def _throughput(trial: Trial, found: Estimate | None) -> IntervalOverLaunches[fl
 
 
 def _work(result: _Result, machine: Mapping[str, Any], peaks: StoredPeaks) -> WorkRates | None:
-    if result.estimate is None:
-        return None
-    return work_of(result.trial, _throughput(result.trial, result.estimate), machine, peaks)
+    rate = _throughput(result.trial, result.estimate) if result.estimate else None
+    return work_of(result.trial, rate, machine, peaks) if rate else None
 
 
 def _efficiency(trial: Trial, found: Estimate | None, points: Sequence[Measured]) -> Efficiency:
