@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from configurations import (
     Bench,
@@ -27,14 +27,17 @@ from configurations import (
     installed,
     loading,
     preload,
+    small_llama,
     small_transformer,
     small_workload,
 )
 
-from steptime.catalog.manifest import Manifest, load_manifests
+from steptime.catalog.manifest import Manifest, TrainingSetting, load_manifests
+from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads.layers import Workload
 from steptime.study.trial import Trial
+from steptime.worker.contract import CLIPPED_APART
 
 _HERE = Path(__file__).parent
 _TABLE = _HERE / "planted.csv"
@@ -46,10 +49,15 @@ class Fault:
 
     name: str
 
-    def exists(self, trial: Trial) -> bool:  # noqa: C901, PLR0911 - a line per kind of fault
+    def trial(self, trial: Trial) -> Trial:
+        """Return what is checked while the fault is planted."""
+        return trial.model_copy(update=OF_TRAINING.get(self.name, {}))
+
+    def exists(self, trial: Trial) -> bool:  # noqa: C901, PLR0911, PLR0912 - a line per kind of fault
         """Whether this strategy of this framework can have it."""
         strategy, name = STRATEGIES[trial.strategy], self.name
-        if (name in OF_TRANSFORMERS) != (trial.workload == small_transformer().name):
+        own = small_transformer if name in OF_TRANSFORMERS else small_llama if name in OF_LLAMA else small_workload
+        if trial.workload != own().name:
             return False
         if name in load_manifests()[trial.framework].contract.without_faults:
             return False
@@ -61,6 +69,11 @@ class Fault:
             return strategy.answer == "any_order"
         if name == "stale weights by one step":
             return strategy.answer != "any_order"  # to which it is right
+        manifest = load_manifests()[trial.framework]
+        if any(manifest.without_training_setting(each, strategy.name) for each in _later(self.trial(trial))):
+            return False
+        if name == CLIPPED_APART:
+            return strategy.name == "allreduce"  # the only one by which all have whole gradients
         if name in _OF_AN_EXCHANGE and strategy.single_baseline:
             return False
         if name == "sum instead of mean":
@@ -82,6 +95,21 @@ OF_TRANSFORMERS = (
     "targets not shifted",
 )
 """Planted in a network of their own, alone: what is exchanged is the same for all networks."""
+OF_LLAMA = (
+    "rotary angles shifted by one",
+    "rotary pairs of neighbours",
+    "causal mask of shared heads missing",
+    "shared heads in the wrong order",
+    "RMS norm without epsilon",
+    "RMS norm less the mean",
+)
+"""Planted likewise, in a network with shared heads of keys and values."""
+OF_TRAINING = {
+    "weight decay on biases": {"optimizer": Optimizer(name="adamw", weight_decay=0.1, decayed="matrices")},
+    CLIPPED_APART: {"optimizer": Optimizer(name="adamw", clip_norm=1.0)},
+    "accumulation forgets to divide": {"accumulation": 4},
+}
+"""Planted where a setting of training is asked for: the fields of the trial that ask for it."""
 _OF_LOADERS = {"loader gives a sample twice", "loader drops batches", "loader mixes labels up"}
 _OF_AN_EXCHANGE = {
     "gradient of one array not exchanged",
@@ -111,8 +139,15 @@ FAULTS = [
     Fault("loader gives a sample twice"),
     Fault("loader drops batches"),
     Fault("loader mixes labels up"),
-    *map(Fault, OF_TRANSFORMERS),
+    *map(Fault, OF_TRAINING),
+    *map(Fault, OF_TRANSFORMERS + OF_LLAMA),
 ]
+
+
+def _later(trial: Trial) -> list[TrainingSetting]:
+    """Return the settings of training by which a trial goes beyond what every framework has."""
+    asked = {**trial.optimizer.model_dump(), **({"accumulation": 0} if trial.accumulation > 1 else {})}
+    return [name for name in get_args(TrainingSetting) if name in asked]
 
 
 def planted_manifest(manifest: Manifest, fault: str, folder: Path, adapter: str = "planted_adapter.py") -> Manifest:
@@ -131,18 +166,20 @@ def cells(frameworks: Sequence[str], faults: Sequence[str]) -> Iterator[tuple[Fa
     for trial in (*configurations(frameworks, [1, 2], workload=small_workload()), *transformers(frameworks)):
         if trial.workers == 1 and trial.strategy != "single":
             continue
-        yield from ((each, trial) for each in FAULTS if each.name in faults and each.exists(trial))
+        yield from ((each, each.trial(trial)) for each in FAULTS if each.name in faults and each.exists(trial))
 
 
 def transformers(frameworks: Sequence[str]) -> list[Trial]:
-    """Return one worker of a small transformer for every framework that can train one."""
+    """Return one worker of each small transformer for every framework that can train one."""
     able = [name for name in frameworks if not load_manifests()[name].without_transformers]
-    return [each for each in configurations(able, [1], small_transformer()) if each.strategy == "single"]
+    networks = (small_transformer(), small_llama())
+    found = [each for network in networks for each in configurations(able, [1], network)]
+    return [each for each in found if each.strategy == "single"]
 
 
 def workload_of(trial: Trial) -> Workload:
     """Return the network that a trial of ``cells`` trains."""
-    return next(each for each in (small_workload(), small_transformer()) if each.name == trial.workload)
+    return next(each for each in (small_workload(), small_transformer(), small_llama()) if each.name == trial.workload)
 
 
 def main() -> None:
@@ -196,7 +233,8 @@ def _write_table(done: Sequence[dict[str, Any]]) -> None:
             for fault in FAULTS:
                 cell = found.get((framework, strategy, fault.name))
                 possible = (framework, strategy) in trials and fault.exists(trials[framework, strategy])
-                possible = possible or (fault.name in OF_TRANSFORMERS and strategy == "single" and framework in able)
+                of_transformers = fault.name in OF_TRANSFORMERS + OF_LLAMA
+                possible = possible or (of_transformers and strategy == "single" and framework in able)
                 marks.append(_mark(cell) if cell else ("not run" if possible else ""))
             writer.writerow([framework, strategy, *marks])
     caught = sum(each["caught"] and not each["crashed"] for each in found.values())

@@ -27,9 +27,23 @@ SETTINGS = {
     "adam": {"learning_rate": 0.02, "weight_decay": 0.01, "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3},
     "adamw": {"learning_rate": 0.02, "weight_decay": 0.1, "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3},
     "lars": {"learning_rate": 1.0, "momentum": 0.9, "weight_decay": 0.01, "trust_coefficient": 0.05},
+    "adamw of matrices": {
+        "name": "adamw",
+        "learning_rate": 0.02,
+        "weight_decay": 1.0,
+        "decayed": "matrices",
+        "beta1": 0.8,
+        "beta2": 0.95,
+        "epsilon": 1e-3,
+    },
+    "clipped sgd": {"name": "sgd", "learning_rate": 0.5, "momentum": 0.9, "weight_decay": 0.01, "clip_norm": 0.1},
     "lamb": {"learning_rate": 0.02, "weight_decay": 0.1, "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3},
 }
-"""Of each optimizer: values that differ from its defaults, and an epsilon whose place can be seen."""
+"""Of each optimizer: values that differ from its defaults, and an epsilon whose place can be seen.
+
+Without decay of scales, and with every gradient shortened, they are settings of their own."""
+FURTHER = {"adamw of matrices": "decayed", "clipped sgd": "clip_norm"}
+"""What a framework must obey for these."""
 LEARNING = [
     (name, strategy)
     for name, manifest in load_manifests().items()
@@ -46,6 +60,11 @@ OPTIMIZED = [
     for name, strategy in COMPARED
     for optimizer in load_manifests()[name].optimizers
     if optimizer not in load_manifests()[name].strategies[strategy].without_optimizers
+] + [
+    (name, strategy, optimizer)
+    for name, strategy in COMPARED
+    for optimizer, setting in FURTHER.items()
+    if load_manifests()[name].without_training_setting(setting, strategy) is None
 ]
 
 

@@ -23,6 +23,11 @@ SYNCHRONOUS = [(framework, name) for framework, name in TOGETHER if STRATEGIES[n
 BASELINES = [
     (framework, name) for framework, name in TOGETHER if load_manifests()[framework].strategies[name].min_workers == 1
 ]
+ACCUMULATING = [
+    (framework, name)
+    for framework, name in [*((each, "single") for each in load_manifests()), *SYNCHRONOUS]
+    if load_manifests()[framework].without_training_setting("accumulation", name) is None
+]
 ASYNCHRONOUS = [pair for pair in TOGETHER if pair not in SYNCHRONOUS]
 
 
@@ -73,6 +78,16 @@ def test_two_synchronous_workers_train_what_one_does_with_both_batches(
     servers = servers_of(trained_framework, strategy)
     result = launch_ok(tmp_path, job, workers=2, servers=servers, preloaded=True)
     assert_same_training(result, expected[2])
+
+
+@pytest.mark.parametrize(("name", "strategy"), marked(ACCUMULATING))
+def test_four_micro_batches_of_each_worker_train_what_whole_batches_do(
+    trained_framework, name, strategy, expected, tmp_path
+):
+    workers = 1 if strategy == "single" else 2
+    job = check_job(name, strategy, "lenet5", steps=STEPS, workers=workers, accumulation=4)
+    result = launch_ok(tmp_path, job, workers=workers, servers=servers_of(name, strategy), preloaded=True)
+    assert_same_training(result, expected[workers])
 
 
 @pytest.mark.parametrize(("name", "strategy"), marked(ASYNCHRONOUS))

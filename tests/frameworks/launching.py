@@ -217,6 +217,7 @@ def trial_of(  # noqa: PLR0913 - a trial has this many fields
     threads: int = 1,
     seed: int = 0,
     optimizer: Mapping[str, Any] | None = None,
+    accumulation: int = 1,
 ) -> Trial:
     """Return a trial whose options are the framework's defaults, but for those given."""
     return Trial(
@@ -235,6 +236,7 @@ def trial_of(  # noqa: PLR0913 - a trial has this many fields
         options=_options(load_manifests()[framework], strategy, options or {}),
         optimizer=Optimizer(**(optimizer or {})),
         seed=seed,
+        accumulation=accumulation,
     )
 
 

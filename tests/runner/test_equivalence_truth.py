@@ -295,3 +295,24 @@ def test_small_runs_have_more_tries_to_meet_a_combination_of_activations_at_zero
     (first, *_) = probes(trial(workers=3), built, 19, 2)
     beside = list(Oracle(executor, tmp_path).beside(first, built, Truth(0.01, ((),)), 1))
     assert (len(beside), len({each.nudges for each in beside})) == (tries, tries)
+
+
+def test_a_probe_of_clipped_gradients_halves_the_first_one(executor, tmp_path):
+    """However long the study lets gradients be, a check must see them shortened."""
+    which = trial(clip_norm=1e6)
+    found = Oracle(executor, tmp_path).clipping(probe(which), WORKLOAD).trial.optimizer.clip_norm
+    (unclipped,) = Oracle(executor, tmp_path).truth(replace(probe(trial(momentum=0.0)), rounds=(1,)), WORKLOAD).rounds
+    length = math.hypot(*(norm(unclipped.end[name] - unclipped.start[name]) for name in unclipped.end)) / 0.01
+    assert found == pytest.approx(length / 2, rel=1e-6)
+
+
+def test_a_matrix_decays_visibly_where_biases_do_not():
+    which = trial(weight_decay=0.1, decayed="matrices")
+    _, with_decay = islice(probes(which, WORKLOAD, 5, 2), 2)
+    assert with_decay.trial.optimizer.weight_decay * with_decay.trial.optimizer.learning_rate == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(("parts", "batch"), [(1, 8), (2, 8), (3, 9), (8, 8), (64, 8)])
+def test_a_check_has_as_many_micro_batches_but_one_per_sample_at_most(parts, batch):
+    small = check_trial(trials.trial(accumulation=parts, batch_per_worker=192), load_manifests()["reference"])
+    assert (small.accumulation, small.batch_per_worker) == (min(parts, 8), batch)

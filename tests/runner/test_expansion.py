@@ -66,6 +66,12 @@ MANIFESTS = {
     "passing": _manifest("passing", {"single": {}, "allreduce": {"launcher": "mpi"}}, loaders=["synthetic"]),
     "alone": _manifest("alone", {"single": {}}, environment="core"),
     "older": _manifest("older", {"single": {}}, without_transformers="it has no attention"),
+    "newer": _manifest(
+        "newer",
+        {"single": {}, "ps_sync": {"without_training_settings": {"clip_norm": "servers have parts"}}},
+        training_settings=["clip_norm", "accumulation"],
+        without_training_settings={"decayed": "it has one decay"},
+    ),
 }
 TOKEN_FILE = Corpus(
     "./own", Path("own"), Reading(), CorpusPart(("a.bin",), 1, 99), None, Largest(499, "a.bin", 8), (), ""
@@ -778,3 +784,40 @@ def test_an_inclusion_trains_where_the_study_times_steps():
         "constant",
         "cosine",
     ]
+
+
+_CLIPPED = {"clip_norm": 1.0}
+_OF_MATRICES = {"weight_decay": 0.1, "decayed": "matrices"}
+
+
+@pytest.mark.parametrize(
+    ("axes", "reason"),
+    [
+        ({"optimizer": _OF_MATRICES}, "no setting 'decayed' of training: it has one decay"),
+        ({"optimizer": _CLIPPED, "frameworks": "ring"}, "no setting 'clip_norm' of training"),
+        (
+            {"optimizer": _CLIPPED, "strategies": "ps_sync"},
+            "'ps_sync' has no setting 'clip_norm' of training: servers have parts",
+        ),
+        ({"accumulation": 3}, "a batch per worker of 4 has no 3 equal micro-batches"),
+        ({"accumulation": 4, "frameworks": "ring"}, "no setting 'accumulation' of training"),
+        ({"accumulation": 2, "workloads": "resnet50"}, "accumulation 2 changes what resnet50 learns"),
+    ],
+)
+def test_a_setting_of_training_that_cannot_be_obeyed_is_skipped_with_the_reason(axes, reason):
+    found = _expand(**{"frameworks": "newer", "batch_per_worker": 4, **axes})
+    assert not found.trials
+    assert [each[: len(reason)] for each in _reasons(found)] == [reason]
+
+
+def test_a_step_of_micro_batches_is_ranked_with_one_of_a_whole_batch():
+    whole, parts = _expand(frameworks="newer", batch_per_worker=4, accumulation=[1, 4]).trials
+    assert (whole.accumulation, parts.accumulation) == (1, 4)
+    assert whole.group == parts.group
+    assert whole.id != parts.id
+
+
+def test_a_later_setting_of_an_optimizer_changes_an_id_only_where_it_is_set():
+    plain, clipped = _expand(frameworks="newer", optimizer=["sgd", {"name": "sgd", **_CLIPPED}]).trials
+    assert "clip_norm" not in plain.optimizer.all_settings()
+    assert plain.id != clipped.id

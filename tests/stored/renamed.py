@@ -54,6 +54,7 @@ EXCLUDED: dict[str, str] = {
     **dict.fromkeys(("environment_variables", "varied_variables"), "variables of a launch are new keys"),
     "container": "the container of an interpreter is a new key",
     "environment_name": "the name of an environment of a study is a new key",
+    "accumulation": "the micro-batches of a step are a new key",
     **dict.fromkeys(("pop", "pop_refused"), "POP efficiencies are new keys"),
     **dict.fromkeys(("loaders", "loader_processes"), "verdicts on loaders and helper processes are new keys"),
     "diagnosis": "findings, expected steps and scenarios are a new key",

@@ -17,6 +17,9 @@ from steptime.catalog.plugins import OWN, Plugin, own_and_plugins
 from steptime.errors import PluginError, UsageError, choices_message
 
 FILE = "framework.toml"
+TrainingSetting = Literal["decayed", "clip_norm", "accumulation"]
+"""What an adapter of older versions knows nothing of: weights that do not decay, gradients that are clipped, and steps
+of several micro-batches."""
 _FRAMEWORKS = Path(__file__).parents[1] / "frameworks"
 
 
@@ -36,6 +39,8 @@ class StrategySupport(_ManifestForm):
     """Precisions of the framework that the strategy does not have."""
     without_optimizers: list[OptimizerName] = Field(default_factory=list)
     """Optimizers of the framework that the strategy does not have."""
+    without_training_settings: dict[TrainingSetting, str] = Field(default_factory=dict)
+    """Why the strategy lacks a setting of training that the framework has."""
     learning: bool = True
     """Whether the framework's sessions can train with the strategy until it is over; means nothing where the manifest
     does not say ``learning``."""
@@ -144,6 +149,10 @@ class Manifest(_ManifestForm):
     without_transformers: str = ""
     """Why the framework cannot compute the layers of transformers, where it cannot."""
     optimizers: list[OptimizerName] = ["sgd"]
+    training_settings: list[TrainingSetting] = []
+    """Those that its sessions obey."""
+    without_training_settings: dict[TrainingSetting, str] = Field(default_factory=dict)
+    """Why they do not obey another."""
     learning: bool = False
     """Whether sessions have ``set_learning_rate``, ``outputs`` and ``state``, so that accuracy can be measured."""
     adam_epsilon: Literal["corrected", "uncorrected"] = "corrected"
@@ -195,6 +204,14 @@ class Manifest(_ManifestForm):
     def precisions_on(self, device: str) -> list[Precision]:
         """Return the precisions that the framework has on a device."""
         return self.cuda_precisions if device == "cuda" else self.precisions
+
+    def without_training_setting(self, setting: TrainingSetting, strategy: str) -> str | None:
+        """Say why a strategy does not obey a setting of training; None if it does."""
+        if setting not in self.training_settings:
+            because = f": {why}" if (why := self.without_training_settings.get(setting)) else ""
+            return f"no setting {setting!r} of training{because}"
+        why = self.strategies[strategy].without_training_settings.get(setting)
+        return f"{strategy!r} has no setting {setting!r} of training: {why}" if why else None
 
     @property
     def implementations(self) -> dict[str, str]:

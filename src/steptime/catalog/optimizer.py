@@ -18,7 +18,10 @@ SETTINGS: Mapping[OptimizerName, tuple[str, ...]] = {
     "lars": ("momentum", "trust_coefficient"),
     "lamb": _ADAM,
 }
-"""By optimizer, the settings that it has apart from ``learning_rate`` and ``weight_decay``."""
+"""By optimizer, the settings that it has apart from those of all."""
+_OF_ALL = ("learning_rate", "weight_decay", "decayed", "clip_norm")
+_LATER = ("decayed", "clip_norm")
+"""Left out where they have their defaults, so that ids, jobs and files are what they were before there were any."""
 
 
 class Optimizer(BaseModel):
@@ -36,6 +39,11 @@ class Optimizer(BaseModel):
     """Of `sgd`, `nesterov` and `lars`."""
     weight_decay: float = Field(0.0, ge=0)
     """Times the weights, added to the gradient; taken off the weights themselves in `adamw` and `lamb`."""
+    decayed: Literal["all", "matrices"] = "all"
+    """The weights that decay: `matrices` are arrays of two axes or more, not biases and scales of normalisation."""
+    clip_norm: float | None = Field(None, gt=0)
+    """The longest that the mean gradient of all workers may be, over all weights together; longer ones are shortened.
+    Of asynchronous workers, each gradient by itself."""
     beta1: float = Field(0.9, ge=0, lt=1)
     """Of `adam`, `adamw` and `lamb`: how much of the mean of gradients is kept in each step."""
     beta2: float = Field(0.999, ge=0, lt=1)
@@ -47,11 +55,14 @@ class Optimizer(BaseModel):
 
     @model_validator(mode="after")
     def _settings_mean_something(self) -> "Optimizer":
-        allowed = ("name", "learning_rate", "weight_decay", *SETTINGS[self.name])
+        allowed = ("name", *_OF_ALL, *SETTINGS[self.name])
         for setting in sorted(self.model_fields_set - set(allowed)):
             if getattr(self, setting) != type(self).model_fields[setting].default:
                 message = choices_message(f"setting of {self.name}", setting, allowed)
                 raise ValueError(message)
+        if self.decayed != "all" and not self.weight_decay:
+            message = f"decayed: {self.decayed} needs weight_decay above 0"
+            raise ValueError(message)
         return self
 
     @model_serializer(mode="wrap")
@@ -59,7 +70,10 @@ class Optimizer(BaseModel):
         """Leave out the settings that mean nothing to the optimizer, so that sgd is written as it always was."""
         fields = handler(self)
         foreign = {setting for settings in SETTINGS.values() for setting in settings} - set(SETTINGS[self.name])
-        return {name: value for name, value in fields.items() if name not in foreign}
+        return {name: value for name, value in fields.items() if name not in foreign and not self._goes_without(name)}
+
+    def _goes_without(self, setting: str) -> bool:
+        return setting in _LATER and getattr(self, setting) == type(self).model_fields[setting].default
 
     @property
     def values_per_weight(self) -> int:
@@ -70,13 +84,13 @@ class Optimizer(BaseModel):
 
     def all_settings(self) -> dict[str, Any]:
         """Return every setting, as the job has them, also those that mean nothing to the optimizer."""
-        return {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: getattr(self, name) for name in type(self).model_fields if not self._goes_without(name)}
 
     @property
     def in_words(self) -> str:
         """The name with those settings that differ from the defaults, as tables show it."""
         changed = [
-            f"{name.replace('_', ' ')} {value:g}"
+            f"{name.replace('_', ' ')} {value if isinstance(value, str) else format(value, 'g')}"
             for name, value in self.model_dump().items()
             if name not in {"name", "learning_rate"} and value != type(self).model_fields[name].default
         ]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from steptime.measurements.flags import Varied, varied_names, varied_options
@@ -9,7 +10,7 @@ from steptime.runner.expansion import skipped_in_words
 from steptime.runner.plan import StudyPlan, missing_in_words
 from steptime.runner.run_kinds import RUN_KINDS, TRAININGS
 from steptime.study.environment_variables import passed, stripped
-from steptime.study.study import FURTHER_FIELDS
+from steptime.study.study import further_settings
 from steptime.study.trial import Trial
 from steptime.units import format_seconds
 
@@ -86,7 +87,7 @@ def _name(trial: Trial, varied: Varied, *, helpers: bool) -> str:
     parts = [
         trial.framework,
         trial.strategy,
-        *(f"{field}={getattr(trial, field)}" for field in FURTHER_FIELDS if getattr(trial, field) is not None),
+        *(f"{name}={value}" for name, value in further_settings(partial(getattr, trial)).items()),
         *(f"{name}={value}" for name, value in trial.options.items() if name in names),
         *(f"{name}={value}" for name, value in trial.environment_variables.items() if name in names),
     ]

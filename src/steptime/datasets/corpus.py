@@ -57,7 +57,7 @@ class Reading:
 
     @property
     def name(self) -> str | None:
-        """The tokenizer in a trial's configuration; None for bytes."""
+        """What a trial's configuration has; None for bytes."""
         return f"bpe {self.trained_vocabulary}" if self.tokens == "bpe" else None
 
 
@@ -105,7 +105,7 @@ class Corpus:
 
     @property
     def vocabulary(self) -> int | None:
-        """How many tokens a workload has to tell apart; None if files of tokens leave that to the workload."""
+        """How many tokens a workload distinguishes; None if files of tokens leave that to the workload."""
         if self.of_tokens:
             return self.reading.vocabulary
         return self.reading.trained_vocabulary if self.reading.tokens == "bpe" else BYTES + 1
@@ -189,7 +189,7 @@ def _parts(name: str, place: Path) -> tuple[dict[str, list[str]], Counts]:
             message = f"no file or folder {place} for the dataset {name}; {existing} is as far as the path exists"
             raise DatasetError(message)
         if not place.name.lower().endswith(ENDINGS) or not place.is_file():
-            message = f"the dataset {name} is not a {_listed_endings()} file; name one, or a folder that holds some"
+            message = f"the dataset {name} must be a {_listed_endings()} file, or a folder with some"
             raise DatasetError(message)
         return {TRAINING: [place.name]}, Counter()
     try:
@@ -322,7 +322,7 @@ def _text_of_line(line: bytes, text_field: str) -> bytes | str:
         others = f" (it has {', '.join(map(repr, list(found)[:_LISTED]))})" if found else ""
         return f"has no field {text_field!r}{others}; name the field by text_field"
     if not isinstance(found[text_field], str):
-        return f"its field {text_field!r} holds no text"
+        return f"its field {text_field!r} is not text"
     try:
         return str(found[text_field]).encode()
     except UnicodeEncodeError:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 import steptime
 from steptime.errors import StoreError
-from steptime.measurements.attached.header import AttachedHeader
+from steptime.measurements.attached.process_files import AttachedHeader
 from steptime.measurements.consistency import AnyRecord, FileCheck, Misfit
 from steptime.measurements.jsonlines import read_lines
 from steptime.measurements.record_fields import STRICT, Count, Quantity, StoredObject, first_mistake

@@ -103,6 +103,8 @@ class TrialSummary(JsonForm):
     hosts: int
     threads: int
     batch_per_worker: int
+    accumulation: int = 1
+    """Micro-batches into which a step divides the batch of a worker."""
     environment_name: str | None = None
     """Of the study's named environments; None if the study names none."""
     tuning: Tuning = "documented"

@@ -103,7 +103,7 @@ def work_of(
 
 
 Denominator = tuple[Interval[float | None], Literal["measured", "data sheet"] | None]
-"""Products of matrices per second of a device, and where it is from."""
+"""Products of matrices per second of a device, and the source."""
 
 
 def rates_of(

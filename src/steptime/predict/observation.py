@@ -181,11 +181,15 @@ _BITS = 8
 
 
 def observe(store: Store) -> list[Observation]:
-    """Return what the folder's trials measured, those without a good launch left out.
+    """Return what the folder's trials measured, those without a good launch or with micro-batches left out.
 
-    Raises StoreError when no launch of the folder ended well.
+    Raises StoreError when nothing is left.
     """
-    found = [each for each in (_observation(store, trial) for trial in store.trials()) if each.steps_s]
+    whole = [trial for trial in store.trials() if trial.accumulation == 1]
+    found = [each for each in (_observation(store, trial) for trial in whole) if each.steps_s]
+    if not found and len(whole) < len(store.trials()):
+        message = f"{store.path} has only trials with accumulation, which no model describes yet; measure without it"
+        raise StoreError(message)
     if not found:
         message = f"{store.path} has no launch that timed a step; measure first: steptime run STUDY -o {store.path}"
         raise StoreError(message)

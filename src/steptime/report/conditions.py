@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from steptime.measurements.flags import RECORDS_SET_ASIDE, SHORT_STEPS, STALLS
@@ -22,7 +23,7 @@ from steptime.report.section import (
     Verbatim,
 )
 from steptime.report.trial_names import Names, check_name
-from steptime.study.study import FURTHER_FIELDS
+from steptime.study.study import further_settings
 from steptime.units import format_bytes, format_seconds
 
 _MACHINE = {
@@ -280,7 +281,7 @@ def settings(trial: TrialSummary) -> str:
         parts += [count(trial.cores_per_worker, "core") + " per worker"]
     parts += [f"{count(trial.servers, 'server')}, {_PLACEMENTS[trial.server_placement]}"] if trial.servers else []
     parts += [count(trial.hosts, "host")] if trial.hosts > 1 else []
-    further = {field: value for field in FURTHER_FIELDS if (value := getattr(trial, field)) is not None}
+    further = further_settings(partial(getattr, trial))
     parts += [f"{name}={value}" for name, value in {**further, **trial.options, **trial.environment_variables}.items()]
     return ", ".join(parts)
 

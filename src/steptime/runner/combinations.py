@@ -14,7 +14,7 @@ from steptime.catalog.options import OptionValue, Precision, Tuning
 from steptime.catalog.site import Site
 from steptime.runner.workload_shapes import WorkloadShapes
 from steptime.study.hosts import ClusterChoice
-from steptime.study.study import FURTHER_FIELDS, Axis, WorkloadChoice
+from steptime.study.study import Axis, WorkloadChoice, further_settings
 from steptime.study.training import Training
 from steptime.study.trial import ServerPlacement, Trial
 
@@ -90,6 +90,12 @@ class Combination:
         found: Optimizer = self.given["optimizer"]
         return found
 
+    @property
+    def accumulation(self) -> int:
+        """Micro-batches of a step."""
+        found: int = self.given["accumulation"]
+        return found
+
     def value_of(self, axis: Axis) -> Any:  # noqa: ANN401 - whatever values the axis has
         """Return what an exclusion compares with its values; None on the axes of a training if it is not trained."""
         value = self.given[axis.field] if axis.as_given else getattr(self, axis.field)
@@ -110,7 +116,7 @@ class Combination:
             "server_placement": self.server_placement,
             "global_batch" if self.batch_is_global else "batch_per_worker": self.batch,
             "tuning": self.tier,
-            **{field: value for field in FURTHER_FIELDS if (value := self.given[field]) is not None},
+            **further_settings(self.given.__getitem__),
             **self._learning_json(),
             "options": dict(self.options),
             **({"environment_variables": dict(self.environment_variables)} if self.environment_variables else {}),

@@ -25,13 +25,21 @@ from steptime.environments.locks import lock_of, requirement_lines
 from steptime.launchers.table import LAUNCHERS
 from steptime.runner.run_folder import make_run_folder
 from steptime.runner.settings_table import settings_mistakes
-from steptime.worker.contract import FROZEN_LAYER, KEPT_GRADIENT, NEVER_PULLED, PUSH_TWICE, STALE_WEIGHTS, ZEROS_SENT
+from steptime.worker.contract import (
+    CLIPPED_APART,
+    FROZEN_LAYER,
+    KEPT_GRADIENT,
+    NEVER_PULLED,
+    PUSH_TWICE,
+    STALE_WEIGHTS,
+    ZEROS_SENT,
+)
 
 _TYPES = {"bool": bool, "int": int, "float": float, "str": str}
 _PRECISIONS_OF_PROCESSORS = {"fp32", "bf16"}
 _SHORTEST_HELP = 10
 """Letters of an option's help."""
-_FAULTS = {FROZEN_LAYER, KEPT_GRADIENT, STALE_WEIGHTS, ZEROS_SENT, PUSH_TWICE, NEVER_PULLED}
+_FAULTS = {CLIPPED_APART, FROZEN_LAYER, KEPT_GRADIENT, STALE_WEIGHTS, ZEROS_SENT, PUSH_TWICE, NEVER_PULLED}
 
 _IMPORT = """
 import importlib, json, sys
@@ -349,6 +357,8 @@ def _possible_faults(manifest: Manifest) -> set[str]:
         found |= {ZEROS_SENT, PUSH_TWICE}
     if any(each.answer == "any_order" for each in strategies):
         found.add(NEVER_PULLED)
+    if "clip_norm" in manifest.training_settings and "allreduce" in manifest.strategies:
+        found.add(CLIPPED_APART)
     return found
 
 

@@ -87,7 +87,8 @@ def memory_shortage(
         together, own_bytes = sharing or trial.workers, _FRAMEWORK_BYTES
 
     def needed(batch: int) -> float:
-        weights_and_activations = memory_bytes(workload, batch, optimizer_values=trial.optimizer.values_per_weight)
+        at_once = -(-batch // trial.accumulation)
+        weights_and_activations = memory_bytes(workload, at_once, optimizer_values=trial.optimizer.values_per_weight)
         return together * (weights_and_activations + own_bytes)
 
     if needed(trial.batch_per_worker) <= available:

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 
 from steptime.catalog.accelerators import Version
 from steptime.catalog.loaders import loader_named
-from steptime.catalog.manifest import Manifest
+from steptime.catalog.manifest import Manifest, TrainingSetting
 from steptime.catalog.site import Site
 from steptime.catalog.strategies import strategy_named
+from steptime.catalog.workloads.kinds import OF_TRANSFORMERS
 from steptime.runner.combinations import Combination, ExpansionContext
-from steptime.runner.workload_shapes import DatasetFacts, has_classes, is_transformer
+from steptime.runner.workload_shapes import DatasetFacts, has_classes, has_layer
 
 
 def why_impossible(combination: Combination, context: ExpansionContext) -> str | None:
@@ -119,6 +120,17 @@ def _no_optimizer(combination: Combination, manifest: Manifest, _: ExpansionCont
     return None
 
 
+def _no_training_setting(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
+    optimizer = combination.optimizer
+    wanted: dict[TrainingSetting, bool] = {
+        "decayed": optimizer.decayed != "all",
+        "clip_norm": optimizer.clip_norm is not None,
+        "accumulation": combination.accumulation > 1,
+    }
+    reasons = (manifest.without_training_setting(name, combination.strategy) for name, asked in wanted.items() if asked)
+    return next(filter(None, reasons), None)
+
+
 def _no_training(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
     if combination.training is None:
         return None
@@ -145,7 +157,7 @@ def _wrong_training(combination: Combination, _: Manifest, __: ExpansionContext)
 
 
 def _no_transformers(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
-    if not manifest.without_transformers or not is_transformer(combination.workload):
+    if not manifest.without_transformers or not has_layer(combination.workload, OF_TRANSFORMERS):
         return None
     return f"cannot train {combination.workload.name}: {manifest.without_transformers}"
 
@@ -210,6 +222,16 @@ def _beyond_site(combination: Combination, site: Site, context: ExpansionContext
     return None
 
 
+def _uneven_parts(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:
+    parts, batch = combination.accumulation, combination.batch_per_worker
+    if parts > 1 and has_layer(combination.workload, {"batch_norm"}):
+        return (
+            f"accumulation {parts} changes what {combination.workload.name} learns: batch normalisation would take its "
+            "statistics from each micro-batch, and not from the batch of the other trials"
+        )
+    return f"a batch per worker of {batch:g} has no {parts} equal micro-batches" if batch % parts else None
+
+
 def _uneven_batch(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:
     if not combination.batch_is_global or combination.batch % combination.workers == 0:
         return None
@@ -224,6 +246,7 @@ _RULES: tuple[Callable[[Combination, Manifest, ExpansionContext], str | None], .
     _emulated_device,
     _no_precision,
     _no_optimizer,
+    _no_training_setting,
     _no_transformers,
     _no_data,
     _no_training,
@@ -231,6 +254,7 @@ _RULES: tuple[Callable[[Combination, Manifest, ExpansionContext], str | None], .
     _wrong_launcher,
     _too_few_hosts,
     _uneven_batch,
+    _uneven_parts,
 )
 """Asked in this order; a later rule may rely on what an earlier one let pass."""
 

@@ -182,7 +182,9 @@ def synthetic_loader(batches: int) -> dict[str, Any]:
 
 
 def _shared(trial: Trial) -> dict[str, Any]:
+    in_parts = {"accumulation": trial.accumulation} if trial.accumulation > 1 else {}
     return {
+        **in_parts,
         "schema": SCHEMA,
         "framework": trial.framework,
         "strategy": trial.strategy,

@@ -1,9 +1,8 @@
 """The shape of a workload on its dataset: input shape and classes, or why the two do not go together."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
-from steptime.catalog.workloads.kinds import OF_TRANSFORMERS
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.datasets.corpus import Corpus
@@ -70,9 +69,9 @@ def has_classes(choice: WorkloadChoice) -> bool:
     return build_workload(choice.name).loss in {"softmax_cross_entropy", "next_token_cross_entropy"}
 
 
-def is_transformer(choice: WorkloadChoice) -> bool:
-    """Whether a workload has layers that frameworks from before transformers lack."""
-    return any(layer.kind in OF_TRANSFORMERS for layer in build_workload(choice.name).layers)
+def has_layer(choice: WorkloadChoice, kinds: Container[str]) -> bool:
+    """Whether a workload has a layer of one of the kinds."""
+    return any(layer.kind in kinds for layer in build_workload(choice.name).layers)
 
 
 def _shape_on(choice: WorkloadChoice, facts: DatasetFacts) -> WorkloadShape:

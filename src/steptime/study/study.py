@@ -3,7 +3,7 @@
 Where a list is expected, a single value will do; durations and shares may be written as people write them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -38,7 +38,7 @@ from steptime.study.quantities import (
     words_of,
 )
 from steptime.study.training import NamedSchedule, ScalingRule, ScheduleName, TrainChoice, WarmupEpochs
-from steptime.study.trial import ServerPlacement
+from steptime.study.trial import ServerPlacement, Trial
 
 
 class WorkloadChoice(Strict):
@@ -214,6 +214,7 @@ AXES = (
         as_given=True,
         about_exclusion="By name.",
     ),
+    Axis("accumulation", "accumulation", OneOrMany[Count], as_given=True),
     Axis(
         "schedules",
         _TRAINING,
@@ -238,6 +239,12 @@ TRAIN_AXES = tuple(axis.name for axis in AXES if axis.field == _TRAINING)
 """The axes that a study has below ``train``."""
 FURTHER_FIELDS = tuple(axis.field for axis in AXES if axis.as_given and axis.field not in ("precision", "optimizer"))
 """Fields of a trial that lists and reports write as ``field=value``, where they have words of their own for others."""
+
+
+def further_settings(value_of: Callable[[str], Any]) -> dict[str, Any]:
+    """Return, by name, the ``FURTHER_FIELDS`` that differ from their default, which goes without saying."""
+    values = {field: value_of(field) for field in FURTHER_FIELDS}
+    return {name: value for name, value in values.items() if value != Trial.model_fields[name].default}
 
 
 def _form_of_axes(*, excluded: bool) -> type[Strict]:
@@ -368,6 +375,8 @@ class Study(Strict):
     """Which of `named_environments` are measured; all of them by default."""
     optimizer: Annotated[OneOrMany[NamedOptimizer], Field(min_length=1)] = [Optimizer()]
     """How gradients change weights: one optimizer for all trials, or a list of them."""
+    accumulation: Annotated[OneOrMany[Count], Field(min_length=1)] = [1]
+    """Micro-batches into which each step divides the batch of a worker: gradients are added up, and exchanged once."""
     train: TrainChoice | None = None
     """Trains every trial until it is over, and measures accuracy beside speed."""
     include: OneOrMany[Inclusion] = []

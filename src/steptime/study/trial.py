@@ -63,6 +63,8 @@ class Trial(BaseModel):
     documented_options: dict[str, OptionValue] = Field(default_factory=dict)
     """Of a tuned trial: the values in the tier ``documented`` of the options that the tier ``tuned`` changes."""
     optimizer: Optimizer = Optimizer()
+    accumulation: int = 1
+    """Micro-batches of a step, each an equal part of the batch per worker."""
     training: Training | None = None
     """None if steps are timed and accuracy is not asked for."""
     launcher: str = "local"

@@ -30,6 +30,9 @@ STALE_WEIGHTS = "stale weights by one step"
 EARLY_UPDATE = "update before the exchange ends"
 """Planted by another strategy, unless ``Contract.faults`` has a way of its own."""
 
+CLIPPED_APART = "a norm clipped per worker"
+"""Each worker shortens its own gradient, before the exchange."""
+
 OF_SERVERS = (ZEROS_SENT, PUSH_TWICE, NEVER_PULLED)
 
 

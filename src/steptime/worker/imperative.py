@@ -23,10 +23,13 @@ class ImperativeSession(Session):
         The ``Batches`` of ``(inputs, targets)``.
     ``exchanges``
         Whether a step exchanges gradients with other workers.
+    ``accumulation``
+        Equal parts of a batch whose gradients a step adds up.
     """
 
     batches: "Batches"
     exchanges = False
+    accumulation = 1
 
     @abc.abstractmethod
     def forward(self, inputs: Any, targets: Any) -> Any:
@@ -59,10 +62,20 @@ class ImperativeSession(Session):
 
     def step(self) -> None:
         inputs, targets = next(self.batches)
-        self.backward(self.forward(inputs, targets))
+        if self.accumulation > 1:
+            self.gather(inputs, targets)
+        else:
+            self.backward(self.forward(inputs, targets))
         if self.exchanges:
             self.exchange()
         self.update()
+
+    def gather(self, inputs: Any, targets: Any) -> None:
+        """Compute the mean gradients of ``accumulation`` equal parts of a batch, as ``backward`` does of a whole one.
+
+        Raises NotImplementedError in frameworks that cannot.
+        """
+        raise NotImplementedError
 
     def batches_ahead(self) -> int:
         return self.batches.ahead

@@ -44,7 +44,7 @@ class ChainerSession(ImperativeSession):
 
         from steptime.frameworks.chainer.loader import open_chainer_batches
         from steptime.frameworks.chainer.network import WorkloadChain
-        from steptime.frameworks.chainer.optimizers import gradient_decay, make_optimizer
+        from steptime.frameworks.chainer.optimizers import add_hooks, make_optimizer
 
         config = chainer.global_config
         options = job["options"]
@@ -65,6 +65,7 @@ class ChainerSession(ImperativeSession):
         self.chain = WorkloadChain(job["workload"], job["label_smoothing"])
         self.chain.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self.chain.to_device(self._device)
+        self.accumulation = job.get("accumulation", 1)
         self._settings = job["optimizer"]
         self._rule = optimizer = make_optimizer(self._settings)
         self._double_buffering = communicator is not None and options["double_buffering"]
@@ -74,9 +75,7 @@ class ChainerSession(ImperativeSession):
 
             optimizer = double_buffered(optimizer, communicator)
         self._optimizer = optimizer.setup(self.chain)
-        decay = gradient_decay(self._settings)
-        if decay:
-            self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(decay))
+        add_hooks(self._optimizer, self._settings)
         self.batches = open_chainer_batches(job, context, self._device)
         self._loss: Any = None
         self._checked = communicator is None or self._cuda
@@ -89,6 +88,15 @@ class ChainerSession(ImperativeSession):
     def backward(self, loss):
         self.chain.cleargrads()
         loss.backward()
+
+    def gather(self, inputs, targets):
+        size, mean = len(inputs) // self.accumulation, 0.0
+        self.chain.cleargrads()
+        for start in range(0, len(inputs), size):
+            loss = self.forward(inputs[start : start + size], targets[start : start + size]) / self.accumulation
+            loss.backward()  # adds to what is there
+            mean += loss.array
+        self._loss = mean
 
     def exchange(self):
         """Not by ChainerMN's optimizer wrapper: its first update would only broadcast the weights."""
@@ -161,7 +169,8 @@ class ChainerSession(ImperativeSession):
         return sum(parameter.size for parameter in self.chain.params())
 
     def output_shape(self):
-        return list(self.chain.output_shape)
+        samples, *rest = self.chain.output_shape
+        return [samples * self.accumulation] + rest
 
     def get_weights(self):
         return self.chain.get_weights()

@@ -1,6 +1,6 @@
 """What Chainer gives to its tests."""
 
-from steptime.worker.contract import FROZEN_LAYER, KEPT_GRADIENT, Contract
+from steptime.worker.contract import CLIPPED_APART, FROZEN_LAYER, KEPT_GRADIENT, Contract
 
 
 def _batches(job, context):
@@ -39,4 +39,22 @@ def _keep_back(session, *_):
     communicator.multi_node_mean_grad = all_but_one
 
 
-CONTRACT = Contract(_batches, _weights, session_faults={FROZEN_LAYER: _freeze_last_layer, KEPT_GRADIENT: _keep_back})
+def _clip_apart(session, job, _):
+    import chainer
+
+    session._optimizer.remove_hook("GradientClipping")
+    shorten, mean = chainer.optimizer_hooks.GradientClipping(job["optimizer"]["clip_norm"]), session.communicator
+    of_all = mean.multi_node_mean_grad
+
+    def shortened(chain, *more):
+        shorten(session._optimizer)
+        of_all(chain, *more)
+
+    mean.multi_node_mean_grad = shortened
+
+
+CONTRACT = Contract(
+    _batches,
+    _weights,
+    session_faults={FROZEN_LAYER: _freeze_last_layer, KEPT_GRADIENT: _keep_back, CLIPPED_APART: _clip_apart},
+)

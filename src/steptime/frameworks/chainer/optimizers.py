@@ -2,6 +2,8 @@
 
 import chainer
 
+from steptime.worker.weights import is_decayed
+
 
 def _sgd(settings):
     if not settings["momentum"]:
@@ -35,7 +37,7 @@ _DECOUPLED = ("adamw",)
 
 
 def make_optimizer(settings):
-    """Return the optimizer of the job's ``optimizer``, without the decay of ``gradient_decay``.
+    """Return the optimizer of the job's ``optimizer``, without its hooks.
 
     Raises ValueError for one that Chainer does not have.
     """
@@ -51,6 +53,18 @@ def set_learning_rate(optimizer, settings, rate):
     setattr(optimizer, attribute, rate)
 
 
-def gradient_decay(settings):
-    """Return how much of each weight is added to its gradient."""
-    return 0.0 if settings["name"] in _DECOUPLED else settings["weight_decay"]
+def add_hooks(optimizer, settings):
+    """Have ``optimizer``, which has been set up, clip gradients and decay weights as its ``settings`` say."""
+    if "clip_norm" in settings:
+        optimizer.add_hook(chainer.optimizer_hooks.GradientClipping(settings["clip_norm"]))
+    fixed = [each for each in optimizer.target.params() if not is_decayed(settings, each.ndim)]
+    decay = chainer.optimizer_hooks.WeightDecay(settings["weight_decay"])
+    if settings["name"] in _DECOUPLED:
+        for parameter in fixed:
+            parameter.update_rule.hyperparam.weight_decay_rate = 0.0
+    elif settings["weight_decay"] and not fixed:
+        optimizer.add_hook(decay)
+    elif settings["weight_decay"]:
+        for parameter in optimizer.target.params():
+            if is_decayed(settings, parameter.ndim):
+                parameter.update_rule.add_hook(decay)

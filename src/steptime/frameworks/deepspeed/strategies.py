@@ -37,9 +37,10 @@ def engine_settings(job, stage):
     mixed = job["precision"] == "bf16"
     by_engine = options["mixed_precision"] == "engine"
     return {
-        "train_micro_batch_size_per_gpu": job["batch_per_worker"],
-        "gradient_accumulation_steps": 1,
-        "gradient_clipping": 0.0,  # 1 would be DeepSpeed's default, and another training
+        "train_micro_batch_size_per_gpu": job["batch_per_worker"] // job.get("accumulation", 1),
+        "gradient_accumulation_steps": job.get("accumulation", 1),
+        # By default DeepSpeed would clip to a norm of 1, which is another training.
+        "gradient_clipping": job["optimizer"].get("clip_norm", 0.0),
         "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,  # SGD is none of those that DeepSpeed names
         "torch_autocast": {"enabled": mixed and not by_engine, "dtype": "bfloat16"},
@@ -62,6 +63,7 @@ class ZeroStage0(TorchStrategy):
 
     stage = 0
     innermost = False  # as bytes they are broadcast at the beginning, which asks for contiguous weights
+    shares_loss = False  # the engine divides it
     relaid = True
     """Whether weights may be laid out with their channels innermost after that."""
     stages = EngineAblation
@@ -97,6 +99,9 @@ class ZeroStage0(TorchStrategy):
     def update(self, loss):
         self._engine.backward(loss)
         self._engine.step()
+
+    def gather(self, loss):
+        self.update(loss)  # the engine counts micro-batches itself
 
     def set_learning_rate(self, rate):
         set_rate(self._engine.optimizer, rate)

@@ -1,7 +1,7 @@
 """What Horovod with PyTorch gives to its tests."""
 
-from steptime.libraries.torch.contract import batches, freeze_last_layer, weights
-from steptime.worker.contract import FROZEN_LAYER, KEPT_GRADIENT, Contract
+from steptime.libraries.torch.contract import batches, clip_apart, freeze_last_layer, weights
+from steptime.worker.contract import CLIPPED_APART, FROZEN_LAYER, KEPT_GRADIENT, Contract
 
 
 def _keep_back(*_):
@@ -25,4 +25,8 @@ def _keep_back(*_):
     strategies.HorovodAverage.prepare = prepared
 
 
-CONTRACT = Contract(batches, weights, faults={FROZEN_LAYER: freeze_last_layer, KEPT_GRADIENT: _keep_back})
+CONTRACT = Contract(
+    batches,
+    weights,
+    faults={FROZEN_LAYER: freeze_last_layer, KEPT_GRADIENT: _keep_back, CLIPPED_APART: clip_apart},
+)

@@ -123,8 +123,7 @@ class HandleAblation(TorchAblation):
         mark("backward")
         self._optimizer.synchronize()
         mark("exchange")
-        with self._optimizer.skip_synchronize():
-            self._optimizer.step()
+        self.strategy.apply(synchronized=True)
         self.strategy.drop_gradients()
         mark("update")
 
@@ -179,8 +178,20 @@ class HorovodAverage(SingleWorker):
             named_parameters=module.named_parameters(),
             compression=_COMPRESSIONS[self.job["options"]["compression"]],
             groups=self.job["options"]["groups"] or None,
+            backward_passes_per_step=self.job.get("accumulation", 1),
         )
         return module
+
+    def apply(self, synchronized=False):
+        """Update the weights with the gradients of all workers; ``synchronized`` if they have come already."""
+        if not (synchronized or "clip_norm" in self.job["optimizer"]):
+            self.optimizer.step()
+            return
+        if not synchronized:
+            self.optimizer.synchronize()
+        self.clip()
+        with self.optimizer.skip_synchronize():
+            self.optimizer.step()
 
     def drop_gradients(self):
         self.optimizer.zero_grad()  # gives the memory back, as torch's does by default; it takes no arguments

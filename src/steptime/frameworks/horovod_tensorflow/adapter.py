@@ -43,7 +43,10 @@ class HorovodTraining(object):
         combine = self._combine if context.workers > 1 else None
         share = 1.0 / context.workers if self._in_loss else 1.0
         xla = options["xla"]
-        self.training = TensorFlowTraining(self.network, job["optimizer"], combine, share, xla=xla)
+        accumulation = job.get("accumulation", 1)
+        self.training = TensorFlowTraining(
+            self.network, job["optimizer"], combine, share, accumulation=accumulation, xla=xla
+        )
         if xla:
             self.marks = ()  # XLA cannot tell the time
         self.leave = self._workers.leave

@@ -1,6 +1,6 @@
 """What JAX gives to its tests."""
 
-from steptime.worker.contract import FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
+from steptime.worker.contract import CLIPPED_APART, FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
 from steptime.worker.image_layout import channels_first
 
 
@@ -45,4 +45,16 @@ def _keep_back(job, _):
     training_step.mean_of_all = lambda gradients, pack_kb: dict(mean(gradients, pack_kb), **{name: gradients[name]})
 
 
-CONTRACT = Contract(_batches, _weights, faults={FROZEN_LAYER: _freeze_last_layer, KEPT_GRADIENT: _keep_back})
+def _clip_apart(job, _):
+    from steptime.frameworks.jax import training_step
+    from steptime.frameworks.jax.optimizers import clipped
+
+    mean, settings = training_step.mean_of_all, {"clip_norm": job["optimizer"].pop("clip_norm")}
+    training_step.mean_of_all = lambda gradients, pack_kb: mean(clipped(settings, gradients), pack_kb)
+
+
+CONTRACT = Contract(
+    _batches,
+    _weights,
+    faults={FROZEN_LAYER: _freeze_last_layer, KEPT_GRADIENT: _keep_back, CLIPPED_APART: _clip_apart},
+)

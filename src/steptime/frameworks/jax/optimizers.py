@@ -8,6 +8,8 @@ from 1. Epsilon is added to the root of the corrected second moment, as Kingma a
 import jax
 from jax import numpy
 
+from steptime.worker.weights import is_decayed
+
 
 def slots_of(settings):
     """Return the names of what an optimizer keeps for each variable."""
@@ -17,6 +19,15 @@ def slots_of(settings):
 def optimizer_of(settings):
     """Return the function of the optimizer that the job's ``optimizer`` settings name."""
     return _OPTIMIZERS[settings["name"]]
+
+
+def clipped(settings, gradients):
+    """Return the gradients, shortened together to ``clip_norm`` where the settings have one."""
+    if "clip_norm" not in settings:
+        return gradients
+    length = numpy.sqrt(sum(numpy.sum(numpy.square(each)) for each in jax.tree.leaves(gradients)))
+    factor = settings["clip_norm"] / numpy.maximum(length, settings["clip_norm"])
+    return jax.tree.map(lambda each: factor * each, gradients)
 
 
 def _sgd(settings, rate, gradients, before):
@@ -40,7 +51,7 @@ def _lars(settings, rate, gradients, before):
 
     def scaled(slope, values):
         if values.ndim == 1:
-            return slope + decay * values
+            return slope + decay * values if is_decayed(settings, 1) else slope
         weights, length = _length(values), _length(slope)
         ratio = settings["trust_coefficient"] * weights / (length + decay * weights)
         return numpy.where((weights > 0) & (length > 0), ratio, 1.0) * (slope + decay * values)
@@ -77,7 +88,11 @@ def _lamb(settings, rate, gradients, before):
 
 def _decayed(settings, gradients, variables):
     decay = settings["weight_decay"]
-    return jax.tree.map(lambda slope, value: slope + decay * value, gradients, variables) if decay else gradients
+
+    def decayed(slope, value):
+        return slope + decay * value if is_decayed(settings, value.ndim) else slope
+
+    return jax.tree.map(decayed, gradients, variables) if decay else gradients
 
 
 def _gathered(settings, kept, gradients):

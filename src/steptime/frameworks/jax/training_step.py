@@ -5,7 +5,7 @@ from jax import lax, numpy
 
 from steptime.frameworks.jax.communication import packed_together
 from steptime.frameworks.jax.mesh import AXIS
-from steptime.frameworks.jax.optimizers import optimizer_of, slots_of
+from steptime.frameworks.jax.optimizers import clipped, optimizer_of, slots_of
 
 
 def mean_of_all(gradients, pack_kb):
@@ -41,6 +41,7 @@ class JaxStep(object):
         self._settings = job["optimizer"]
         self._slot = slots_of(self._settings)[0]
         self._together = job["strategy"] == "allreduce"
+        self._accumulation = job.get("accumulation", 1)
         self._pack_kb = job["options"].get("pack_kb", 0)
         self._donated = (0,) if job["options"]["donate"] else ()
         self._mesh = mesh
@@ -48,7 +49,7 @@ class JaxStep(object):
 
     def train(self, state, inputs, targets, rate=None):
         """Run a whole step, with the learning rate ``rate`` or, where it is None, with the job's as a constant."""
-        loss, statistics, gradients = self._gradients(state, inputs, targets)
+        loss, statistics, gradients = self._gradients_in_parts(state, inputs, targets)
         if self._together:
             gradients = mean_of_all(gradients, self._pack_kb)
         return self._updated(state, statistics, gradients, rate), loss[None]
@@ -99,10 +100,32 @@ class JaxStep(object):
         (loss, statistics), gradients = of_loss(variables, statistics, inputs, targets, _key(state))
         return loss, statistics, gradients
 
+    def _gradients_in_parts(self, state, inputs, targets):
+        """Return what ``_gradients`` does: the means over equal parts of the batch, one computed after the other."""
+        count = self._accumulation
+        if count == 1:
+            return self._gradients(state, inputs, targets)
+        variables, kept, statistics, number, keys = state
+        parts = [each.reshape((count, each.shape[0] // count) + each.shape[1:]) for each in (inputs, targets)]
+
+        def add(carried, part):
+            statistics, loss, total = carried
+            place, own, wanted = part
+            # Dropout draws for each part; numbers of steps stay below 2**31 / count.
+            key_number = number * count + place
+            found = self._gradients((variables, kept, statistics, key_number, keys), own, wanted)
+            more, statistics, gradients = found
+            return (statistics, loss + more / count, jax.tree.map(lambda a, b: a + b / count, total, gradients)), None
+
+        nothing = jax.tree.map(numpy.zeros_like, variables)
+        start = (statistics, numpy.float32(0.0), nothing)
+        (statistics, loss, gradients), _ = lax.scan(add, start, (numpy.arange(count), *parts))
+        return loss, statistics, gradients
+
     def _updated(self, state, statistics, gradients, rate=None):
         variables, kept, _, number, keys = state
         rate = self._settings["learning_rate"] if rate is None else rate
-        update = optimizer_of(self._settings)
+        update, gradients = optimizer_of(self._settings), clipped(self._settings, gradients)
         variables, kept = update(self._settings, rate, gradients, (variables, kept, number + 1))
         return variables, kept, statistics, number + 1, keys
 

@@ -10,6 +10,7 @@ from typing import Any, Dict, List
 import mxnet
 
 from steptime.frameworks.mxnet.communication import priority_of
+from steptime.libraries.mxnet.optimizers import clip
 from steptime.worker.back_end import FED, BackEnd, Message
 
 _abandoned: List[Any] = []
@@ -169,6 +170,7 @@ class ServerUpdate(object):
         counter = len(self._pairs) if "async" in kind else None
         self._store.set_optimizer(ServedOptimizer(optimizer, counter))
         self._rate = optimizer.learning_rate
+        self._clip = functools.partial(clip, list(bound.gradients.values()), optimizer)
         for key, (_, weight) in enumerate(self._pairs):
             self._store.init(key, weight)
         gradients = list(bound.gradients.values())
@@ -184,7 +186,8 @@ class ServerUpdate(object):
         self.exchange()
 
     def exchange(self):
-        """Start the exchange of all gradients for new weights; layers that are used first go first."""
+        """Start the exchange of all gradients, clipped, for new weights; layers that are used first go first."""
+        self._clip()
         for key, (gradient, weight) in enumerate(self._pairs):
             self._push_and_pull(key, gradient, weight, priority_of(key))
         if self._lateness:

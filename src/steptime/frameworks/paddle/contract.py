@@ -1,6 +1,6 @@
 """What PaddlePaddle gives to its tests."""
 
-from steptime.worker.contract import FROZEN_LAYER, KEPT_GRADIENT, Contract
+from steptime.worker.contract import CLIPPED_APART, FROZEN_LAYER, KEPT_GRADIENT, Contract
 
 
 def _batches(job, context):
@@ -43,6 +43,26 @@ def _keep_back(*_):
     session.data_parallel = ignoring
 
 
+def _clip_apart(job, _):
+    """Have each worker multiply its loss, and with it its gradient, by what shortens its own gradient."""
+    import paddle
+
+    from steptime.frameworks.paddle.session import PaddleSession
+
+    most, backward = job["optimizer"].pop("clip_norm"), PaddleSession.backward
+
+    def shortened(self, loss):
+        parameters = [each for each in self.layer.parameters() if each.trainable]
+        slopes = paddle.grad(loss, parameters, retain_graph=True)
+        length = sum(float((slope * slope).sum()) for slope in slopes) ** 0.5
+        backward(self, loss * min(1.0, most / length))
+
+    PaddleSession.backward = shortened
+
+
 CONTRACT = Contract(
-    _batches, _weights, faults={KEPT_GRADIENT: _keep_back}, session_faults={FROZEN_LAYER: _freeze_last_layer}
+    _batches,
+    _weights,
+    faults={KEPT_GRADIENT: _keep_back, CLIPPED_APART: _clip_apart},
+    session_faults={FROZEN_LAYER: _freeze_last_layer},
 )

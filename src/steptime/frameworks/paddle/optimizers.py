@@ -6,6 +6,8 @@ off the weights by the learning rate, as Loshchilov and Hutter do.
 
 import paddle
 
+from steptime.worker.weights import is_decayed
+
 
 def open_optimizer(parameters, settings, *, multi_tensor):
     """Return Paddle's optimizer over ``parameters`` with the job's ``optimizer`` settings.
@@ -18,6 +20,14 @@ def open_optimizer(parameters, settings, *, multi_tensor):
     rule, how = _OPTIMIZERS[settings["name"]](settings)
     if rule is not paddle.optimizer.AdamW:
         how["use_multi_tensor"] = multi_tensor
+    if "clip_norm" in settings:
+        how["grad_clip"] = paddle.nn.ClipGradByGlobalNorm(settings["clip_norm"])
+    fixed = [each for each in parameters if not is_decayed(settings, len(each.shape))]
+    if fixed and rule is paddle.optimizer.AdamW:
+        names = {each.name for each in fixed}
+        how["apply_decay_param_fun"] = lambda name: name not in names
+    for each in fixed:
+        each.regularizer = paddle.regularizer.L2Decay(0.0)  # instead of the optimizer's
     return rule(settings["learning_rate"], parameters=parameters, weight_decay=settings["weight_decay"], **how)
 
 

@@ -42,6 +42,7 @@ class PaddleSession(ImperativeSession):
         multi_tensor = options["multi_tensor"]
         self._optimizer = open_optimizer(self.layer.parameters(), job["optimizer"], multi_tensor=multi_tensor)
         self.batches = open_paddle_batches(job, context)
+        self.accumulation = job.get("accumulation", 1)
         self._loss: Any = None
         self._outputs: Any = None
 
@@ -52,6 +53,18 @@ class PaddleSession(ImperativeSession):
 
     def backward(self, loss):
         loss.backward()
+
+    def gather(self, inputs, targets):
+        count, mean = self.accumulation, 0.0
+        *parts, last = zip(inputs.chunk(count), targets.chunk(count))
+        for part in parts:
+            with self.alone():
+                loss = self.forward(*part) / count
+                loss.backward()
+            mean += loss.detach()
+        loss = self.forward(*last) / count
+        self.backward(loss)
+        self._loss = mean + loss.detach()
 
     def update(self):
         self._optimizer.step()
@@ -121,7 +134,8 @@ class PaddleSession(ImperativeSession):
         return sum(int(parameter.size) for parameter in self.layer.parameters() if parameter.trainable)
 
     def output_shape(self):
-        return list(self._outputs.shape)
+        samples, *rest = self._outputs.shape
+        return [samples * self.accumulation] + rest
 
     def get_weights(self):
         return self.layer.weights()

@@ -23,6 +23,8 @@ from steptime.libraries.torch.store import server_url
 from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
 from steptime.worker.weights import initial_weights
 
+_LEAST_LENGTH = 1e-6
+"""Of a gradient, as torch's own clipping has it."""
 _OF_IMAGES = 4
 """Dimensions of a convolution's weights."""
 
@@ -116,7 +118,8 @@ def serve_shard(job, context):
     """Be one server until all workers have left; return how many threads it computes with."""
     set_threads(job)
     kind = {"ps_sync": SynchronousShard, "ps_async": AsynchronousShard}[job["strategy"]]
-    _held["shard"] = kind(_first_weights(job, context), job["optimizer"], update_option(job), context.workers)
+    weights, parameters_in = _first_weights(job, context)
+    _held["shard"] = kind(weights, parameters_in, job["optimizer"], update_option(job), context.workers)
     # No worker can call before all are here, so that no gradient comes to a server without weights.
     RpcGroup(context).leave()
     return {"threads": torch.get_num_threads()}
@@ -156,14 +159,17 @@ def await_state():
 
 
 def _first_weights(job, context):
-    """The workers compute the same, and need not be asked."""
+    """Return this server's row, and a function that returns the parameters in such a row.
+
+    The workers compute the same, and need not be asked.
+    """
     layers = job["workload"]["layers"]
     pieces = ServerShards(layers, context.servers, job["options"]["sharding"], channels_innermost(job))
     row = torch.empty(pieces.sizes[context.rank])
     weights = initial_weights(layers, job["seed"])
     for name, view in pieces.views(context.rank, row).items():
         view.copy_(torch.from_numpy(weights[name]))
-    return row
+    return row, lambda values: list(pieces.views(context.rank, values).values())
 
 
 class SharesOfAll(object):
@@ -194,22 +200,28 @@ class SharesOfAll(object):
 class _Shard(object):
     """Weights of a server and the optimizer that updates them; ``is_set`` is done once a state has been read back."""
 
-    def __init__(self, weights, settings, update):
+    def __init__(self, weights, parameters_in, settings, update):
         """Hold ``weights``, a row of float32, and update them.
 
         Args:
             weights: the row.
+            parameters_in: returns the parameters in such a row, in their own shapes.
             settings: of the optimizer.
             update: the job's option of that name.
         """
         self.is_set = torch.futures.Future()
         self._weights = weights
-        self._optimizer = open_optimizer([weights], settings, update)
+        # One by one where some do not decay; all together otherwise, which is quicker.
+        self._parts = parameters_in if settings.get("decayed", "all") != "all" else lambda row: [row]
+        self._parameters = self._parts(weights)
+        self._optimizer = open_optimizer(self._parameters, settings, update)
 
     def _update(self, gradient):
-        self._weights.grad = gradient
+        for parameter, own in zip(self._parameters, self._parts(gradient)):
+            parameter.grad = own
         self._optimizer.step()
-        self._weights.grad = None
+        for parameter in self._parameters:
+            parameter.grad = None
 
     def state(self):
         """Return ``{name: array}`` of the weights and of the optimizer's state."""
@@ -225,11 +237,12 @@ class _Shard(object):
 class SynchronousShard(_Shard):
     """Updated once with the gradients of all workers."""
 
-    def __init__(self, weights, optimizer, update, workers):
+    def __init__(self, weights, parameters_in, optimizer, update, workers):
         """Hold ``weights``, a row of float32, and update them by the job's ``optimizer`` settings.
 
         Args:
             weights: the row.
+            parameters_in: as ``_Shard`` has it.
             optimizer: the settings.
             update: the job's option of that name.
             workers: how many send gradients.
@@ -243,7 +256,7 @@ class SynchronousShard(_Shard):
             learning_rate=optimizer["learning_rate"] / self._by_rate,
             weight_decay=optimizer["weight_decay"] * self._by_rate,
         )
-        super(SynchronousShard, self).__init__(weights, settings, update)
+        super(SynchronousShard, self).__init__(weights, parameters_in, settings, update)
         self._shares = SharesOfAll(workers)
 
     def take(self, _, gradient, rate=None):
@@ -268,9 +281,9 @@ class SynchronousShard(_Shard):
 class AsynchronousShard(_Shard):
     """Updated with each gradient at once, whatever the other workers do."""
 
-    def __init__(self, weights, optimizer, update, workers):
+    def __init__(self, weights, parameters_in, optimizer, update, workers):
         """As ``SynchronousShard`` does."""
-        super(AsynchronousShard, self).__init__(weights, optimizer, update)
+        super(AsynchronousShard, self).__init__(weights, parameters_in, optimizer, update)
         self._lock = threading.Lock()
         self._version = 0
         self._pulled = [0] * workers
@@ -334,8 +347,16 @@ class ParameterServers(TorchStrategy):
 
     def update(self, loss):
         loss.backward()
+        self.clip()
         self.send()
         self.forget()
+
+    def clip(self):
+        """Shorten this worker's gradient, which updates by itself in all strategies that clip."""
+        if "clip_norm" in self.job["optimizer"]:
+            length = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(row) for row in self._gradients]))
+            factor = torch.clamp(self.job["optimizer"]["clip_norm"] / (length + _LEAST_LENGTH), max=1.0)
+            torch._foreach_mul_(self._gradients, float(factor))
 
     def send(self, watch=None):
         """Give the servers the gradients that are there, and take their weights.

@@ -29,6 +29,7 @@ class ParameterServerAblation(TorchAblation):
 
     def marked_update(self, loss, mark):
         loss.backward()
+        self.strategy.clip()
         mark("backward")
         ready, done = time.monotonic(), {}
 

@@ -1,5 +1,6 @@
 """PyTorch's own strategies: one worker, DistributedDataParallel, FSDP2, and workers of parameter servers."""
 
+import contextlib
 import inspect
 from collections import Counter
 
@@ -67,6 +68,9 @@ class DistributedDataParallelStrategy(_ProcessGroupStrategy):
         if options["compression"] != "none":
             self._module.register_comm_hook(None, _COMPRESSIONS[options["compression"]])
         return self._module
+
+    def alone(self):
+        return self._module.no_sync()
 
     def drop_gradients(self):
         """Give the gradients' memory back, or set it to zero where it is that of the buckets and is to stay so."""
@@ -170,6 +174,12 @@ class FullyShardedStrategy(_ProcessGroupStrategy):
         except ImportError:
             return None
         return ShardAblation(self, self._module)
+
+    @contextlib.contextmanager
+    def alone(self):
+        self._module.set_requires_gradient_sync(False)  # of all groups
+        yield
+        self._module.set_requires_gradient_sync(True)
 
     def evaluated(self):
         # A forward pass without a backward pass leaves weights of other workers where the shards of this one were.

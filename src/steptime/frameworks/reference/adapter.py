@@ -37,6 +37,7 @@ class ReferenceSession(Session):
     def __init__(self, job, context):
         workload = job["workload"]
         self._batch = job["batch_per_worker"]
+        self._accumulation = job.get("accumulation", 1)
         self._shards = int(job["options"].get("shards", 1))
         bits = job["options"].get("bits", 32)
         self._network = ReferenceNetwork(
@@ -80,12 +81,24 @@ class ReferenceSession(Session):
             values[:] = blocks.values[shard]
             inputs, targets = next(feed)
             self._network.set_mask_stream(stream)
-            losses.append(self._network.backpropagate(inputs, targets))
+            losses.append(self._backpropagate(inputs, targets))
             blocks.optimizers[shard].update(self._network.slopes)
             blocks.values[shard] = values
         self._loss = losses[0]
         blocks.count_step()
         values[:] = blocks.values[0]
+
+    def _backpropagate(self, inputs, targets):
+        """Return the loss of a batch and leave its gradients, which are the means of those of its parts."""
+        network = self._network
+        if self._accumulation == 1:
+            return network.backpropagate(inputs, targets)
+        loss, total = 0.0, numpy.zeros_like(network.slopes)
+        for part in network.parts(inputs, targets, self._accumulation):
+            loss += network.backpropagate(*part) / self._accumulation
+            total += network.slopes
+        numpy.divide(total, self._accumulation, out=network.slopes)
+        return loss
 
     def _push(self):
         """Update with the gradient of the next shard alone, as an asynchronous server does."""
@@ -97,7 +110,7 @@ class ReferenceSession(Session):
             values[:] = self._first_values
         inputs, targets = next(self._feeds[shard])
         self._network.set_mask_stream(self._streams[shard])
-        self._loss = self._network.backpropagate(inputs, targets)
+        self._loss = self._backpropagate(inputs, targets)
         values[:] = now
         self._optimizer.update(self._network.slopes)
 
@@ -124,7 +137,7 @@ class ReferenceSession(Session):
         for feed, stream in zip(self._feeds, self._streams):
             inputs, targets = next(feed)
             self._network.set_mask_stream(stream)
-            losses.append(self._network.backpropagate(inputs, targets))
+            losses.append(self._backpropagate(inputs, targets))
             if self._shards > 1:
                 total = slopes.copy() if total is None else numpy.add(total, slopes, out=total)
         self._loss = losses[0]

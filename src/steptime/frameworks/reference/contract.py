@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from steptime.worker.contract import EARLY_UPDATE, FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
+from steptime.worker.contract import CLIPPED_APART, EARLY_UPDATE, FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
 
 
 def _batches(job, context):
@@ -67,8 +67,33 @@ def _exchange_nothing(job, _):
     _connect_by(lambda _: lambda _: NoAverage())
 
 
+def _clip_apart(job, _):
+    most = job["optimizer"].pop("clip_norm")
+
+    def clipping(connect):
+        def connected(context):
+            average = connect(context)
+
+            def shortened(vector):
+                vector *= min(1.0, most / float((vector.astype("float64") ** 2).sum()) ** 0.5)
+                average(vector)
+
+            planted: Any = shortened
+            planted.close = average.close
+            return planted
+
+        return connected
+
+    _connect_by(clipping)
+
+
 CONTRACT = Contract(
     _batches,
     _weights,
-    faults={FROZEN_LAYER: _freeze_last_layer, KEPT_GRADIENT: _keep_back, EARLY_UPDATE: _exchange_nothing},
+    faults={
+        FROZEN_LAYER: _freeze_last_layer,
+        KEPT_GRADIENT: _keep_back,
+        EARLY_UPDATE: _exchange_nothing,
+        CLIPPED_APART: _clip_apart,
+    },
 )

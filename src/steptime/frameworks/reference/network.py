@@ -36,7 +36,9 @@ LAYERS = {
     "segment": transformers.Segment,
     "first_token": transformers.FirstToken,
     "layer_norm": transformers.LayerNorm,
+    "rms_norm": transformers.RmsNorm,
     "gelu": transformers.Gelu,
+    "swiglu": transformers.SwiGlu,
     "attention": transformers.Attention,
 }
 _ROUNDED = ("conv2d", "linear", "unembedding", "attention")
@@ -90,6 +92,14 @@ class ReferenceNetwork(object):
         if self._workload["loss"] == "mean_squared_error":
             targets = targets.reshape((len(targets),) + self.output_shape)
         return self._own(inputs), targets if targets.ndim == 1 else self._own(targets)
+
+    def parts(self, inputs, targets, count):
+        """Return so many equal parts of a batch that ``batch`` returned."""
+        axis = min(targets.ndim - 1, 1)
+        return [
+            (numpy.ascontiguousarray(own), numpy.ascontiguousarray(wanted))
+            for own, wanted in zip(numpy.split(inputs, count, axis=1), numpy.split(targets, count, axis=axis))
+        ]
 
     def _own(self, array):
         dtype = array.dtype if array.dtype.kind == "i" else self.dtype

@@ -5,6 +5,8 @@ Numbers are of the type of the weights, so that 64 bits show what the rounding o
 
 import numpy
 
+from steptime.worker.weights import is_decayed
+
 
 class ReferenceOptimizer(object):
     """One optimizer: what it keeps from step to step, and how a gradient changes the weights.
@@ -29,6 +31,11 @@ class ReferenceOptimizer(object):
         self._rate_in_velocity = job["options"].get("rate_in_velocity", False)
         self._values = values
         self._arrays = arrays
+        self._decay = self._number("weight_decay")
+        if self._settings.get("decayed", "all") != "all":
+            self._decay = numpy.full_like(values, self._decay)
+            for part, axes in arrays:
+                self._decay[part] *= is_decayed(self._settings, axes)
         self._steps = 0
         self._change = _CHANGES[self._settings["name"]]
         names = ("velocity",) if self._settings["name"] in ("sgd", "nesterov", "lars") else ("first", "second")
@@ -37,7 +44,15 @@ class ReferenceOptimizer(object):
     def update(self, slopes):
         """Change the weights by the gradient ``slopes``, which may be overwritten."""
         self._steps += 1
+        self._clip(slopes)
         self._change(self, slopes)
+
+    def _clip(self, slopes):
+        """Shorten a gradient that is longer than ``clip_norm`` (Pascanu, Mikolov, Bengio 2013)."""
+        most = self._settings.get("clip_norm")
+        length = most and _length(slopes)
+        if most and length > most:
+            slopes *= slopes.dtype.type(most / length)
 
     def forget(self):
         """Begin anew, with nothing kept."""
@@ -61,7 +76,7 @@ class ReferenceOptimizer(object):
     def _decayed(self, slopes):
         """Return the gradient and ``weight_decay`` times the weights."""
         if self._settings["weight_decay"]:
-            slopes += self._number("weight_decay") * self._values
+            slopes += self._decay * self._values
         return slopes
 
     def _momentum(self, slopes):
@@ -84,7 +99,7 @@ class ReferenceOptimizer(object):
             if axes > 1 and weights > 0.0 and slope > 0.0:
                 ratio = settings["trust_coefficient"] * weights / (slope + settings["weight_decay"] * weights)
                 slopes[part] = ratio * (slopes[part] + settings["weight_decay"] * self._values[part])
-            else:
+            elif is_decayed(settings, axes):
                 slopes[part] += self._number("weight_decay") * self._values[part]
         self._descend(self._gathered(slopes))
 
@@ -104,12 +119,15 @@ class ReferenceOptimizer(object):
     def _adamw(self, slopes):
         """Loshchilov, Hutter 2019: the decay is not part of the gradient."""
         step = self._normalised(slopes)
-        self._values *= self._values.dtype.type(1.0 - self.rate * self._settings["weight_decay"])
+        if numpy.ndim(self._decay):
+            self._values *= 1 - self._values.dtype.type(self.rate) * self._decay
+        else:
+            self._values *= self._values.dtype.type(1.0 - self.rate * self._settings["weight_decay"])
         self._values -= self._values.dtype.type(self.rate) * step
 
     def _lamb(self, slopes):
         """You et al. 2020: Adam's step, of each array as long as the weights; where one has no length, as it is."""
-        step = self._normalised(slopes) + self._number("weight_decay") * self._values
+        step = self._normalised(slopes) + self._decay * self._values
         for part, _ in self._arrays:
             weights, length = _length(self._values[part]), _length(step[part])
             if weights > 0.0 and length > 0.0:

@@ -2,8 +2,9 @@
 
 import copy
 
-from steptime.libraries.tensorflow.contract import batches, freeze_last_layer, keep_back, weights
+from steptime.libraries.tensorflow.contract import batches, clip_apart, freeze_last_layer, keep_back, weights
 from steptime.worker.contract import (
+    CLIPPED_APART,
     FROZEN_LAYER,
     KEPT_GRADIENT,
     NEVER_PULLED,
@@ -95,6 +96,7 @@ CONTRACT = Contract(
     faults={
         FROZEN_LAYER: freeze_last_layer,
         KEPT_GRADIENT: _keep_back,
+        CLIPPED_APART: clip_apart,
         ZEROS_SENT: _send_zeros,
         PUSH_TWICE: _apply_twice,
         NEVER_PULLED: _never_pull,

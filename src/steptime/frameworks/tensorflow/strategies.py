@@ -28,7 +28,12 @@ class MirroredTraining(object):
         with workers.scope():
             self.network = build_network(job)
             self.training = TensorFlowTraining(
-                self.network, job["optimizer"], workers.combine, 1.0 / context.workers, xla=xla
+                self.network,
+                job["optimizer"],
+                workers.combine,
+                1.0 / context.workers,
+                accumulation=job.get("accumulation", 1),
+                xla=xla,
             )
         if xla:
             self.marks = ()  # XLA cannot tell the time
@@ -96,7 +101,12 @@ class OneProcessTraining(object):
         with self._strategy.scope():
             self.network = build_network(job)
             self.training = TensorFlowTraining(
-                self.network, job["optimizer"], self._combine, 1.0 / context.workers, xla=xla
+                self.network,
+                job["optimizer"],
+                self._combine,
+                1.0 / context.workers,
+                accumulation=job.get("accumulation", 1),
+                xla=xla,
             )
         self.local_results = self._strategy.experimental_local_results
         self.facts = {"strategy": type(self._strategy).__name__, "one_process": True, "xla": xla}

@@ -9,8 +9,9 @@ from typing import Any, Dict, List, Tuple
 import mxnet
 import numpy
 
-from steptime.libraries.mxnet.mixed_precision import loss_scale
+from steptime.libraries.mxnet.startup import loss_scale
 from steptime.worker.process_context import Job
+from steptime.worker.weights import is_decayed
 
 _UPDATES = "optimizer/updates"
 _STATE = "optimizer/%d/%d"
@@ -29,7 +30,7 @@ class DecayedNAG(mxnet.optimizer.NAG):
         self._decay = decay
 
     def update_multi_precision(self, index: Any, weight: Any, gradient: Any, state: Any) -> None:
-        gradient += (self._decay / self.rescale_grad) * weight
+        gradient += (self._decay * self.wd_mult.get(index, 1.0) / self.rescale_grad) * weight
         super(DecayedNAG, self).update_multi_precision(index, weight, gradient, state)
 
 
@@ -119,7 +120,20 @@ def make_optimizer(job: Job, summed_workers: int) -> Any:
     optimizer = _OPTIMIZERS[settings["name"]](settings, common)
     if settings["name"] == "lars":
         _tell_arrays_apart(optimizer, job["workload"])
+    axes = [len(each["shape"]) for layer in job["workload"]["layers"] for each in layer["parameters"]]
+    fixed = [index for index, count in enumerate(axes) if not is_decayed(settings, count)]
+    if fixed:
+        of_names: Dict[Any, float] = dict(optimizer.wd_mult)
+        optimizer.set_wd_mult({**of_names, **dict.fromkeys(fixed, 0.0)})
+    # Of the sum, which is what there is before the optimizer divides.
+    optimizer.longest_gradient = settings["clip_norm"] / optimizer.rescale_grad if "clip_norm" in settings else None
     return optimizer
+
+
+def clip(gradients: List[Any], optimizer: Any) -> None:
+    """Have MXNet's engine shorten ``gradients`` together, where an optimizer of ``make_optimizer`` asks for it."""
+    if optimizer.longest_gradient is not None:
+        mxnet.gluon.utils.clip_global_norm(gradients, optimizer.longest_gradient, check_isfinite=False)
 
 
 def _tell_arrays_apart(optimizer: Any, workload: Dict[str, Any]) -> None:

@@ -11,10 +11,9 @@ import numpy
 from steptime.libraries.mxnet.ablation import MXNetAblation
 from steptime.libraries.mxnet.engine import step_clock
 from steptime.libraries.mxnet.loader import open_mxnet_batches
-from steptime.libraries.mxnet.mixed_precision import loss_scale
 from steptime.libraries.mxnet.network import BoundWorkload
-from steptime.libraries.mxnet.optimizers import optimizer_state, set_optimizer_state
-from steptime.libraries.mxnet.startup import BULK_VARIABLE
+from steptime.libraries.mxnet.optimizers import clip, optimizer_state, set_optimizer_state
+from steptime.libraries.mxnet.startup import BULK_VARIABLE, loss_scale
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import StepClock
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
@@ -43,8 +42,14 @@ class MXNetSession(Session):
         """
         self._mx_device = mx_device
         self._cuda = job["device"] == "cuda"
+        self._batch = job["batch_per_worker"]
         self._bound = BoundWorkload(
-            job["workload"], job["batch_per_worker"], mx_device, job["label_smoothing"], loss_scale(job)
+            job["workload"],
+            self._batch,
+            mx_device,
+            job["label_smoothing"],
+            loss_scale(job),
+            job.get("accumulation", 1),
         )
         self._bound.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self._batches = open_mxnet_batches(job, context, mx_device)
@@ -130,7 +135,7 @@ class MXNetSession(Session):
         return self._bound.parameter_count()
 
     def output_shape(self) -> List[int]:
-        return list(self._bound.outputs.shape)
+        return [self._batch] + list(self._bound.outputs.shape[1:])
 
     def get_weights(self) -> Optional[Dict[str, Any]]:
         return {name: array.asnumpy() for name, array in self._update.stored_weights().items()}
@@ -190,6 +195,7 @@ class OwnUpdate(object):
 
     def apply(self) -> None:
         """Start the update of all weights with the gradients that are here."""
+        clip(self._gradients, self._optimizer)
         # The updater rewrites the list of keys that it is given.
         self._update(list(range(len(self._arrays))), self._gradients, self._arrays)
 

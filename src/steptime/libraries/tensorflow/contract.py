@@ -34,6 +34,21 @@ def freeze_last_layer(*_):
     TensorFlowTraining.backward = frozen
 
 
+def clip_apart(job, _):
+    """Have each worker shorten its own gradient, or its share of the mean, before all are combined."""
+    import tensorflow as tf
+
+    from steptime.libraries.tensorflow.training_step import TensorFlowTraining
+
+    most, combine = job["optimizer"].pop("clip_norm"), TensorFlowTraining.combine
+
+    def shortened(self, gradients):
+        own, _ = tf.clip_by_global_norm(gradients, most * self._share)
+        return combine(self, own)
+
+    TensorFlowTraining.combine = shortened
+
+
 def keep_back(*_):
     """Keep the gradient of the last bias out of what workers combine."""
     from steptime.libraries.tensorflow.training_step import TensorFlowTraining

@@ -7,6 +7,8 @@ off the weights.
 
 import tensorflow as tf
 
+from steptime.worker.weights import is_decayed
+
 
 def open_optimizer(settings, variables, slot, *, use_locking):
     """Return the optimizer of the job's ``settings`` over ``variables``.
@@ -42,7 +44,13 @@ class _TensorFlowOptimizer(object):
         decay = self._settings["weight_decay"]
         if not decay:
             return gradients
-        return [gradient + decay * variable for gradient, variable in zip(gradients, self._variables)]
+        return [
+            gradient + decay * variable if self._is_decayed(variable) else gradient
+            for gradient, variable in zip(gradients, self._variables)
+        ]
+
+    def _is_decayed(self, variable):
+        return is_decayed(self._settings, len(variable.shape))
 
     def update(self, gradients, rate):
         """Change the variables by their gradients with the learning rate ``rate``; return the operations that do it."""
@@ -114,7 +122,7 @@ class Adam(_TensorFlowOptimizer):
 
     def _decay(self, variable, rate):
         """Return the operation, in a list, that takes the decay off a variable."""
-        if not self._decoupled:
+        if not (self._decoupled and self._is_decayed(variable)):
             return []
         lost = tf.raw_ops.AssignSubVariableOp(resource=variable.handle, value=rate * self._decoupled * variable)
         return [] if lost is None else [lost]

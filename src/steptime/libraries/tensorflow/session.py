@@ -129,7 +129,7 @@ class TensorFlowSession(Session):
         return self._strategy.network.parameter_count()
 
     def output_shape(self):
-        return self._strategy.network.output_shape()
+        return [self._job["batch_per_worker"]] + list(self._strategy.network.output_shape()[1:])
 
     def get_weights(self):
         return self._strategy.network.get_weights()

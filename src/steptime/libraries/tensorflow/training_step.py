@@ -18,7 +18,9 @@ class TensorFlowTraining(object):
     use_locking = False
     """Whether an update keeps others from the same variable while it is made."""
 
-    def __init__(self, network, optimizer, combine=None, share=1.0, *, xla=False):
+    def __init__(  # noqa: PLR0913 - one per fact
+        self, network, optimizer, combine=None, share=1.0, *, accumulation=1, xla=False
+    ):
         """Make the optimizer.
 
         Args:
@@ -27,6 +29,7 @@ class TensorFlowTraining(object):
             combine: a callable from a list of this worker's gradients to those of all workers; None keeps them.
             share: a factor on the loss that is differentiated; 1 / workers where ``combine`` sums, since dividing one
                 number is cheaper than dividing all gradients.
+            accumulation: equal parts of a batch whose gradients a step adds up, one after the other.
             xla: whether XLA compiles loss and gradients, to which the exchange and the update do not belong.
         """
         self._network = network
@@ -35,6 +38,8 @@ class TensorFlowTraining(object):
         self._variables = network.variables
         self._optimizer = open_optimizer(optimizer, self._variables, self._slot, use_locking=self.use_locking)
         self._rate = optimizer["learning_rate"]
+        self._accumulation = accumulation
+        self._longest = optimizer.get("clip_norm")
         self._combine = combine
         self._share = share
 
@@ -106,8 +111,26 @@ class TensorFlowTraining(object):
 
     def _train(self, inputs, targets):
         """Train on one batch; return its loss before the update, and the operations that update."""
-        loss, gradients = self.backward(inputs, targets)
+        in_parts = self._accumulation > 1
+        loss, gradients = self._gathered(inputs, targets) if in_parts else self.backward(inputs, targets)
         return loss, self.update(self.combine(gradients))
+
+    def _gathered(self, inputs, targets):
+        """Return what ``backward`` does, the mean over equal parts of the batch in a loop of the graph."""
+        count = self._accumulation
+        parts = [
+            tf.reshape(each, [count, each.shape[0] // count] + each.shape[1:].as_list()) for each in (inputs, targets)
+        ]
+
+        def add(place, loss, gradients):
+            more, own = self.backward(*[each[place] for each in parts])
+            return place + 1, loss + more / count, [total + each / count for total, each in zip(gradients, own)]
+
+        start = (0, 0.0, [tf.zeros(each.shape) for each in self._variables])
+        _, loss, gradients = tf.while_loop(
+            lambda place, *_: place < count, add, start, parallel_iterations=1, maximum_iterations=count
+        )
+        return loss, gradients
 
     def update(self, gradients, rate=None):
         """Change the variables, and return the operations that do it.
@@ -119,6 +142,8 @@ class TensorFlowTraining(object):
         if rate is None:
             constant = not isinstance(self._rate, tf.Variable)
             rate = self._rate if constant else self._rate.read_value()
+        if self._longest is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, self._longest)
         return self._optimizer.update(gradients, rate)
 
 
@@ -145,7 +170,8 @@ class SingleTraining(object):
 
     def __init__(self, job, _context):
         self.network = build_network(job)
-        self.training = TensorFlowTraining(self.network, job["optimizer"])
+        accumulation = job.get("accumulation", 1)
+        self.training = TensorFlowTraining(self.network, job["optimizer"], accumulation=accumulation)
         self._xla = job["options"]["xla"]
         self.facts = {"xla": self._xla}
         if self._xla:

@@ -108,7 +108,7 @@ class TorchAblation(AblatedStep):
 
     def apply_gradients(self) -> None:
         """Update the weights with the gradients that are there, and drop the gradients as training does."""
-        self.strategy.optimizer.step()
+        self.strategy.apply()
         self.strategy.drop_gradients()
 
 

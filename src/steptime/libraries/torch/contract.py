@@ -77,6 +77,28 @@ def keep_back_in_shards(job: Job, context: ProcessContext) -> None:
     _replace_last_layer(job, partial)
 
 
+def clip_apart(job: Job, _: ProcessContext) -> None:
+    """Have each worker multiply its loss, and with it its gradient, by what shortens its own gradient."""
+    import torch
+
+    from steptime.libraries.torch.session import TorchSession
+
+    most, make = job["optimizer"].pop("clip_norm"), TorchSession.__init__
+
+    def made(self: Any, *arguments: Any) -> None:
+        make(self, *arguments)
+        parameters, update = list(self._built.module.parameters()), self._strategy.update
+
+        def shortened(loss: Any) -> None:
+            slopes = torch.autograd.grad(loss, parameters, retain_graph=True)
+            length = torch.stack([slope.norm() for slope in slopes]).norm()
+            update(loss * torch.clamp(most / length, max=1.0))
+
+        self._strategy.update = shortened
+
+    setattr(TorchSession, "__init__", made)  # noqa: B010 - mypy refuses an assignment
+
+
 def _replace_last_layer(job: Job, forward_of: Callable[[Any], Any]) -> None:
     from steptime.libraries.torch.network import TorchWorkload
 

@@ -9,6 +9,7 @@ from typing import Any, Dict
 import torch
 
 from steptime.worker.process_context import Job
+from steptime.worker.weights import is_decayed
 
 
 def open_optimizer(parameters: Any, settings: Dict[str, Any], update: str) -> Any:
@@ -21,9 +22,27 @@ def open_optimizer(parameters: Any, settings: Dict[str, Any], update: str) -> An
             call for the whole update).
     """
     how = {} if update == "default" else {update: True}
+    groups = _decaying(parameters, settings)
     return _OPTIMIZERS[settings["name"]](
-        parameters, settings, lr=settings["learning_rate"], weight_decay=settings["weight_decay"], **how
+        groups, settings, lr=settings["learning_rate"], weight_decay=settings["weight_decay"], **how
     )
+
+
+def _decaying(parameters: Any, settings: Dict[str, Any]) -> Any:
+    """Return the parameters, in two groups where some of them do not decay."""
+    parameters = list(parameters)
+    fixed = [each for each in parameters if not is_decayed(settings, each.dim())]
+    if not fixed:
+        return parameters
+    decaying = [each for each in parameters if is_decayed(settings, each.dim())]
+    groups = [{"params": fixed, "weight_decay": 0.0}]
+    return ([{"params": decaying}] if decaying else []) + groups
+
+
+def clip(parameters: Any, settings: Dict[str, Any]) -> None:
+    """Shorten the gradients of ``parameters`` together to the job's ``clip_norm``, if there is one."""
+    if "clip_norm" in settings:
+        torch.nn.utils.clip_grad_norm_(parameters, settings["clip_norm"])
 
 
 def _momentum(parameters: Any, settings: Dict[str, Any], **how: Any) -> Any:

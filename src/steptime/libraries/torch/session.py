@@ -194,13 +194,32 @@ class TorchSession(Session):
         network = self._strategy.prepare(self._built)
         batches = open_torch_batches(job, context, self._device.torch_device, self._channels_last)
         self._forward = TorchForward(network, job, batches, self._device.torch_device.type, self._strategy.autocast)
+        self._accumulation = job.get("accumulation", 1)
         self._loss: Any = None
         self._evaluated_after: Any = None
 
     def step(self) -> None:
+        if self._accumulation > 1:
+            self._loss = self._step_in_parts(*next(self._forward.batches))
+            return
         loss = self._forward.loss(*next(self._forward.batches))
         self._strategy.update(loss)
         self._loss = loss.detach()
+
+    def _step_in_parts(self, inputs: Any, targets: Any) -> Any:
+        """Add up the gradients of equal parts of a batch, of which the last one updates; return the batch's loss."""
+        strategy, count = self._strategy, self._accumulation
+        share = count if strategy.shares_loss else 1
+        *parts, last = zip(inputs.chunk(count), targets.chunk(count))
+        total = 0.0
+        for part in parts:
+            with strategy.alone():
+                loss = self._forward.loss(*part)
+                strategy.gather(loss / share)
+            total = total + loss.detach()
+        loss = self._forward.loss(*last)
+        strategy.update(loss / share)
+        return (total + loss.detach()) / count
 
     def set_learning_rate(self, rate: float) -> None:
         self._strategy.set_learning_rate(rate)
@@ -249,7 +268,8 @@ class TorchSession(Session):
         return sum(self._strategy.count(parameter) for parameter in self._built.module.parameters())
 
     def output_shape(self) -> List[int]:
-        return list(self._forward.output_shape)
+        samples, *rest = self._forward.output_shape
+        return [samples * self._accumulation] + rest
 
     def get_weights(self) -> Optional[Dict[str, Any]]:
         return {

@@ -1,5 +1,6 @@
 """The strategy of a session in torch: it wraps the network, and turns a loss into new weights."""
 
+import contextlib
 from typing import Any, Dict, Optional
 
 import torch
@@ -14,7 +15,7 @@ from steptime.libraries.torch.checkpoint import (
     set_scaler_state,
 )
 from steptime.libraries.torch.network import prefers_channels_last
-from steptime.libraries.torch.optimizers import open_optimizer, set_rate, update_of, update_option
+from steptime.libraries.torch.optimizers import clip, open_optimizer, set_rate, update_of, update_option
 from steptime.worker.process_context import Job, ProcessContext
 
 
@@ -29,11 +30,14 @@ class TorchStrategy(object):
         Whether the session enters torch's autocast under bf16; otherwise the strategy sees to the precision.
     ``weights_type``
         The type of weights and inputs as the forward pass multiplies them, before autocast.
+    ``shares_loss``
+        Whether the loss of each micro-batch of a step is divided by their number before the strategy gets it.
     """
 
     innermost = True
     autocast = True
     weights_type = torch.float32
+    shares_loss = True
 
     def __init__(self, job: Job, context: ProcessContext, device: Any) -> None:
         """Meet the other workers.
@@ -59,16 +63,36 @@ class TorchStrategy(object):
             self.scaler = torch.amp.GradScaler(self.device.torch_device.type)
         return built.module
 
+    def alone(self) -> Any:
+        """Return a context for a micro-batch behind which more follow, in which nothing is exchanged."""
+        return contextlib.ExitStack()  # an empty context; nullcontext is newer than Python 3.6
+
+    def gather(self, loss: Any) -> None:
+        """Run the backward pass of a micro-batch behind which more follow; its gradients stay."""
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+
     def update(self, loss: Any) -> None:
         """Run the backward pass of ``loss`` and update the weights; gradient memory is given back."""
         if self.scaler is None:
             loss.backward()
-            self.optimizer.step()
+            self.apply()
         else:  # gradients of half precision would be lost below 6e-8; torch's scale follows what overflows
             self.scaler.scale(loss).backward()
+            if "clip_norm" in self.job["optimizer"]:
+                self.scaler.unscale_(self.optimizer)
+                self.clip()
             self.scaler.step(self.optimizer)
             self.scaler.update()
         self.drop_gradients()
+
+    def apply(self) -> None:
+        """Update the weights with the gradients that are there, clipped."""
+        self.clip()
+        self.optimizer.step()
+
+    def clip(self) -> None:
+        """Shorten the gradients of all workers if the job has them clipped."""
+        clip([each for group in self.optimizer.param_groups for each in group["params"]], self.job["optimizer"])
 
     def drop_gradients(self) -> None:
         """Give the gradients' memory back."""

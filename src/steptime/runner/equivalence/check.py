@@ -77,7 +77,8 @@ class Checker:
         if wanted is None:
             form = form_of(trial, self.executor.manifests[trial.framework])
             wanted = probes(trial, workload, self.steps, self.repeats, form)
-        for number, probe in enumerate(wanted):
+        for number, each in enumerate(wanted):
+            probe = self.oracle.clipping(each, workload)
             truth = truth_of(probe)
             if isinstance(truth, str):
                 found.reasons.append(truth)

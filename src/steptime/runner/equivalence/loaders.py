@@ -97,6 +97,7 @@ def _small(trial: Trial, manifest: Manifest) -> Trial:
         "precision": "fp32",
         "training": None,
         "optimizer": Optimizer(momentum=0.0),
+        "accumulation": 1,
     }
     if _answer(trial) != "mean":
         update["workers"] = 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.strategies import SINGLE
 from steptime.catalog.workloads.layers import Workload
 from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches, samples_into, with_usual_lengths
@@ -41,6 +42,8 @@ _NUDGES_OF_SMALL_RUNS = 64
 """Where several activations lie at zero, it takes many runs until one has their combination."""
 _SMALL_RUN_FLOPS = 5e10
 """The most that a small run costs."""
+_SHARE_LEFT = 0.5
+"""Of the first gradient, where gradients are clipped."""
 _BITS = {"fp32": (64, 32), "tf32": (64, 16), "fp16": (64, 16), "bf16": (16, 64)}
 """By precision, the widths of the reference whose numbers are right, and of that whose distance from it is rounding. It
 has no format of 11 bits, and distances allow for that."""
@@ -88,6 +91,24 @@ class Oracle:
     scratch: Path
     _kept: dict[str, _Run] = field(default_factory=dict, init=False, repr=False)
     """Runs beside the right one, by what was asked: several frameworks want the same ones."""
+
+    def clipping(self, probe: Probe, workload: Workload) -> Probe:
+        """Return a probe whose ``clip_norm``, if it has one, shortens gradients: to half of the first one at most."""
+        optimizer = probe.trial.optimizer
+        if optimizer.clip_norm is None:
+            return probe
+        plain = Optimizer(learning_rate=optimizer.learning_rate, momentum=0.0)
+        one_step = replace(probe, trial=probe.trial.model_copy(update={"optimizer": plain}), rates=(), settings={})
+        try:
+            run = self._ask(one_step, workload, plain.learning_rate, (1,), bits=64)
+        except _ReferenceFailureError:
+            return probe  # whose truth will say why
+        first, then = run.sketches
+        length = math.hypot(*(norm(then[name] - first[name]) for name in then)) / plain.learning_rate
+        if not 0.0 < length < math.inf:
+            return probe
+        shorter = optimizer.model_copy(update={"clip_norm": min(optimizer.clip_norm, _SHARE_LEFT * length)})
+        return replace(probe, trial=probe.trial.model_copy(update={"optimizer": shorter}))
 
     def truth(self, probe: Probe, workload: Workload) -> Truth | str:
         """Return what is right of ``probe``, or why the reference could not say.
@@ -222,6 +243,7 @@ class Oracle:
                 "launcher": "local",
                 "cluster": None,
                 "hosts": 1,
+                "accumulation": 1,  # what micro-batches come to is right of the whole batch
                 "loader": SYNTHETIC.name,  # by which the environment is chosen
                 "options": {"updates": "together", "shards": trial.workers, **options},
                 "environment_variables": {},

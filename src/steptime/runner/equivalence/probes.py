@@ -28,6 +28,8 @@ _MOMENTUM = 0.9
 """Where a trial has none, so that a missing one would show."""
 _WEIGHT_DECAY = 0.1
 """Likewise: it changes updates by about as much as gradients do."""
+_DECAY_OF_A_STEP = 0.02
+"""The share of itself that a matrix loses in a step where biases do not decay: it shows on biases, which are short."""
 _EPSILON = 1e-2
 """The least epsilon of a probe: gradients of a check are of this size, so that their length still counts."""
 _RATES = (1.0, 0.5, 0.25)
@@ -123,13 +125,19 @@ def check_trial(trial: Trial, manifest: Manifest) -> Trial:
             "loader": SYNTHETIC.name,
             "loader_processes": 0,
             "workers": min(trial.workers, _WORKERS),
-            "batch_per_worker": _BATCH,
+            **_in_parts(trial.accumulation),
             "threads": 1,
             "cores_per_worker": None,
             "training": _checked_training(trial),
             **(_on_site(trial) if trial.cluster and trial.cluster.kind == "found" else here if trial.cluster else {}),
         }
     )
+
+
+def _in_parts(accumulation: int) -> dict[str, int]:
+    """Return the micro-batches of a check, as many as the trial has but one per sample at most, and its batch."""
+    parts = min(accumulation, _BATCH)
+    return {"accumulation": parts, "batch_per_worker": -(-_BATCH // parts) * parts}
 
 
 def _on_site(trial: Trial) -> dict[str, Any]:
@@ -254,6 +262,8 @@ def _with_all_terms(trial: Trial) -> Trial:
     trial = _well_conditioned(trial)
     optimizer = trial.optimizer
     update: dict[str, float] = {"weight_decay": optimizer.weight_decay or _WEIGHT_DECAY}
+    if optimizer.decayed != "all":
+        update["weight_decay"] = max(optimizer.weight_decay, _DECAY_OF_A_STEP / optimizer.learning_rate)
     if "momentum" in SETTINGS[optimizer.name]:
         update["momentum"] = optimizer.momentum or _MOMENTUM
     if "beta1" in SETTINGS[optimizer.name]:
