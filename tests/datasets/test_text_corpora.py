@@ -196,7 +196,7 @@ def test_bad_token_files_are_named(content: bytes, said: str, cache: Path, tmp_p
     ("name", "said"),
     [
         ("nowhere", r"no file or folder .*nowhere"),
-        ("photo.png", r"is no \.txt, \.jsonl or \.bin file"),
+        ("photo.png", r"must be a \.txt, \.jsonl or \.bin file"),
         ("images", r"has no \.txt, \.jsonl or \.bin files"),
         ("deeper", r"its text lies in deeper folders"),
         ("mixed", r"has text and files of tokens"),

@@ -112,7 +112,7 @@ class Corpus:
 
     @property
     def contents(self) -> Contents | None:
-        """What is used and what is not; None where a tokenizer must be trained for that."""
+        """What is used and what is not; None if a tokenizer must be trained for that."""
         counts = [self.length_of(part) for part in (self.training, self.validation) if part]
         if None in counts:
             return None
