@@ -370,7 +370,7 @@ class Study(Strict):
     optimizer: Annotated[OneOrMany[NamedOptimizer], Field(min_length=1)] = [Optimizer()]
     """How gradients change weights: one optimizer for all trials, or a list of them."""
     accumulation: Annotated[OneOrMany[Count], Field(min_length=1)] = [1]
-    """Micro-batches into which each step divides the batch of a worker: gradients are added up, and exchanged once."""
+    """Equal micro-batches of a worker's step; gradients are added up and exchanged once."""
     train: TrainChoice | None = None
     """Trains every trial until it is over, and measures accuracy beside speed."""
     include: OneOrMany[Inclusion] = []
