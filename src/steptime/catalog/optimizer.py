@@ -42,7 +42,7 @@ class Optimizer(BaseModel):
     decayed: Literal["all", "matrices"] = "all"
     """`matrices` are arrays of two axes or more, not biases and scales."""
     clip_norm: float | None = Field(None, gt=0)
-    """Length of the mean gradient, over all weights, to which a longer one is cut; asynchronously, of a worker's own."""
+    """Length of the mean gradient, over all weights, to which longer ones are cut; asynchronously, of one's own."""
     beta1: float = Field(0.9, ge=0, lt=1)
     """Of `adam`, `adamw` and `lamb`: how much of the mean of gradients is kept in each step."""
     beta2: float = Field(0.999, ge=0, lt=1)
