@@ -84,6 +84,63 @@ class ResNet50(chainer.Chain):
         return F.softmax_cross_entropy(self.fc(h), t)
 
 
+class RMSNorm(chainer.Link):
+    """Each token over the root of its mean square."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.scale = chainer.Parameter(1, (128,))
+
+    def forward(self, x: chainer.Variable) -> chainer.Variable:
+        """Return the normalised tokens, (tokens, 128)."""
+        inverse = F.rsqrt(F.mean(x * x, axis=1, keepdims=True) + 1e-5)
+        return F.scale(x * F.broadcast_to(inverse, x.shape), self.scale)
+
+
+ANGLES = np.outer(np.arange(64), 10_000.0 ** (-np.arange(0, 32, 2) / 32))
+COSINES, SINES = np.cos(ANGLES).astype(np.float32), np.sin(ANGLES).astype(np.float32)
+HIDDEN = np.tile(np.triu(np.full((64, 64), -1e30, dtype=np.float32), 1), (2, 1))
+
+
+class LlamaBlock(chainer.Chain):
+    """Grouped attention and a SwiGLU layer, each behind a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.norm1, self.norm2 = RMSNorm(), RMSNorm()
+            self.qkv, self.out = L.Linear(128, 256, nobias=True), L.Linear(128, 128, nobias=True)
+            self.gate_up, self.down = L.Linear(128, 688, nobias=True), L.Linear(344, 128, nobias=True)
+
+    def forward(self, x: chainer.Variable) -> chainer.Variable:
+        """Return the block's output, (tokens of the batch, 128)."""
+        heads = F.transpose(F.reshape(self.qkv(self.norm1(x)), (-1, 64, 8, 32)), (0, 2, 1, 3))
+        first, second = F.split_axis(heads[:, :6], 2, axis=3)
+        turned = F.concat([first * COSINES - second * SINES, second * COSINES + first * SINES], axis=3)
+        queries = F.reshape(turned[:, :4] * 32**-0.5, (-1, 2, 128, 32))  # heads that share keys follow each other
+        shares = F.softmax(F.matmul(queries, turned[:, 4:], transb=True) + HIDDEN, axis=3)
+        y = F.reshape(F.matmul(shares, heads[:, 6:]), (-1, 4, 64, 32))
+        x = x + self.out(F.reshape(F.transpose(y, (0, 2, 1, 3)), (-1, 128)))
+        gate, up = F.split_axis(self.gate_up(self.norm2(x)), 2, axis=1)
+        return x + self.down(gate * F.sigmoid(gate) * up)
+
+
+class Llama(chainer.Chain):
+    """Four blocks of width 128 over bytes, 64 in a sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.embedding, self.blocks = L.EmbedID(256, 128), chainer.Sequential(*(LlamaBlock() for _ in range(4)))
+            self.norm, self.head = RMSNorm(), L.Linear(128, 256, nobias=True)
+
+    def forward(self, x: np.ndarray, t: np.ndarray) -> chainer.Variable:
+        """Return the loss of a batch."""
+        h = self.blocks(F.reshape(self.embedding(x), (-1, 128)))
+        return F.softmax_cross_entropy(self.head(self.norm(h)), t)
+
+
 def main(workload: str, batch: int, steps: int, warmup: int) -> None:
     """Train and print the ends of the timed steps of every worker."""
     chainer.global_config.type_check = False
@@ -97,12 +154,13 @@ def main(workload: str, batch: int, steps: int, warmup: int) -> None:
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[communicator.intra_rank % len(cores)]})
     name, _, side = workload.partition("@")
-    chain, shape, classes = (
-        (LeNet5(), (1, 28, 28), 10) if name == "lenet5" else (ResNet50(), (3, int(side), int(side)), 1000)
-    )
+    chain, shape, classes = (LeNet5(), (1, 28, 28), 10) if not side else (ResNet50(), (3, int(side), int(side)), 1000)
     stream = np.random.RandomState(0)  # the numpy that iDeep needs has no newer one
     x = stream.standard_normal((batch, *shape)).astype(np.float32)
     t = stream.randint(0, classes, batch).astype(np.int32)
+    if name == "llama_tiny":
+        chain, tokens = Llama(), stream.randint(0, 256, (batch, 65)).astype(np.int32)
+        x, t = tokens[:, :64], tokens[:, 1:].reshape(-1)
     optimizer = chainer.optimizers.MomentumSGD(lr=0.01, momentum=0.9)
     if communicator is not None:
         optimizer = chainermn.create_multi_node_optimizer(optimizer, communicator)

@@ -22,11 +22,13 @@ KEYS = iter(range(10**6))
 Parameters = dict[str, jax.Array]
 
 
-def main(workload: str, batch: int, steps: int, warmup: int, workers: int) -> None:
+def main(workload: str, batch: int, steps: int, warmup: int, workers: int) -> None:  # noqa: C901 - networks, and workers
     """Train and print the ends of the timed steps."""
     name, _, side = workload.partition("@")
     if name == "lenet5":
         net, parameters, shape, classes = lenet5, lenet5_parameters(), (28, 28, 1), 10
+    elif name == "llama_tiny":
+        net, parameters, shape, classes = llama, llama_parameters(), (64,), 256
     else:
         parameters = resnet50_parameters()
         net, shape, classes = resnet50, (int(side), int(side), 3), 1000
@@ -57,6 +59,9 @@ def main(workload: str, batch: int, steps: int, warmup: int, workers: int) -> No
     parameters = {key: put(value, alike) for key, value in parameters.items()}
     images = put(np.random.default_rng(0).standard_normal((batch, *shape)).astype(np.float32), split)
     labels = put(np.random.default_rng(0).integers(0, classes, batch).astype(np.int32), split)
+    if name == "llama_tiny":
+        tokens = np.random.default_rng(0).integers(0, classes, (batch, 65)).astype(np.int32)
+        images, labels = put(tokens[:, :64], split), put(tokens[:, 1:].reshape(-1), split)
     ends = []
     for index in range(warmup + steps):
         parameters, velocity, loss = step(parameters, velocity, images, labels)
@@ -98,6 +103,41 @@ def lenet5(p: Parameters, x: jax.Array) -> jax.Array:
     x = pool(jax.nn.relu(conv(x, p["c2"]) + p["c2b"]), 2, 2).reshape(len(x), -1)
     x = jax.nn.relu(x @ p["f1"] + p["f1b"])
     return jax.nn.relu(x @ p["f2"] + p["f2b"]) @ p["f3"] + p["f3b"]
+
+
+def llama_parameters() -> Parameters:
+    """The 791,680 values of Llama's architecture with four blocks of width 128."""
+    made = {"embedding": 0.02 * weight(256, 128), "norm": jnp.ones(128), "head": weight(128, 256)}
+    for block in map(str, range(4)):
+        shapes = {"qkv": (128, 256), "out": (128, 128), "gate_up": (128, 688), "down": (344, 128)}
+        made |= {block + name: weight(*shape) for name, shape in shapes.items()}
+        made |= {block + "norm1": jnp.ones(128), block + "norm2": jnp.ones(128)}
+    return made
+
+
+ANGLES = np.outer(np.arange(64), 10_000.0 ** (-np.arange(0, 32, 2) / 32))[:, None]
+
+
+def llama(p: Parameters, x: jax.Array) -> jax.Array:
+    """Scores of all tokens, (tokens of the batch, 256)."""
+    cosines, sines = np.cos(ANGLES).astype(np.float32), np.sin(ANGLES).astype(np.float32)
+
+    def normed(x: jax.Array, name: str) -> jax.Array:
+        return x * lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-5) * p[name]
+
+    def turned(x: jax.Array) -> jax.Array:
+        first, second = jnp.split(x, 2, -1)
+        return jnp.concatenate([first * cosines - second * sines, second * cosines + first * sines], -1)
+
+    x = p["embedding"][x]
+    for block in map(str, range(4)):
+        heads = (normed(x, block + "norm1") @ p[block + "qkv"]).reshape(len(x), 64, 8, 32)
+        q, k, v = jnp.split(heads, (4, 6), 2)
+        y = jax.nn.dot_product_attention(turned(q), turned(k), v, is_causal=True)
+        x = x + y.reshape(len(x), 64, 128) @ p[block + "out"]
+        gate, up = jnp.split(normed(x, block + "norm2") @ p[block + "gate_up"], 2, -1)
+        x = x + (jax.nn.silu(gate) * up) @ p[block + "down"]
+    return (normed(x, "norm") @ p["head"]).reshape(-1, 256)
 
 
 STAGES = [(64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)]

@@ -43,15 +43,20 @@ def main(workload: str, batch: int, steps: int, warmup: int, workers: int, kvsto
     from mxnet import autograd, gluon  # noqa: PLC0415
 
     name, _, side = workload.partition("@")
-    net, shape, classes = (
-        (lenet5(gluon.nn), (1, 28, 28), 10) if name == "lenet5" else (resnet50(), (3, int(side), int(side)), 1000)
-    )
+    if name == "llama_tiny":
+        net, shape, classes = llama(), (64,), 256
+    else:
+        net, shape, classes = (
+            (lenet5(gluon.nn), (1, 28, 28), 10) if name == "lenet5" else (resnet50(), (3, int(side), int(side)), 1000)
+        )
     net.initialize(mx.init.Xavier())
     net.hybridize(static_alloc=True, static_shape=True)
     compute_loss = gluon.loss.SoftmaxCrossEntropyLoss()
     compute_loss.hybridize(static_alloc=True, static_shape=True)
     data = mx.nd.random.normal(shape=(batch, *shape))
     label = mx.nd.random.randint(0, classes, shape=(batch,)).astype("float32")
+    if name == "llama_tiny":
+        data, label = (mx.nd.random.randint(0, classes, shape=(batch, 64)).astype("float32") for _ in range(2))
     settings = {"learning_rate": 0.01, "momentum": 0.9}
     trainer = gluon.Trainer(net.collect_params(), "sgd", settings, kvstore=kvstore)
     ends, cpu_before_s = [0.0], 0.0
@@ -92,6 +97,69 @@ def lenet5(nn):  # noqa: ANN001, ANN201 - gluon has no types
         nn.Dense(84, activation="relu"),
         nn.Dense(10),
     )
+    return net
+
+
+def llama():  # noqa: ANN201
+    """Four blocks of Llama's architecture, of width 128 over bytes, 64 in a sequence."""
+    import numpy as np  # noqa: PLC0415 - as MXNet's
+    from mxnet.gluon import nn  # noqa: PLC0415
+
+    angles = np.outer(np.arange(64), 10_000.0 ** (-np.arange(0, 32, 2) / 32))[None, :, None]
+    hidden = np.tile(np.triu(np.full((64, 64), -1e30), 1), (2, 1))[None]
+
+    class RMSNorm(nn.HybridBlock):
+        """Each token over the root of its mean square."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = self.params.get("scale", shape=(1, 1, 128), init="ones")
+
+        def hybrid_forward(self, F, x, scale):  # noqa: ANN001, ANN202, N803 - gluon's signature
+            inverse = F.rsqrt(F.mean(F.square(x), axis=-1, keepdims=True) + 1e-5)
+            return F.broadcast_mul(F.broadcast_mul(x, inverse), scale)
+
+    def dense(outputs: int, inputs: int):  # noqa: ANN202
+        return nn.Dense(outputs, use_bias=False, flatten=False, in_units=inputs)
+
+    class Block(nn.HybridBlock):
+        """Grouped attention and a SwiGLU layer, each behind a norm."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm1, self.norm2 = RMSNorm(), RMSNorm()
+            self.qkv, self.out, self.gate_up, self.down = (
+                dense(256, 128),
+                dense(128, 128),
+                dense(688, 128),
+                dense(128, 344),
+            )
+            self.cosines = self.params.get_constant("cosines", np.cos(angles))
+            self.sines = self.params.get_constant("sines", np.sin(angles))
+            self.hidden = self.params.get_constant("hidden", hidden)
+
+        def hybrid_forward(self, F, x, cosines, sines, hidden):  # noqa: ANN001, ANN202, N803
+            heads = F.reshape(self.qkv(self.norm1(x)), (-1, 64, 8, 32))
+            first, second = F.split(F.slice_axis(heads, axis=2, begin=0, end=6), num_outputs=2, axis=-1)
+            turned = F.concat(
+                F.broadcast_mul(first, cosines) - F.broadcast_mul(second, sines),
+                F.broadcast_mul(second, cosines) + F.broadcast_mul(first, sines),
+                dim=-1,
+            )
+            queries = F.reshape(F.slice_axis(turned, axis=2, begin=0, end=4), (-1, 64, 2, 2, 32))
+            queries = F.reshape(F.transpose(queries, (3, 1, 0, 2, 4)), (128, -1, 64))
+            keys = F.slice_axis(turned, axis=2, begin=4, end=None)
+            mixed = F.concat(keys, F.slice_axis(heads, axis=2, begin=6, end=None), dim=-1)
+            mixed = F.reshape(F.transpose(mixed, (1, 0, 2, 3)), (64, -1, 128))
+            scores = F.broadcast_add(F.contrib.interleaved_matmul_encdec_qk(queries, mixed, heads=2), hidden)
+            y = F.contrib.interleaved_matmul_encdec_valatt(mixed, F.softmax(scores, axis=-1), heads=2)
+            y = F.transpose(F.reshape(y, (2, 64, -1, 2, 32)), (2, 1, 3, 0, 4))
+            x = x + self.out(F.reshape(y, (-1, 64, 128)))
+            gate, up = F.split(self.gate_up(self.norm2(x)), num_outputs=2, axis=-1)
+            return x + self.down(gate * F.sigmoid(gate) * up)
+
+    net = nn.HybridSequential()
+    net.add(nn.Embedding(256, 128), *(Block() for _ in range(4)), RMSNorm(), dense(256, 128))
     return net
 
 

@@ -79,6 +79,48 @@ def resnet50() -> nn.Module:
     )
 
 
+class LlamaBlock(nn.Module):
+    """Grouped attention and a SwiGLU layer, each behind a norm; as published, but with joined projections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.RMSNorm(128, eps=1e-5), nn.RMSNorm(128, eps=1e-5)
+        self.qkv, self.out = nn.Linear(128, 256, bias=False), nn.Linear(128, 128, bias=False)
+        self.gate_up, self.down = nn.Linear(128, 688, bias=False), nn.Linear(344, 128, bias=False)
+
+    def forward(self, x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+        """Return the block's output."""
+        batch, tokens, _ = x.shape
+        heads = self.qkv(self.norm1(x)).view(batch, tokens, 8, 32).transpose(1, 2)
+        first, second = heads[:, :6].chunk(2, -1)
+        turned = torch.cat((first * cosines - second * sines, second * cosines + first * sines), -1)
+        y = functional.scaled_dot_product_attention(
+            turned[:, :4], turned[:, 4:], heads[:, 6:], is_causal=True, enable_gqa=True
+        )
+        x = x + self.out(y.transpose(1, 2).reshape(batch, tokens, 128))
+        gate, up = self.gate_up(self.norm2(x)).chunk(2, -1)
+        return x + self.down(functional.silu(gate) * up)
+
+
+class Llama(nn.Module):
+    """Four blocks of width 128 over bytes, 64 in a sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.blocks = nn.Embedding(256, 128), nn.ModuleList(LlamaBlock() for _ in range(4))
+        self.norm, self.head = nn.RMSNorm(128, eps=1e-5), nn.Linear(128, 256, bias=False)
+        angles = torch.outer(torch.arange(64.0), 10_000.0 ** (-torch.arange(0, 32, 2) / 32))
+        self.register_buffer("cosines", angles.cos(), persistent=False)
+        self.register_buffer("sines", angles.sin(), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the scores of all tokens, (tokens of the batch, 256)."""
+        x = self.embedding(x)
+        for block in self.blocks:
+            x = block(x, self.cosines, self.sines)
+        return self.head(self.norm(x)).flatten(0, 1)
+
+
 def tuned() -> bool:
     """Return whether the loop is to be an expert's."""
     return os.environ.get("RACE_TUNING") != "documented"
@@ -96,13 +138,17 @@ def main(workload: str, batch: int, steps: int, warmup: int, meeting: list[str])
     name, _, side = workload.partition("@")
     if name == "lenet5":
         module, shape, classes = LeNet5(), (1, 28, 28), 10
+    elif name == "llama_tiny":
+        module, shape, classes = Llama(), (64,), 256
     else:
         module, shape, classes = resnet50(), (3, int(side), int(side)), 1000
     # Measured: channels innermost make the convolutions of ResNet-50 faster and the thin ones of LeNet-5 slower.
-    layout = torch.contiguous_format if name == "lenet5" else torch.channels_last
+    layout = torch.channels_last if name == "resnet50" else torch.contiguous_format
     module = module.to(memory_format=layout).train()
     x = torch.randn(batch, *shape).to(memory_format=layout)
     t = torch.randint(0, classes, (batch,))
+    if name == "llama_tiny":
+        x, t = torch.randint(0, classes, (batch, *shape)), torch.randint(0, classes, (batch * 64,))
     if meeting:
         rank, workers, address = meeting
         distributed.init_process_group("gloo", init_method=f"tcp://{address}", rank=int(rank), world_size=int(workers))

@@ -30,12 +30,18 @@ def main(workload: str, batch: int, steps: int, warmup: int, strategy: tf.distri
     name, _, side = workload.partition("@")
     workers = strategy.num_replicas_in_sync
     with strategy.scope():
-        net, shape, classes = (
-            (lenet5(), (28, 28, 1), 10) if name == "lenet5" else (resnet50(), (int(side),) * 2 + (3,), 1000)
-        )
+        if name == "llama_tiny":
+            net, shape, classes = llama(), (64,), 256
+        else:
+            net, shape, classes = (
+                (lenet5(), (28, 28, 1), 10) if name == "lenet5" else (resnet50(), (int(side),) * 2 + (3,), 1000)
+            )
         VELOCITIES.extend(tf.Variable(tf.zeros_like(variable), trainable=False) for variable in VARIABLES)
     images = tf.random.normal((batch, *shape))
     labels = tf.random.uniform((batch,), maxval=classes, dtype=tf.int64)
+    if name == "llama_tiny":
+        images, labels = (tf.random.uniform((count, 64), maxval=256, dtype=tf.int64) for count in (batch, batch))
+        labels = tf.reshape(labels, [-1])
     if isinstance(strategy, tf.distribute.MirroredStrategy):
         images, labels = (
             strategy.experimental_distribute_values_from_function(lambda _, each=each: tf.identity(each))
@@ -45,10 +51,11 @@ def main(workload: str, batch: int, steps: int, warmup: int, strategy: tf.distri
     def train(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, net(images))
-            loss = tf.nn.compute_average_loss(losses, global_batch_size=batch * workers)
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=int(labels.shape[0]) * workers)
         gradients = tape.gradient(loss, VARIABLES)
         if workers > 1:
             gradients = tf.distribute.get_replica_context().all_reduce("SUM", gradients)
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # that of an embedding is of rows
         for variable, velocity, gradient in zip(VARIABLES, VELOCITIES, gradients, strict=True):
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle, accum=velocity.handle, lr=0.01, grad=gradient, momentum=0.9
@@ -154,6 +161,43 @@ def resnet50():  # noqa: ANN201
         for block in blocks:
             x = block(x)
         return classify(tf.reduce_mean(x, (1, 2)))
+
+    return apply
+
+
+def llama():  # noqa: ANN201
+    """Four blocks of Llama's architecture, of width 128 over bytes; Keras's operators of attention and norm."""
+    ops = tf.keras.ops
+    angles = tf.range(64.0)[:, None, None] * 10_000.0 ** (-tf.range(0.0, 32.0, 2.0) / 32.0)
+    cosines, sines = tf.cos(angles), tf.sin(angles)
+
+    def projection(inputs: int, outputs: int):  # noqa: ANN202
+        matrix = weight(inputs, outputs)
+        return lambda x: x @ matrix
+
+    def norm():  # noqa: ANN202
+        scale = vector(128, 1.0)
+        return lambda x: ops.rms_normalization(x, scale, epsilon=1e-5)
+
+    table = weight(256, 128)
+    blocks = [
+        (norm(), projection(128, 256), projection(128, 128), norm(), projection(128, 688), projection(344, 128))
+        for _ in range(4)
+    ]
+    last, head = norm(), projection(128, 256)
+
+    def apply(tokens: tf.Tensor) -> tf.Tensor:
+        x = tf.gather(table, tf.reshape(tokens, [-1]))
+        for norm1, qkv, out, norm2, gate_up, down in blocks:
+            heads = tf.reshape(qkv(norm1(x)), (-1, 64, 8, 32))
+            first, second = tf.split(heads[:, :, :6], 2, axis=-1)
+            turned = tf.concat([first * cosines - second * sines, second * cosines + first * sines], -1)
+            keys, values = tf.repeat(turned[:, :, 4:], 2, axis=2), tf.repeat(heads[:, :, 6:], 2, axis=2)
+            y = ops.dot_product_attention(turned[:, :, :4], keys, values, is_causal=True)
+            x += out(tf.reshape(y, (-1, 128)))
+            gate, up = tf.split(gate_up(norm2(x)), 2, axis=-1)
+            x += down(tf.nn.silu(gate) * up)
+        return head(last(x))
 
     return apply
 

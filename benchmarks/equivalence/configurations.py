@@ -74,6 +74,19 @@ def small_transformer() -> Workload:
     return net.finish("small_transformer", classes=24, loss="next_token_cross_entropy")
 
 
+def small_llama() -> Workload:
+    """Return a causal network over tokens with rotary positions, in which three heads share a head of keys."""
+    net = Network((12,))
+    x = net.embedding("embedding", net.input, 24, 24)
+    qkv = net.linear("qkv", net.rms_norm("norm1", x), 40, bias=False)
+    attended = net.attention("attention", qkv, 6, causal=True, key_value_heads=2, rotary_base=100.0)
+    x = net.add("add", [x, net.linear("projection", attended, 24, bias=False)])
+    hidden = net.swiglu("swiglu", net.linear("gate_up", net.rms_norm("norm2", x), 32, bias=False))
+    x = net.rms_norm("norm3", net.add("add2", [x, net.linear("down", hidden, 24, bias=False)]))
+    net.linear("head", x, 24, bias=False)
+    return net.finish("small_llama", classes=24, loss="next_token_cross_entropy")
+
+
 def trial_of(manifest: Manifest, strategy: str, workload: Workload, workers: int, tier: Tuning = "documented") -> Trial:
     """Return a trial with the framework's options in a tier; where they are the documented ones, it is documented."""
     options = manifest.tier_options(tier, strategy, "cpu")

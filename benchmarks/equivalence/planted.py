@@ -27,6 +27,7 @@ from configurations import (
     installed,
     loading,
     preload,
+    small_llama,
     small_transformer,
     small_workload,
 )
@@ -55,7 +56,8 @@ class Fault:
     def exists(self, trial: Trial) -> bool:  # noqa: C901, PLR0911, PLR0912 - a line per kind of fault
         """Whether this strategy of this framework can have it."""
         strategy, name = STRATEGIES[trial.strategy], self.name
-        if (name in OF_TRANSFORMERS) != (trial.workload == small_transformer().name):
+        own = small_transformer if name in OF_TRANSFORMERS else small_llama if name in OF_LLAMA else small_workload
+        if trial.workload != own().name:
             return False
         if name in load_manifests()[trial.framework].contract.without_faults:
             return False
@@ -93,6 +95,15 @@ OF_TRANSFORMERS = (
     "targets not shifted",
 )
 """Planted in a network of their own, alone: what is exchanged is the same for all networks."""
+OF_LLAMA = (
+    "rotary angles shifted by one",
+    "rotary pairs of neighbours",
+    "causal mask of shared heads missing",
+    "shared heads in the wrong order",
+    "RMS norm without epsilon",
+    "RMS norm less the mean",
+)
+"""Planted likewise, in a network with shared heads of keys and values."""
 OF_TRAINING = {
     "weight decay on biases": {"optimizer": Optimizer(name="adamw", weight_decay=0.1, decayed="matrices")},
     CLIPPED_APART: {"optimizer": Optimizer(name="adamw", clip_norm=1.0)},
@@ -129,7 +140,7 @@ FAULTS = [
     Fault("loader drops batches"),
     Fault("loader mixes labels up"),
     *map(Fault, OF_TRAINING),
-    *map(Fault, OF_TRANSFORMERS),
+    *map(Fault, OF_TRANSFORMERS + OF_LLAMA),
 ]
 
 
@@ -159,14 +170,16 @@ def cells(frameworks: Sequence[str], faults: Sequence[str]) -> Iterator[tuple[Fa
 
 
 def transformers(frameworks: Sequence[str]) -> list[Trial]:
-    """Return one worker of a small transformer for every framework that can train one."""
+    """Return one worker of each small transformer for every framework that can train one."""
     able = [name for name in frameworks if not load_manifests()[name].without_transformers]
-    return [each for each in configurations(able, [1], small_transformer()) if each.strategy == "single"]
+    networks = (small_transformer(), small_llama())
+    found = [each for network in networks for each in configurations(able, [1], network)]
+    return [each for each in found if each.strategy == "single"]
 
 
 def workload_of(trial: Trial) -> Workload:
     """Return the network that a trial of ``cells`` trains."""
-    return next(each for each in (small_workload(), small_transformer()) if each.name == trial.workload)
+    return next(each for each in (small_workload(), small_transformer(), small_llama()) if each.name == trial.workload)
 
 
 def main() -> None:
@@ -220,7 +233,8 @@ def _write_table(done: Sequence[dict[str, Any]]) -> None:
             for fault in FAULTS:
                 cell = found.get((framework, strategy, fault.name))
                 possible = (framework, strategy) in trials and fault.exists(trials[framework, strategy])
-                possible = possible or (fault.name in OF_TRANSFORMERS and strategy == "single" and framework in able)
+                of_transformers = fault.name in OF_TRANSFORMERS + OF_LLAMA
+                possible = possible or (of_transformers and strategy == "single" and framework in able)
                 marks.append(_mark(cell) if cell else ("not run" if possible else ""))
             writer.writerow([framework, strategy, *marks])
     caught = sum(each["caught"] and not each["crashed"] for each in found.values())

@@ -9,6 +9,8 @@ import importlib
 import json
 import os
 
+import numpy as np
+
 from steptime.worker.contract import EARLY_UPDATE, OF_SERVERS, STALE_WEIGHTS
 from steptime.worker.framework import Framework
 
@@ -27,14 +29,32 @@ def _fault():
 
 def open_session(job, context):
     """Open the framework's session with the fault planted."""
+    sizes = _sizes(job)
     _plant(job, context)
     session = _module("unplanted").FRAMEWORK.open_session(job, context)
+    if _sizes(job) != sizes:
+        _hide_others(session, sizes, sum(_sizes(job).values()) - sum(sizes.values()))
+    if _fault() in ORDERS:
+        _restore_order(session, job, ORDERS[_fault()])
     contract, fault = _module("contract").CONTRACT, _fault()
     if fault in contract.session_faults:
         contract.session_faults[fault](session, job, context)
     elif fault == STALE_WEIGHTS:
         _make_stale(session, contract, job, context)
     return session
+
+
+def _sizes(job):
+    """Return ``{name: how many values}`` of the parameters of a job's workload."""
+    found = [each for layer in job["workload"]["layers"] for each in layer["parameters"]]
+    return {each["name"]: int(np.prod(each["shape"])) for each in found}
+
+
+def _hide_others(session, names, count):
+    """Show no parameters that a fault has added, ``count`` values: its numbers are to refuse it, not its names."""
+    read, counted = session.get_weights, session.parameter_count
+    session.get_weights = lambda: {name: each for name, each in (read() or {}).items() if name in names} or None
+    session.parameter_count = lambda: counted() - count
 
 
 def serve(job, context):
@@ -51,6 +71,8 @@ def _plant(job, context):
         contract.faults[fault](job, context)
     elif fault in JOBS:
         JOBS[fault](job, context)
+    elif fault in ORDERS:
+        _reorder(job, ORDERS[fault])
     elif fault in LOADERS:
         LOADERS[fault]()
     elif fault in _BATCHES:
@@ -100,6 +122,32 @@ def _untied(job, _):
         layer["parameters"] = [{"name": "head.weight", "role": "weight", "shape": [vocabulary, features]}]
 
 
+def _without_epsilon(job, _):
+    for layer in _of_kind(job, "rms_norm"):
+        layer["attributes"]["epsilon"] = 0.0
+
+
+def _less_the_mean(job, _):
+    """Make of each RMS norm one whose shift, which begins with zeros, comes behind the mean's."""
+    for layer in _of_kind(job, "rms_norm"):
+        layer["kind"] = "layer_norm"
+        shift = dict(layer["parameters"][0], name=layer["name"] + ".bias", role="bias")
+        layer["parameters"].append(shift)
+
+
+def _turned_as_next(*_):
+    """Turn each pair of features by the angle of the next pair; another place for all would change nothing."""
+    from steptime.worker import weights
+
+    right = weights.rotary_turns
+
+    def shifted(layer):
+        turns = right(layer)
+        return turns and tuple(np.roll(each, -1, axis=1) for each in turns)
+
+    weights.rotary_turns = shifted
+
+
 def _apart(job, context):
     """Nobody waits for anybody: servers update with the gradient that comes first, workers with their own."""
     if context.servers:
@@ -124,7 +172,79 @@ JOBS = {
     "heads joined into one": _in_one_head,
     "a residual forgotten": _without_residual,
     "head untied": _untied,
+    "causal mask of shared heads missing": _unmasked,
+    "RMS norm without epsilon": _without_epsilon,
+    "RMS norm less the mean": _less_the_mean,
+    "rotary angles shifted by one": _turned_as_next,
 }
+
+
+# Faults of the order of features within attention. Training with another order is the same as training with weights
+# whose rows and columns have it: they are put in this order when training begins and back when they are read.
+
+
+def _query_of_other_heads(heads, shared, width):
+    """Query head i takes the keys of head i % shared, as if keys were tiled and not each repeated."""
+    group = heads // shared
+    places = np.arange(heads).reshape(group, shared).T.reshape(-1)
+    rows = (places[:, None] * width + np.arange(width)).reshape(-1)
+    return np.concatenate([rows, heads * width + np.arange(2 * shared * width)]), rows
+
+
+def _pairs_of_neighbours(heads, shared, width):
+    """Features 2 i and 2 i + 1 are turned together."""
+    within = np.arange(width).reshape(-1, 2).T.reshape(-1)
+    turned = (np.arange(heads + shared)[:, None] * width + within).reshape(-1)
+    contents = (heads + shared) * width + np.arange(shared * width)
+    return np.concatenate([turned, contents]), np.arange(heads * width)
+
+
+ORDERS = {
+    "shared heads in the wrong order": _query_of_other_heads,
+    "rotary pairs of neighbours": _pairs_of_neighbours,
+}
+
+
+def _orders(job, order):
+    """Return the order of rows of each weight before attention, and of columns of each behind it."""
+    layers = job["workload"]["layers"]
+    found = {}
+    for layer in _of_kind(job, "attention"):
+        settings = layer["attributes"]
+        before, behind = order(
+            settings["heads"], settings["key_value_heads"], layer["output_shape"][1] // settings["heads"]
+        )
+        (user,) = [each for each in layers if layer["name"] in each["inputs"]]
+        found[layer["inputs"][0] + ".weight"] = before, slice(None)
+        found[user["name"] + ".weight"] = slice(None), behind
+    return found
+
+
+def _reorder(job, order):
+    from steptime.worker import weights
+
+    right = weights.initial_weights
+
+    def reordered(layers, seed):
+        found = right(layers, seed)
+        for name, places in _orders(job, order).items():
+            found[name] = np.ascontiguousarray(found[name][places])
+        return found
+
+    weights.initial_weights = reordered
+
+
+def _restore_order(session, job, order):
+    read = session.get_weights
+
+    def restored():
+        found = read()
+        for name, places in _orders(job, order).items() if found else ():
+            own, found[name] = found[name], np.empty_like(found[name])
+            found[name][places] = own
+        return found
+
+    session.get_weights = restored
 
 
 # Faults of what is fed, which all loaders take from one function.

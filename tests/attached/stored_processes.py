@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.measurements.attached.form import AttachedRun
-from steptime.measurements.attached.header import AttachedHeader
-from steptime.measurements.attached.process_files import RECORDS, read_attached
+from steptime.measurements.attached.process_files import RECORDS, AttachedHeader, read_attached
 from steptime.measurements.attached.summary import attached_run
 from steptime.plain_file import PlainFolder
 

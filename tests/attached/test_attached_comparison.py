@@ -12,7 +12,8 @@ from steptime.measurements.store import Store
 
 
 def a_run(folder, number, late_ms, *, world=2, script="train.py"):
-    """Write a run of a script whose ranks are as late in their forward passes."""
+    """Write a run of a script whose ranks are as late in their forward passes; runs of one number overlap."""
+    begin_ns = COMMAND + number * 10**10
     store = Store.create(folder, study_text="", study_json={"name": "own script"})
     store.put(
         "attached",
@@ -20,8 +21,8 @@ def a_run(folder, number, late_ms, *, world=2, script="train.py"):
             "command": [sys.executable, script],
             "started_at": f"2026-01-01T00:0{number}:00+00:00",
             "boot": "boot-0",
-            "begin_ns": COMMAND,
-            "end_ns": COMMAND + 10**10,
+            "begin_ns": begin_ns,
+            "end_ns": begin_ns + 10**10,
             "wall_minus_monotonic_ns": 0,
             "exit_code": 0,
         },

@@ -14,6 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "measurements"))
 
 from simulated import a_launch, a_store, a_trial, a_worker
 
+from steptime.catalog.workloads.costs import costs
+from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import app
 from steptime.cli.predict import _complete_keys
 from steptime.predict.curve import forecast
@@ -27,6 +29,8 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli") / "results"
     store = a_store(folder)
     store.set_machine({"cpu": "made up", "cores": 8, "gpus": []})
+    peak = {"device": "cpu", "precision": "fp32", "threads": 1, "library": "numpy", "version": "2", "size": 1024}
+    store.put("peaks", {"peaks": [{**peak, "flop_per_s": [1e9, 2e9, 4e9]}]})
     rng = np.random.default_rng(0)
     for workers in (1, 2):
         for batch in (32, 64):
@@ -96,6 +100,18 @@ def test_json_has_what_is_documented(profile):
     assert found["refused"] is None
     assert found["step_time_s"]["low"] <= found["step_time_s"]["value"] <= found["step_time_s"]["high"]
     assert found["dominant_phase"] in found["phases"]
+
+
+def test_flops_and_mfu_are_predicted_by_the_peak_of_the_measured_machine(profile):
+    (found,) = predicted(profile, "--workers", "2", "batch_per_worker=32")
+    flops = costs(build_workload("lenet5")).model_flops
+    rate = found["throughput_samples_per_s"] * flops / 2
+    assert found["flop_per_s_per_device"]["value"] == pytest.approx(rate)
+    assert found["mfu"]["value"] == pytest.approx(rate / 2e9)
+    assert found["mfu"]["low"] == pytest.approx(found["flop_per_s_per_device"]["low"] / 4e9)
+    assert (found["peak_source"], found["tokens_per_s"]["value"]) == ("measured", None)
+    printed = CliRunner().invoke(app, ["predict", str(profile), "--workers", "2", "batch_per_worker=32"]).stdout
+    assert "MFU" in printed
 
 
 def test_a_measured_step_lies_in_its_interval(profile):

@@ -43,9 +43,10 @@ PAIRS = [
     if loader != "synthetic"
 ]
 OF_TOKENS = [
-    pytest.param(name, marks=pytest.mark.framework(name))
+    pytest.param(name, loader, marks=pytest.mark.framework(name))
     for name, manifest in load_manifests().items()
-    if "native" in manifest.loaders and not manifest.without_transformers
+    for loader in manifest.loaders
+    if LOADERS[loader].reads_tokens and not manifest.without_transformers
 ]
 OWN_RANDOM_CROPS: set[str] = set()
 """Loaders that cannot cut a given rectangle; they are held to equal statistics."""
@@ -163,14 +164,14 @@ def test_the_core_writes_the_name_of_the_synthetic_loader_once():
     assert naming == ["catalog/loaders.py"]
 
 
-@pytest.mark.parametrize("framework", OF_TOKENS)
-def test_tokens_are_those_of_the_protocols_sequences(framework, tmp_path):
-    """Sequence i begins at token 10 i, and each target is the token behind."""
+@pytest.mark.parametrize(("framework", "loader"), OF_TOKENS)
+def test_tokens_are_those_of_the_protocols_sequences(framework, loader, tmp_path):
+    """Sequence i begins at token 10 i of the part that is read, and each target is the token behind."""
     tokens = np.random.default_rng(0).integers(0, 5000, 1006, dtype=np.uint16)
-    np.savez(tmp_path / "own.npz", tokens=tokens)
-    dataset = Dataset("own", "tokens", tmp_path / "own.npz", None, len(tokens), (), None, 1)
+    np.concatenate([tokens[:7], tokens, tokens]).tofile(tmp_path / "own.bin")
+    dataset = Dataset("own", "tokens", tmp_path / "own.bin", None, len(tokens), (), None, 1, first_token=7)
     workload = {"input_shape": [10], "classes": 5000, "loss": "next_token_cross_entropy", "layers": []}
-    settings = loader_json(dataset, (10,), "native")
+    settings = loader_json(dataset, (10,), loader)
     feeds = [Feed(15, 4, rank, WORKERS) for rank in range(WORKERS)]
     for rank, given in enumerate(fed_tokens(tmp_path, framework, settings, workload, feeds)):
         order = batch_indices(100, 4, 5, rank, WORKERS)

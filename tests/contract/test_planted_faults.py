@@ -14,7 +14,7 @@ from steptime.catalog.manifest import load_manifests
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "equivalence"))
 from configurations import Bench, configurations, preload, small_workload
 
-from planted import FAULTS, OF_TRAINING, OF_TRANSFORMERS, planted_manifest, transformers, workload_of
+from planted import FAULTS, OF_LLAMA, OF_TRAINING, OF_TRANSFORMERS, planted_manifest, transformers, workload_of
 
 TRAINING = tuple(OF_TRAINING)
 """Planted in each framework that has the settings, in the first strategy where they can exist."""
@@ -25,8 +25,8 @@ OF_THE_EXCHANGE = "update before the exchange ends"
 OF_SERVERS = ("a worker sends zeros", "server applies a push twice", "async worker never pulls")
 
 
-_FEW = defaultdict(lambda: 1, reference=len(OF_TRANSFORMERS))
-"""How many faults of transformers are planted in each framework; all frameworks are told of them alike."""
+_FEW = defaultdict(lambda: 1, reference=max(len(OF_TRANSFORMERS), len(OF_LLAMA)))
+"""How many faults of each small transformer are planted in a framework; all frameworks are told of them alike."""
 
 
 def _cases() -> Iterator[object]:
@@ -49,7 +49,10 @@ def _cases() -> Iterator[object]:
         for fault in TRAINING:
             able = [trial for trial in trials if known[fault].exists(trial)]
             found += [(known[fault].trial(trial), known[fault]) for trial in able[:1]]
-        found += [(trial, known[fault]) for trial in transformers([name]) for fault in OF_TRANSFORMERS[: _FEW[name]]]
+        few = (*OF_TRANSFORMERS[: _FEW[name]], *OF_LLAMA[: _FEW[name]])
+        found += [
+            (trial, known[fault]) for trial in transformers([name]) for fault in few if known[fault].exists(trial)
+        ]
         for trial, fault in found:
             label = f"{name}-{trial.strategy}-{fault.name}"
             yield pytest.param(name, trial, fault.name, marks=pytest.mark.framework(name), id=label)

@@ -6,6 +6,7 @@
 
 import importlib.util
 import os
+import time
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ MACHINES: dict[str, list[dict[str, Any]]] = {
     "h100": [H100],
     "hgx": [H100] * 4,
     "neighbours": [{**H100, "processes": 3, "reasons": 0x20}, {**H100, "processes": 1}],
-    "geforce": [{**GEFORCE, "violations": False, "reasons": 0x40}],
+    "geforce": [{**GEFORCE, "violations": False, "energy": False, "reasons": 0x40}],
     "mig": [{**H100, "parts": 3}, H100],
     "none": [],
 }
@@ -121,6 +122,12 @@ def nvmlDeviceGetTemperature(_: tuple[int, int | None], __: int) -> int:  # noqa
 
 def nvmlDeviceGetPowerUsage(handle: tuple[int, int | None]) -> int:  # noqa: N802
     return int(500.0 * _of(handle)["watts"])
+
+
+def nvmlDeviceGetTotalEnergyConsumption(handle: tuple[int, int | None]) -> int:  # noqa: N802
+    if handle[1] is not None or not _of(handle).get("energy", True):
+        raise NVMLError
+    return int(500.0 * _of(handle)["watts"] * time.monotonic())  # millijoules, at half of the limit
 
 
 def nvmlDeviceGetEnforcedPowerLimit(handle: tuple[int, int | None]) -> int:  # noqa: N802

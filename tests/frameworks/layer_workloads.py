@@ -171,6 +171,19 @@ def masked_tokens() -> Workload:
     return net.finish("masked_tokens", classes=7, loss="masked_token_cross_entropy")
 
 
+def grouped_tokens() -> Workload:
+    """A network like Llama: RMS norm, rotary positions, heads that share keys and values, a gate, and no biases."""
+    net = Network((10,))
+    x = net.embedding("embedding", net.input, 13, 12)
+    qkv = net.linear("qkv", net.rms_norm("norm1", x, epsilon=1e-4), 40, bias=False)
+    attended = net.attention("attention", qkv, 6, causal=True, key_value_heads=2, rotary_base=20.0)
+    x = net.add("add", [x, net.linear("projection", attended, 12, bias=False)])
+    hidden = net.swiglu("swiglu", net.linear("gate_up", net.rms_norm("norm2", x), 16, bias=False))
+    x = net.add("add2", [x, net.linear("down", hidden, 12, bias=False)])
+    net.linear("head", net.rms_norm("norm3", x), 13, bias=False)
+    return net.finish("grouped_tokens", classes=13, loss="next_token_cross_entropy")
+
+
 WORKLOADS = [
     every_kind(),
     values_read_twice(),
@@ -184,8 +197,9 @@ WORKLOADS = [
     transformer_of_images(),
     transformer_of_tokens(),
     masked_tokens(),
+    grouped_tokens(),
 ]
 OF_EVERY_KIND = ("every_kind", "values_read_twice", "uneven_windows", "pooled_at_edges")
 """The workloads that hold every kind of layer but those of transformers."""
-OF_TRANSFORMERS = ("transformer_of_images", "transformer_of_tokens", "masked_tokens")
+OF_TRANSFORMERS = ("transformer_of_images", "transformer_of_tokens", "masked_tokens", "grouped_tokens")
 """The workloads that hold layers of transformers; together every kind."""

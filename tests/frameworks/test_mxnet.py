@@ -254,7 +254,7 @@ def test_a_device_that_this_mxnet_lacks_is_refused(tmp_path: Path) -> None:
 MIXED = """
 import json, sys
 import mxnet, numpy
-from steptime.libraries.mxnet import mixed_precision, network
+from steptime.libraries.mxnet import network, startup
 layer = {"name": "fc", "kind": "linear", "inputs": ["input"], "attributes": {"out_features": 3, "bias": False},
          "parameters": [{"name": "fc.weight", "role": "weight"}], "input_shapes": [[4]], "output_shape": [3]}
 workload = {"loss": "softmax_cross_entropy", "input_shape": [4], "layers": [layer]}
@@ -264,8 +264,8 @@ def gradient(scale):
     bound.backpropagate(mxnet.nd.ones((2, 4)), mxnet.nd.array([0, 1]))
     return bound.gradients["fc.weight"].asnumpy(), bound.losses.asnumpy()
 job = {"precision": "fp16", "device": "cuda"}
-(plain, loss), (scaled, same) = gradient(1.0), gradient(mixed_precision.loss_scale(job))
-mixed_precision.use_precision(job)
+(plain, loss), (scaled, same) = gradient(1.0), gradient(startup.loss_scale(job))
+startup.use_precision(job)
 losses, _ = network._symbols(workload, 0.0)
 nodes = json.loads(losses.tojson(remove_amp_cast=False))["nodes"]
 casts = [node["attrs"]["dtype"] for node in nodes if node["op"] == "amp_cast"]

@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from layer_workloads import masked_tokens, transformer_of_tokens
+from layer_workloads import grouped_tokens, masked_tokens, transformer_of_tokens
 
 from steptime.catalog.workloads.kinds import KINDS
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.frameworks.reference import windows as conv2d_file
+from steptime.frameworks.reference.layers import ReferenceLayer
 from steptime.frameworks.reference.network import LAYERS, ReferenceNetwork
 from steptime.frameworks.reference.transformers import erf
 from steptime.worker.samples import TOKEN_LOSSES, synthetic_batches
@@ -74,6 +75,8 @@ CASES: dict[str, dict[str, Write]] = {
         )
     },
     "layer_norm": {"": lambda net, x: net.layer_norm("it", net.tokens("tokens", x), epsilon=1e-3)},
+    "rms_norm": {"": lambda net, x: net.rms_norm("it", net.tokens("tokens", x), epsilon=1e-3)},
+    "swiglu": {"": lambda net, x: net.swiglu("it", net.tokens("tokens", x))},
     "gelu": {
         "exact": lambda net, x: net.gelu("it", x),
         "approximate": lambda net, x: net.gelu("it", x, approximate=True),
@@ -82,6 +85,9 @@ CASES: dict[str, dict[str, Write]] = {
         "one head": lambda net, x: net.attention("it", net.linear("qkv", net.tokens("tokens", x), 9), 1),
         "causal": lambda net, x: net.attention("it", net.linear("qkv", net.tokens("tokens", x), 18), 3, causal=True),
         "heads": lambda net, x: net.attention("it", net.linear("qkv", net.tokens("tokens", x), 18, bias=False), 3),
+        "grouped, rotary": lambda net, x: net.attention(
+            "it", net.linear("qkv", net.tokens("tokens", x), 32), 4, causal=True, key_value_heads=2, rotary_base=30.0
+        ),
     },
     "concat": {
         "three": lambda net, x: net.concat("it", [net.tanh("other", x), x, net.conv2d("third", x, 2, 1)]),
@@ -89,7 +95,7 @@ CASES: dict[str, dict[str, Write]] = {
 }
 
 
-OF_TOKENS = (transformer_of_tokens(), masked_tokens())
+OF_TOKENS = (transformer_of_tokens(), masked_tokens(), grouped_tokens())
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -122,6 +128,44 @@ def test_a_causal_token_does_not_see_those_behind_it():
     after = network.forward(inputs)
     np.testing.assert_array_equal(after[:5], before[:5])
     assert (after[5:] != before[5:]).all()
+
+
+def test_rotary_scores_depend_on_how_far_apart_tokens_are_alone():
+    """A sequence that is moved by some places keeps its outputs (Su et al. 2021, 3.4.1)."""
+    attention = attention_of(heads=2, rotary_base=50.0)
+    values = np.random.RandomState(7).standard_normal((9, 1, 12))
+    outputs = attention.forward(values)
+    later = attention_of(heads=2, rotary_base=50.0)
+    cosines, sines = later._turns
+    moved = (cosines + 1j * sines) * (cosines[3] + 1j * sines[3])
+    later._turns = moved.real, moved.imag
+    np.testing.assert_allclose(later.forward(values), outputs, rtol=1e-12)
+
+
+def test_rotary_positions_turn_the_halves_of_a_head_as_complex_numbers():
+    """Queries and keys of one head, multiplied by exp(i place / base^(2 pair / features))."""
+    queries, keys = np.random.RandomState(8).standard_normal((2, 9, 4))
+    speed = np.array([1.0, 1 / 50**0.5])
+    turned = [(each[:, :2] + 1j * each[:, 2:]) * np.exp(1j * np.outer(np.arange(9), speed)) for each in (queries, keys)]
+    scores = (turned[0] @ turned[1].conj().T).real / 4**0.5
+    shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    packed = np.concatenate([queries, keys, np.eye(9)[:, :4]], axis=1)[:, None]
+    np.testing.assert_allclose(attention_of(heads=1, rotary_base=50.0).forward(packed)[:, 0], shares[:, :4], rtol=1e-12)
+
+
+def test_heads_in_a_row_share_keys_and_values():
+    """Grouped attention is that of as many heads whose keys and values are copies."""
+    values = np.random.RandomState(9).standard_normal((9, 2, 8 * 3))
+    rows = values.reshape(9, 2, 8, 3)
+    copies = rows[:, :, [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]].reshape(9, 2, 36)
+    grouped = attention_of(heads=4, key_value_heads=2)
+    np.testing.assert_allclose(grouped.forward(values), attention_of(heads=4).forward(copies), rtol=1e-12)
+
+
+def attention_of(**settings: float) -> ReferenceLayer:
+    """Return a layer of attention over nine tokens, in which a head has the features of 12 by the number of heads."""
+    layer = {"attributes": {"causal": False, **settings}, "output_shape": [9, 12 if settings["heads"] > 1 else 4]}
+    return LAYERS["attention"](layer, {}, {}, True)
 
 
 def test_the_gradient_of_the_squared_error_is_that_of_finite_differences():

@@ -87,7 +87,7 @@ def test_a_jax_step_for_gpus_sums_each_gradient_once_and_donates_its_state(strat
 PROBED = """
     import mxnet
     from mxnet.contrib import amp
-    from steptime.libraries.mxnet.mixed_precision import use_precision
+    from steptime.libraries.mxnet.startup import use_precision
     use_precision({"precision": "fp16", "device": "cuda"})
     rows, one = (mxnet.sym.Variable(name, dtype="float32") for name in ("rows", "one"))
     products = [mxnet.sym.FullyConnected(rows, one, num_hidden=4, no_bias=True), mxnet.sym.dot(rows, one)]

@@ -50,6 +50,12 @@ def test_clocks_heat_power_and_memory_are_those_of_the_timed_steps(machine):
     assert flags(found, 1, 1, 1) == []
 
 
+@pytest.mark.parametrize(("name", "used", "watts"), [("h100", 1, 350.0), ("hgx", 2, 700.0), ("geforce", 1, None)])
+def test_power_is_counted_over_the_timed_steps_of_the_gpus_used(machine, name, used, watts):
+    machine(name)
+    assert sampled(used)["gpu_counted_w"] == (watts and pytest.approx(watts, rel=0.05))
+
+
 def test_what_was_read_before_and_behind_the_timed_steps_does_not_count(machine):
     machine("h100")
     with GpuSamples(every_s=0.01) as samples:

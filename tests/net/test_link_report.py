@@ -12,9 +12,10 @@ from steptime.measurements.summary import summarise
 from steptime.predict.model.measured_links import net_summary
 from steptime.report.html import page_text, write_page
 from steptime.report.links import link_section, operation_row
+from steptime.report.number_format import UNKNOWN
 from steptime.report.terminal import SectionText
 
-ALPHA, BANDWIDTH = 2, 4
+ALPHA, BANDWIDTH, BUS = 2, 4, 5
 """Places of cells in the row of an operation."""
 
 
@@ -53,6 +54,22 @@ def test_a_number_comes_with_its_interval_and_the_unit_once():
     assert bandwidth.text.endswith("Mbit/s")
     assert " to " in bandwidth.interval
     assert "Mbit/s" not in bandwidth.interval
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_bus_bandwidth_is_that_of_nccl_tests(workers):
+    (row,) = net_summary([launch(setting(workers), k, gloo_like(workers)) for k in range(3)]).rows
+    for size in row.sizes:
+        algorithm = size.bytes / gloo_like(workers)(size.bytes)
+        assert size.bus_bytes_per_s.value == pytest.approx(algorithm * 2 * (workers - 1) / workers, rel=0.05)
+        assert size.bus_bytes_per_s.value * size.time_s.value == pytest.approx(size.bytes * 2 * (workers - 1) / workers)
+    assert operation_row(row).cells[BUS].text.endswith("bit/s")
+
+
+def test_what_is_no_all_reduce_has_no_bus_bandwidth():
+    rows = net_summary([launch(setting(2, "incast"), k, gloo_like(2)) for k in range(3)]).rows
+    assert {size.bus_bytes_per_s.value for size in rows[0].sizes} == {None}
+    assert operation_row(rows[0]).cells[BUS].text == UNKNOWN
 
 
 def test_an_interval_without_sense_is_said_to_have_none():

@@ -31,6 +31,14 @@ def test_throughput_is_the_global_batch_over_the_step(profile):
     assert found.throughput.value == pytest.approx(96 / found.step_s.value, rel=0.01)
 
 
+def test_tokens_are_samples_times_their_length_and_no_peak_is_no_mfu():
+    key = replace(KEY, workload="gpt2_tiny", input_shape=(64,), classes=256)
+    found = asked(a_profile(observed(World(), 1, key=key)), 2)
+    assert found.work.tokens_per_s.value == pytest.approx(64 * found.throughput.value)
+    assert found.work.tokens_per_s.high == pytest.approx(64 * found.throughput.high)
+    assert (found.work.mfu.value, found.work.peak_source) == (None, None)
+
+
 def test_one_worker_is_its_own_baseline(profile):
     assert asked(profile, 1).efficiency.value == 1.0
 

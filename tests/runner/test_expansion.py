@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from steptime.catalog.accelerators import Accelerator, Accelerators
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.strategies import STRATEGIES
+from steptime.datasets.corpus import Corpus, Largest, Part, Reading
 from steptime.runner.equivalence.check import check_trial, equivalence_cases
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
 from steptime.runner.workload_shapes import DatasetFacts
@@ -72,7 +73,10 @@ MANIFESTS = {
         without_training_settings={"decayed": "it has one decay"},
     ),
 }
+TOKEN_FILE = Corpus("./own", Path("own"), Reading(), Part(("a.bin",), 1, 99), None, Largest(499, "a.bin", 8), (), "")
 DATASETS = {
+    "./own": DatasetFacts(of_tokens=True, corpus=TOKEN_FILE),
+    "./photos": DatasetFacts(classes=18),
     "digits": DatasetFacts((1, 28, 28), 10),
     "photos": DatasetFacts(classes=18),
     "text": DatasetFacts(classes=256, of_tokens=True),
@@ -171,6 +175,7 @@ def test_every_field_of_a_trial_is_settled():
         "input_shape": (3, 64, 96),
         "classes": 18,
         "dataset": "photos",
+        "tokens": None,
         "loader": "native",
         "loader_processes": 2,
         "device": "cpu",
@@ -455,8 +460,20 @@ def test_a_sequence_is_as_long_as_the_study_says():
             "lenet5 takes images, and text has tokens",
         ),
         (
+            {"workloads": {"name": "gpt2_tiny", "dataset": "./own", "classes": 400}},
+            "./own has the token 499 (a.bin, at place 8), outside of the vocabulary of 400 of gpt2_tiny; raise classes",
+        ),
+        (
+            {"workloads": {"name": "gpt2_tiny", "dataset": "./own", "classes": 500, "sequence": 99}},
+            "./own has 99 tokens, fewer than a sequence of 99 of gpt2_tiny and the token behind it",
+        ),
+        (
+            {"workloads": {"name": "lenet5", "dataset": "./photos", "tokens": "bpe"}},
+            "lenet5 takes no tokens, so that a vocabulary means nothing",
+        ),
+        (
             {"workloads": {"name": "gpt2_tiny", "dataset": "text", "classes": 200}},
-            "text has 256 classes, more than the 200 asked of gpt2_tiny",
+            "text has 256 tokens in its vocabulary, more than the 200 asked of gpt2_tiny",
         ),
         ({"frameworks": "older", "workloads": "vit_tiny"}, "cannot train vit_tiny: it has no attention"),
         ({"loaders": "native"}, "lenet5 has no dataset for the loader 'native' to read"),

@@ -40,6 +40,18 @@ ONE_MISTAKE = [
         id="unknown dataset",
     ),
     pytest.param(
+        "frameworks: pytorch\nworkloads: {name: lenet5, dataset: digits, tokens: bpe}",
+        "race.yaml:2: workloads.tokens: is for text of your own; name its folder or file as the dataset",
+        id="tokens without text",
+    ),
+    pytest.param(
+        "frameworks: pytorch\nworkloads:\n- {name: lenet5, dataset: ./a}\n"
+        "- {name: resnet50, dataset: ./a, tokens: bpe}",
+        "race.yaml:4: workloads.1: reads ./a in another way than a workload before; give both the same tokens, "
+        "vocabulary, text_field",
+        id="text read in two ways",
+    ),
+    pytest.param(
         TOP + "launcher: slurn",
         "race.yaml:3: launcher: unknown launcher 'slurn' (choices: auto, inline, local, mpi)",
         id="unknown launcher",

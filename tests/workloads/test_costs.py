@@ -17,6 +17,7 @@ PUBLISHED_GMAC = {
     "resnet101": 7.80,
     "resnet152": 11.51,
     "vit_b16": 17.56,
+    "tinyllama_1b": 2048 * (1_100_048_384 - 32_000 * 2048 + 22 * 2 * 2048 * 2048) / 1e9,
     "gpt2": 1024 * (124_439_808 - 1024 * 768 + 12 * 2 * 1024 * 768) / 1e9,  # of parameters and of all pairs of tokens
 }
 
@@ -48,7 +49,7 @@ def test_going_back_costs_about_twice_as_much_as_going_forward(name):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_costs(kind):
-    workloads = (every_kind(), build_workload("gpt2_tiny"), build_workload("bert_tiny"))
+    workloads = (every_kind(), *map(build_workload, ("gpt2_tiny", "bert_tiny", "llama_tiny")))
     found = {cost.kind for workload in workloads for cost in costs(workload).layers}
     assert kind in found
     assert memory_bytes(every_kind(), 1) > 0
@@ -72,6 +73,15 @@ def test_attention_costs_two_products_of_all_pairs_of_tokens_and_a_softmax():
     assert cost.multiply_accumulates == 2 * 20 * 20 * 6
     assert cost.forward_flops == 2 * cost.multiply_accumulates + 4 * 2 * 20 * 20
     assert cost.backward_flops == 2 * cost.forward_flops
+
+
+def test_fewer_heads_of_keys_save_no_products_and_rotary_positions_cost_three_flops_a_value():
+    net = Network((3, 4, 5))
+    x = net.linear("qkv", net.tokens("tokens", net.input), 8 * 2)
+    net.attention("it", x, 4, key_value_heads=2, rotary_base=100.0)
+    cost = costs(net.finish("one", classes=2)).layers[-1]
+    assert cost.multiply_accumulates == 2 * 20 * 20 * 8
+    assert cost.forward_flops == 2 * cost.multiply_accumulates + 4 * 4 * 20 * 20 + 3 * 20 * (8 + 4)
 
 
 def test_the_first_trained_layer_needs_no_gradient_of_its_input():

@@ -31,6 +31,9 @@ Write = Callable[[Network], str]
         (lambda net: net.first_token("it", net.tokens("tokens", net.input)), (4,)),
         (lambda net: net.linear("it", net.tokens("tokens", net.input), 12), (90, 12)),
         (lambda net: net.attention("it", net.linear("qkv", net.tokens("tokens", net.input), 12), 2), (90, 4)),
+        (lambda net: net.rms_norm("it", net.tokens("tokens", net.input)), (90, 4)),
+        (lambda net: net.swiglu("it", net.tokens("tokens", net.input)), (90, 2)),
+        (lambda net: net.attention("it", net.tokens("tokens", net.input), 2, key_value_heads=1), (90, 2)),
     ],
 )
 def test_the_output_has_the_shape_that_the_kind_says(write: Write, expected):
@@ -64,6 +67,15 @@ def test_parameters_of_a_grouped_convolution():
         (lambda net: net.layer_norm("it", net.input), "needs a sequence"),
         (lambda net: net.embedding("it", net.input, 5, 6), "needs the numbers of tokens"),
         (lambda net: net.attention("it", net.tokens("tokens", net.input), 2), "4 features cannot be queries, keys"),
+        (
+            lambda net: net.attention("it", net.tokens("tokens", net.input), 3, key_value_heads=2),
+            "of 3 heads that share the keys and values of 2",
+        ),
+        (
+            lambda net: net.attention("it", net.tokens("tokens", net.input), 2, key_value_heads=1, rotary_base=10.0),
+            "turn pairs of features, and a head has 1",
+        ),
+        (lambda net: net.swiglu("it", net.linear("odd", net.tokens("t", net.input), 3)), "as many gates as values"),
         (lambda net: net.relu("twice", net.relu("twice", net.input)), "two layers are named 'twice'"),
     ],
 )

@@ -22,7 +22,16 @@ FAMILIES = {
     "fully_connected": {"mlp", "autoencoder"},
     "inception": {"googlenet", "inception_v3"},
     "resnet": {"resnet50", "resnet101", "resnet152"},
-    "transformers": {"vit_tiny", "vit_b16", "gpt2_tiny", "gpt2", "bert_tiny", "bert_base"},
+    "transformers": {
+        "vit_tiny",
+        "vit_b16",
+        "gpt2_tiny",
+        "gpt2",
+        "bert_tiny",
+        "bert_base",
+        "llama_tiny",
+        "tinyllama_1b",
+    },
 }
 
 # From the documents that describe each workload, not computed here.
@@ -42,6 +51,8 @@ PUBLISHED = {
     "vit_b16": 86_567_656,
     "gpt2_tiny": 256 * 128 + 64 * 128 + 4 * (12 * 128**2 + 13 * 128) + 2 * 128,
     "gpt2": 124_439_808,
+    "llama_tiny": 2 * 256 * 128 + 4 * (128 * 256 + 128**2 + 3 * 128 * 344 + 2 * 128) + 128,
+    "tinyllama_1b": 1_100_048_384,
     "bert_tiny": 4_416_698,
     "bert_base": 109_514_298,
 }

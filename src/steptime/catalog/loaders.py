@@ -20,10 +20,20 @@ class Loader:
     """The form of ``Dataset`` that it reads images in; None if nothing is read."""
     reads_arrays: bool = False
     """Whether a dataset that is one small array in memory can be its input."""
+    reads_tokens: bool = False
+    """Whether it reads text."""
 
 
 SYNTHETIC = Loader("synthetic", "random batches made once, in memory: no input pipeline at all", None)
-NATIVE = Loader("native", "the framework's own input pipeline over a dataset on disk", reads_arrays=True)
+NATIVE = Loader(
+    "native", "the framework's own input pipeline over a dataset on disk", reads_arrays=True, reads_tokens=True
+)
+CACHED = Loader(
+    "cached",
+    "images decoded once, their pixels mapped from a file: crop, resize and flip are left; or tokens mapped",
+    "decoded",
+    reads_tokens=True,
+)
 
 LOADERS: Mapping[str, Loader] = {
     loader.name: loader
@@ -31,9 +41,7 @@ LOADERS: Mapping[str, Loader] = {
         SYNTHETIC,
         NATIVE,
         Loader("dali", "NVIDIA's DALI over a folder of images, in an environment of its own"),
-        Loader(
-            "cached", "images decoded once, their pixels mapped from a file: crop, resize and flip are left", "decoded"
-        ),
+        CACHED,
         Loader("webdataset", "JPEG files in tar shards, as WebDataset reads them", "tar_shards"),
         Loader("tfrecord", "JPEG files in TFRecord shards, read by tf.data", "tfrecord"),
         Loader("recordio", "JPEG files in MXNet's RecordIO, read by their numbers", "recordio"),

@@ -60,7 +60,7 @@ class Optimizer(BaseModel):
                 message = choices_message(f"setting of {self.name}", setting, allowed)
                 raise ValueError(message)
         if self.decayed != "all" and not self.weight_decay:
-            message = f"decayed: {self.decayed} needs a weight_decay above 0"
+            message = f"decayed: {self.decayed} needs weight_decay above 0"
             raise ValueError(message)
         return self
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steptime.cli.streams import warn
+from steptime.errors import UsageError, choices_message
 
 if TYPE_CHECKING:
+    from steptime.cli.report import ReportedResults
     from steptime.diagnosis.form import Diagnosis, TrialFinding
     from steptime.diagnosis.verification import AdviceOutcome, AdvisedPair
     from steptime.measurements.store import Store
@@ -20,16 +22,31 @@ VERIFIED = "advice"
 
 
 def advise(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder with breakdowns.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A results folder with breakdowns, or an attached run.")
+    ],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- COMMAND...]", help="With --verify of your own script: the command with the change."
+        ),
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Measure the best changes beside what they change, in the same blocks.")
     ] = False,
     most: Annotated[int, typer.Option("--most", min=1, help="How many changes are verified.")] = 3,
     launches: Annotated[int, typer.Option(min=3, max=100, help="Of each side of a verification.")] = 5,
     budget: Annotated[str | None, typer.Option(help="Stop verifying after this time, for example 8m.")] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="Of your own script: the finding that the change is for [default: the first].")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
-    """Rank changes by the gain that each rule predicts; run again with --verify to go on with a verification."""
+    """Rank changes by the gain that each rule predicts; run again with --verify to go on with a verification.
+
+    Of your own script the change is yours: steptime advise DIR --verify -- COMMAND runs it in turns with the script as
+    it was.
+    """
     from steptime.cli.report import read_report, report_console
     from steptime.cli.tables import print_json
     from steptime.report.advice import advice_section, outcome_section
@@ -38,16 +55,62 @@ def advise(
 
     found = read_report(folder)
     names = Names(found.summary.trials)
-    measured = _verified(found.store, found.diagnosis, most, launches, budget) if verify else []
+    own = found.attached is not None
+    if (command or rule) and not (own and verify):
+        message = "a command and --rule are for --verify of an attached run: steptime advise DIR --verify -- COMMAND"
+        raise UsageError(message)
+    measured: list[AdviceOutcome] = []
+    if verify and own:
+        measured = [_verified_script(folder, found, command or [], rule, launches)]
+    elif verify:
+        measured = _verified(found.store, found.diagnosis, most, launches, budget)
     if as_json:
         rows = [_outcome_json(each) for each in measured]
         print_json({"schema": 1, **found.diagnosis.to_json(), "verified": rows})
     else:
         outcome = [outcome_section(measured)] if measured else []
         report_console().print(SectionText([advice_section(found.summary, found.diagnosis, names), *outcome]))
+    if own:
+        return
     if not any(trial.breakdown for trial in found.summary.trials):
         warn([f"no breakdown: most rules need one; steptime run STUDY breakdown=true -o {folder}"])
     found.store.require_launches()
+
+
+def _verified_script(
+    folder: Path, found: "ReportedResults", command: list[str], rule: str | None, launches: int
+) -> "AdviceOutcome":
+    """Run a script as it was and as ``command`` changes it in turns; runs that are there already are kept."""
+    from steptime.cli.console import stderr_console
+    from steptime.cli.progress import LiveObserver
+    from steptime.diagnosis.own_script import script_outcome
+    from steptime.diagnosis.verified import write_verified
+    from steptime.runner.attached_run import run_in_turns
+
+    run = found.attached
+    assert run is not None  # noqa: S101 - the caller looked
+    if not command:
+        message = f"the change of a script is yours to make: steptime advise {folder} --verify -- COMMAND"
+        raise UsageError(message)
+    finding = _finding_named(found.diagnosis, rule)
+    target = folder / VERIFIED / finding.rule
+    with LiveObserver(stderr_console(), list) as observer:
+        sides = run_in_turns([run.command, command], target, launches, observer)
+    outcome = script_outcome(finding, command, run, sides)
+    if outcome.row:
+        write_verified(target / "verified.csv", [outcome.row])
+    return outcome
+
+
+def _finding_named(diagnosis: "Diagnosis", rule: str | None) -> "TrialFinding":
+    """Return the finding of a rule, the first by default; raises UsageError where there is none."""
+    if not diagnosis.findings:
+        message = "no finding predicts a gain of this script, so that there is nothing to verify"
+        raise UsageError(message)
+    chosen = next((each for each in diagnosis.findings if rule in (None, each.rule)), None)
+    if chosen is None:
+        raise UsageError(choices_message("rule with a finding", str(rule), [each.rule for each in diagnosis.findings]))
+    return chosen
 
 
 def _verified(
@@ -58,7 +121,7 @@ def _verified(
     from steptime.cli.progress import LiveObserver
     from steptime.diagnosis.verification import outcomes
     from steptime.diagnosis.verified import write_verified
-    from steptime.errors import SteptimeError, UsageError
+    from steptime.errors import SteptimeError
     from steptime.measurements.store import Store
     from steptime.runner.study_run import StudyRun
 
@@ -121,8 +184,8 @@ def _outcome_json(outcome: "AdviceOutcome") -> dict[str, object]:
 
     row = asdict(outcome.row) if outcome.row else None
     return {
-        "trial": outcome.attempt.before.id,
-        "changed": outcome.attempt.after.id,
+        "trial": outcome.finding.trial,
+        "changed": outcome.changed,
         "row": row,
         "reason": outcome.reason,
     }

@@ -107,6 +107,7 @@ def _answer(folder: Path, *, as_json: bool) -> None:
     import shlex
 
     from steptime.cli.console import PlainConsole
+    from steptime.diagnosis.own_script import script_findings
     from steptime.measurements.attached.summary import attached_run
     from steptime.measurements.store import Store
     from steptime.report.attached_answer import AttachedAnswer
@@ -119,7 +120,11 @@ def _answer(folder: Path, *, as_json: bool) -> None:
 
         warn([json_text(found.to_json())])
         return
-    last = [f"All of it: {shlex.join(['steptime', 'report', '--all', str(folder)])}"]
+    next_steps = {
+        "All of it": ["report", "--all"],
+        **({"What to change": ["advise"]} if script_findings(found) else {}),
+    }
+    last = [f"{what}: {shlex.join(['steptime', *verb, str(folder)])}" for what, verb in next_steps.items()]
     sized = sys.stderr.isatty() or "COLUMNS" in os.environ
     console = PlainConsole(file=sys.stderr, width=None if sized else _WIDTH)
     console.print(AttachedAnswer(found, last))

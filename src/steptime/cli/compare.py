@@ -86,7 +86,7 @@ def compare(
 def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> "tuple[ComparedSide, ComparedSide]":
     """Read both sides, and name them as shortly as they can be told apart."""
     from steptime.cli.arguments import open_results
-    from steptime.measurements.compared.attached_runs import attached_folders, attached_side
+    from steptime.measurements.compared.attached_runs import attached_folders, attached_sides
     from steptime.measurements.compared.sides import side_of
 
     key = chosen[0] if chosen else None
@@ -94,11 +94,7 @@ def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> "t
     own = [attached_folders(folder) for folder in (first, second)]
     if chosen is None and all(own):
         runs = [[open_results(each) for each in found] for found in own]
-        one, other = (
-            attached_side(stores, name, str(folder))
-            for stores, name, folder in zip(runs, names, (first, second), strict=False)
-        )
-        return one, other
+        return attached_sides(runs, names, [str(first), str(second)])
     stores = [open_results(folder) for folder in dict.fromkeys((first, second))]
     sides = [side_of(store, name, key) for store, name in zip(stores, names, strict=False)]
     for store in stores:

@@ -9,8 +9,7 @@ from steptime.cli.streams import say, warn
 from steptime.cli.tables import print_json
 
 if TYPE_CHECKING:
-    from steptime.measurements.attached.header import AttachedHeader
-    from steptime.measurements.attached.process_files import AttachedFiles
+    from steptime.measurements.attached.process_files import AttachedFiles, AttachedHeader
     from steptime.measurements.store import Store
     from steptime.predict.nccl_tests import FittedTable
     from steptime.predict.profile import NetLink, Profile, ProfileGroup

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -153,7 +152,7 @@ def _as_json(plan: StudyPlan) -> dict[str, Any]:
         "estimated_s": plan.estimate_s,
         **_launches(plan),
         "budget_s": plan.budget_s,
-        "datasets": {name: asdict(contents) for name, contents in plan.contents.items()},
+        "datasets": {name: contents.as_json() for name, contents in plan.contents.items()},
         "isolation": plan.isolation(),
         "foreign_programs": plan.foreign_programs(),
         "variables_of_shell": {"stripped": stripped(os.environ), "passed": passed(os.environ)},

@@ -12,7 +12,7 @@ from steptime.cli.streams import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steptime.measurements.json_form import Interval
+    from steptime.measurements.json_form import Interval, IntervalOverLaunches
     from steptime.predict.attached import AttachedProfile
     from steptime.predict.curve.forecast import Forecast
     from steptime.predict.predict import Prediction
@@ -23,6 +23,7 @@ _NOTHING = (
 EXIT_REFUSED = 3
 """Where every configuration is refused."""
 _NOTHING_S = 5e-8
+_WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
 _GAP = 2
 """Columns of the terminal between two columns of a table."""
 
@@ -174,6 +175,8 @@ def to_json(each: "Prediction") -> dict[str, Any]:
         "changed": dict(each.query.texts),
         "step_time_s": _bounds(each.step_s),
         "throughput_samples_per_s": each.throughput.value if each.throughput else None,
+        **{name: _bounds(getattr(each.work, name, None)) for name in _WORK},
+        "peak_source": each.work.peak_source if each.work else None,
         "efficiency": each.efficiency.value if each.efficiency else None,
         "epoch_time_s": _bounds(each.epoch_s),
         "phases": {
@@ -190,7 +193,7 @@ def to_json(each: "Prediction") -> dict[str, Any]:
     }
 
 
-def _bounds(interval: "Interval[float, float] | None") -> dict[str, float | None]:
+def _bounds(interval: "Interval[float | None] | IntervalOverLaunches[float | None] | None") -> dict[str, float | None]:
     if interval is None:
         return {"value": None, "low": None, "high": None}
     return {"value": interval.value, "low": interval.low, "high": interval.high}
@@ -213,6 +216,7 @@ def _show(found: "Sequence[Prediction]") -> None:
             [*(each.query.texts.get(key, "") for key in changed), str(each.workers), *_cells(each)] for each in group
         ]
         _print_columns(name + batch, keys, [*titles, *epochs], rows)
+        _show_work(group, keys, changed)
         _show_phases(group, keys, changed)
         _show_efficiencies(group, keys, changed)
         _show_uncertainty(group)
@@ -228,6 +232,30 @@ def _show(found: "Sequence[Prediction]") -> None:
 
 _NARROWER = 0.98
 """An empty column that is not expected to narrow an interval by as much is not asked for."""
+
+
+def _show_work(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: "Sequence[str]") -> None:
+    """Print tokens, FLOP/s and MFU of each step that is not refused, where tokens or a peak are known."""
+    from dataclasses import astuple
+
+    from steptime.report.number_format import percent
+    from steptime.report.work import flop_rate, tokens_rate
+
+    known = [each for each in group if each.work and (each.work.peak_source or each.work.tokens_per_s.value)]
+    rows = [
+        [
+            *(each.query.texts.get(key, "") for key in changed),
+            str(each.workers),
+            tokens_rate(each.work.tokens_per_s).text,
+            flop_rate(each.work.flop_per_s_per_device).text,
+            percent(*astuple(each.work.mfu)).text,
+        ]
+        for each in known
+        if each.work
+    ]
+    if rows:
+        titles = ["tokens/s", "per device", "MFU"]
+        _print_columns("work (docs/reading-a-report.md); intervals are in the JSON", keys, titles, rows)
 
 
 def _show_phases(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: "Sequence[str]") -> None:

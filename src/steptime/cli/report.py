@@ -115,6 +115,7 @@ def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
     from steptime.cli.arguments import open_results
     from steptime.diagnosis.expected import expected_steps
     from steptime.diagnosis.job_accounts import job_accounts
+    from steptime.diagnosis.own_script import script_findings
     from steptime.diagnosis.rules import diagnose
     from steptime.diagnosis.what_if import scenarios
     from steptime.errors import StoreError
@@ -137,6 +138,8 @@ def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
         expected = []
     explained = {"expected": expected, "what_if": scenarios(store), "jobs": job_accounts(store, attached)}
     diagnosis = diagnose(store, summary, net).model_copy(update=explained)
+    if attached is not None:
+        diagnosis.findings.extend(script_findings(attached))
     return ReportedResults(store, summary, net, attached, diagnosis)
 
 

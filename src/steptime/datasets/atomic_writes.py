@@ -1,11 +1,13 @@
 """Files and folders of datasets that have their names only when they are whole."""
 
 import contextlib
+import json
 import os
 import shutil
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from steptime.errors import DatasetError
 from steptime.process_identity import ProcessIdentity
@@ -14,6 +16,7 @@ from steptime.units import format_bytes
 _MARGIN_BYTES = 64 * 2**20
 """That must be left on a disk."""
 _LISTED = 5
+_KEPT_S = 7 * 24 * 3600.0
 
 
 @contextlib.contextmanager
@@ -88,6 +91,24 @@ def open_new(path: Path) -> Iterator[BinaryIO]:
         partial.rename(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def keep_index(path: Path, content: Mapping[str, Any]) -> None:
+    """Write the index of a user's dataset, ``PLACE-HASH.json``; old ones of the same place are removed.
+
+    Raises DatasetError where it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for older in path.parent.glob(f"{path.name.partition('-')[0]}-*.json"):
+            # A run that began before the folder changed still reads its own.
+            if time.time() - older.stat().st_mtime > _KEPT_S:
+                older.unlink(missing_ok=True)
+        with open_new(path) as file:
+            file.write(json.dumps(content).encode())
+    except OSError as error:
+        message = f"the index of a dataset cannot be written to {path}: {error.strerror}; set STEPTIME_CACHE elsewhere"
+        raise DatasetError(message) from error
 
 
 def require_space(name: str, folder: Path, needed: int, form: str | None = None) -> None:

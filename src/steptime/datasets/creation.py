@@ -176,7 +176,7 @@ def make(name: str, folder: Path, interpreter: Path, progress: Progress = _untol
     folder = folder.absolute()
     try:
         with partial_folder(folder) as partial:
-            _run_maker(builtin, partial, interpreter, chosen, progress)
+            run_maker(builtin.maker, name, partial, interpreter, chosen, progress)
             write_marker(partial, builtin, address, chosen)
             _put_in_place(partial, folder, builtin, address)
     except OSError as error:
@@ -239,49 +239,53 @@ def _builtin(name: str) -> Builtin:
     return BUILTINS[name]
 
 
-def _run_maker(
-    builtin: Builtin, folder: Path, interpreter: Path, parameters: Mapping[str, int], progress: Progress
+def run_maker(  # noqa: PLR0913, PLR0917 - one per fact
+    maker: Path,
+    name: str,
+    folder: Path,
+    interpreter: Path,
+    parameters: Mapping[str, int],
+    progress: Progress = _untold,
 ) -> None:
+    """Fill ``folder`` by a program of ``makers``, for the dataset ``name``; raises DatasetError where it fails."""
     arguments = json.dumps({"folder": str(folder), **parameters})
     late = threading.Event()
     said: deque[str] = deque(maxlen=_LAST_LINES)
     with subprocess.Popen(
-        [str(interpreter), "-I", str(builtin.maker), arguments],
+        [str(interpreter), "-I", str(maker), arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-    ) as maker:
+    ) as running:
 
         def stop() -> None:
             late.set()
-            maker.kill()
+            running.kill()
 
         timer = threading.Timer(_TIME_LIMIT_S, stop)
         timer.start()
         try:
-            for line in maker.stdout or ():
+            for line in running.stdout or ():
                 told = line.split()
                 if len(told) == 3 and told[0] == "progress" and told[1].isdecimal() and told[2].isdecimal():  # noqa: PLR2004
                     progress(int(told[1]), int(told[2]))
                 else:
                     said.append(line)
         except BaseException:
-            maker.kill()
+            running.kill()
             raise
         finally:
             timer.cancel()
     if late.is_set():
-        message = f"making the dataset {builtin.name} took more than {_TIME_LIMIT_S / 60:.0f} minutes; ask for less"
+        message = f"making the dataset {name} took more than {_TIME_LIMIT_S / 60:.0f} minutes; ask for less"
         raise DatasetError(message)
-    if maker.returncode:
+    if running.returncode:
         last = "".join(said).strip()[-_SAID:]
         if os.strerror(errno.ENOSPC) in last:
-            raise DatasetError(_full(builtin.name, folder.parent))
-        message = (
-            f"the dataset {builtin.name} cannot be made with {interpreter} (exit code {maker.returncode}):\n{last}"
-        )
+            raise DatasetError(_full(name, folder.parent))
+        message = f"the dataset {name} cannot be made with {interpreter} (exit code {running.returncode}):\n{last}"
         raise DatasetError(message)
 
 

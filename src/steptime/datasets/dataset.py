@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -25,6 +25,7 @@ Reason = Literal[
     "special_file",
     "unreadable",
     "empty_class",
+    "empty_document",
     "litter",
 ]
 _WORDS: Mapping[Reason, str] = {
@@ -37,6 +38,7 @@ _WORDS: Mapping[Reason, str] = {
     "special_file": "{} pipe{s} or devices",
     "unreadable": "{} unreadable",
     "empty_class": "{} empty class folder{s}",
+    "empty_document": "{} empty document{s}",
 }
 """Of the reasons that need no more than a count, in the order of a sentence."""
 _NAMED = 4
@@ -66,25 +68,39 @@ def left_out_of(counts: Counts) -> tuple[LeftOut, ...]:
 
 @dataclass(frozen=True)
 class Contents:
-    """What of a folder of images is used, and what is not."""
+    """What of a folder of images, or of text, is used, and what is not."""
 
     samples: int
-    """That are trained on."""
+    """That are trained on; of text, tokens."""
     classes: int
+    """Of text, the vocabulary; 0 where the workload decides."""
     validation: int = 0
     """Samples in the folder for validation."""
     left_out: tuple[LeftOut, ...] = ()
+    documents: int | None = None
+    """Of text; None of images."""
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Contents":
         """Return what ``dataclasses.asdict`` made an object of; a reason of a newer version is left out."""
         known = [each for each in value.get("left_out", ()) if each["reason"] in get_args(Reason)]
         left_out = tuple(LeftOut(cast("Reason", each["reason"]), each["kind"], each["count"]) for each in known)
-        return cls(value["samples"], value["classes"], value.get("validation", 0), left_out)
+        counts = (value["samples"], value["classes"], value.get("validation", 0))
+        return cls(*counts, left_out, value.get("documents"))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that ``from_json`` reads; that of images has no ``documents``."""
+        return {name: each for name, each in asdict(self).items() if name != "documents" or each is not None}
 
     def in_words(self, name: str) -> str:
         """Return ``photos: 1,200 images of 10 classes; left out: 14 webp, 3 in deeper folders, 1 dangling link``."""
-        text = f"{name}: {_counted(self.samples, 'image', 'images')} of {_counted(self.classes, 'class', 'classes')}"
+        if self.documents is None:
+            used = f"{_counted(self.samples, 'image', 'images')} of {_counted(self.classes, 'class', 'classes')}"
+        else:
+            of = f" of a vocabulary of {self.classes:,}" if self.classes else ""
+            documents = _counted(self.documents, "document", "documents")
+            used = f"{_counted(self.samples, 'token', 'tokens')}{of} in {documents}"
+        text = f"{name}: {used}"
         text += f", {self.validation:,} for validation" if self.validation else ""
         unused = [*_formats_in_words(self.left_out), *_others_in_words(self.left_out)]
         litter = [f"{each.count:,} {each.kind}" for each in self.left_out if each.reason == "litter"]
@@ -124,7 +140,7 @@ def _others_in_words(left_out: Iterable[LeftOut]) -> list[str]:
 
 
 IN_MEMORY = ("arrays", "tokens")
-"""Forms that are one npz file, read whole."""
+"""Forms that are one file."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +151,7 @@ class Dataset:
     """A built-in's name, or the folder as the user wrote it."""
     form: Literal["arrays", "image_folder", "tokens", "decoded", "tar_shards", "tfrecord", "recordio"]
     path: Path
-    """The npz file of ``IN_MEMORY``, the folder of all others; absolute."""
+    """The file of ``IN_MEMORY``, the folder of all others; absolute."""
     index: Path | None
     """``index.json`` of all forms but ``IN_MEMORY``."""
     samples: int
@@ -151,6 +167,10 @@ class Dataset:
     """What was left out because it is broken, and why; only where that was asked for."""
     left_out: tuple[LeftOut, ...] = ()
     """All that is not used of a user's folder, counted, ``skipped`` among it; that for validation included."""
+    documents: int | None = None
+    """Of a user's text; None of all else."""
+    first_token: int | None = None
+    """Of a part of a row of tokens, which ``samples`` end; None of a whole one."""
 
     @property
     def classes(self) -> int:
@@ -161,7 +181,7 @@ class Dataset:
     def contents(self) -> Contents:
         """What of the folder is used, and what is not."""
         validation = self.validation.samples if self.validation else 0
-        return Contents(self.samples, self.classes, validation, self.left_out)
+        return Contents(self.samples, self.classes, validation, self.left_out, self.documents)
 
     @property
     def location(self) -> Path:

@@ -7,36 +7,26 @@ counted by reason.
 import hashlib
 import json
 import os
-import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from steptime.datasets.atomic_writes import open_new
+from steptime.datasets.atomic_writes import keep_index
 from steptime.datasets.dataset import PICTURE_ENDINGS, Counts, Dataset, Reason, in_words, left_out_of
+from steptime.datasets.folder_entries import Entries, entries_of, unused_of
 from steptime.datasets.picture_files import MOST, broken_images, header, threads
 from steptime.errors import DatasetError
 
 ENDINGS = (".jpg", ".jpeg", ".png")
-_ENDING = re.compile("[a-z][a-z0-9]{0,7}")
 _LISTED = 10
 _INDEX_FORM = b"files, classes, sizes, skipped files; every header was looked at\0"
 """The fields of an index: one with others gets another name."""
-_KEPT_S = 7 * 24 * 3600.0
 
 
 TRAINING = "train"
 VALIDATION = ("validation", "val", "valid", "test")
 """Names of the folder of samples that are not trained on; the first that holds classes is taken."""
-
-LITTER = (
-    *("lost+found", "@eaDir", "#recycle", "@Recycle", "__MACOSX", "$RECYCLE.BIN", "System Volume Information"),
-    *("Thumbs.db", "desktop.ini", ".DS_Store", ".ipynb_checkpoints"),
-)
-"""What file systems, NAS devices, desktops and notebooks leave; also all other hidden files and folders."""
-_LITTER = {name.casefold(): name for name in LITTER}
 
 
 def scan(name: str, folder: Path, cache: Path, *, skip_broken: bool = False) -> Dataset:
@@ -71,77 +61,6 @@ def _counts(dataset: Dataset) -> Counts:
     return Counter({(each.reason, each.kind): each.count for each in dataset.left_out})
 
 
-@dataclass(frozen=True)
-class _Entries:
-    """What lies directly in a folder."""
-
-    images: list[str] = field(default_factory=list)
-    folders: list[str] = field(default_factory=list)
-    linked: set[str] = field(default_factory=set)
-    """Those of the folders that are links."""
-    left_out: Counts = field(default_factory=Counter)
-
-
-def _entries(folder: Path) -> _Entries:
-    """Return what lies in a folder, sorted; raises OSError where it, or what is called an image, cannot be read."""
-    found = _Entries()
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            if litter := _litter(entry.name):
-                found.left_out["litter", litter] += 1
-                continue
-            named_image = entry.name.lower().endswith(ENDINGS)
-            try:
-                is_folder, is_file = entry.is_dir(), entry.is_file()
-            except OSError:
-                if named_image:
-                    raise
-                found.left_out["unreadable", ""] += 1
-                continue
-            if is_folder:
-                found.folders.append(entry.name)
-                found.linked.update([entry.name] if entry.is_symlink() else [])
-            elif is_file and named_image:
-                found.images.append(entry.name)
-            elif is_file:
-                found.left_out["format", _ending(entry.name)] += 1
-            else:
-                dangling = entry.is_symlink() and not Path(entry.path).exists()
-                found.left_out["dangling_link" if dangling else "special_file", ""] += 1
-    return found
-
-
-def _litter(name: str) -> str:
-    """Return the name by which litter is counted; empty for anything else."""
-    if name.startswith("._"):
-        return "._*"
-    return _LITTER.get(name.casefold(), "hidden" if name.startswith(".") else "")
-
-
-def _ending(name: str) -> str:
-    ending = name.rpartition(".")[2].lower() if "." in name else ""
-    return ending if not ending or _ENDING.fullmatch(ending) else "of an odd ending"
-
-
-def _unused(folder: Path, entries: _Entries) -> Counts:
-    """Count what is not used of a class: other files in its folder, and all in deeper ones; no link is followed."""
-    counts = Counter(entries.left_out)
-    counts["linked_folder", ""] += len(entries.linked)
-    waiting = [folder / each for each in entries.folders if each not in entries.linked]
-    while waiting:
-        place = waiting.pop()
-        try:
-            deeper = _entries(place)
-        except OSError:
-            counts["unreadable", ""] += 1
-            continue
-        counts += deeper.left_out
-        counts["deeper_folder", ""] += len(deeper.images)
-        counts["linked_folder", ""] += len(deeper.linked)
-        waiting += [place / each for each in deeper.folders if each not in deeper.linked]
-    return counts
-
-
 def _lost(counts: Counts) -> bool:
     """Whether there may be pictures among what is not used of a folder."""
     return any(
@@ -162,44 +81,44 @@ class _TrainingLayout:
 def _layout(name: str, folder: Path) -> _TrainingLayout | None:
     """Return how a folder is laid out that has classes in ``train`` and a folder for validation; None for others."""
     try:
-        training = _entries(folder / TRAINING) if (folder / TRAINING).is_dir() else _Entries()
+        training = entries_of(folder / TRAINING, ENDINGS) if (folder / TRAINING).is_dir() else Entries()
         # Images beside folders of images belong to no class; beside folders without any, they are a class themselves.
-        loose = training.images and not _has_images(folder / TRAINING, training.folders)
+        loose = training.files and not _has_images(folder / TRAINING, training.folders)
         if loose or not training.folders:
             return None
-        top = _entries(folder)
-        beside = {each: _entries(folder / each) for each in top.folders if each in VALIDATION}
+        top = entries_of(folder, ENDINGS)
+        beside = {each: entries_of(folder / each, ENDINGS) for each in top.folders if each in VALIDATION}
     except OSError as error:
         raise _unreadable(name, error) from error
     for each in top.folders:
         if each != TRAINING and each not in beside:
             try:
-                beside[each] = _entries(folder / each)
+                beside[each] = entries_of(folder / each, ENDINGS)
             except OSError:
                 top.left_out["unreadable", ""] += 1
-    unused = {each: _unused(folder / each, entries) for each, entries in beside.items()}
+    unused = {each: unused_of(folder / each, entries, ENDINGS) for each, entries in beside.items()}
     wanted = [each for each in VALIDATION if each in beside]
     known = set(training.folders)
     split = [
         each
         for each in wanted
-        if beside[each].folders and (not beside[each].images or not known.isdisjoint(beside[each].folders))
+        if beside[each].folders and (not beside[each].files or not known.isdisjoint(beside[each].folders))
     ]
-    flat = [each for each in wanted if each not in split and (beside[each].images or _lost(unused[each]))]
-    classes = [each for each, entries in beside.items() if entries.images and each not in VALIDATION]
-    if training.images and not (split or flat or classes):
+    flat = [each for each in wanted if each not in split and (beside[each].files or _lost(unused[each]))]
+    classes = [each for each, entries in beside.items() if entries.files and each not in VALIDATION]
+    if training.files and not (split or flat or classes):
         message = (
-            f"the dataset {name} has {len(training.images)} images in {TRAINING} beside folders of images; move them "
+            f"the dataset {name} has {len(training.files)} images in {TRAINING} beside folders of images; move them "
             f"into a class, and name {name}/{TRAINING}"
         )
         raise DatasetError(message)
     if not split and (classes or not flat):
         return None
-    counts: Counts = top.left_out + Counter({("outside_class", ""): len(top.images)})
+    counts: Counts = top.left_out + Counter({("outside_class", ""): len(top.files)})
     for each in [each for each in beside if each not in split[:1]]:
         kind = each if each in VALIDATION else "other folders"
         litter = Counter({key: count for key, count in unused[each].items() if key[0] == "litter"})
-        other = unused[each].total() - litter.total() + len(beside[each].images)
+        other = unused[each].total() - litter.total() + len(beside[each].files)
         reason: Reason = "no_classes" if each in flat else "unused_folder"
         counts += litter + Counter({(reason, kind): other})
     return _TrainingLayout(folder / split[0] if split else None, counts)
@@ -223,7 +142,7 @@ def _scan_classes(name: str, folder: Path, cache: Path, *, skip_broken: bool, kn
         if skip_broken:
             kept, skipped = _whole(name, folder, files)
         sizes = _require_readable(name, folder, [path for path, _ in kept], most=0 if skip_broken else MOST)
-        _write_index(index, list(labels), kept, sizes, skipped)
+        keep_index(index, {"files": kept, "classes": list(labels), "sizes": sizes, "skipped": skipped})
     broken = []
     if skip_broken:
         listed = json.loads(index.read_text("utf-8"))
@@ -271,13 +190,13 @@ def _classes(name: str, folder: Path, *, skip_broken: bool) -> tuple[dict[str, l
     ``skip_broken`` and nothing in it may be a picture.
     """
     try:
-        top = _entries(folder)
-        found = {each: _entries(folder / each) for each in top.folders}
+        top = entries_of(folder, ENDINGS)
+        found = {each: entries_of(folder / each, ENDINGS) for each in top.folders}
     except OSError as error:
         raise _unreadable(name, error) from error
-    unused = {each: _unused(folder / each, entries) for each, entries in found.items()}
-    left_out = sum(unused.values(), top.left_out + Counter({("outside_class", ""): len(top.images)}))
-    classes = {each: entries.images for each, entries in found.items() if entries.images}
+    unused = {each: unused_of(folder / each, entries, ENDINGS) for each, entries in found.items()}
+    left_out = sum(unused.values(), top.left_out + Counter({("outside_class", ""): len(top.files)}))
+    classes = {each: entries.files for each, entries in found.items() if entries.files}
     if not classes:
         raise DatasetError(_no_classes(name, folder, found, left_out))
     empty = [each for each in found if each not in classes]
@@ -301,7 +220,7 @@ def _some(listed: Sequence[str]) -> str:
     return ", ".join(listed[:_LISTED]) + (f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else "")
 
 
-def _no_classes(name: str, folder: Path, found: Mapping[str, _Entries], left_out: Counts) -> str:
+def _no_classes(name: str, folder: Path, found: Mapping[str, Entries], left_out: Counts) -> str:
     wanted = f"expected {folder}/CLASS/*.jpg (or jpeg, png), one folder per class"
     if loose := left_out["outside_class", ""]:
         return f"the dataset {name} has {loose} images outside of any class; {wanted}"
@@ -321,7 +240,7 @@ def _has_images(folder: Path, names: Iterable[str]) -> bool:
     """Whether one of the folders ``names`` below another has images that can be listed."""
     for each in names:
         try:
-            if _entries(folder / each).images:
+            if entries_of(folder / each, ENDINGS).files:
                 return True
         except OSError:
             continue
@@ -375,27 +294,6 @@ def _index_path(
         found = (folder / path).stat()  # a file that was written over leaves its folder as it was
         content.update(os.fsencode(path) + b"\0%d\0%d\0%d\0" % (label, found.st_size, found.st_mtime_ns))
     return cache / "datasets" / "indices" / f"{place}-{content.hexdigest()[:12]}.json"
-
-
-def _write_index(
-    path: Path,
-    classes: list[str],
-    files: list[tuple[str, int]],
-    sizes: Sequence[tuple[int, int]],
-    skipped: Sequence[tuple[str, str]],
-) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for older in path.parent.glob(f"{path.name.partition('-')[0]}-*.json"):
-            # A run that began before the folder changed still reads its own.
-            if time.time() - older.stat().st_mtime > _KEPT_S:
-                older.unlink(missing_ok=True)
-        content = {"files": files, "classes": classes, "sizes": sizes, "skipped": skipped}
-        with open_new(path) as file:
-            file.write(json.dumps(content).encode())
-    except OSError as error:
-        message = f"the index of a dataset cannot be written to {path}: {error.strerror}; set STEPTIME_CACHE elsewhere"
-        raise DatasetError(message) from error
 
 
 def _bytes(folder: Path, paths: Iterable[str]) -> int:

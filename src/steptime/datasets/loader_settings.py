@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from steptime.catalog.loaders import CACHED
 from steptime.datasets.dataset import Dataset
 from steptime.errors import DatasetError
 
@@ -26,7 +27,10 @@ def loader_json(dataset: Dataset, input_shape: tuple[int, ...], loader: str, pro
 
     Raises DatasetError when the dataset cannot give samples of that shape.
     """
-    return {"kind": loader, "processes": processes, "dataset": dataset_json(dataset, input_shape)}
+    found = dataset_json(dataset, input_shape)
+    if dataset.form == "tokens" and loader == CACHED.name:
+        found["mapped"] = True
+    return {"kind": loader, "processes": processes, "dataset": found}
 
 
 def dataset_json(dataset: Dataset, input_shape: tuple[int, ...]) -> dict[str, Any]:
@@ -35,8 +39,15 @@ def dataset_json(dataset: Dataset, input_shape: tuple[int, ...]) -> dict[str, An
     return {**how(dataset, input_shape), "samples": dataset.samples_of(input_shape)}
 
 
-def _tokens(dataset: Dataset, _: tuple[int, ...]) -> dict[str, Any]:
-    return {"form": "tokens", "path": str(dataset.path)}
+def _tokens(dataset: Dataset, input_shape: tuple[int, ...]) -> dict[str, Any]:
+    if dataset.samples_of(input_shape) < 1:
+        message = (
+            f"the dataset {dataset.name} has {dataset.samples} tokens, fewer than a sequence of {input_shape[0]} and "
+            "the token behind it; give it more text, or the workload a shorter sequence"
+        )
+        raise DatasetError(message)
+    part = {} if dataset.first_token is None else {"part": [dataset.first_token, dataset.samples]}
+    return {"form": "tokens", "path": str(dataset.path), **part}
 
 
 def _arrays(dataset: Dataset, input_shape: tuple[int, ...]) -> dict[str, Any]:

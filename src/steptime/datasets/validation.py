@@ -1,7 +1,7 @@
 """The validation set of a dataset: a stratified share that is held out, or a folder of its own.
 
-It is always arrays of bytes at the workload's size, made once in the cache, so that every framework sees the same
-pixels. What is left for training is another dataset of the same form.
+Of images it is arrays of bytes at the workload's size, made once in the cache, so that every framework sees the same
+pixels. What is left for training is another dataset of the same form. Of text it is the end of the row of tokens.
 """
 
 import hashlib
@@ -65,6 +65,8 @@ def split(dataset: Dataset, input_shape: tuple[int, ...], cache: Path, own: Data
     Raises DatasetError where the set has other classes, has no sample, does not fit in memory or cannot be written.
     """
     own = own or dataset.validation
+    if dataset.form == "tokens":
+        return _split_row(dataset, input_shape, own)
     if own is not None and own.class_names != dataset.class_names:
         odd = sorted(set(own.class_names) ^ set(dataset.class_names))[:5]
         message = (
@@ -98,6 +100,22 @@ def split(dataset: Dataset, input_shape: tuple[int, ...], cache: Path, own: Data
         input_shape=tuple(input_shape),
     )
     return Split(training, dataset_json(arrays, tuple(input_shape)))
+
+
+def _split_row(dataset: Dataset, input_shape: tuple[int, ...], own: Dataset | None) -> Split:
+    """Return a row of tokens without its end, or whole where there is another row for validation."""
+    training = dataset
+    if own is None:
+        kept = round((1 - HELD_OUT) * dataset.samples)
+        training = replace(dataset, samples=kept, first_token=0)
+        own = replace(dataset, samples=dataset.samples - kept, first_token=kept)
+    if own.samples_of(input_shape) < 1:
+        message = (
+            f"the {own.samples} tokens for validation of {dataset.name} are fewer than a sequence of {input_shape[0]} "
+            "and the token behind it; give it more text, or the workload a shorter sequence"
+        )
+        raise DatasetError(message)
+    return Split(training, dataset_json(own, input_shape))
 
 
 def _address(dataset: Dataset, input_shape: tuple[int, ...], own: Dataset | None) -> str:

@@ -49,9 +49,12 @@ class AdvisedPair:
 class AdviceOutcome:
     """What came of an attempt: the row of the table, or why there is none."""
 
-    attempt: AdvisedPair
+    finding: TrialFinding
+    changed: str
+    """The id of the trial with the change, or the changed command of a user's own script."""
     row: VerifiedAdvice | None
     reason: str | None
+    """Why a row is missing."""
 
 
 def outcomes(attempts: Sequence[AdvisedPair], store: Store) -> list[AdviceOutcome]:
@@ -63,7 +66,7 @@ def outcomes(attempts: Sequence[AdvisedPair], store: Store) -> list[AdviceOutcom
 
 
 def _outcome(attempt: AdvisedPair, store: Store, refused: Mapping[str, str]) -> AdviceOutcome:
-    sides = (attempt.before, attempt.after)
+    sides, finding, changed = (attempt.before, attempt.after), attempt.finding, attempt.after.id
     reason = next((refused[each.id] for each in sides if each.id in refused), None)
     before, after = ([each for each in store.iter_records(TIMING, side.id) if each.status == "ok"] for side in sides)
     found = [
@@ -71,12 +74,12 @@ def _outcome(attempt: AdvisedPair, store: Store, refused: Mapping[str, str]) -> 
         for side, launches in zip(sides, (before, after), strict=True)
     ]
     if reason is not None or found[0] is None or found[1] is None:
-        return AdviceOutcome(attempt, None, reason or "a launch failed, or none was run within the budget")
+        return AdviceOutcome(finding, changed, None, reason or "a launch failed, or none was run within the budget")
     ratio = compare(found[0].launches, found[1].launches)
     samples = attempt.after.global_batch / attempt.before.global_batch
-    gain, finding = attempt.finding.gain, attempt.finding
+    gain = finding.gain
     if gain.value is None or gain.low is None or gain.high is None:
-        return AdviceOutcome(attempt, None, "no gain was predicted")
+        return AdviceOutcome(finding, changed, None, "no gain was predicted")
     row = VerifiedAdvice(
         rule=finding.rule,
         framework=attempt.before.framework,
@@ -94,7 +97,7 @@ def _outcome(attempt: AdvisedPair, store: Store, refused: Mapping[str, str]) -> 
         launches=min(len(before), len(after)),
         load=_load(before),
     )
-    return AdviceOutcome(attempt, row, None)
+    return AdviceOutcome(finding, changed, row, None)
 
 
 def _load(launches: Sequence[Launch]) -> float:

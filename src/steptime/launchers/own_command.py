@@ -41,7 +41,11 @@ class CommandEnd:
 
 
 def run_command(
-    words: Sequence[str], environment: Mapping[str, str], beat: Callable[[int], None], every_s: float
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    beat: Callable[[int], None],
+    every_s: float,
+    output: int | None = None,
 ) -> CommandEnd:
     """Run a command until it ends, and pass on what signals somebody sends meanwhile.
 
@@ -52,6 +56,7 @@ def run_command(
         environment: of the command.
         beat: called with the command's process id while it runs.
         every_s: seconds between two calls of ``beat``, at least.
+        output: the open file that takes what the command writes to both of its streams; None leaves them as they are.
 
     Raises LaunchError, with the exit code that a shell would have, where the program cannot be started.
     """
@@ -59,7 +64,7 @@ def run_command(
     before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
     try:
         began_s = time.monotonic()
-        process = _started(words, environment, before)
+        process = _started(words, environment, before, output)
         status = None
         while status is None:
             came = signal.sigtimedwait(heard, every_s)
@@ -84,9 +89,12 @@ def require_program(name: str) -> None:
         raise _refused(name, "no such program on the PATH", _NOT_FOUND)
 
 
-def _started(words: Sequence[str], environment: Mapping[str, str], mask: set[int]) -> int:
+def _started(words: Sequence[str], environment: Mapping[str, str], mask: set[int], output: int | None) -> int:
+    streams = [(os.POSIX_SPAWN_DUP2, output, stream) for stream in (1, 2) if output is not None]
     try:
-        return os.posix_spawnp(words[0], list(words), dict(environment), setsigmask=mask, setsigdef=_OF_PYTHON)
+        return os.posix_spawnp(
+            words[0], list(words), dict(environment), file_actions=streams, setsigmask=mask, setsigdef=_OF_PYTHON
+        )
     except OSError as error:
         raise _refused(words[0], error.strerror or str(error), _NOT_STARTED) from error
 

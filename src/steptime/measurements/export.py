@@ -30,6 +30,7 @@ _INTERVALS = {
     "efficiency": ("value", "low", "high", "baseline_workers", "baseline_strategy"),
 }
 _WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
+_MEMORY = ("worker_memory_bytes", "host_memory_bytes", "device_memory_bytes")
 _BOUNDS = ("value", "low", "high")
 _PLAIN = (
     *("id", "group", "framework", "framework_version", "strategy", "workload", "dataset", "loader", "device"),
@@ -128,6 +129,11 @@ def trials_table(summary: Summary) -> "pl.DataFrame":
         work = trial["work"] or {}
         row.update({f"{name}_{key}": work[name][key] if work else None for name in _WORK for key in _BOUNDS})
         row["peak_source"] = work.get("peak_source")
+        needed = trial["resources"] or {}
+        row.update({name: needed.get(name) for name in _MEMORY})
+        row.update(
+            {f"joules_per_sample_{key}": needed["joules_per_sample"][key] if needed else None for key in _BOUNDS}
+        )
         row["input_shape"] = "x".join(map(str, trial["input_shape"]))
         row["tiers"] = ", ".join(trial["tiers"])
         row["options"] = ", ".join(f"{name}={value}" for name, value in trial["options"].items())

@@ -34,6 +34,8 @@ class GpuState:
     """Seconds since boot in which heat or power limits held the clocks down; GPUs for games do not say."""
     processes: float | None
     """Compute processes on it."""
+    energy_j: float | None = None
+    """That it took since its driver was loaded; before Volta, and of a part of a GPU, the driver does not say."""
 
 
 @cache
@@ -68,6 +70,7 @@ def _state(library: Any, handle: Any) -> GpuState:  # noqa: ANN401 - an untyped 
     clock = ask("nvmlDeviceGetClockInfo", library.NVML_CLOCK_SM)
     power, limit = ask("nvmlDeviceGetPowerUsage"), ask("nvmlDeviceGetEnforcedPowerLimit")
     processes = ask("nvmlDeviceGetComputeRunningProcesses")
+    energy = ask("nvmlDeviceGetTotalEnergyConsumption")
     policies = (library.NVML_PERF_POLICY_THERMAL, library.NVML_PERF_POLICY_POWER)
     held = [ask("nvmlDeviceGetViolationStatus", policy) for policy in policies]
     return GpuState(
@@ -80,6 +83,7 @@ def _state(library: Any, handle: Any) -> GpuState:  # noqa: ANN401 - an untyped 
         throttle_reasons=ask("nvmlDeviceGetCurrentClocksThrottleReasons"),
         throttled_s=None if None in held else sum(each.violationTime for each in held) * 1e-9,
         processes=None if processes is None else float(len(processes)),
+        energy_j=None if energy is None else energy * _MILLI,
     )
 
 
@@ -162,7 +166,8 @@ class GpuSamples:
             end_s: likewise.
             used: how many of the GPUs the launch used, the first ones.
         """
-        within = [states[:used] for at_s, states in self._found if begin_s <= at_s <= end_s]
+        timed = [(at_s, states[:used]) for at_s, states in self._found if begin_s <= at_s <= end_s]
+        within = [states for _, states in timed]
         seen = [state for states in within for state in states]
         if not seen:
             return {}
@@ -179,7 +184,19 @@ class GpuSamples:
             "gpu_held_back_share": sum(held) / len(held) if held else None,
             "gpu_memory_used_bytes": most([state.memory_used_bytes for state in seen]),
             "gpu_processes": most([state.processes for state in seen]),
+            "gpu_counted_w": _counted_watts(timed),
         }
+
+
+def _counted_watts(timed: Sequence[tuple[float, list[GpuState]]]) -> float | None:
+    """Return the mean power of all GPUs by their counters of energy; None if one of them has none."""
+    (first_s, first), (last_s, last) = timed[0], timed[-1]
+    taken = [
+        None if before.energy_j is None or after.energy_j is None else after.energy_j - before.energy_j
+        for before, after in zip(first, last, strict=True)
+    ]
+    known = [each for each in taken if each is not None and each >= 0.0]
+    return sum(known) / (last_s - first_s) if last_s > first_s and len(known) == len(taken) else None
 
 
 def most(values: Sequence[float | None]) -> float | None:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 import steptime
 from steptime.errors import StoreError
-from steptime.measurements.attached.header import AttachedHeader
+from steptime.measurements.attached.process_files import AttachedHeader
 from steptime.measurements.consistency import AnyRecord, FileCheck, Misfit
 from steptime.measurements.jsonlines import read_lines
 from steptime.measurements.record_fields import STRICT, Count, Quantity, StoredObject, first_mistake
@@ -54,11 +54,12 @@ class StoredLeftOut(StoredObject):
 
 
 class StoredContents(StoredObject):
-    """What of a folder of images was used, and what was not."""
+    """What of a folder of images or text was used, and what was not."""
 
     samples: Count
     classes: Count
     validation: Count = 0
+    documents: Count | None = None
     left_out: list[StoredLeftOut] = Field(default_factory=list)
 
 

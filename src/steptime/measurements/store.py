@@ -34,8 +34,7 @@ from typing import Any
 import steptime
 from steptime.errors import StoreError
 from steptime.file_name import file_name_mistake
-from steptime.measurements.attached.header import AttachedHeader
-from steptime.measurements.attached.process_files import RECORDS, AttachedFiles, read_attached
+from steptime.measurements.attached.process_files import RECORDS, AttachedFiles, AttachedHeader, read_attached
 from steptime.measurements.consistency import FileCheck
 from steptime.measurements.jsonlines import append_line, json_text
 from steptime.measurements.lock import FolderLock

@@ -39,6 +39,7 @@ from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdic
 from steptime.measurements.published import average_ratio
 from steptime.measurements.record_kinds import ABLATION, LOADING, TIMING, TRAINING
 from steptime.measurements.records import EquivalenceResult, Launch
+from steptime.measurements.resources import Resources, resources_of
 from steptime.measurements.set_aside import SetAside, counted
 from steptime.measurements.simultaneous import sidak_level
 from steptime.measurements.sites import best_first, incomparable, site_forms
@@ -75,6 +76,7 @@ class _Result:
     failure: str | None
     flags: list[str]
     noise: dict[str, float | None]
+    resources: Resources | None
     estimate: Estimate | None
     loss_rate: Interval | None
     staleness: StalenessCounts | None
@@ -250,6 +252,7 @@ def _result(
         failure=failures[-1].reason if failures else (failed[-1].reason if failed else None),
         flags=flags,
         noise=_median_noise(ok),
+        resources=resources_of(trial, ok, _throughput(trial, found)) if found else None,
         estimate=found,
         loss_rate=loss_rate(ok),
         staleness=staleness(ok),
@@ -329,6 +332,7 @@ def _trial_summary(
         commands=result.last.commands if result.last else [],
         environment=result.last.environment if result.last else {},
         noise=result.noise,
+        resources=result.resources,
     )
 
 

@@ -22,6 +22,7 @@ from steptime.measurements.emulated_cluster import ClusterForm
 from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOverLaunches, JsonForm
 from steptime.measurements.loaders.form import LoaderVerdict
 from steptime.measurements.model_form import ModelComparison, StudyPrediction
+from steptime.measurements.resources import Resources
 from steptime.measurements.set_aside import SetAside
 from steptime.measurements.stalls import Stalls
 from steptime.measurements.work import WorkRates
@@ -134,6 +135,8 @@ class TrialSummary(JsonForm):
     throughput_samples_per_s: IntervalOverLaunches[float | None]
     work: WorkRates | None = None
     """Tokens, FLOP/s and MFU; None of a trial whose steps were not timed."""
+    resources: Resources | None = None
+    """Memory and energy; None of a trial whose steps were not timed."""
     efficiency: Efficiency
     loss_rate_per_s: Interval[float | None] = NOT_MEASURED
     """By how much the loss sank per second of training; negative where it rose."""

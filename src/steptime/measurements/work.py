@@ -6,7 +6,7 @@ not. MFU divides them by what the device multiplies at this precision: measured 
 sheet's dense figure, else there is none (A. Chowdhery et al., *PaLM*, arXiv 2204.02311, appendix B).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import median
 from typing import Any, Literal
@@ -97,11 +97,35 @@ def work_of(
         machine: the fingerprint of the machine that measured.
         peaks: measured on it.
     """
-    flops = _flop_per_sample(trial.workload, tuple(trial.input_shape), trial.classes)
-    entry = LIBRARY.get(trial.workload)
-    tokens = trial.input_shape[0] if entry is not None and entry.of_tokens else None
-    rate = _scaled(samples_per_s, None if flops is None else flops / trial.workers)
-    peak, source = _peak(trial, machine, peaks)
+    gpus = [str(each.get("name")) for each in machine.get("gpus") or []] if trial.device == "cuda" else []
+    peak = peak_of(setting_of(trial), gpus, peaks)
+    return rates_of((trial.workload, tuple(trial.input_shape), trial.classes), trial.workers, samples_per_s, peak)
+
+
+Denominator = tuple[Interval[float | None], Literal["measured", "data sheet"] | None]
+"""Products of matrices per second of a device, and the source."""
+
+
+def rates_of(
+    workload: tuple[str, tuple[int, ...], int],
+    workers: int,
+    samples_per_s: IntervalOverLaunches[float | None],
+    denominator: Denominator,
+) -> WorkRates:
+    """Return what workers compute per second, measured or predicted.
+
+    Args:
+        workload: its name, input shape and classes.
+        workers: a device each.
+        samples_per_s: of all of them.
+        denominator: of MFU.
+    """
+    name, input_shape, classes = workload
+    flops = _flop_per_sample(name, input_shape, classes)
+    entry = LIBRARY.get(name)
+    tokens = input_shape[0] if entry is not None and entry.of_tokens else None
+    rate = _scaled(samples_per_s, None if flops is None else flops / workers)
+    peak, source = denominator
     return WorkRates(
         tokens_per_s=_scaled(samples_per_s, tokens),
         flop_per_sample=flops,
@@ -120,15 +144,13 @@ def _flop_per_sample(workload: str, input_shape: tuple[int, ...], classes: int) 
         return None
 
 
-def _peak(
-    trial: Trial, machine: Mapping[str, Any], peaks: StoredPeaks
-) -> tuple[Interval[float | None], Literal["measured", "data sheet"] | None]:
-    measured = next((each for each in peaks.peaks if each.setting == setting_of(trial)), None)
+def peak_of(setting: tuple[str, str, int], gpus: Sequence[str], peaks: StoredPeaks) -> Denominator:
+    """Return the peak of a setting: as it was measured, else that of the data sheet of ``gpus`` of one name."""
+    measured = next((each for each in peaks.peaks if each.setting == setting), None)
     if measured is not None:
         found = measured.interval
         return Interval(found.value, found.low, found.high), "measured"
-    names = {str(each.get("name")) for each in machine.get("gpus") or []} if trial.device == "cuda" else set()
-    sheet = data_sheet_flop_per_s(names.pop(), trial.precision) if len(names) == 1 else None
+    sheet = data_sheet_flop_per_s(gpus[0], setting[1]) if len(set(gpus)) == 1 else None
     return (_NONE, None) if sheet is None else (Interval(sheet, None, None), "data sheet")
 
 

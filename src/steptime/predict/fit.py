@@ -11,6 +11,7 @@ from steptime.errors import StoreError
 from steptime.measurements.interval import t_quantile
 from steptime.measurements.record_fields import first_mistake
 from steptime.measurements.store import Store
+from steptime.measurements.work import PEAKS, StoredPeaks
 from steptime.predict.compute_fit import ComputeFit, fit_computing
 from steptime.predict.importance_sampling import (
     OVERLAP,
@@ -75,6 +76,7 @@ def fit(store: Store, observations: Sequence[Observation], tables: Sequence[Nccl
             steps=sum(each.step_count for each in observations),
             groups=[fit_group(key, observations, machine, net) for key in keys],
             net=net,
+            peaks=StoredPeaks.model_validate(store.get(PEAKS) or {}).peaks,
         )
     except ValidationError as error:
         message = f"no model describes what {store.path} holds ({first_mistake(error)}); measure it again"

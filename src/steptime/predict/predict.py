@@ -10,7 +10,8 @@ from steptime.catalog.strategies import strategy_named
 from steptime.catalog.workloads.costs import Costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.builtins import BUILTINS
-from steptime.measurements.json_form import Interval
+from steptime.measurements.json_form import Interval, IntervalOverLaunches
+from steptime.measurements.work import StoredPeaks, WorkRates, peak_of, rates_of
 from steptime.phases import HIDDEN, PHASES
 from steptime.predict.extrapolation import Extrapolation, ratio_outside
 from steptime.predict.importance_sampling import OVERLAP, overlap_prior
@@ -75,6 +76,8 @@ class Prediction:
     refused: str | None
     pop: Mapping[str, Interval[float, float]] | None = None
     """The POP efficiencies of the modelled step, by name; None if workers do not wait for each other."""
+    work: WorkRates | None = None
+    """What the workers compute per second; None if it is refused."""
     notes: tuple[str, ...] = ()
     shares: IntervalShares | None = None
     """How the interval of the step splits; None if it is refused."""
@@ -189,6 +192,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
     baseline = step_of(alone_phases)
     samples = query.samples or _samples(target.key)
     rate = workers * deployment.batch * deployment.accumulation
+    throughput = _interval(rate / step, rate / uncertain.seen)
     shown = {name: _phase(name, values, group, target) for name, values in phases.items()}
     return Prediction(
         key=target.key,
@@ -196,7 +200,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         workers=workers,
         deployment=deployment,
         step_s=_interval(step, uncertain.seen),
-        throughput=_interval(rate / step, rate / uncertain.seen),
+        throughput=throughput,
         efficiency=_interval(baseline / step, baseline / (step if workers == 1 else uncertain.seen)),
         epoch_s=_interval(samples / rate * step, samples / rate * uncertain.seen) if samples else None,
         phases=shown,
@@ -207,10 +211,23 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         extrapolation=extrapolation.factor,
         refused=None,
         pop=_pop(target.key.strategy, phases, alone_phases, parameters["persistent"] * expected_maximum(workers)),
+        work=_work(profile, target, workers, throughput),
         notes=tuple(group.notes),
         shares=uncertain.shares,
         narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
     )
+
+
+def _work(profile: Profile, target: Target, workers: int, throughput: Interval[float, float]) -> WorkRates:
+    key = target.key
+    if target.transferred is None:
+        gpus = [profile.machine.gpu] if key.device == "cuda" and profile.machine.gpu else []
+        setting = (key.device, key.precision, int(key.threads) if key.device == "cpu" else 0)
+        denominator = peak_of(setting, gpus, StoredPeaks(peaks=profile.peaks))
+    else:  # the data sheet of another device, by which computing was transferred
+        denominator = peak_of(("cuda", key.precision, 0), [target.transferred[1].name], StoredPeaks())
+    samples_per_s = IntervalOverLaunches(throughput.value, throughput.low, throughput.high)
+    return rates_of((key.workload, key.input_shape, key.classes), workers, samples_per_s, denominator)
 
 
 def _launched(target: Target, group: ProfileGroup) -> ProfileGroup:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from steptime.catalog.strategies import STRATEGIES
 from steptime.errors import FileError, StoreError, choices_message
+from steptime.measurements.work import Peak
 from steptime.plain_file import write_whole
 from steptime.predict.machine_effects import NO_EFFECTS, MachineEffects
 from steptime.predict.model.collectives import LIBRARIES
@@ -281,6 +282,8 @@ class Profile(_ProfileForm):
     """Step records that were read."""
     groups: list[ProfileGroup]
     net: list[NetLink]
+    peaks: list[Peak] = Field(default_factory=list)
+    """Products of matrices that the machine's devices make."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
@@ -296,7 +299,8 @@ def default_profile_path(folder: Path) -> Path:
 
 def write_profile(profile: Profile, path: Path) -> None:
     """Write ``profile``; raises StoreError when it cannot be written."""
-    write_whole(path, (profile.model_dump_json(by_alias=True) + "\n").encode())
+    unknown = None if profile.peaks else {"peaks"}
+    write_whole(path, (profile.model_dump_json(by_alias=True, exclude=unknown) + "\n").encode())
 
 
 def read_profile(path: Path) -> Profile:

@@ -13,7 +13,7 @@ EXPLANATION = (
     "ends beyond ten times its mean (not settled). The final accuracy is that behind the last "
     "epoch; the best one was chosen by looking at the validation set, and is optimistic. Differences pair the "
     "trainings of the same seed; = marks those whose interval holds 0. Seconds are of training, without evaluation and "
-    "checkpoints; those to the target are of the seeds that reached it, whose number is given."
+    "checkpoints; time to accuracy is of the seeds that reached the target, whose number is given."
 )
 
 
@@ -49,7 +49,8 @@ class AccuracyRow:
             parts.append(f"{self.difference} against the best")
         if self.best:
             parts.append(f"best epoch {self.best}")
-        parts += [f"loss {self.loss}", self.to_target, f"{self.seconds} of training", f"{self.rate} samples/s"]
+        reached = f"time to accuracy: {self.to_target}" if self.to_target else ""
+        parts += [f"loss {self.loss}", reached, f"{self.seconds} of training", f"{self.rate} samples/s"]
         if self.found.diverged:
             parts.append(f"{self.found.diverged} of {count(len(self.found.seeds), 'seed')} diverged")
         if self.found.staleness is not None:

@@ -26,10 +26,10 @@ def advice_section(summary: Summary, diagnosis: Diagnosis, names: Names) -> Sect
     called = {trial.id: names.full(trial) for trial in summary.trials}
     columns = [Column(title, "prose") for title in ("finding", "change", "evidence", "would disprove it", "record")]
     columns.insert(2, Column("predicted gain"))
-    rows = [_row(each, called[each.trial]) for each in diagnosis.findings[:_MOST_SHOWN]]
+    rows = [_row(each, called.get(each.trial, each.trial)) for each in diagnosis.findings[:_MOST_SHOWN]]
     parts: list[Part] = [SectionTable(columns, rows, "trial", label="Findings")] if rows else []
     if not rows:
-        broken = any(trial.breakdown for trial in summary.trials)
+        broken = any(trial.breakdown for trial in summary.trials) or not summary.trials
         why = "No rule found anything." if broken else "Without a breakdown no rule about phases can speak."
         parts.append(Sentences([why]))
     left = len(diagnosis.findings) - len(rows)
@@ -42,7 +42,7 @@ def advice_section(summary: Summary, diagnosis: Diagnosis, names: Names) -> Sect
 def largest_finding(diagnosis: Diagnosis, called: Mapping[str, str]) -> str:
     """Return the finding with the largest gain in a sentence; empty without any that has one."""
     found = next((each for each in diagnosis.findings if each.gain.value is not None), None)
-    return "" if found is None else f"Largest finding: {finding_sentence(found, called[found.trial])}"
+    return "" if found is None else f"Largest finding: {finding_sentence(found, called.get(found.trial, found.trial))}"
 
 
 def finding_sentence(found: TrialFinding, called: str) -> str:
@@ -101,13 +101,13 @@ def outcome_section(outcomes: Sequence[AdviceOutcome]) -> Section:
 
 
 def _outcome(outcome: AdviceOutcome) -> TableRow:
-    finding, row = outcome.attempt.finding, outcome.row
-    change, gain = " ".join(finding.overrides), finding.gain
+    finding, row = outcome.finding, outcome.row
+    change, gain = " ".join(finding.overrides) or outcome.changed, finding.gain
     predicted = times(gain.value, gain.low, gain.high)
     if row is None:
         unknown = [Cell(change), Cell(*predicted), Cell(UNKNOWN), Cell(outcome.reason or "")]
-        return TableRow(outcome.attempt.before.id, unknown)
+        return TableRow(finding.trial, unknown)
     verdict = "no difference was shown" if not row.shown else "a gain" if row.measured > 1.0 else "a loss"
     verdict += ", inside the prediction" if row.inside else ", outside the prediction"
     measured = times(row.measured, row.measured_low, row.measured_high)
-    return TableRow(outcome.attempt.before.id, [Cell(change), Cell(*predicted), Cell(*measured), Cell(verdict)])
+    return TableRow(finding.trial, [Cell(change), Cell(*predicted), Cell(*measured), Cell(verdict)])

@@ -37,8 +37,8 @@ _REACH = 1.3
 EXPLANATION = (
     "Alpha: one way of one byte over a plain socket between the same processes. Latencies: what a message without a "
     "byte costs, in alphas, per step of the textbook algorithm (a ring of p workers has 2(p-1)). Bandwidth: of each "
-    "worker's link. Both are of the line through the smallest and the largest size; errors are the line's distance "
-    "from the measured times."
+    "worker's link. Both are of the line through the smallest and the largest size. Bus bandwidth: of the largest size "
+    "with its start, as in nccl-tests. Errors are the line's distance from the measured times."
 )
 
 
@@ -60,6 +60,7 @@ def _parts(place: str, rows: Sequence[NetRow], marks: Marks) -> Iterator[Part]:
         Column("alpha"),
         Column("latencies\nper step"),
         Column("bandwidth"),
+        Column("bus bandwidth"),
         Column("worst error", shown=("stacked", "list", "page")),
         Column("launches", shown=("page",)),
         Column("marks", "prose", shown=("page",)),
@@ -76,7 +77,7 @@ def operation_row(row: NetRow, sizes: Sequence[int] = ()) -> TableRow:
     """Return an operation of a back end, with the errors of messages of ``sizes`` bytes in its last cells."""
     fit = row.fit
     rate = fit.bandwidth_bytes_per_s if fit else NOT_MEASURED
-    bits = Interval(*(bound and 8.0 * bound for bound in (rate.value, rate.low, rate.high)))
+    bus = _bits(row.sizes[-1].bus_bytes_per_s if row.sizes else NOT_MEASURED)
     errors = {size.bytes: f"{size.error:+.1%}" for size in row.sizes} if fit else {}
     failure = "" if row.status == "ok" else f"{row.status}: {row.reason}"
     return TableRow(
@@ -86,7 +87,8 @@ def operation_row(row: NetRow, sizes: Sequence[int] = ()) -> TableRow:
             Cell(f"{row.workers} + {count(row.servers, 'server')}" if row.servers else str(row.workers)),
             Cell(*_shown(row.alpha_s, format_seconds)),
             Cell(*_shown(fit.latencies_per_step if fit else NOT_MEASURED, number)),
-            Cell(*_shown(bits, format_bit_rate)),
+            Cell(*_shown(_bits(rate), format_bit_rate)),
+            Cell(*_shown(bus, format_bit_rate)),
             Cell(f"{fit.worst_error:+.1%}", note=f"at {format_bytes(fit.worst_bytes)}") if fit else Cell(UNKNOWN),
             Cell(str(row.launches)),
             Cell(failure, style="bad" if failure else "", marks=row.flags),
@@ -94,6 +96,10 @@ def operation_row(row: NetRow, sizes: Sequence[int] = ()) -> TableRow:
         ],
         under=[f"{row.framework} {row.framework_version or 'of unknown version'}"],
     )
+
+
+def _bits(rate: Interval[float | None]) -> Interval[float | None]:
+    return Interval(*(bound and 8.0 * bound for bound in (rate.value, rate.low, rate.high)))
 
 
 def conditions(row: NetRow) -> str:

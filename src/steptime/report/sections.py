@@ -25,7 +25,7 @@ from steptime.report.ranking import Quantiles, learning_section, ranking_section
 from steptime.report.section import Pairs, Part, Section, Sentences
 from steptime.report.trainings import training_section
 from steptime.report.trial_names import Names
-from steptime.report.work import work_section
+from steptime.report.work import resource_section, work_section
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,7 @@ SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
     lambda found: training_section(found.summary),
     lambda found: account_section(found.summary, found.diagnosis.jobs, found.names) if found.diagnosis else None,
     lambda found: work_section(found.measured, found.names),
+    lambda found: resource_section(found.measured, found.names),
     lambda found: tier_section(found.summary, found.names),
     lambda found: loader_section(found.summary),
     lambda found: model_section(found.summary),

@@ -46,7 +46,7 @@ def _group_parts(group: AccuracyGroup) -> Iterator[Part]:
 
 
 def _every_training(group: AccuracyGroup) -> SectionTable:
-    titles = ("final", "against the best", "best epoch", "loss", "to the target", "training", "samples/s")
+    titles = ("final", "against the best", "best epoch", "loss", "time to accuracy", "training", "samples/s")
     return SectionTable(
         [Column(title) for title in (*titles, "mean staleness")],
         [_row(row) for row in group.rows],

@@ -8,6 +8,7 @@ from steptime.measurements.summary_form import TrialSummary
 from steptime.report.number_format import UNKNOWN, Shown, percent, scaled
 from steptime.report.section import Column, Section, SectionTable, TableRow, cells
 from steptime.report.trial_names import Names
+from steptime.units import format_bytes
 
 _EXPLANATION = (
     "FLOPs are the model's: 6 for each multiply-accumulate of the forward pass, attention counted, what is computed "
@@ -25,20 +26,46 @@ def work_section(measured: Sequence[TrialSummary], names: Names) -> Section | No
     rows = []
     for trial, work in known:
         rate = work.flop_per_s_per_device
-        tokens = _over_launches(work.tokens_per_s)
+        tokens = tokens_rate(work.tokens_per_s)
         mfu = percent(*astuple(work.mfu))
         peak = flop_rate(work.peak_flop_per_s)
         source = f"{peak.text}, {work.peak_source}" if work.peak_source else UNKNOWN
-        shown = (tokens, flop_rate(Interval(rate.value, rate.low, rate.high)), mfu)
+        shown = (tokens, flop_rate(rate), mfu)
         sentence = f"{names.full(trial)}: {shown[1].line} per device, MFU {mfu.line} of {source}"
         rows.append(TableRow(names.full(trial), [*cells(*shown), *cells(source)], sentence=sentence))
     return Section("Work", [SectionTable(columns, rows, "trial", label="Work")], _EXPLANATION, id="work")
 
 
-def flop_rate(rate: Interval[float | None]) -> Shown:
+_NEEDED = (
+    "Memory of a worker is the most that its process had; of a host, the sum over its workers; of a device, the most "
+    "that was in use while steps were timed. Joules are those that the devices' counters gave."
+)
+
+
+def resource_section(measured: Sequence[TrialSummary], names: Names) -> Section | None:
+    """Return the memory and the energy that trials needed; None if no launch kept any."""
+    known = [(trial, each) for trial in measured if (each := trial.resources) and each.worker_memory_bytes]
+    if not known:
+        return None
+    columns = [Column("of a worker"), Column("of a host"), Column("of a device"), Column("J/sample")]
+    rows = []
+    for trial, each in known:
+        memory = (each.worker_memory_bytes, each.host_memory_bytes, each.device_memory_bytes)
+        shown = [UNKNOWN if value is None else format_bytes(value) for value in memory]
+        joules = scaled(each.joules_per_sample, "J")
+        sentence = f"{names.full(trial)}: {shown[0]} of memory in a worker, {shown[1]} in a host"
+        rows.append(TableRow(names.full(trial), cells(*shown, joules), sentence=sentence))
+    reasons = dict.fromkeys(each.not_read for _, each in known if each.not_read)
+    unknown = f" Not known: {'; '.join(reasons)}." if reasons else ""
+    table = SectionTable(columns, rows, "memory at its most", label="Memory and energy")
+    return Section("Memory and energy", [table], _NEEDED + unknown, id="resources")
+
+
+def flop_rate(rate: Interval[float | None] | IntervalOverLaunches[float | None]) -> Shown:
     """``9.61 GFLOP/s (9.50 to 9.72)``."""
-    return scaled(rate, "FLOP/s")
+    return scaled(Interval(rate.value, rate.low, rate.high), "FLOP/s")
 
 
-def _over_launches(rate: IntervalOverLaunches[float | None]) -> Shown:
+def tokens_rate(rate: IntervalOverLaunches[float | None]) -> Shown:
+    """``10.4k (9.9 to 10.9)``."""
     return scaled(Interval(rate.value, rate.low, rate.high), "")

@@ -168,6 +168,7 @@ class Combination:
             input_shape=shape.input_shape,
             classes=shape.classes,
             dataset=self.workload.dataset if native else None,
+            tokens=context.shapes.tokens_of(self.workload) if native else None,
             loader=self.loader,
             loader_processes=self.loader_processes if native else 0,
             device=self.device,

@@ -131,11 +131,9 @@ def _no_training_setting(combination: Combination, manifest: Manifest, _: Expans
     return next(filter(None, reasons), None)
 
 
-def _no_training(combination: Combination, manifest: Manifest, context: ExpansionContext) -> str | None:
+def _no_training(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
     if combination.training is None:
         return None
-    if context.shapes.datasets.get(combination.workload.dataset or "", DatasetFacts()).of_tokens:
-        return "training until it is over validates images only"
     if not manifest.learning:
         return "its sessions cannot change the learning rate and evaluate, which training until it is over needs"
     if not manifest.strategies[combination.strategy].learning:
@@ -171,7 +169,7 @@ def _no_data(combination: Combination, _: Manifest, context: ExpansionContext) -
     if dataset is None:
         return f"{combination.workload.name} has no dataset for the loader {loader.name!r} to read"
     facts = context.shapes.datasets.get(dataset, DatasetFacts())
-    if not loader.reads_arrays and (facts.shape is not None or facts.of_tokens):
+    if not (loader.reads_tokens if facts.of_tokens else loader.reads_arrays or facts.shape is None):
         return f"the loader {loader.name!r} reads files of images, and {dataset} is one array in memory"
     return None
 

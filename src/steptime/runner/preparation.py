@@ -7,18 +7,21 @@ from typing import Any
 
 from steptime.catalog.accelerators import Accelerators
 from steptime.catalog.cuda_build import CudaBuild
-from steptime.catalog.loaders import NATIVE, SYNTHETIC, loader_named
+from steptime.catalog.loaders import CACHED, NATIVE, SYNTHETIC, loader_named
 from steptime.catalog.manifest import Manifest, load_manifests
+from steptime.catalog.workloads.table import LIBRARY
 from steptime.datasets.builtins import BUILTINS, PYTHONS, REQUIREMENTS, VERIFY
-from steptime.datasets.creation import builtin_folder, find_builtin, make, open_dataset
+from steptime.datasets.corpus import Corpus, Reading, scan_corpus
+from steptime.datasets.creation import builtin_folder, find_builtin, make, open_dataset, run_maker
 from steptime.datasets.dataset import Dataset, require_batch
 from steptime.datasets.loader_settings import loader_json
 from steptime.datasets.stored_forms import STORED_FORMS, find_stored, store, stored_bytes, stored_folder
+from steptime.datasets.tokens import TOKENIZER, TOKENIZER_REQUIREMENTS, TOKENIZER_VERIFY, make_rows, mapped_row
 from steptime.datasets.validation import Split, split
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, ReadyEnvironment, create_all, find_ready
 from steptime.environments.locks import is_locked
-from steptime.errors import EnvironmentFailure
+from steptime.errors import DatasetError, EnvironmentFailure
 from steptime.runner.jobs import synthetic_loader
 from steptime.runner.progress import Observer, SampleProgress
 from steptime.runner.workload_shapes import DatasetFacts
@@ -29,6 +32,7 @@ from steptime.worker.samples import SHARDED_FORMS
 
 DATA_ENVIRONMENT = "data"
 NO_ACCELERATORS = Accelerators()
+NO_READINGS: Mapping[str, Reading] = {}
 
 
 @dataclass
@@ -168,10 +172,16 @@ def prepare_environments(specs: Iterable[EnvironmentSpec], observer: Observer) -
     return prepared
 
 
-def prepare_datasets(names: Iterable[str], observer: Observer, skip_broken: Collection[str] = ()) -> dict[str, Dataset]:
+def prepare_datasets(
+    names: Iterable[str],
+    observer: Observer,
+    skip_broken: Collection[str] = (),
+    readings: Mapping[str, Reading] = NO_READINGS,
+) -> dict[str, Dataset]:
     """Return the datasets ``names``, built-in ones made first where they do not exist yet.
 
     Broken images are left out of those in ``skip_broken``, and named; what else of a folder is not used is counted.
+    Those in ``readings`` are text, which is made into tokens.
 
     Raises DatasetError when a folder is unusable, EnvironmentFailure when a built-in dataset cannot be made.
     """
@@ -184,7 +194,12 @@ def prepare_datasets(names: Iterable[str], observer: Observer, skip_broken: Coll
             observer.working_on(f"dataset {name}")
             make(name, builtin_folder(name, cache), interpreter)
             observer.finished(f"dataset {name}")
-    found = {name: open_dataset(name, cache, skip_broken=name in skip_broken) for name in names}
+    found = {
+        name: _prepare_corpus(scan_corpus(name, cache, readings[name]), observer)
+        if name in readings
+        else open_dataset(name, cache, skip_broken=name in skip_broken)
+        for name in names
+    }
     for name, dataset in found.items():
         if name not in BUILTINS:
             observer.note(dataset.contents.in_words(name))
@@ -193,11 +208,24 @@ def prepare_datasets(names: Iterable[str], observer: Observer, skip_broken: Coll
     return found
 
 
+def _prepare_corpus(corpus: Corpus, observer: Observer) -> Dataset:
+    """Return a user's own text as tokens, which are made in the cache where they do not exist yet."""
+
+    def train(folder: Path, vocabulary: int) -> None:
+        interpreter = data_interpreter(observer, tokenizer_environment_spec())
+        observer.working_on(f"a tokenizer for {corpus.name}")
+        run_maker(TOKENIZER, corpus.name, folder, interpreter, {"vocabulary": vocabulary})
+
+    return make_rows(corpus, cache_folder(), train)
+
+
 def prepare_stored_form(dataset: Dataset, loader: str, observer: Observer) -> Dataset:
     """Return a dataset in the form that a loader reads, which is made in the cache where it does not exist yet.
 
     Raises DatasetError when it cannot be stored.
     """
+    if dataset.form == "tokens":
+        return mapped_row(dataset, cache_folder()) if loader == CACHED.name else dataset
     form = loader_named(loader).form
     if form is None or form not in STORED_FORMS:
         return dataset
@@ -215,8 +243,14 @@ def data_environment_spec() -> EnvironmentSpec:
     return EnvironmentSpec(name=DATA_ENVIRONMENT, requirements=REQUIREMENTS, pythons=list(PYTHONS), verify=VERIFY)
 
 
+def tokenizer_environment_spec() -> EnvironmentSpec:
+    """Return what the environment must be that trains tokenizers."""
+    name = f"{DATA_ENVIRONMENT}-bpe"
+    return EnvironmentSpec(name, TOKENIZER_REQUIREMENTS, list(PYTHONS), TOKENIZER_VERIFY)
+
+
 def all_environment_specs() -> dict[str, EnvironmentSpec]:
-    """Return what every environment must be that steptime makes, by name: the frameworks', and the one for data.
+    """Return what every environment must be that steptime makes, by name: the frameworks', and those for data.
 
     A framework's environments for CUDA and for loaders are named after it and their requirements: ``pytorch-cuda``,
     ``pytorch-dali``.
@@ -234,16 +268,20 @@ def all_environment_specs() -> dict[str, EnvironmentSpec]:
         for manifest in manifests.values()
         for loader in manifest.loader_environments
     ]
-    return {**specs, **{spec.name: spec for spec in others}, DATA_ENVIRONMENT: data_environment_spec()}
+    others += [data_environment_spec(), tokenizer_environment_spec()]
+    return {**specs, **{spec.name: spec for spec in others}}
 
 
 def _loaders_with_environment(manifest: Manifest, build: CudaBuild) -> list[str]:
     return [name for name, own in manifest.loader_environments.items() if build.requirements in own.cuda_requirements]
 
 
-def data_interpreter(observer: Observer) -> Path:
-    """Return the Python that makes datasets; raises EnvironmentFailure where its environment cannot be made."""
-    spec = data_environment_spec()
+def data_interpreter(observer: Observer, spec: EnvironmentSpec | None = None) -> Path:
+    """Return the Python that makes datasets, by default the built-in ones.
+
+    Raises EnvironmentFailure where its environment cannot be made.
+    """
+    spec = spec or data_environment_spec()
     prepared = prepare_environments([spec], observer)
     if spec.name in prepared.failures:
         raise EnvironmentFailure(prepared.failures[spec.name])
@@ -256,6 +294,16 @@ def datasets_with_skips(study: Study) -> set[str]:
     return {workload.dataset for workload in chosen if workload.dataset and workload.skip_broken}
 
 
+def readings_of(study: Study) -> dict[str, Reading]:
+    """Return the study's datasets that are text of the user's, and how it is read."""
+    chosen = [*study.workloads, *(each for inclusion in study.include for each in inclusion.workloads or [])]
+    return {
+        workload.dataset: Reading(workload.tokens or "bytes", workload.vocabulary, workload.text_field or "text")
+        for workload in chosen
+        if workload.dataset and workload.dataset not in BUILTINS and LIBRARY[workload.name].of_tokens
+    }
+
+
 def dataset_facts(study: Study) -> dict[str, DatasetFacts]:
     """Return what must be known of the study's datasets to expand it; nothing is made for that.
 
@@ -265,12 +313,15 @@ def dataset_facts(study: Study) -> dict[str, DatasetFacts]:
     for inclusion in study.include:
         chosen += inclusion.workloads or []
     facts = {}
-    skips = datasets_with_skips(study)
+    skips, readings = datasets_with_skips(study), readings_of(study)
     for name in dict.fromkeys(name for workload in chosen for name in (workload.dataset, workload.validation) if name):
         if name in BUILTINS:
             builtin = BUILTINS[name]
             of_tokens = builtin.form == "tokens"
             facts[name] = DatasetFacts(builtin.input_shape, len(builtin.classes), of_tokens=of_tokens)
+        elif name in readings:
+            corpus = scan_corpus(name, cache_folder(), readings[name])
+            facts[name] = DatasetFacts(None, corpus.vocabulary, corpus.contents, of_tokens=True, corpus=corpus)
         else:
             dataset = open_dataset(name, cache_folder(), skip_broken=name in skips)
             facts[name] = DatasetFacts(dataset.input_shape, dataset.classes, dataset.contents)
@@ -296,9 +347,16 @@ def training_split(trial: Trial, datasets: Mapping[str, Dataset]) -> Split | Non
     """
     if trial.training is None or trial.dataset is None:
         return None
-    own = open_dataset(trial.training.validation, cache_folder()) if trial.training.validation else None
+    chosen = trial.training.validation
+    if chosen and datasets[trial.dataset].form == "tokens":
+        message = (
+            f"{chosen} cannot validate {trial.dataset}: text for validation lies in the folder trained on, as "
+            "validation.txt or in a folder validation"
+        )
+        raise DatasetError(message)
+    own = open_dataset(chosen, cache_folder()) if chosen else None
     found = split(datasets[trial.dataset], trial.input_shape, cache_folder(), own)
-    require_batch(found.training.samples, trial.global_batch)
+    require_batch(found.training.samples_of(trial.input_shape), trial.global_batch)
     return found
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from steptime.catalog.loaders import SYNTHETIC
@@ -34,6 +34,7 @@ from steptime.runner.preparation import (
     loader_of,
     prepare_datasets,
     prepare_stored_form,
+    readings_of,
     reference_loader_of,
     training_split,
 )
@@ -251,9 +252,9 @@ class StudyRun:
         """Return the trials' datasets, and keep what of the user's folders is used and what is not."""
         names = [trial.dataset for trial in trials]
         names += [trial.training.validation for trial in trials if trial.training]
-        skips = datasets_with_skips(self.plan.study)
-        found = prepare_datasets(dict.fromkeys(name for name in names if name), self.observer, skips)
-        contents = {name: asdict(each.contents) for name, each in found.items() if name not in BUILTINS}
+        own = datasets_with_skips(self.plan.study), readings_of(self.plan.study)
+        found = prepare_datasets(dict.fromkeys(name for name in names if name), self.observer, *own)
+        contents = {name: each.contents.as_json() for name, each in found.items() if name not in BUILTINS}
         if contents:
             store.put("datasets", {**(store.get("datasets") or {}), **contents})
         return found

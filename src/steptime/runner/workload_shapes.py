@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.table import LIBRARY, build_workload
+from steptime.datasets.corpus import Corpus
 from steptime.datasets.dataset import Contents
 from steptime.errors import WorkloadError
 from steptime.study.study import WorkloadChoice
@@ -25,6 +26,8 @@ class DatasetFacts:
     """What of a folder of the user's is used, and what is not."""
     of_tokens: bool = False
     """Whether it is one row of tokens, of which a workload takes sequences of its own length."""
+    corpus: Corpus | None = None
+    """A user's own text."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +58,15 @@ class WorkloadShapes:
                 self._found[key] = WorkloadShape(reason=f"{choice.name}: {error}")
         return self._found[key]
 
+    def tokens_of(self, choice: WorkloadChoice) -> str | None:
+        """Return the tokenizer of a workload's own text that must be trained; None for any other data."""
+        corpus = self.datasets.get(choice.dataset or "", DatasetFacts()).corpus
+        return corpus.reading.name if corpus else None
+
 
 def has_classes(choice: WorkloadChoice) -> bool:
-    """Whether a workload has classes, so that it has an accuracy."""
-    return build_workload(choice.name).loss == "softmax_cross_entropy"
+    """Whether a workload has classes, so that it has an accuracy; of sequences, each next token has one."""
+    return build_workload(choice.name).loss in {"softmax_cross_entropy", "next_token_cross_entropy"}
 
 
 def has_layer(choice: WorkloadChoice, kinds: Container[str]) -> bool:
@@ -79,7 +87,7 @@ def _shape_on(choice: WorkloadChoice, facts: DatasetFacts) -> WorkloadShape:
 
 def _mismatch(choice: WorkloadChoice, facts: DatasetFacts, default: Workload) -> str | None:
     name, data = choice.name, choice.dataset
-    if data and (of_other_kind := _of_other_kind(name, data, facts, default)):
+    if data and (of_other_kind := _of_other_kind(choice, data, facts, default)):
         return of_other_kind
     if facts.shape and len(default.input_shape) == len(facts.shape) and facts.shape[0] != default.input_shape[0]:
         return f"{name} takes {_channels(default.input_shape[0])}, and {data} has {_channels(facts.shape[0])}"
@@ -89,16 +97,35 @@ def _mismatch(choice: WorkloadChoice, facts: DatasetFacts, default: Workload) ->
     if choice.image and len(default.input_shape) != _PLANE:
         return f"{name} takes no images, so that the image size means nothing"
     if facts.classes and choice.classes and choice.classes < facts.classes:
-        return f"{data} has {facts.classes} classes, more than the {choice.classes} asked of {name}"
+        kinds = "tokens in its vocabulary" if facts.of_tokens else "classes"
+        return f"{data} has {facts.classes} {kinds}, more than the {choice.classes} asked of {name}"
     return None
 
 
-def _of_other_kind(name: str, data: str, facts: DatasetFacts, default: Workload) -> str | None:
+def _of_other_kind(choice: WorkloadChoice, data: str, facts: DatasetFacts, default: Workload) -> str | None:
+    name = choice.name
     if LIBRARY[name].of_tokens != facts.of_tokens:
         kinds = ("images", "tokens")
         return f"{name} takes {kinds[not facts.of_tokens]}, and {data} has {kinds[facts.of_tokens]}"
+    if not facts.of_tokens and (choice.tokens or choice.vocabulary):
+        return f"{name} takes no tokens, so that a vocabulary means nothing"
     if default.loss == "masked_token_cross_entropy":
         return f"{name} hides tokens of synthetic samples only"
+    return _unfit_text(facts.corpus, default, choice.classes) if facts.corpus else None
+
+
+def _unfit_text(corpus: Corpus, default: Workload, asked: int | None) -> str | None:
+    """Return why a user's own text does not fit a workload: too large a vocabulary, or too little text."""
+    name, data, largest = default.name, corpus.name, corpus.largest
+    vocabulary = asked or corpus.vocabulary or default.classes
+    if largest and largest.token >= vocabulary:
+        return (
+            f"{data} has the token {largest.token} ({largest.file}, at place {largest.place}), outside of the "
+            f"vocabulary of {vocabulary} of {name}; raise classes"
+        )
+    length, sequence = corpus.length_of(corpus.training), default.input_shape[0]
+    if length is not None and length <= sequence:
+        return f"{data} has {length} tokens, fewer than a sequence of {sequence} of {name} and the token behind it"
     return None
 
 

@@ -14,6 +14,7 @@ from steptime.study.unknown_names import axis_mappings, environments_of, is_fold
 
 _ON_HOSTS = {key: launchers_with(key) for key in ("hosts", "slurm")}
 """The keys of a study on real hosts, and the launchers that they mean something to."""
+_KEYS_OF_TEXT = ("tokens", "vocabulary", "text_field")
 _BATCHES = ("batch_per_worker", "global_batch")
 
 
@@ -29,6 +30,7 @@ def contradictions(document: Document, known: KnownNames) -> Iterator[Mistake]:
     for key, form in (("launches", Launches), ("steps", Steps)):
         yield from _empty_range(document, key, form())
     yield from _loaders_without_data(document, known)
+    yield from _text(document)
     yield from _interpreters(document)
     if document.at(("launcher",)) in (None, AUTO, *known.launchers):  # else the meaning of its keys is unknown
         yield from _cluster(document)
@@ -86,6 +88,22 @@ def _loaders_without_data(document: Document, known: KnownNames) -> Iterator[Mis
         if isinstance(item, str) or (isinstance(item, dict) and item.get("dataset") is None):
             read = f"the loader {names[0]!r} reads" if len(names) == 1 else f"the loaders {', '.join(names)} read"
             yield Mistake(path, f"has no dataset, which {read}; name one, or use the loader {SYNTHETIC.name}")
+
+
+def _text(document: Document) -> Iterator[Mistake]:
+    """Yield keys of a user's text where there is none, and text that is read in two ways."""
+    seen: dict[str, tuple[object, ...]] = {}
+    for top in _with_inclusions(document):
+        for path, item in document.each(*top, "workloads"):
+            if not isinstance(item, dict):
+                continue
+            dataset, given = item.get("dataset"), [key for key in _KEYS_OF_TEXT if item.get(key) is not None]
+            if not isinstance(dataset, str) or not is_folder(dataset):
+                for key in given:
+                    yield Mistake((*path, key), "is for text of your own; name its folder or file as the dataset")
+            elif seen.setdefault(dataset, tuple(map(item.get, _KEYS_OF_TEXT))) != tuple(map(item.get, _KEYS_OF_TEXT)):
+                keys = ", ".join(_KEYS_OF_TEXT)
+                yield Mistake(path, f"reads {dataset} in another way than a workload before; give both the same {keys}")
 
 
 def _loader_names(document: Document) -> list[str]:

@@ -47,13 +47,20 @@ class WorkloadChoice(Strict):
     name: str
     """One of `steptime list workloads`."""
     dataset: str | None = None
-    """A built-in dataset, or a folder of images with one subfolder per class (a path: it holds a slash)."""
+    """A built-in dataset, or a path, which holds a slash: a folder of images with one subfolder per class; for tokens
+    a folder of text or a file (`.txt`, `.jsonl`, or `.bin` of uint16 tokens)."""
     validation: str | None = None
     """A folder of images with the same classes, to validate a training on; by default a fifth of the dataset."""
     image: Sides | None = None
     """Side of the image in pixels, or [height, width]; by default the dataset's own, or else the workload's."""
     sequence: Count | None = None
     """Tokens of a sample; by default the workload's."""
+    tokens: Literal["bytes", "bpe"] | None = None
+    """What your text is made into: its bytes, the default, or the tokens of a byte-pair encoding trained on it."""
+    vocabulary: Annotated[int, Field(ge=2, le=65_536)] | None = None
+    """Of `bpe`, 4096 by default; of a file of tokens by default the workload's."""
+    text_field: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """The field of a `.jsonl` line that holds the text; by default `text`."""
     skip_broken: bool = False
     """Leave images of the dataset out that cannot be decoded, and say which; otherwise they are an error."""
     classes: Annotated[int, Field(ge=1, le=1_000_000)] | None = None

@@ -35,6 +35,8 @@ class Trial(BaseModel):
     classes: int
     dataset: str | None
     """A built-in dataset's name or a folder; None with the synthetic loader."""
+    tokens: str | None = None
+    """The tokenizer that is trained on the dataset's text, and its vocabulary, as ``bpe 4096``; None for any other."""
     loader: str
     loader_processes: int = 0
     device: Literal["cpu", "cuda"]
@@ -88,7 +90,7 @@ class Trial(BaseModel):
         size = "x".join(str(size) for size in self.input_shape)
         if self.classes != self._usual_classes():
             size += f", {self.classes} classes"
-        data = self.dataset or "synthetic data"
+        data = (self.dataset or "synthetic data") + (f" as {self.tokens}" if self.tokens else "")
         workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
         cluster = f", {self.cluster.in_words()}" if self.cluster else ""
         optimizer = "" if self.optimizer == Optimizer() else f", {self.optimizer.in_words}"

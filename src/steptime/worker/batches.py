@@ -242,9 +242,17 @@ class Validation(object):
         Raises ValueError where it does not hold what the job asks for.
         """
         dataset, workload = job["training"]["validation"], job["workload"]
-        self._samples = ArraySamples(dataset, workload["input_shape"])
         self._batch = job["batch_per_worker"]
         self._squared = workload["loss"] == "mean_squared_error"
+        self._length = 1
+        if dataset["form"] == "tokens":
+            self._length = workload["input_shape"][0]
+            self._samples: Callable[..., Tuple[numpy.ndarray, numpy.ndarray]] = TokenSamples(
+                dataset, workload["input_shape"]
+            ).batch
+        else:
+            arrays = ArraySamples(dataset, workload["input_shape"])
+            self._samples = lambda chosen: (arrays.inputs(chosen), arrays.labels[chosen])
         own = numpy.arange(rank, dataset["samples"], workers)
         batches = -(-dataset["samples"] // (workers * self._batch))
         filling = numpy.zeros(batches * self._batch - len(own), dtype=own.dtype)
@@ -252,10 +260,13 @@ class Validation(object):
         self._chosen = numpy.concatenate([own, filling]).reshape(batches, self._batch)
 
     def evaluate(self, session: Session) -> Dict[str, Any]:
-        """Return ``counted`` samples, how many are ``correct`` (None without classes) and the sum of their losses."""
+        """Return ``counted`` samples, how many are ``correct`` (None without classes) and the sum of their losses.
+
+        Of sequences each predicted token counts.
+        """
         correct, loss_sum, left = 0, 0.0, self._counted
         for chosen in self._chosen:
-            inputs = self._samples.inputs(chosen)
+            inputs, targets = self._samples(chosen)
             outputs = numpy.asarray(session.outputs(inputs), dtype=numpy.float64)
             kept = min(max(left, 0), self._batch)
             left -= kept
@@ -263,10 +274,12 @@ class Validation(object):
                 distances = outputs.reshape(self._batch, -1) - inputs.reshape(self._batch, -1)
                 loss_sum += float(numpy.square(distances).mean(axis=1)[:kept].sum())
                 continue
-            labels, outputs = self._samples.labels[chosen][:kept], outputs.reshape(self._batch, -1)[:kept]
+            labels, outputs = targets[:kept].ravel(), outputs.reshape(self._batch * self._length, -1)
+            outputs = outputs[: len(labels)]
             loss_sum += float(_cross_entropies(outputs, labels).sum())
             correct += int((outputs.argmax(axis=1) == labels).sum())
-        return {"counted": self._counted, "correct": None if self._squared else correct, "loss_sum": loss_sum}
+        counted = self._counted * self._length
+        return {"counted": counted, "correct": None if self._squared else correct, "loss_sum": loss_sum}
 
 
 def _cross_entropies(outputs: numpy.ndarray, labels: numpy.ndarray) -> numpy.ndarray:

@@ -14,13 +14,13 @@ ORDER_IS_FREE = ("linear", "relu", "tanh", "sigmoid", "dropout", "flatten")
 
 
 def channels_last(array: numpy.ndarray) -> numpy.ndarray:
-    """Return a batch of images with their channels last; a batch of flat values stays as it is."""
-    return numpy.ascontiguousarray(numpy.moveaxis(array, 1, -1)) if array.ndim > 2 else array  # noqa: PLR2004 - images
+    """Return a batch of images with their channels last; a batch of flat values or of sequences stays as it is."""
+    return numpy.ascontiguousarray(numpy.moveaxis(array, 1, -1)) if array.ndim > 3 else array  # noqa: PLR2004 - images
 
 
 def channels_first(array: numpy.ndarray) -> numpy.ndarray:
     """Undo ``channels_last``."""
-    return numpy.ascontiguousarray(numpy.moveaxis(array, -1, 1)) if array.ndim > 2 else array  # noqa: PLR2004 - images
+    return numpy.ascontiguousarray(numpy.moveaxis(array, -1, 1)) if array.ndim > 3 else array  # noqa: PLR2004 - images
 
 
 def shape_channels_first(shape: Sequence[int]) -> List[int]:

@@ -176,12 +176,14 @@ def read_arrays(
 
 
 def read_tokens(dataset: Dict[str, Any], input_shape: Sequence[int]) -> numpy.ndarray:
-    """Return the row of tokens of a ``tokens`` dataset, of an unsigned type.
+    """Return the row of tokens of a ``tokens`` dataset, of an unsigned type; mapped from its file where that is asked.
 
     Raises ValueError when the file holds another number of sequences of the workload's length than the job gives.
     """
-    with numpy.load(dataset["path"], allow_pickle=False) as file:
-        tokens: numpy.ndarray = file["tokens"]
+    tokens = _row(dataset)
+    if "part" in dataset:
+        begin, count = dataset["part"]
+        tokens = tokens[begin : begin + count]
     length = input_shape[0]
     if (len(tokens) - 1) // length != dataset["samples"]:
         raise ValueError(
@@ -189,6 +191,17 @@ def read_tokens(dataset: Dict[str, Any], input_shape: Sequence[int]) -> numpy.nd
             % (dataset["path"], len(tokens), dataset["samples"], length)
         )
     return tokens
+
+
+def _row(dataset: Dict[str, Any]) -> numpy.ndarray:
+    """Return all tokens of a file: of an npz file, or uint16 one behind the other."""
+    if dataset["path"].endswith(".npz"):
+        with numpy.load(dataset["path"], allow_pickle=False) as file:
+            tokens: numpy.ndarray = file["tokens"]
+            return tokens
+    if dataset.get("mapped"):
+        return numpy.memmap(dataset["path"], dtype="<u2", mode="r")
+    return numpy.fromfile(dataset["path"], dtype="<u2")
 
 
 def scale_and_shift(transform: Dict[str, Any], channels: int) -> Tuple[numpy.ndarray, numpy.ndarray]:

@@ -1,10 +1,10 @@
-"""The initial weights of a workload, computed from its layers and a seed.
+"""The initial weights of a workload, computed from its layers and a seed, and what turns by rotary positions.
 
 Every worker of every framework computes them instead of reading a file, so that all start from the same values.
 numpy's ``RandomState`` keeps its stream across versions (it is frozen), which makes this hold from numpy 1.16 on.
 """
 
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
 
@@ -49,6 +49,22 @@ def weight_pieces(
         yield _values(stream, layer, parameter, min(length, size - start))
 
 
+def rotary_turns(layer: Dict[str, Any]) -> Optional[Tuple[numpy.ndarray, numpy.ndarray]]:
+    """Return cosines and sines of the angles by which a layer of attention turns queries and keys, None without.
+
+    Both are float64 (tokens, pairs of features of a head), of place * base^(-2 pair / features) (Su et al. 2021), where
+    a pair is a feature of the first half of a head and that of the second.
+    """
+    settings = layer["attributes"]
+    if "rotary_base" not in settings:
+        return None
+    tokens, features = layer["output_shape"]
+    width = features // settings["heads"]
+    speeds = settings["rotary_base"] ** (-numpy.arange(0, width, 2) / float(width))
+    angles = numpy.outer(numpy.arange(tokens), speeds)
+    return numpy.cos(angles), numpy.sin(angles)
+
+
 def is_decayed(settings: Dict[str, Any], axes: int) -> bool:
     """Return whether an array of so many axes decays, by the job's ``optimizer`` settings."""
     return axes > 1 or settings.get("decayed", "all") == "all"
@@ -57,7 +73,7 @@ def is_decayed(settings: Dict[str, Any], axes: int) -> bool:
 def _values(
     stream: numpy.random.RandomState, layer: Dict[str, Any], parameter: Dict[str, Any], count: int
 ) -> numpy.ndarray:
-    if layer["kind"] in ("batch_norm", "layer_norm"):
+    if layer["kind"] in ("batch_norm", "layer_norm", "rms_norm"):
         start = layer["attributes"].get("initial_scale", 1.0) if parameter["role"] == "weight" else 0.0
         return numpy.full(count, start, dtype=numpy.float32)
     if layer["kind"] in _TABLES:

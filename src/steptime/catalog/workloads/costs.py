@@ -5,8 +5,8 @@ FLOPs are counted as follows, per sample:
 - a convolution or linear layer: two per multiply-accumulate, and one per output for a bias;
 - the gradient of its weights takes as many multiply-accumulates again, and so does that of its input, which is not
   computed where nothing before the layer is trained;
-- attention: two per multiply-accumulate of queries by keys and of scores by values, those of its softmax, and twice as
-  many backward; a causal one is counted whole, as is usual, though half of its scores are zero;
+- attention: two per multiply-accumulate of queries by keys and of scores by values, those of its softmax and of rotary
+  positions, and twice as many backward; a causal one is counted whole, as is usual, though half of its scores are zero;
 - any other layer: the operations per value of ``_FLOPS``, forward and again backward.
 """
 
@@ -114,6 +114,8 @@ def _layer_cost(layer: Layer, dtype_bytes: int, *, wants_input_gradient: bool) -
     products = _multiply_accumulates(layer)
     if layer.kind == "attention":
         forward = 2 * products + _SOFTMAX_FLOPS * layer.attributes["heads"] * layer.output_shape[0] ** 2
+        if "rotary_base" in layer.attributes:
+            forward += _ROTARY_FLOPS * _queries_and_keys(layer)
         backward = 2 * forward
     elif products:
         bias = values if layer.attributes.get("bias") else 0
@@ -135,6 +137,14 @@ def _layer_cost(layer: Layer, dtype_bytes: int, *, wants_input_gradient: bool) -
 
 _SOFTMAX_FLOPS = 4
 """Of each score: scaled, an exponential, a sum and a quotient."""
+_ROTARY_FLOPS = 3
+"""Of each value of queries and keys: two products and a sum."""
+
+
+def _queries_and_keys(layer: Layer) -> int:
+    """How many values of queries and keys there are: all that come in but the values, of which keys are as many."""
+    own, queries = prod(layer.input_shapes[0]), prod(layer.output_shape)
+    return (own + queries) // 2
 
 
 def _multiply_accumulates(layer: Layer) -> int:
@@ -180,7 +190,9 @@ _FLOPS: Mapping[str, Callable[[Layer], int]] = {
     "segment": _each(1),
     "first_token": _each(0),
     "layer_norm": _each(7),  # as batch_norm
+    "rms_norm": _each(4),  # a square and the sum; a product; scale
     "gelu": _each(5),  # an error function, counted as one operation, two products, a sum and a product
+    "swiglu": _each(6),  # as sigmoid, and two products
     "lrn": lambda layer: layer.attributes["size"] + 5,  # squares, their sum, scale, offset, power, quotient
 }
 """Arithmetic operations per value of the output."""
@@ -208,7 +220,9 @@ _KEPT: Mapping[str, Callable[[Layer], tuple[str, ...]]] = {
     "segment": lambda _: (),
     "first_token": lambda _: (),
     "layer_norm": lambda layer: layer.inputs,
+    "rms_norm": lambda layer: layer.inputs,
     "gelu": lambda layer: layer.inputs,
+    "swiglu": lambda layer: layer.inputs,
     "attention": lambda layer: (*layer.inputs, layer.name),  # scores are computed again
 }
 """Whose outputs a kind of layer needs again to go back; a view counts as what it looks at."""

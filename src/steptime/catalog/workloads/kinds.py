@@ -136,10 +136,24 @@ def _first_token(inputs: Sequence[Shape], _: Attributes) -> Shape:
 def _attention(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
     tokens, features = _sequence(inputs[0])
     heads = attributes["heads"]
-    if heads < 1 or features % (3 * heads):
-        message = f"{features} features cannot be queries, keys and values of {heads} heads"
+    shared = attributes.get("key_value_heads", heads)
+    if heads < 1 or shared < 1 or heads % shared or features % (heads + 2 * shared):
+        sharing = "" if shared == heads else f" that share the keys and values of {shared}"
+        message = f"{features} features cannot be queries, keys and values of {heads} heads{sharing}"
         raise WorkloadError(message)
-    return (tokens, features // 3)
+    width = features // (heads + 2 * shared)
+    if "rotary_base" in attributes and width % 2:
+        message = f"rotary positions turn pairs of features, and a head has {width}"
+        raise WorkloadError(message)
+    return (tokens, heads * width)
+
+
+def _swiglu(inputs: Sequence[Shape], _: Attributes) -> Shape:
+    tokens, features = _sequence(inputs[0])
+    if features % 2:
+        message = f"needs as many gates as values, got {features} features"
+        raise WorkloadError(message)
+    return (tokens, features // 2)
 
 
 def _no_parameters(_: Sequence[Shape], __: Attributes) -> dict[str, Shape]:
@@ -166,6 +180,10 @@ def _batch_norm_parameters(inputs: Sequence[Shape], _: Attributes) -> dict[str, 
 
 def _layer_norm_parameters(inputs: Sequence[Shape], _: Attributes) -> dict[str, Shape]:
     return {"weight": inputs[0][-1:], "bias": inputs[0][-1:]}
+
+
+def _rms_norm_parameters(inputs: Sequence[Shape], _: Attributes) -> dict[str, Shape]:
+    return {"weight": inputs[0][-1:]}
 
 
 def _embedding_parameters(_: Sequence[Shape], attributes: Attributes) -> dict[str, Shape]:
@@ -211,7 +229,9 @@ KINDS: dict[str, tuple[ShapeRule, ParameterRule]] = {
     "segment": (_positions, _segment_parameters),
     "first_token": (_first_token, _no_parameters),
     "layer_norm": (_positions, _layer_norm_parameters),
+    "rms_norm": (_positions, _rms_norm_parameters),
     "gelu": (_same, _no_parameters),
+    "swiglu": (_swiglu, _no_parameters),
     "attention": (_attention, _no_parameters),
 }
 OF_TRANSFORMERS = frozenset(
@@ -224,7 +244,9 @@ OF_TRANSFORMERS = frozenset(
         "segment",
         "first_token",
         "layer_norm",
+        "rms_norm",
         "gelu",
+        "swiglu",
         "attention",
     }
 )

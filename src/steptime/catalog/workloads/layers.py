@@ -229,6 +229,10 @@ class Network:
         """Normalise each token over its features; ``epsilon`` is added to the variance."""
         return self._add(name, "layer_norm", (source,), {"epsilon": epsilon})
 
+    def rms_norm(self, name: str, source: str, *, epsilon: float = 1e-5) -> str:
+        """Divide each token by the root of its mean square; ``epsilon`` is added to that (Zhang, Sennrich 2019)."""
+        return self._add(name, "rms_norm", (source,), {"epsilon": epsilon})
+
     def gelu(self, name: str, source: str, *, approximate: bool = False) -> str:
         """Multiply x by the probability that a normal variable is below x.
 
@@ -236,7 +240,20 @@ class Network:
         """
         return self._add(name, "gelu", (source,), {"approximate": approximate})
 
-    def attention(self, name: str, source: str, heads: int, *, causal: bool = False) -> str:
+    def swiglu(self, name: str, source: str) -> str:
+        """Multiply the second half of each token's features by g sigmoid(g), g the first half (Shazeer 2020)."""
+        return self._add(name, "swiglu", (source,), {})
+
+    def attention(  # noqa: PLR0913 - attention has this many numbers
+        self,
+        name: str,
+        source: str,
+        heads: int,
+        *,
+        causal: bool = False,
+        key_value_heads: int | None = None,
+        rotary_base: float | None = None,
+    ) -> str:
         """Attend from every token to all: softmax(queries · keys / sqrt(features of a head)) · values, of each head.
 
         Args:
@@ -244,8 +261,17 @@ class Network:
             source: a sequence whose features are all heads' queries, then all keys, then all values.
             heads: how many; head i has the i-th part of each.
             causal: whether a token attends to itself and those before it only.
+            key_value_heads: how many heads of keys and values there are, each for as many heads of queries in a row
+                (Ainslie et al. 2023); ``heads`` by default.
+            rotary_base: where given, features i and i + d / 2 of the d of each query and key are turned as a point of
+                a plane by place · rotary_base^(-2 i / d) (Su et al. 2021; paired as in the published Llama).
         """
-        return self._add(name, "attention", (source,), {"heads": heads, "causal": causal})
+        attributes: dict[str, Any] = {"heads": heads, "causal": causal}
+        if key_value_heads not in {None, heads}:
+            attributes["key_value_heads"] = key_value_heads
+        if rotary_base is not None:
+            attributes["rotary_base"] = rotary_base
+        return self._add(name, "attention", (source,), attributes)
 
     def finish(self, name: str, *, classes: int, loss: Loss = "softmax_cross_entropy") -> Workload:
         """Return the workload; its output is the layer added last."""

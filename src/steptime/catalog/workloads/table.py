@@ -52,6 +52,8 @@ class _Library(Mapping[str, Entry]):
         "vit_b16": "transformers:VIT_B16",
         "gpt2_tiny": "transformers:GPT2_TINY",
         "gpt2": "transformers:GPT2",
+        "llama_tiny": "transformers:LLAMA_TINY",
+        "tinyllama_1b": "transformers:TINYLLAMA_1B",
         "bert_tiny": "transformers:BERT_TINY",
         "bert_base": "transformers:BERT_BASE",
     }

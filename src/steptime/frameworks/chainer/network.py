@@ -9,6 +9,7 @@ import numpy
 from chainer.backends import cuda
 
 from steptime.worker.samples import IGNORED, TOKEN_LOSSES
+from steptime.worker.weights import rotary_turns
 
 _NEVER = 1e30
 """By which a score is less that must get no share."""
@@ -171,6 +172,23 @@ class _LayerNormLink(L.LayerNormalization):
         return F.reshape(super(_LayerNormLink, self).forward(rows), values.shape)
 
 
+class _RmsNormLink(_TableLink):
+    """Each token over the root of its mean square, scaled by ``W`` (features,)."""
+
+    def __init__(self, layer):
+        super(_RmsNormLink, self).__init__(layer)
+        self._epsilon = layer["attributes"]["epsilon"]
+
+    def forward(self, values):
+        inverse = F.rsqrt(F.mean(values * values, axis=-1, keepdims=True) + self._epsilon)
+        return values * F.broadcast_to(inverse, values.shape) * F.broadcast_to(self.W, values.shape)
+
+
+def _swiglu(values):
+    gates, contents = F.split_axis(values, 2, axis=-1)
+    return gates * F.sigmoid(gates) * contents
+
+
 def _gelu(layer):
     if layer["attributes"]["approximate"]:
         return lambda x: 0.5 * x * (1.0 + F.tanh((2 / numpy.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
@@ -179,21 +197,37 @@ def _gelu(layer):
 
 def _attention(layer):
     tokens, features = layer["output_shape"]
-    heads = layer["attributes"]["heads"]
-    scale = (features // heads) ** -0.5
-    hidden = numpy.triu(numpy.full((tokens, tokens), -_NEVER, dtype=numpy.float32), 1)
-    causal = layer["attributes"]["causal"]
+    heads, causal = layer["attributes"]["heads"], layer["attributes"]["causal"]
+    shared = layer["attributes"].get("key_value_heads", heads)
+    group, width = heads // shared, features // heads
+    turns = [each.astype(numpy.float32) for each in rotary_turns(layer) or ()]
+    hidden = numpy.tile(numpy.triu(numpy.full((tokens, tokens), -_NEVER, dtype=numpy.float32), 1), (group, 1))
 
     def call(values):
-        parts = F.transpose(F.reshape(values, (-1, tokens, 3, heads, features // heads)), (2, 0, 3, 1, 4))
-        queries, keys, contents = F.separate(parts)
-        scores = F.matmul(queries * scale, keys, transb=True)
+        rows = F.transpose(F.reshape(values, (-1, tokens, heads + 2 * shared, width)), (0, 2, 1, 3))
+        if turns:
+            turned, contents = F.split_axis(rows, [heads + shared], axis=1)
+            queries, keys = F.split_axis(_turned(turned, *turns), [heads], axis=1)
+        else:
+            queries, keys, contents = F.split_axis(rows, [heads, heads + shared], axis=1)
+        # The heads that share keys lie behind each other, as if they were more tokens.
+        queries = F.reshape(queries * width**-0.5, (-1, shared, group * tokens, width))
+        scores = F.matmul(queries, keys, transb=True)
         if causal:
             scores += chainer.backend.get_array_module(scores).asarray(hidden)
-        shares = F.softmax(scores, axis=3)
-        return F.reshape(F.transpose(F.matmul(shares, contents), (0, 2, 1, 3)), (-1, tokens, features))
+        joined = F.matmul(F.softmax(scores, axis=3), contents)
+        joined = F.reshape(joined, (-1, heads, tokens, width))
+        return F.reshape(F.transpose(joined, (0, 2, 1, 3)), (-1, tokens, features))
 
     return call
+
+
+def _turned(heads, cosines, sines):
+    """Return queries and keys (batch, heads, tokens, features) turned by the angles of their places."""
+    own = chainer.backend.get_array_module(heads)
+    cosines, sines = own.asarray(cosines), own.asarray(sines)
+    first, second = F.split_axis(heads, 2, axis=-1)
+    return F.concat([first * cosines - second * sines, second * cosines + first * sines], axis=-1)
 
 
 _KINDS = {
@@ -218,6 +252,8 @@ _KINDS = {
     "segment": _SegmentLink,
     "first_token": lambda _: lambda values: values[:, 0],
     "layer_norm": lambda layer: _LayerNormLink(layer["output_shape"][-1], eps=layer["attributes"]["epsilon"]),
+    "rms_norm": _RmsNormLink,
+    "swiglu": lambda _: _swiglu,
     "gelu": _gelu,
     "attention": _attention,
 }

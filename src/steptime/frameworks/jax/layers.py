@@ -13,6 +13,7 @@ from jax import numpy
 from jax.nn import log_softmax
 
 from steptime.frameworks.jax.windows import average_pooling, convolution, max_pooling
+from steptime.worker.weights import rotary_turns
 
 
 def _conv2d(layer, windows):
@@ -141,6 +142,23 @@ def _layer_norm(layer, _):
     return apply
 
 
+def _rms_norm(layer, _):
+    epsilon = layer["attributes"]["epsilon"]
+
+    def apply(own, sources, *_):
+        (values,) = sources
+        exact = values.astype(numpy.float32)
+        exact *= jax.lax.rsqrt(numpy.square(exact).mean(-1, keepdims=True) + epsilon)
+        return (exact * own["weight"]).astype(values.dtype)
+
+    return apply
+
+
+def _swiglu(values):
+    gates, contents = numpy.split(values, 2, -1)
+    return jax.nn.silu(gates) * contents
+
+
 def _gelu(layer, _):
     approximate = layer["attributes"]["approximate"]
     return lambda _, sources, *__: jax.nn.gelu(sources[0], approximate=approximate)
@@ -148,15 +166,27 @@ def _gelu(layer, _):
 
 def _attention(layer, _):
     heads, causal = layer["attributes"]["heads"], layer["attributes"]["causal"]
+    shared = layer["attributes"].get("key_value_heads", heads)
+    turns = rotary_turns(layer)
 
     def apply(_, sources, *__):
         (values,) = sources
-        batch, tokens, features = values.shape
-        parts = values.reshape(batch, tokens, 3, heads, features // (3 * heads))
-        joined = jax.nn.dot_product_attention(*(parts[:, :, which] for which in range(3)), is_causal=causal)
+        batch, tokens, _ = values.shape
+        rows = values.reshape(batch, tokens, heads + 2 * shared, -1)
+        queries, keys, contents = numpy.split(rows, (heads, heads + shared), 2)
+        if turns:
+            queries, keys = _turned(queries, *turns), _turned(keys, *turns)
+        joined = jax.nn.dot_product_attention(queries, keys, contents, is_causal=causal)
         return joined.reshape(batch, tokens, -1)
 
     return apply
+
+
+def _turned(heads, cosines, sines):
+    """Return queries or keys (batch, tokens, heads, features) turned by the angles of their places."""
+    cosines, sines = (each[:, None].astype(heads.dtype) for each in (cosines, sines))
+    first, second = numpy.split(heads, 2, -1)
+    return numpy.concatenate([first * cosines - second * sines, second * cosines + first * sines], -1)
 
 
 def _of_each_value(function):
@@ -192,6 +222,8 @@ LAYERS = {
     "segment": _segment,
     "first_token": _of_each_value(lambda values: values[:, 0]),
     "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "swiglu": _of_each_value(_swiglu),
     "gelu": _gelu,
     "attention": _attention,
 }

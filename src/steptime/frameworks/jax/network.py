@@ -118,7 +118,9 @@ class JaxNetwork(object):
                 own["weight"] = variables[layer["attributes"]["embedding"] + ".weight"]
             free = layer["kind"] in ORDER_IS_FREE
             sources = [values[name] if free else self._ordered(name, values[name]) for name in layer["inputs"]]
-            values[layer["name"]] = apply(own, sources, updated, key)
+            value = apply(own, sources, updated, key)
+            # Numbers of tokens have no type that could go on: what they look up is where the computation's begins.
+            values[layer["name"]] = value.astype(self._type) if layer["kind"] == "embedding" else value
         last = self._workload["layers"][-1]["name"]
         return self._ordered(last, values[last]).astype(self._np.float32), updated
 

@@ -45,7 +45,7 @@ def open_session(job, context):
     set_role(job, context)
     import mxnet
 
-    from steptime.libraries.mxnet.mixed_precision import use_precision
+    from steptime.libraries.mxnet.startup import use_precision
 
     use_precision(job)
 

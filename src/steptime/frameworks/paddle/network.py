@@ -8,6 +8,7 @@ from paddle import nn
 from paddle.nn import functional
 
 from steptime.worker.samples import TOKEN_LOSSES
+from steptime.worker.weights import rotary_turns
 
 
 class WorkloadLayer(nn.Layer):
@@ -174,16 +175,43 @@ class _PaddlePositions(_PaddleTable):
         return values + self.weight.astype(values.dtype)
 
 
+class _PaddleRmsNorm(_PaddleTable):
+    """Each token over the root of its mean square, scaled; Paddle's own has no kernel for processors."""
+
+    def __init__(self, layer):
+        super(_PaddleRmsNorm, self).__init__(layer)
+        self._epsilon = layer["attributes"]["epsilon"]
+
+    def forward(self, values):
+        exact = values.astype("float32")
+        exact *= paddle.rsqrt(exact.square().mean(-1, keepdim=True) + self._epsilon)
+        return (exact * self.weight).astype(values.dtype)
+
+
 def _attention(layer):
     heads, causal = layer["attributes"]["heads"], layer["attributes"]["causal"]
+    shared = layer["attributes"].get("key_value_heads", heads)
     tokens, features = layer["output_shape"]
+    turns = [paddle.to_tensor(each[:, None].astype(numpy.float32)) for each in rotary_turns(layer) or ()]
 
     def call(values):
-        parts = values.reshape([-1, tokens, 3, heads, features // heads])
-        joined = functional.scaled_dot_product_attention(*parts.unbind(2), is_causal=causal)
+        rows = values.reshape([-1, tokens, heads + 2 * shared, features // heads])
+        if turns:
+            turned, contents = rows.split([heads + shared, shared], 2)
+            queries, keys = _turned(turned, *turns).split([heads, shared], 2)
+        else:
+            queries, keys, contents = rows.split([heads, shared, shared], 2)
+        joined = functional.scaled_dot_product_attention(queries, keys, contents, is_causal=causal)
         return joined.reshape([-1, tokens, features])
 
     return call
+
+
+def _turned(heads, cosines, sines):
+    """Return queries and keys (batch, tokens, heads, features) turned by the angles of their places."""
+    cosines, sines = cosines.astype(heads.dtype), sines.astype(heads.dtype)
+    first, second = heads.chunk(2, -1)
+    return paddle.concat([first * cosines - second * sines, second * cosines + first * sines], -1)
 
 
 _KINDS = {
@@ -208,6 +236,8 @@ _KINDS = {
     "segment": _PaddleSegment,
     "first_token": lambda _: lambda values: values[:, 0],
     "layer_norm": lambda layer: nn.LayerNorm(layer["output_shape"][-1], epsilon=layer["attributes"]["epsilon"]),
+    "rms_norm": _PaddleRmsNorm,
+    "swiglu": lambda _: functional.swiglu,
     "gelu": lambda layer: nn.GELU(layer["attributes"]["approximate"]),
     "attention": _attention,
 }

@@ -36,7 +36,9 @@ LAYERS = {
     "segment": transformers.Segment,
     "first_token": transformers.FirstToken,
     "layer_norm": transformers.LayerNorm,
+    "rms_norm": transformers.RmsNorm,
     "gelu": transformers.Gelu,
+    "swiglu": transformers.SwiGlu,
     "attention": transformers.Attention,
 }
 _ROUNDED = ("conv2d", "linear", "unembedding", "attention")

@@ -8,6 +8,7 @@ import math
 import numpy
 
 from steptime.frameworks.reference.layers import ReferenceLayer, softmax_cross_entropy
+from steptime.worker.weights import rotary_turns
 
 _STEPS = 256
 """Of a unit, in the table of the error function."""
@@ -144,6 +145,26 @@ class LayerNorm(ReferenceLayer):
         return [result]
 
 
+class RmsNorm(ReferenceLayer):
+    """Each token over the root of its mean square, scaled (Zhang, Sennrich 2019). Sums are in 64 bits."""
+
+    def forward(self, values):
+        square = numpy.square(values).mean(axis=-1, dtype=numpy.float64, keepdims=True)
+        inverse = (1 / numpy.sqrt(square + self.attributes["epsilon"])).astype(values.dtype)
+        normalised = values * inverse
+        self.saved = normalised, inverse
+        return normalised * self.weights["weight"]
+
+    def backward(self, gradient):
+        (normalised, inverse), self.saved = self.saved, None
+        self.gradients["weight"][...] = (gradient * normalised).sum(axis=(0, 1), dtype=numpy.float64)
+        result = gradient * self.weights["weight"]
+        scale = (result * normalised).mean(axis=-1, dtype=numpy.float64, keepdims=True).astype(result.dtype)
+        result -= normalised * scale
+        result *= inverse
+        return [result]
+
+
 def erf(values):
     """Return the error function to the last bits of float64: its Taylor series about the nearest entry of a table.
 
@@ -181,15 +202,38 @@ class Gelu(ReferenceLayer):
         return [gradient * (below + values * density)]
 
 
+class SwiGlu(ReferenceLayer):
+    """g * sigmoid(g) * x, g the first half of each token's features and x the second (Shazeer 2020)."""
+
+    def forward(self, values):
+        gates, contents = numpy.split(values, 2, axis=-1)
+        passing = 0.5 + 0.5 * numpy.tanh(0.5 * gates)
+        self.saved = gates, contents, passing
+        return gates * passing * contents
+
+    def backward(self, gradient):
+        (gates, contents, passing), self.saved = self.saved, None
+        slope = passing * (1 + gates * (1 - passing))
+        return [numpy.concatenate([gradient * contents * slope, gradient * gates * passing], axis=-1)]
+
+
 class Attention(ReferenceLayer):
-    """softmax(queries · keys / sqrt(features of a head)) · values, of each head (Vaswani et al. 2017)."""
+    """softmax(queries · keys / sqrt(features of a head)) · values, of each head (Vaswani et al. 2017).
+
+    Inside, arrays are (batch, heads of keys, heads of queries for each of them, tokens, features of a head).
+    """
+
+    def __init__(self, *arguments):
+        super(Attention, self).__init__(*arguments)
+        self._shared = self.attributes.get("key_value_heads", self.attributes["heads"])
+        self._turns = rotary_turns(arguments[0])
 
     def forward(self, values):
         queries, keys, contents = self._heads(values)
-        scores = numpy.matmul(queries, keys.swapaxes(2, 3))
+        scores = numpy.matmul(queries, keys.swapaxes(3, 4))
         scores *= self._scale(queries)
         if self.attributes["causal"]:
-            scores[..., numpy.triu(numpy.ones(scores.shape[2:], dtype=bool), 1)] = -numpy.inf
+            scores[..., numpy.triu(numpy.ones(scores.shape[3:], dtype=bool), 1)] = -numpy.inf
         scores -= scores.max(axis=-1, keepdims=True)
         shares = numpy.exp(scores, out=scores)
         shares /= shares.sum(axis=-1, keepdims=True)
@@ -198,34 +242,40 @@ class Attention(ReferenceLayer):
 
     def backward(self, gradient):
         (queries, keys, contents, shares), self.saved = self.saved, None
-        tokens, batch, features = gradient.shape
-        heads = shares.shape[1]
-        gradient = gradient.reshape(tokens, batch, heads, -1).transpose(1, 2, 0, 3)
-        slopes = numpy.matmul(gradient, contents.swapaxes(2, 3))
+        tokens, batch = gradient.shape[:2]
+        gradient = gradient.reshape((tokens, batch) + shares.shape[1:3] + (-1,)).transpose(1, 2, 3, 0, 4)
+        slopes = numpy.matmul(gradient, contents.swapaxes(3, 4))
         slopes -= (slopes * shares).sum(axis=-1, keepdims=True)
         slopes *= shares
         slopes *= self._scale(queries)
-        parts = (
-            numpy.matmul(slopes, keys),
-            numpy.matmul(slopes.swapaxes(2, 3), queries),
-            numpy.matmul(shares.swapaxes(2, 3), gradient),
-        )
-        result = numpy.empty((tokens, batch, 3 * features), dtype=gradient.dtype)
-        for index, part in enumerate(parts):
-            result[:, :, index * features : (index + 1) * features] = self._joined(part)
-        return [result]
+        of_queries = numpy.matmul(slopes, keys)
+        of_keys = numpy.matmul(slopes.swapaxes(3, 4), queries).sum(axis=2, keepdims=True)
+        of_contents = numpy.matmul(shares.swapaxes(3, 4), gradient).sum(axis=2, keepdims=True)
+        parts = (self._turned(of_queries, -1), self._turned(of_keys, -1), of_contents)
+        return [numpy.concatenate([self._joined(part) for part in parts], axis=-1)]
 
     def _heads(self, values):
-        """Return queries, keys and values, each (batch, heads, tokens, features of a head)."""
-        tokens, batch, features = values.shape
-        heads = self.attributes["heads"]
-        parts = values.reshape(tokens, batch, 3, heads, features // (3 * heads)).transpose(2, 1, 3, 0, 4)
+        """Return queries, keys and values, each with its heads apart."""
+        tokens, batch = values.shape[:2]
+        heads, shared = self.attributes["heads"], self._shared
+        rows = values.reshape(tokens, batch, heads + 2 * shared, -1).transpose(1, 2, 0, 3)
+        queries, keys, contents = numpy.split(rows, [heads, heads + shared], axis=1)
+        queries = queries.reshape((batch, shared, heads // shared) + queries.shape[2:])
+        parts = self._turned(queries, 1), self._turned(keys[:, :, None], 1), contents[:, :, None]
         return [numpy.ascontiguousarray(part) for part in parts]
+
+    def _turned(self, values, sign):
+        """Return queries or keys with each pair of features turned by the angle of its place, or back."""
+        if self._turns is None:
+            return values
+        cosines, sines = (each.astype(values.dtype) for each in (self._turns[0], sign * self._turns[1]))
+        first, second = numpy.split(values, 2, axis=-1)
+        return numpy.concatenate([first * cosines - second * sines, second * cosines + first * sines], axis=-1)
 
     @staticmethod
     def _joined(values):
-        batch, heads, tokens, features = values.shape
-        return values.transpose(2, 0, 1, 3).reshape(tokens, batch, heads * features)
+        batch, shared, group, tokens, features = values.shape
+        return values.transpose(3, 0, 1, 2, 4).reshape(tokens, batch, shared * group * features)
 
     @staticmethod
     def _scale(queries):

@@ -4,17 +4,15 @@ MXNet reads its environment (``OMP_NUM_THREADS`` among others) once, when this m
 the variables before.
 """
 
-import math
 from typing import Any, Dict, Sequence, Tuple
 
 import mxnet
 
+from steptime.libraries.mxnet.layers import KINDS, LOSSES, TARGETS, TURNS
 from steptime.worker.samples import TOKEN_LOSSES
+from steptime.worker.weights import rotary_turns
 
 _INPUT = "input"
-_TARGETS = "targets"
-_NEVER = 1e30
-"""By which a score is less that must get no share."""
 
 
 class BoundWorkload(object):
@@ -52,14 +50,24 @@ class BoundWorkload(object):
         shapes = {_INPUT: (self._part,) + tuple(workload["input_shape"])}
         if workload["loss"] != "mean_squared_error":  # there the target is the input itself
             tokens = tuple(workload["input_shape"]) if workload["loss"] in TOKEN_LOSSES else ()
-            shapes[_TARGETS] = (self._part,) + tokens
+            shapes[TARGETS] = (self._part,) + tokens
+        constants = {
+            "%s.%s" % (layer["name"], name): table[None, :, None]
+            for layer in workload["layers"]
+            if layer["kind"] == "attention"
+            for name, table in zip(TURNS, rotary_turns(layer) or ())
+        }
+        shapes.update((name, table.shape) for name, table in constants.items())
         losses, outputs = _symbols(workload, label_smoothing)
         symbol = mxnet.sym.Group([mxnet.sym.MakeLoss(losses, grad_scale=loss_scale), mxnet.sym.BlockGrad(outputs)])
         names = [parameter["name"] for layer in workload["layers"] for parameter in layer["parameters"]]
         how = "write" if accumulation == 1 else "add"
         self._executor = symbol.simple_bind(mx_device, grad_req=dict.fromkeys(names, how), **shapes)
         self._mx_device, self._outputs, self._input_shape = mx_device, outputs, (batch,) + shapes[_INPUT][1:]
-        self._given = [self._executor.arg_dict[name] for name in shapes]
+        self._given = [self._executor.arg_dict[name] for name in shapes if name not in constants]
+        self._constants = {name: self._executor.arg_dict[name] for name in constants}
+        for name, array in self._constants.items():
+            array[:] = constants[name]
         self.weights = {name: self._executor.arg_dict[name] for name in names}
         self.gradients = {name: self._executor.grad_dict[name] for name in names}
         for name, array in self._executor.aux_dict.items():
@@ -113,7 +121,8 @@ class BoundWorkload(object):
 
     def evaluation(self, weights: Dict[str, Any]) -> "Evaluation":
         """Return an ``Evaluation`` of the network with ``{name: NDArray}`` as weights, and its running statistics."""
-        return Evaluation(self._outputs, self._mx_device, self._input_shape, weights, self.running)
+        arguments = dict(weights, **self._constants)
+        return Evaluation(self._outputs, self._mx_device, self._input_shape, arguments, self.running)
 
     def parameter_count(self) -> int:
         """Return how many values have a gradient, counted in MXNet's arrays."""
@@ -146,7 +155,7 @@ def _symbols(workload: Dict[str, Any], label_smoothing: float) -> Tuple[Any, Any
     """Return the symbols of the losses, one per sample, and of the output."""
     values = {_INPUT: mxnet.sym.Variable(_INPUT)}
     for layer in workload["layers"]:
-        make = _entry(_KINDS, layer["kind"], "layer of the kind")
+        make = _entry(KINDS, layer["kind"], "layer of the kind")
         inputs = list(layer["inputs"])
         if layer["kind"] == "embedding":
             inputs.append(layer["parameters"][0]["name"])
@@ -155,266 +164,10 @@ def _symbols(workload: Dict[str, Any], label_smoothing: float) -> Tuple[Any, Any
             inputs.append(layer["attributes"]["embedding"] + ".weight")
         values[layer["name"]] = make(layer, *[values[source] for source in inputs])
     outputs = values[workload["layers"][-1]["name"]]
-    return _entry(_LOSSES, workload["loss"], "loss")(outputs, values[_INPUT], label_smoothing), outputs
+    return _entry(LOSSES, workload["loss"], "loss")(outputs, values[_INPUT], label_smoothing), outputs
 
 
 def _entry(table: Dict[str, Any], key: str, what: str) -> Any:
     if key not in table:
         raise ValueError("mxnet: there is no %s %r, only %s" % (what, key, ", ".join(sorted(table))))
     return table[key]
-
-
-def _variables(layer: Dict[str, Any], names: Dict[str, str]) -> Dict[str, Any]:
-    """Return ``{MXNet's name of an input: variable}`` for the layer's parameters, by their role."""
-    return {names[each["role"]]: mxnet.sym.Variable(each["name"]) for each in layer["parameters"]}
-
-
-def _window(layer: Dict[str, Any]) -> Dict[str, Any]:
-    settings = layer["attributes"]
-    return {
-        "kernel": tuple(settings["kernel"]),
-        "stride": tuple(settings["stride"]),
-        "pad": tuple(settings["padding"]),
-    }
-
-
-def _conv2d(layer: Dict[str, Any], source: Any) -> Any:
-    settings = layer["attributes"]
-    return mxnet.sym.Convolution(
-        source,
-        name=layer["name"],
-        num_filter=settings["out_channels"],
-        num_group=settings["groups"],
-        no_bias=not settings["bias"],
-        **dict(_window(layer), **_variables(layer, {"weight": "weight", "bias": "bias"})),
-    )
-
-
-def _linear(layer: Dict[str, Any], source: Any) -> Any:
-    settings = layer["attributes"]
-    return mxnet.sym.FullyConnected(
-        source,
-        name=layer["name"],
-        num_hidden=settings["out_features"],
-        no_bias=not settings["bias"],
-        flatten=len(layer["input_shapes"][0]) == 1,  # else of each token
-        **_variables(layer, {"weight": "weight", "bias": "bias"}),
-    )
-
-
-def _batch_norm(layer: Dict[str, Any], source: Any) -> Any:
-    settings = layer["attributes"]
-    return mxnet.sym.BatchNorm(
-        source,
-        name=layer["name"],
-        fix_gamma=False,
-        eps=settings["epsilon"],
-        momentum=1.0 - settings["momentum"],  # MXNet's is the weight of the past
-        **_variables(layer, {"weight": "gamma", "bias": "beta"}),
-    )
-
-
-def _max_pool(layer: Dict[str, Any], source: Any) -> Any:
-    window = _window(layer)
-    if not layer["attributes"]["ceil_mode"]:
-        return mxnet.sym.Pooling(source, name=layer["name"], pool_type="max", **window)
-    pooled = mxnet.sym.Pooling(source, name=layer["name"], pool_type="max", pooling_convention="full", **window)
-    made = [
-        -(-(size + 2 * pad - kernel) // stride) + 1
-        for size, kernel, stride, pad in zip(
-            layer["input_shapes"][0][1:], window["kernel"], window["stride"], window["pad"]
-        )
-    ]
-    wanted = layer["output_shape"][1:]
-    if made == wanted:
-        return pooled
-    # MXNet keeps a last window that lies in the padding alone; the workload's rule has no such window.
-    return mxnet.sym.slice(pooled, begin=(None, None, 0, 0), end=(None, None) + tuple(wanted))
-
-
-def _avg_pool(layer: Dict[str, Any], source: Any) -> Any:
-    return mxnet.sym.Pooling(source, name=layer["name"], pool_type="avg", count_include_pad=True, **_window(layer))
-
-
-def _global_avg_pool(layer: Dict[str, Any], source: Any) -> Any:
-    return mxnet.sym.Pooling(source, name=layer["name"], pool_type="avg", global_pool=True, kernel=(1, 1))
-
-
-def _activation(layer: Dict[str, Any], source: Any) -> Any:
-    return mxnet.sym.Activation(source, name=layer["name"], act_type=layer["kind"])
-
-
-def _lrn(layer: Dict[str, Any], source: Any) -> Any:
-    settings = layer["attributes"]
-    output = mxnet.sym.LRN(
-        source,
-        name=layer["name"],
-        nsize=settings["size"],
-        alpha=settings["alpha"],  # MXNet divides it by the size, as the workload's formula does
-        beta=settings["beta"],
-        knorm=settings["k"],
-    )
-    # MXNet 1.9 hands oneDNN the input of a LRN in plain order beside a gradient in the blocked order of the convolution
-    # that follows, and the gradient behind it is wrong. A slice of everything has its gradient in plain order.
-    return mxnet.sym.slice_axis(output, axis=0, begin=0, end=None)
-
-
-def _dropout(layer: Dict[str, Any], source: Any) -> Any:
-    rate = layer["attributes"]["rate"]
-    return mxnet.sym.Dropout(source, name=layer["name"], p=rate) if rate else source
-
-
-def _flatten(layer: Dict[str, Any], source: Any) -> Any:
-    return mxnet.sym.flatten(source, name=layer["name"])
-
-
-def _add(layer: Dict[str, Any], *sources: Any) -> Any:
-    if len(sources) == 2:  # noqa: PLR2004 - the operator of a pair is the one that runs in the blocked layout
-        return mxnet.sym.elemwise_add(*sources, name=layer["name"])
-    return mxnet.sym.add_n(*sources, name=layer["name"])
-
-
-def _concat(layer: Dict[str, Any], *sources: Any) -> Any:
-    return mxnet.sym.concat(*sources, dim=1, name=layer["name"])
-
-
-def _tokens(layer: Dict[str, Any], source: Any) -> Any:
-    return mxnet.sym.transpose(mxnet.sym.reshape(source, shape=(0, 0, -1)), axes=(0, 2, 1), name=layer["name"])
-
-
-def _embedding(layer: Dict[str, Any], numbers: Any, weight: Any) -> Any:
-    vocabulary, features = layer["parameters"][0]["shape"]
-    return mxnet.sym.Embedding(numbers, weight, input_dim=vocabulary, output_dim=features, name=layer["name"])
-
-
-def _unembedding(layer: Dict[str, Any], values: Any, weight: Any) -> Any:
-    return mxnet.sym.FullyConnected(
-        values,
-        weight,
-        num_hidden=layer["attributes"]["vocabulary"],
-        no_bias=not layer["attributes"]["bias"],
-        flatten=False,
-        name=layer["name"],
-        **_variables(layer, {"bias": "bias"}),
-    )
-
-
-def _table(layer: Dict[str, Any]) -> Any:
-    """Return the vectors of tokens as (1, tokens, features)."""
-    (parameter,) = layer["parameters"]
-    return mxnet.sym.expand_dims(mxnet.sym.Variable(parameter["name"], shape=parameter["shape"]), axis=0)
-
-
-def _class_token(layer: Dict[str, Any], source: Any) -> Any:
-    first = mxnet.sym.broadcast_like(_table(layer), source, lhs_axes=(0,), rhs_axes=(0,))
-    return mxnet.sym.concat(first, source, dim=1, name=layer["name"])
-
-
-def _positions(layer: Dict[str, Any], source: Any) -> Any:
-    return mxnet.sym.broadcast_add(source, _table(layer), name=layer["name"])
-
-
-def _segment(layer: Dict[str, Any], source: Any) -> Any:
-    first = mxnet.sym.slice_axis(_table(layer), axis=1, begin=0, end=1)
-    return mxnet.sym.broadcast_add(source, first, name=layer["name"])
-
-
-def _first_token(layer: Dict[str, Any], source: Any) -> Any:
-    return mxnet.sym.reshape(mxnet.sym.slice_axis(source, axis=1, begin=0, end=1), shape=(0, -1), name=layer["name"])
-
-
-def _layer_norm(layer: Dict[str, Any], source: Any) -> Any:
-    return mxnet.sym.LayerNorm(
-        source,
-        name=layer["name"],
-        axis=-1,
-        eps=layer["attributes"]["epsilon"],
-        **_variables(layer, {"weight": "gamma", "bias": "beta"}),
-    )
-
-
-def _gelu(layer: Dict[str, Any], source: Any) -> Any:
-    if layer["attributes"]["approximate"]:
-        inner = (2 / math.pi) ** 0.5 * (source + 0.044715 * source * source * source)
-        return 0.5 * source * (1.0 + mxnet.sym.tanh(inner))
-    return mxnet.sym.LeakyReLU(source, act_type="gelu", name=layer["name"])
-
-
-def _attention(layer: Dict[str, Any], source: Any) -> Any:
-    """MXNet's own products want the batch second, and queries, keys and values of a head next to each other."""
-    heads = layer["attributes"]["heads"]
-    tokens, features = layer["output_shape"]
-    parts = mxnet.sym.reshape(source, shape=(-1, tokens, 3, heads, features // heads))
-    mixed = mxnet.sym.reshape(mxnet.sym.transpose(parts, axes=(1, 0, 3, 2, 4)), shape=(tokens, -1, 3 * features))
-    scores = mxnet.sym.contrib.interleaved_matmul_selfatt_qk(mixed, heads=heads)
-    if layer["attributes"]["causal"]:
-        places = mxnet.sym.arange(tokens)
-        allowed = mxnet.sym.broadcast_greater_equal(
-            mxnet.sym.reshape(places, shape=(1, -1, 1)), mxnet.sym.reshape(places, shape=(1, 1, -1))
-        )
-        scores = mxnet.sym.broadcast_add(scores, (allowed - 1.0) * _NEVER)
-    shares = mxnet.sym.softmax(scores, axis=-1)
-    joined = mxnet.sym.contrib.interleaved_matmul_selfatt_valatt(mixed, shares, heads=heads)
-    return mxnet.sym.transpose(joined, axes=(1, 0, 2), name=layer["name"])
-
-
-_KINDS = {
-    "conv2d": _conv2d,
-    "linear": _linear,
-    "batch_norm": _batch_norm,
-    "relu": _activation,
-    "tanh": _activation,
-    "sigmoid": _activation,
-    "max_pool": _max_pool,
-    "avg_pool": _avg_pool,
-    "global_avg_pool": _global_avg_pool,
-    "lrn": _lrn,
-    "dropout": _dropout,
-    "flatten": _flatten,
-    "add": _add,
-    "concat": _concat,
-    "tokens": _tokens,
-    "embedding": _embedding,
-    "unembedding": _unembedding,
-    "class_token": _class_token,
-    "positions": _positions,
-    "segment": _segment,
-    "first_token": _first_token,
-    "layer_norm": _layer_norm,
-    "gelu": _gelu,
-    "attention": _attention,
-}
-
-
-def _softmax_cross_entropy(outputs: Any, _: Any, label_smoothing: float) -> Any:
-    logarithms = mxnet.sym.log_softmax(outputs, axis=-1)
-    losses = -mxnet.sym.pick(logarithms, mxnet.sym.Variable(_TARGETS), axis=-1)
-    if not label_smoothing:
-        return losses
-    return (1.0 - label_smoothing) * losses - label_smoothing * mxnet.sym.mean(logarithms, axis=-1)
-
-
-def _mean_squared_error(outputs: Any, inputs: Any, _: Any) -> Any:
-    difference = mxnet.sym.flatten(outputs) - mxnet.sym.flatten(inputs)
-    return mxnet.sym.mean(mxnet.sym.square(difference), axis=1)
-
-
-def _token_cross_entropy(outputs: Any, _: Any, label_smoothing: float) -> Any:
-    """Return a loss of each sample, whose mean over the batch is that over all predicted tokens."""
-    targets = mxnet.sym.Variable(_TARGETS)
-    predicted = targets >= 0
-    logarithms = mxnet.sym.log_softmax(outputs, axis=-1)
-    losses = -mxnet.sym.pick(logarithms, mxnet.sym.relu(targets), axis=-1)
-    if label_smoothing:
-        losses = (1.0 - label_smoothing) * losses - label_smoothing * mxnet.sym.mean(logarithms, axis=-1)
-    # The mean of the samples' shares of the predicted tokens is one over their number.
-    share = mxnet.sym.mean(mxnet.sym.sum(predicted, axis=1), axis=0)
-    return mxnet.sym.broadcast_div(mxnet.sym.sum(losses * predicted, axis=1), share)
-
-
-_LOSSES = {
-    "softmax_cross_entropy": _softmax_cross_entropy,
-    "mean_squared_error": _mean_squared_error,
-    "next_token_cross_entropy": _token_cross_entropy,
-    "masked_token_cross_entropy": _token_cross_entropy,
-}

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Tuple
 import mxnet
 import numpy
 
-from steptime.libraries.mxnet.mixed_precision import loss_scale
+from steptime.libraries.mxnet.startup import loss_scale
 from steptime.worker.process_context import Job
 from steptime.worker.weights import is_decayed
 

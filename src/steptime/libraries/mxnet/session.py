@@ -11,10 +11,9 @@ import numpy
 from steptime.libraries.mxnet.ablation import MXNetAblation
 from steptime.libraries.mxnet.engine import step_clock
 from steptime.libraries.mxnet.loader import open_mxnet_batches
-from steptime.libraries.mxnet.mixed_precision import loss_scale
 from steptime.libraries.mxnet.network import BoundWorkload
 from steptime.libraries.mxnet.optimizers import clip, optimizer_state, set_optimizer_state
-from steptime.libraries.mxnet.startup import BULK_VARIABLE
+from steptime.libraries.mxnet.startup import BULK_VARIABLE, loss_scale
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import StepClock
 from steptime.worker.precision import PROBE, identity_kernel, probe_size

@@ -8,6 +8,8 @@ does. TensorFlow 1.15 takes all but batch normalisation and the layers of transf
 
 import tensorflow as tf
 
+from steptime.worker.weights import rotary_turns
+
 
 def _window(layer):
     attributes = layer["attributes"]
@@ -245,6 +247,16 @@ def _layer_norm(layer, variables):
     return apply
 
 
+def _rms_norm(layer, variables):
+    epsilon = layer["attributes"]["epsilon"]
+    return lambda values: tf.keras.ops.rms_normalization(values, variables["weight"], epsilon=epsilon)
+
+
+def _swiglu(values):
+    gates, contents = tf.split(values, 2, axis=-1)
+    return tf.nn.silu(gates) * contents
+
+
 def _gelu(layer, _):
     approximate = layer["attributes"]["approximate"]
     return lambda values: tf.nn.gelu(values, approximate=approximate)
@@ -253,13 +265,29 @@ def _gelu(layer, _):
 def _attention(layer, _):
     tokens, features = layer["output_shape"]
     heads, causal = layer["attributes"]["heads"], layer["attributes"]["causal"]
+    shared = layer["attributes"].get("key_value_heads", heads)
+    turns = rotary_turns(layer)
 
     def apply(values):
-        parts = tf.reshape(values, (-1, tokens, 3, heads, features // heads))
-        joined = tf.keras.ops.dot_product_attention(*tf.unstack(parts, axis=2), is_causal=causal)
+        rows = tf.reshape(values, (-1, tokens, heads + 2 * shared, features // heads))
+        if turns:
+            turned, contents = tf.split(rows, [heads + shared, shared], axis=2)
+            queries, keys = tf.split(_turned(turned, *turns), [heads, shared], axis=2)
+        else:
+            queries, keys, contents = tf.split(rows, [heads, shared, shared], axis=2)
+        if shared != heads:  # as Keras's own layer of grouped queries does
+            keys, contents = (tf.repeat(each, heads // shared, axis=2) for each in (keys, contents))
+        joined = tf.keras.ops.dot_product_attention(queries, keys, contents, is_causal=causal)
         return tf.reshape(joined, (-1, tokens, features))
 
     return apply
+
+
+def _turned(heads, cosines, sines):
+    """Return queries and keys (batch, tokens, heads, features) turned by the angles of their places."""
+    cosines, sines = (tf.constant(each[:, None], heads.dtype) for each in (cosines, sines))
+    first, second = tf.split(heads, 2, axis=-1)
+    return tf.concat([first * cosines - second * sines, second * cosines + first * sines], axis=-1)
 
 
 LAYERS = {
@@ -285,6 +313,8 @@ LAYERS = {
     "segment": _segment,
     "first_token": _first_token,
     "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "swiglu": lambda *_: _swiglu,
     "gelu": _gelu,
     "attention": _attention,
 }

@@ -116,7 +116,9 @@ class TensorFlowNetwork(object):
         for layer, apply in self._layers:
             free = layer["kind"] in ORDER_IS_FREE
             sources = [values[name] if free else self._ordered(name, values[name]) for name in layer["inputs"]]
-            values[layer["name"]] = form(apply)(*sources)
+            value = form(apply)(*sources)
+            # Numbers of tokens have no type that could go on: what they look up is where the computation's begins.
+            values[layer["name"]] = self._tf.cast(value, self._type) if layer["kind"] == "embedding" else value
         last = self._workload["layers"][-1]["name"]
         return self._tf.cast(self._ordered(last, values[last]), self._tf.float32)
 

@@ -9,6 +9,8 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
+from steptime.worker.weights import rotary_turns
+
 # Layers whose backward needs their input but not their output, which may therefore be overwritten.
 _OVERWRITABLE = ("conv2d", "linear", "batch_norm", "add", "concat")
 
@@ -231,13 +233,45 @@ class _TorchAttention(nn.Module):
     def __init__(self, layer: Dict[str, Any], _: Any) -> None:
         super(_TorchAttention, self).__init__()
         self._heads = layer["attributes"]["heads"]
+        self._shared = layer["attributes"].get("key_value_heads", self._heads)
         self._causal = layer["attributes"]["causal"]
+        turns = rotary_turns(layer)
+        self._turns = turns is not None
+        for name, table in zip(("cosines", "sines"), turns or ()):
+            own = torch.tensor(table, dtype=torch.float32).unsqueeze(1)  # the same for all heads
+            self.register_buffer(name, own, persistent=False)
 
     def forward(self, values: Any) -> Any:
         batch, tokens, _ = values.shape
-        parts = values.reshape(batch, tokens, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
-        joined = functional.scaled_dot_product_attention(*parts.unbind(0), is_causal=self._causal)
+        if self._shared == self._heads and not self._turns:
+            parts = values.reshape(batch, tokens, 3, self._heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        else:
+            sizes = [self._heads, self._shared, self._shared]
+            rows = values.reshape(batch, tokens, sum(sizes), -1)
+            if self._turns:
+                turned, contents = rows.split([sum(sizes[:2]), sizes[2]], 2)
+                parts = (*self._turned(turned).split(sizes[:2], 2), contents)
+            else:
+                parts = rows.split(sizes, 2)
+            parts = [part.transpose(1, 2) for part in parts]
+        joined = functional.scaled_dot_product_attention(
+            *parts, is_causal=self._causal, enable_gqa=self._shared != self._heads
+        )
         return joined.transpose(1, 2).reshape(batch, tokens, -1)
+
+    def _turned(self, heads: Any) -> Any:
+        """Return queries and keys (batch, tokens, heads, features) turned by the angles of their places."""
+        first, second = heads.chunk(2, -1)
+        cosines, sines = self.cosines.to(heads.dtype), self.sines.to(heads.dtype)
+        return torch.cat((first * cosines - second * sines, second * cosines + first * sines), -1)
+
+
+class _TorchSwiGlu(nn.Module):
+    """The second half of each token's features, multiplied by SiLU of the first."""
+
+    def forward(self, values: Any) -> Any:
+        gates, contents = values.chunk(2, -1)
+        return functional.silu(gates) * contents
 
 
 # Each takes a layer and whether its input may be overwritten. Adding and joining are functions, not modules.
@@ -262,6 +296,8 @@ _MODULES: Dict[str, Callable[..., Any]] = {
     "segment": _TorchSegment,
     "first_token": lambda *_: _TorchFirstToken(),
     "layer_norm": lambda layer, _: nn.LayerNorm(layer["output_shape"][-1], eps=layer["attributes"]["epsilon"]),
+    "rms_norm": lambda layer, _: nn.RMSNorm(layer["output_shape"][-1], eps=layer["attributes"]["epsilon"]),
+    "swiglu": lambda *_: _TorchSwiGlu(),
     "gelu": lambda layer, _: nn.GELU("tanh" if layer["attributes"]["approximate"] else "none"),
     "attention": _TorchAttention,
 }

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 
+from steptime.catalog.workloads.table import LIBRARY
 from steptime.measurements.accuracy.form import AccuracyPlace, EpochPoint, OverSeeds, TrainingSummary
 from steptime.measurements.accuracy.records import TrainingRun, WorkerEpoch
 from steptime.measurements.interval import LEVEL
@@ -165,7 +166,9 @@ def accuracy_group(trial: Trial) -> str:
     """Return what must be equal for the accuracies of two trials to be compared."""
     size = "x".join(map(str, trial.input_shape))
     on = trial.training.validation if trial.training else None
-    held_out = f"validated on {on}" if on else "a stratified fifth held out"
+    entry = LIBRARY.get(trial.workload)
+    usual = "text held out" if entry is not None and entry.of_tokens else "a stratified fifth held out"
+    held_out = f"validated on {on}" if on else usual
     return f"{trial.workload} ({size}), {trial.dataset}, {held_out}"
 
 

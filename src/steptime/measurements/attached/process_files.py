@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import from_json
 
 from steptime.errors import StoreError
@@ -28,7 +28,7 @@ from steptime.measurements.attached.process_lines import (
     UnseenLine,
 )
 from steptime.measurements.jsonlines import read_lines
-from steptime.measurements.record_fields import first_mistake
+from steptime.measurements.record_fields import Quantity, StoredObject, first_mistake
 from steptime.measurements.set_aside import SetAside
 from steptime.plain_file import PlainFolder
 
@@ -226,3 +226,29 @@ def _require_fitting(step: StepLine, before: StepLine | None) -> None:
     if any(begin > end for _, _, begin, end in step.intervals):
         message = "intervals: a collective ends before it begins"
         raise ValueError(message)
+
+
+Nanoseconds = Annotated[int, Field(ge=-(2**62), le=2**62)]
+
+
+class AttachedHeader(StoredObject):
+    """The command and its time."""
+
+    command: list[str]
+    started_at: str
+    """UTC, ISO 8601."""
+    boot: str
+    """Processes with the same one share the monotonic clock, on which the command began and ended."""
+    begin_ns: Nanoseconds
+    end_ns: Nanoseconds | None = None
+    """None while it runs, and where steptime was killed."""
+    wall_minus_monotonic_ns: Nanoseconds
+    """The distance of the two clocks of the host."""
+    exit_code: int | None = None
+    """As a shell shows it."""
+    not_attached: str | None = None
+    """Why no process wrote anything."""
+    noise: dict[str, Quantity | None] = Field(default_factory=dict)
+    """What else the machine did: see measurements/noise.py."""
+    flags: list[str] = Field(default_factory=list)
+    """What of that a reader must know."""

@@ -6,9 +6,8 @@ from itertools import chain
 from steptime.measurements.attached.attempts import attempts_of
 from steptime.measurements.attached.findings import AttachedFindings, findings_of
 from steptime.measurements.attached.form import AttachedRank, AttachedRun
-from steptime.measurements.attached.header import AttachedHeader
 from steptime.measurements.attached.job_time import CommandTime, job_parts
-from steptime.measurements.attached.process_files import AttachedFiles
+from steptime.measurements.attached.process_files import AttachedFiles, AttachedHeader
 from steptime.measurements.attached.step_parts import (
     KeptSteps,
     collective_counts,

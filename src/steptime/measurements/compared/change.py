@@ -246,7 +246,8 @@ def _notes(
         notes.append(
             f"{first.name} was measured from {spans[0]} and {second.name} from {spans[1]} (UTC), not interleaved: the "
             "machine may have drifted in between, so that more launches hardly narrow these intervals; steptime run "
-            "--environments measures two environments in the same blocks"
+            "--environments measures two environments in the same blocks, and runs of two scripts that take turns "
+            "count as blocks"
         )
         if next((each.blocks.drifted for each in spreads), False):
             notes.append("the machine drifted from block to block within the sides, which widens all intervals")

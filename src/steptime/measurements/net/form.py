@@ -9,7 +9,7 @@ Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 
 from typing import Any
 
-from steptime.measurements.json_form import Interval, JsonForm
+from steptime.measurements.json_form import NOT_MEASURED, Interval, JsonForm
 
 SCHEMA = 1
 
@@ -23,6 +23,9 @@ class SizeRow(JsonForm):
     q90_s: float
     """Quantiles of single runs."""
     runs: int
+    bus_bytes_per_s: Interval[float | None] = NOT_MEASURED
+    """Of all-reduces, ``busbw`` of nccl-tests (doc/PERFORMANCE.md): bytes per second times 2(p-1)/p, which a link of
+    each worker carries in either direction; None of other operations."""
     fitted_s: float
     error: float
     """(fitted - measured) / measured."""

@@ -209,6 +209,7 @@ class Operation:
 
 
 _RING = Operation(lambda p, _: 2.0 * (p - 1), lambda p, _: 2.0 * (p - 1) / p)
+ALL_REDUCES = ("allreduce", "allreduce_queued")
 OPERATIONS: Mapping[str, Operation] = {
     # Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009) 117: a ring sends the least bytes possible. What needs
     # fewer steps, such as recursive doubling, shows as fewer than one latency per step of the ring.

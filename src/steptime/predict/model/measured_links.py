@@ -12,10 +12,10 @@ from steptime.measurements.json_form import NOT_MEASURED, Interval
 from steptime.measurements.net.form import Fit, NetRow, NetSummary, SizeRow
 from steptime.measurements.net.line import METHODS, PREFERRED, Line, bounded
 from steptime.measurements.net.records import NetLaunch, NetSetting
-from steptime.measurements.net.times import MessageTimes, message_times, size_time
+from steptime.measurements.net.times import MessageTimes, SizeTime, message_times, size_time
 from steptime.measurements.pooled_conditions import pooled_versions, versions_of
 from steptime.measurements.store import Store
-from steptime.predict.model.collectives import OPERATIONS, Link
+from steptime.predict.model.collectives import ALL_REDUCES, OPERATIONS, Link
 
 _FEWEST_SIZES = 2
 
@@ -82,6 +82,7 @@ def _row(setting: NetSetting, operation: str, launches: Sequence[NetLaunch]) -> 
     fitted = not wrong and len(times) >= _FEWEST_SIZES
     fits = {name: _fit(times, name, terms, alpha) for name in METHODS} if fitted else {}
     line = _line(times, PREFERRED) if fitted else None
+    bus_volume = terms.volume if operation in ALL_REDUCES else None
     versions = {str(worker.facts.get("framework_version")) for launch in good for worker in launch.workers[:1]}
     return NetRow(
         back_end=setting.back_end,
@@ -104,7 +105,7 @@ def _row(setting: NetSetting, operation: str, launches: Sequence[NetLaunch]) -> 
         interval_over=units,
         level=LEVEL,
         alpha_s=alpha or NOT_MEASURED,
-        sizes=[_size_row(size, each, line) for size, each in times.items()] if not wrong else [],
+        sizes=[_size_row(size, each, line, bus_volume) for size, each in times.items()] if not wrong else [],
         fit=fits.get(PREFERRED),
         least_squares=fits.get("least_squares"),
         flags=[
@@ -115,7 +116,15 @@ def _row(setting: NetSetting, operation: str, launches: Sequence[NetLaunch]) -> 
     )
 
 
-def _size_row(size: int, units: Sequence[NDArray[np.float64]], line: Line | None) -> SizeRow:
+def _bus_rate(moved: float | None, found: SizeTime) -> Interval[float | None]:
+    """Return the rate of the bytes that a link carries in either direction; none where that is not defined."""
+    if moved is None:
+        return NOT_MEASURED
+    bounds = (found.median_s, found.high_s, found.low_s)
+    return Interval(*(None if each is None else moved / each for each in bounds))
+
+
+def _size_row(size: int, units: Sequence[NDArray[np.float64]], line: Line | None, volume: float | None) -> SizeRow:
     found = size_time(size, units)
     fitted = float(line.at(size)) if line else found.median_s
     return SizeRow(
@@ -124,6 +133,7 @@ def _size_row(size: int, units: Sequence[NDArray[np.float64]], line: Line | None
         q10_s=found.q10_s,
         q90_s=found.q90_s,
         runs=found.runs,
+        bus_bytes_per_s=_bus_rate(None if volume is None else volume * size, found),
         fitted_s=fitted,
         error=fitted / found.median_s - 1.0,
     )

@@ -15,6 +15,7 @@ _EPSILON, _DROPPED = 1e-12, 0.1
 """Of BERT."""
 _WIDENING = 4
 """Of the two layers behind each attention."""
+_ROTARY_BASE = 10_000.0
 # He's variance is for rectified inputs; those of most layers here are normalised, and have half of it.
 _SCALE = 0.5**0.5
 
@@ -67,6 +68,31 @@ def _bert(  # noqa: PLR0913, PLR0917 - three of them are its size
     x = net.gelu("head.gelu", net.linear("head.linear", x, width, initial_scale=_SCALE))
     net.unembedding("head", net.layer_norm("head.norm", x, epsilon=_EPSILON), "embedding", bias=True)
     return net.finish(name, classes=classes, loss="masked_token_cross_entropy")
+
+
+def _llama(  # noqa: PLR0913, PLR0917 - five of them are its size
+    name: str, width: int, depth: int, heads: int, shared: int, widened: int, input_shape: Shape, classes: int
+) -> Workload:
+    """Return a Llama whose ``heads`` share the keys and values of ``shared``; no layer has a bias."""
+    net = Network(input_shape)
+    x = net.embedding("embedding", net.input, classes, width)
+    qkv = width + 2 * shared * (width // heads)
+    branch_scale = _SCALE / (2 * depth) ** 0.5
+    for index in range(depth):
+        block = f"block{index + 1}"
+        inner = net.linear(f"{block}.qkv", net.rms_norm(f"{block}.norm1", x), qkv, bias=False, initial_scale=_SCALE)
+        inner = net.attention(
+            f"{block}.attention", inner, heads, causal=True, key_value_heads=shared, rotary_base=_ROTARY_BASE
+        )
+        inner = net.linear(f"{block}.projection", inner, width, bias=False, initial_scale=branch_scale)
+        x = net.add(f"{block}.add1", [x, inner])
+        inner = net.rms_norm(f"{block}.norm2", x)
+        inner = net.linear(f"{block}.gate_up", inner, 2 * widened, bias=False, initial_scale=_SCALE)
+        inner = net.swiglu(f"{block}.swiglu", inner)
+        inner = net.linear(f"{block}.down", inner, width, bias=False, initial_scale=branch_scale)
+        x = net.add(f"{block}.add2", [x, inner])
+    net.linear("head", net.rms_norm("norm", x), classes, bias=False, initial_scale=_SCALE)
+    return net.finish(name, classes=classes, loss="next_token_cross_entropy")
 
 
 def _blocks(  # noqa: PLR0913 - what differs between the transformers
@@ -126,6 +152,26 @@ GPT2 = Entry(
     50_257,
     124_439_808,
     partial(_gpt2, "gpt2", 768, 12, 12),
+    of_tokens=True,
+)
+LLAMA_TINY = Entry(
+    "llama_tiny",
+    "Llama, tiny",
+    "of the architecture of Llama (Touvron et al. 2023), for tests: 4 blocks of width 128 over bytes",
+    (64,),
+    256,
+    791_680,
+    partial(_llama, "llama_tiny", 128, 4, 4, 2, 344),
+    of_tokens=True,
+)
+TINYLLAMA_1B = Entry(
+    "tinyllama_1b",
+    "TinyLlama, 1.1B",
+    "Zhang et al. 2024, TinyLlama: an open-source small language model",
+    (2048,),
+    32_000,
+    1_100_048_384,
+    partial(_llama, "tinyllama_1b", 2048, 22, 32, 4, 5632),
     of_tokens=True,
 )
 BERT_TINY = Entry(

@@ -1,0 +1,163 @@
+"""What rules say of a user's own script, and whether a changed script gained what was predicted.
+
+The change is the user's to make: a finding names the line of the script and what to do there. Both scripts are then run
+alternately with the hook of ``steptime attach``, and each pair of runs counts as a block.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from shlex import join
+
+from steptime.diagnosis.form import EvidenceNumber, RuleRecord, TrialFinding
+from steptime.diagnosis.gain import gain_without
+from steptime.diagnosis.verification import AdviceOutcome
+from steptime.diagnosis.verified import VerifiedAdvice, rule_records
+from steptime.measurements.attached.form import AttachedRun, StepPart
+from steptime.measurements.attached.step_parts import title_of, without_folders
+from steptime.measurements.compared.change import change_between
+from steptime.measurements.compared.sides import ComparedSide
+from steptime.measurements.json_form import Interval
+
+OWN_SCRIPT = "own script"
+"""The trial of its findings."""
+_UNVERIFIED = RuleRecord(verified=0, shown=0, sign_right=0, inside=0, median_error=None)
+
+
+@dataclass(frozen=True)
+class _ScriptClaim:
+    claim: str
+    change: str
+    seconds: Interval[float | None]
+    """Of a step."""
+
+
+@dataclass(frozen=True)
+class _ScriptRule:
+    name: str
+    title: str
+    least: float
+    """Share of the step above which the whole interval must be."""
+    claim: Callable[[AttachedRun], _ScriptClaim | None]
+    disproof: str
+
+
+def _part(run: AttachedRun, name: str) -> StepPart | None:
+    return next((part for part in run.parts if part.name == name and part.time_s.value is not None), None)
+
+
+def _at(line: str | None) -> str:
+    return f" ({without_folders(line)})" if line else ""
+
+
+def _input(run: AttachedRun) -> _ScriptClaim | None:
+    part = _part(run, "input_wait")
+    if part is None:
+        return None
+    change = f"load batches in other processes (DataLoader: num_workers), or make a batch cheaper{_at(part.where)}"
+    return _ScriptClaim("each step waits for its batch", change, part.time_s)
+
+
+def _exchange(run: AttachedRun) -> _ScriptClaim | None:
+    part = _part(run, "comm_exposed")
+    if part is None:
+        return None
+    change = (
+        "exchange less or less often: larger buckets, gradients of 16 bits, no_sync() in all but the last micro-step"
+    )
+    return _ScriptClaim("communication that nothing covers", change, part.time_s)
+
+
+def _straggler(run: AttachedRun) -> _ScriptClaim | None:
+    whom = run.waited_for
+    if whom is None or whom.rank is None:
+        return None
+    what = title_of(whom.part) if whom.part else "steps"
+    change = f"make rank {whom.rank} as quick as the others: its {what}{_at(whom.where)}"
+    wait = whom.others_wait_s
+    return _ScriptClaim(f"the others wait for rank {whom.rank}", change, Interval(wait.value, wait.low, wait.high))
+
+
+def _gap(run: AttachedRun) -> _ScriptClaim | None:
+    gaps = [part for part in run.parts if part.gap and part.time_s.value is not None]
+    if not gaps:
+        return None
+    largest = max(gaps, key=lambda part: part.time_s.value or 0.0)
+    change = f"take that code out of the loop, run it every few steps, or in a thread{_at(largest.where)}"
+    return _ScriptClaim(f"code of the script runs {title_of(largest.name)}", change, largest.time_s)
+
+
+RULES: tuple[_ScriptRule, ...] = (
+    _ScriptRule("own_input", "waiting for input", 0.05, _input, "as short a step with one batch that is used again"),
+    _ScriptRule("own_exchange", "exposed communication", 0.10, _exchange, "as long a step without an exchange"),
+    _ScriptRule("own_straggler", "waiting for one rank", 0.05, _straggler, "as long a step without that rank"),
+    _ScriptRule("own_gap", "code that nothing marks", 0.05, _gap, "as long a step without that code"),
+)
+"""A new rule about scripts is a row here."""
+
+
+def script_findings(run: AttachedRun) -> list[TrialFinding]:
+    """Return what the rules say of an attached run, largest predicted gain first.
+
+    Intervals of shares are those of the steps of this run (95 %); another run may differ by more.
+    """
+    found = [finding for rule in RULES if (finding := _judged(rule, run)) is not None]
+    return sorted(found, key=lambda each: -(each.gain.value or 0.0))
+
+
+def _judged(rule: _ScriptRule, run: AttachedRun) -> TrialFinding | None:
+    said = rule.claim(run)
+    if said is None or not run.step_s.value:
+        return None
+    value, low, high = (
+        None if each is None else each / run.step_s.value
+        for each in (said.seconds.value, said.seconds.low, said.seconds.high)
+    )
+    if value is None or low is None or high is None or low <= rule.least:
+        return None
+    share = Interval(value, low, high)
+    return TrialFinding(
+        rule=rule.name,
+        trial=OWN_SCRIPT,
+        claim=said.claim,
+        evidence=[EvidenceNumber(what=rule.title, value=share, unit="share")],
+        gain=gain_without(share),
+        change=said.change,
+        overrides=[],
+        disproof=rule.disproof,
+        record=rule_records().get(rule.name, _UNVERIFIED),
+    )
+
+
+def script_outcome(
+    finding: TrialFinding, command: Sequence[str], run: AttachedRun, sides: tuple[ComparedSide, ComparedSide]
+) -> AdviceOutcome:
+    """Return what a changed script gained beside what a finding predicted.
+
+    Args:
+        finding: of ``run``, with a gain.
+        command: of the changed script.
+        run: of the script as it was.
+        sides: runs of the script as it was, and of the changed one, that took turns.
+    """
+    ratio = change_between(*sides).trials[0]
+    gain, measured = finding.gain, ratio.ratio
+    if None in (gain.value, gain.low, gain.high, measured.low, measured.high):
+        return AdviceOutcome(finding, join(command), None, "single runs do not show how runs differ")
+    row = VerifiedAdvice(
+        rule=finding.rule,
+        framework=OWN_SCRIPT,
+        strategy=run.back_end or "single",
+        workload=OWN_SCRIPT,
+        workers=run.world,
+        batch_per_worker=0,
+        overrides=join(command),
+        predicted=gain.value or 0.0,
+        predicted_low=gain.low or 0.0,
+        predicted_high=gain.high or 0.0,
+        measured=1.0 / measured.value,
+        measured_low=1.0 / (measured.high or 1.0),
+        measured_high=1.0 / (measured.low or 1.0),
+        launches=min(ratio.launches),
+        load=run.noise.get("foreign_cpu_cores") or 0.0,
+    )
+    return AdviceOutcome(finding, join(command), row, None)

@@ -1,0 +1,132 @@
+"""Rules about a user's own script: each fires on its planted cause, with its gain, and none on noise."""
+
+import sys
+
+import pytest
+from stored_processes import ddp_job
+from test_attached_comparison import a_run, compared
+
+from steptime.cli.app import run_program
+from steptime.diagnosis.own_script import script_findings
+from steptime.measurements.json_form import Interval
+from steptime.measurements.store import Store
+from steptime.runner.attached_run import OUTPUT, run_in_turns
+from steptime.runner.progress import Silent
+
+STEP_MS = 40.0
+"""Of which 20 are waiting for input and 4 are exchange."""
+
+
+def by_rule(run):
+    return {each.rule: each for each in script_findings(run)}
+
+
+@pytest.fixture(scope="module")
+def straggling(tmp_path_factory):
+    """Rank 1 is 15 ms late in each step."""
+    return ddp_job(tmp_path_factory.mktemp("late"), lambda _: [0.0, 15.0])
+
+
+def test_a_wait_for_input_is_a_finding_with_its_share(tmp_path):
+    found = by_rule(ddp_job(tmp_path, lambda _: [0.0, 0.0]))["own_input"]
+
+    assert found.evidence[0].value.value == pytest.approx(20.0 / STEP_MS, rel=0.02)
+
+
+def test_a_gain_is_at_most_that_of_a_step_without_the_part(tmp_path):
+    gain = by_rule(ddp_job(tmp_path, lambda _: [0.0, 0.0]))["own_input"].gain
+
+    assert 1.0 <= gain.low < gain.value < gain.high <= 1.0 / (1.0 - 20.0 / STEP_MS) * 1.01
+
+
+def test_a_rank_that_is_waited_for_is_named(straggling):
+    assert "rank 1" in by_rule(straggling)["own_straggler"].claim
+
+
+def test_the_share_of_a_straggler_is_what_the_others_wait(straggling):
+    share = by_rule(straggling)["own_straggler"].evidence[0].value.value
+
+    assert share == pytest.approx(15.0 / (STEP_MS + 15.0), rel=0.05)
+
+
+def test_ranks_that_are_as_quick_have_no_straggler(tmp_path):
+    assert "own_straggler" not in by_rule(ddp_job(tmp_path, lambda _: [0.0, 0.0]))
+
+
+def test_a_gap_is_named_by_what_surrounds_it(tmp_path):
+    found = by_rule(ddp_job(tmp_path, lambda _: [0.0, 0.0], gap=10.0))["own_gap"]
+
+    assert "between forward and backward" in found.claim
+
+
+def test_an_exchange_below_its_limit_is_no_finding(tmp_path):
+    assert "own_exchange" not in by_rule(ddp_job(tmp_path, lambda _: [0.0, 0.0]))
+
+
+def test_a_long_exchange_is_a_finding(tmp_path):
+    assert "own_exchange" in by_rule(ddp_job(tmp_path, lambda _: [0.0, 0.0], transfer=20.0))
+
+
+def test_an_interval_that_reaches_the_limit_is_no_finding(tmp_path):
+    run = ddp_job(tmp_path, lambda _: [0.0, 0.0])
+    parts = [
+        part.model_copy(update={"time_s": Interval(part.time_s.value, 0.04 * run.step_s.value, 0.1)})
+        if part.name == "input_wait"
+        else part
+        for part in run.parts
+    ]
+
+    assert "own_input" not in by_rule(run.model_copy(update={"parts": parts}))
+
+
+def test_the_largest_gain_comes_first(straggling):
+    gains = [each.gain.value for each in script_findings(straggling)]
+
+    assert len(gains) > 1
+    assert gains == sorted(gains, reverse=True)
+
+
+@pytest.fixture
+def turns(tmp_path):
+    """Runs of two scripts that took turns, the second 8 ms slower, on a machine that grows slower by and by."""
+    for number in range(3):
+        for index, version in enumerate(("old", "new")):
+            (tmp_path / version).mkdir(exist_ok=True)
+            place, turn = tmp_path / version / str(number), 2 * number + index
+            a_run(place, turn, 10.0 * number + 8.0 * index)
+    return tmp_path
+
+
+def test_runs_that_took_turns_are_compared_within_their_blocks(turns):
+    (trial,) = compared(turns / "old", turns / "new")["trials"]
+
+    assert trial["interleaved"] == 3
+    assert trial["verdict"] == "slower"
+
+
+def test_runs_of_one_script_after_those_of_the_other_are_not(turns):
+    (trial,) = compared(turns / "old" / "0", turns / "new" / "0")["trials"]
+
+    assert trial["interleaved"] == 0
+
+
+@pytest.mark.parametrize("arguments", [["--", "true"], ["--rule", "own_input"], ["--verify"]])
+def test_a_command_and_a_verification_belong_together(turns, arguments, capsys):
+    assert run_program(["advise", str(turns / "old" / "0"), *arguments]) == 2
+    assert "--verify -- COMMAND" in capsys.readouterr().err
+
+
+def test_a_rule_without_a_finding_is_named_with_those_that_have_one(turns, capsys):
+    assert run_program(["advise", str(turns / "old" / "0"), "--verify", "--rule", "own_gap", "--", "true"]) == 2
+    assert "own_input" in capsys.readouterr().err
+
+
+def test_what_a_command_in_turn_writes_is_kept_in_its_folder(tmp_path):
+    script = [sys.executable, "-c", "print('heard'); raise SystemExit(4)"]
+
+    with pytest.raises(Exception, match="exit code 4"):
+        run_in_turns([script, script], tmp_path, 3, Silent())
+
+    (written,) = tmp_path.glob(f"*/*/{OUTPUT}")
+    assert written.read_text() == "heard\n"
+    assert Store.exists(written.parent)
