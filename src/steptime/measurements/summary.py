@@ -364,19 +364,17 @@ def _step_time(found: Estimate | None) -> StepTime:
 def _throughput(trial: Trial, found: Estimate | None) -> IntervalOverLaunches[float | None]:
     if found is None:
         return IntervalOverLaunches(None)
-    batch, (least, most) = trial.global_batch, found.seen
+    least, most = found.seen
     return IntervalOverLaunches(
-        value=batch / found.mean,
-        low=batch / found.high,
-        high=batch / found.low,
-        least=batch / most,
-        most=batch / least,
+        *(trial.global_batch / each for each in (found.mean, found.high, found.low, most, least))
     )
 
 
 def _work(result: _Result, machine: Mapping[str, Any], peaks: StoredPeaks) -> WorkRates | None:
-    rate = _throughput(result.trial, result.estimate) if result.estimate else None
-    return work_of(result.trial, rate, machine, peaks, counted_flops(result.last)) if rate else None
+    if result.estimate is None:
+        return None
+    rate = _throughput(result.trial, result.estimate)
+    return work_of(result.trial, rate, machine, peaks, counted_flops(result.last))
 
 
 def _efficiency(trial: Trial, found: Estimate | None, points: Sequence[Measured]) -> Efficiency:
