@@ -228,7 +228,7 @@ class TorchSession(Session):
             batches = open_torch_batches(job, context, device, self._channels_last)
             self._forward = TorchForward(network, job, batches, device.type, self._strategy.autocast)
         else:
-            # Ahead of the strategy, whose own module is no longer one that can be measured.
+            # Ahead of the strategy, which may put shards in the place of parameters.
             batches, self._own_facts["own"]["flop_per_sample"] = open_own_batches(job, context, device, own)
             network = self._strategy.prepare(self._built)
             self._forward = OwnForward(network, job, batches, device.type, self._strategy.autocast, own)
