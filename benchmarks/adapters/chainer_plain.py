@@ -104,7 +104,7 @@ HIDDEN = np.tile(np.triu(np.full((64, 64), -1e30, dtype=np.float32), 1), (2, 1))
 
 
 class LlamaBlock(chainer.Chain):
-    """Grouped attention and a gated layer, each behind a norm."""
+    """Grouped attention and a SwiGLU layer, each behind a norm."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -375,10 +375,8 @@ def _throughput(trial: Trial, found: Estimate | None) -> IntervalOverLaunches[fl
 
 
 def _work(result: _Result, machine: Mapping[str, Any], peaks: StoredPeaks) -> WorkRates | None:
-    if result.estimate is None:
-        return None
-    throughput = _throughput(result.trial, result.estimate)
-    return work_of(result.trial, throughput, machine, peaks, counted_flops(result.last))
+    rate = _throughput(result.trial, result.estimate) if result.estimate else None
+    return work_of(result.trial, rate, machine, peaks, counted_flops(result.last)) if rate else None
 
 
 def _efficiency(trial: Trial, found: Estimate | None, points: Sequence[Measured]) -> Efficiency:

@@ -107,7 +107,7 @@ def work_of(
 
 
 Denominator = tuple[Interval[float | None], Literal["measured", "data sheet"] | None]
-"""Products of matrices per second of a device, and who says so."""
+"""Products of matrices per second of a device, and the source."""
 
 
 def rates_of(

@@ -37,7 +37,7 @@ from steptime.runner.preparation import (
     training_split,
 )
 from steptime.runner.progress import KeptProgress, Observer
-from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, deadlines
+from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, deadlines, without_breakdown
 from steptime.runner.site import probe_site
 from steptime.runner.trial_runs import TrialInputs
 from steptime.runner.verdicts import HALF_TRAINED, NOT_RUN, TrialCounts, Verdicts
@@ -137,6 +137,8 @@ class StudyRun:
         # Environments, datasets and checks are made once per machine; the budget is for what every run does.
         ends = deadlines(run.study, trials, self.plan.budget_s, time.monotonic())
         noted: set[str] = set()
+        for line in without_breakdown(run.study, trials):
+            self.observer.note(line)
         for kind, deadline in zip(RUN_KINDS, ends, strict=True):
             wanted = kind.trials(run.study, trials)
             if not wanted:

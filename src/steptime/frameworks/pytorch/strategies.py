@@ -98,7 +98,8 @@ class DistributedDataParallelStrategy(_ProcessGroupStrategy):
             device_ids=[device.index] if device.type == "cuda" else None,
             bucket_cap_mb=bucket_cap_mb(options["bucket_mb"]),
             gradient_as_bucket_view=options["gradients"] == "bucket_view",
-            static_graph=options["static_graph"],
+            # Torch fails where a first step does not exchange with every backward pass.
+            static_graph=options["static_graph"] and self.job.get("accumulation", 1) == 1,
             **_without_buffer_exchange(),
             **_batched_copy(options["gradients"]),
         )

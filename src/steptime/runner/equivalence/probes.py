@@ -28,7 +28,7 @@ _MOMENTUM = 0.9
 """Where a trial has none, so that a missing one would show."""
 _WEIGHT_DECAY = 0.1
 """Likewise: it changes updates by about as much as gradients do."""
-_DECAY_OF_A_STEP = 0.02
+_DECAY_OF_A_STEP = 0.05
 """The share of itself that a matrix loses in a step where biases do not decay: it shows on biases, which are short."""
 _EPSILON = 1e-2
 """The least epsilon of a probe: gradients of a check are of this size, so that their length still counts."""
