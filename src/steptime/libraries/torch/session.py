@@ -186,7 +186,7 @@ class OwnForward(TorchForward):
         self._own_loss, self._compile_facts = compiled_loss(lambda batch: built.loss(network, batch), job, device_type)
 
     def loss(self, inputs: Any, targets: Any) -> Any:
-        """Return the loss of the batch ``inputs``, which holds its own targets."""
+        """Return the loss of the batch ``inputs``, beside which there are no targets."""
         del targets
         with self._precision():
             return self._own_loss(inputs)
@@ -228,7 +228,7 @@ class TorchSession(Session):
             batches = open_torch_batches(job, context, device, self._channels_last)
             self._forward = TorchForward(network, job, batches, device.type, self._strategy.autocast)
         else:
-            # Ahead of the strategy, which wraps the module, so that it cannot be measured any more.
+            # Ahead of the strategy, which may put shards in the place of parameters.
             batches, self._own_facts["own"]["flop_per_sample"] = open_own_batches(job, context, device, own)
             network = self._strategy.prepare(self._built)
             self._forward = OwnForward(network, job, batches, device.type, self._strategy.autocast, own)

@@ -145,4 +145,4 @@ def _furthest(
 
 
 def _share(distance: float) -> str:
-    return f"{100 * distance:.2g} %"
+    return f"{100 * distance:.3g} %"
