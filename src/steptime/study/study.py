@@ -13,6 +13,7 @@ from steptime.catalog.optimizer import Optimizer, OptimizerName
 from steptime.catalog.options import Precision, Tuning
 from steptime.file_name import FILE_NAME, MOST_CHARACTERS
 from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
+from steptime.study.own_module import OwnModuleKeys
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
 from steptime.study.quantities import (
     Command,
@@ -41,11 +42,11 @@ from steptime.study.training import NamedSchedule, ScalingRule, ScheduleName, Tr
 from steptime.study.trial import ServerPlacement, Trial
 
 
-class WorkloadChoice(Strict):
+class WorkloadChoice(OwnModuleKeys):
     """One workload of a study and the data it trains on."""
 
     name: str
-    """One of `steptime list workloads`."""
+    """One of `steptime list workloads`, or with `module` a name of yours."""
     dataset: str | None = None
     """A built-in dataset, or a path (it holds a slash): a folder of images with one subfolder per class, or text."""
     validation: str | None = None
@@ -243,8 +244,7 @@ FURTHER_FIELDS = tuple(axis.field for axis in AXES if axis.as_given and axis.fie
 
 def further_settings(value_of: Callable[[str], Any]) -> dict[str, Any]:
     """Return, by name, the ``FURTHER_FIELDS`` that differ from their default, which goes without saying."""
-    values = {field: value_of(field) for field in FURTHER_FIELDS}
-    return {name: value for name, value in values.items() if value != Trial.model_fields[name].default}
+    return {name: value for name in FURTHER_FIELDS if (value := value_of(name)) != Trial.model_fields[name].default}
 
 
 def _form_of_axes(*, excluded: bool) -> type[Strict]:
@@ -369,14 +369,13 @@ class Study(Strict):
     environments: dict[str, EnvironmentChoice] = {}
     """For each framework, where it runs if not in the environment that steptime makes for it."""
     named_environments: dict[Name, EnvironmentChoice] = {}
-    """By names of yours, environments of the study's only framework that are measured in the same blocks; of the kind
-    `venv`, the one that it has without a name."""
+    """By names of yours, environments of the only framework, measured in the same blocks; `venv` is its usual one."""
     environment_names: Annotated[OneOrMany[str | None], Field(min_length=1)] = [None]
     """Which of `named_environments` are measured; all of them by default."""
     optimizer: Annotated[OneOrMany[NamedOptimizer], Field(min_length=1)] = [Optimizer()]
     """How gradients change weights: one optimizer for all trials, or a list of them."""
     accumulation: Annotated[OneOrMany[Count], Field(min_length=1)] = [1]
-    """Micro-batches into which each step divides the batch of a worker: gradients are added up, and exchanged once."""
+    """Equal micro-batches of a worker's step; gradients are added up and exchanged once."""
     train: TrainChoice | None = None
     """Trains every trial until it is over, and measures accuracy beside speed."""
     include: OneOrMany[Inclusion] = []
