@@ -23,6 +23,7 @@ OTHER = {
     "optimizer": Optimizer(name="adam"),
     "tuning": "tuned",
     "options": {"bucket_mb": 1.0},
+    "accumulation": 4,
     "environment_name": "old",
     "environment_variables": {"KMP_BLOCKTIME": "1"},
 }

@@ -186,6 +186,7 @@ def test_every_field_of_a_trial_is_settled():
         "servers": 0,
         "server_placement": None,
         "hosts": 1,
+        "accumulation": 1,
         "environment_name": None,
         "batch_per_worker": 32,
         "threads": 3,

@@ -239,6 +239,8 @@ def _beyond_site(combination: Combination, site: Site, context: ExpansionContext
 
 def _uneven_parts(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:
     parts, batch = combination.accumulation, combination.batch_per_worker
+    if parts > 1 and combination.workload.module is not None:
+        return f"accumulation {parts} divides batches, and {combination.workload.name} takes those of its loader whole"
     if parts > 1 and has_layer(combination.workload, {"batch_norm"}):
         return (
             f"accumulation {parts} changes what {combination.workload.name} learns: batch normalisation would take its "
