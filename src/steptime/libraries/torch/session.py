@@ -186,7 +186,7 @@ class OwnForward(TorchForward):
         self._own_loss, self._compile_facts = compiled_loss(lambda batch: built.loss(network, batch), job, device_type)
 
     def loss(self, inputs: Any, targets: Any) -> Any:
-        """Return the loss of the batch ``inputs``, beside which there are no targets."""
+        """Return the loss of the batch ``inputs``, which holds its own targets."""
         del targets
         with self._precision():
             return self._own_loss(inputs)
