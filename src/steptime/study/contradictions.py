@@ -6,10 +6,10 @@ from steptime.catalog.launchers import AUTO, EMULATED, launchers_with
 from steptime.catalog.loaders import LOADERS, SYNTHETIC
 from steptime.catalog.options import Option
 from steptime.errors import choices_message
+from steptime.file_name import MOST_CHARACTERS, file_name_mistake
 from steptime.study.document import Document, Mistake, Path
 from steptime.study.environment_variables import refusal
 from steptime.study.known_names import KnownNames
-from steptime.study.own_module import own_module_mistakes
 from steptime.study.study import TRAIN_AXES, EnvironmentChoice, Launches, Steps, Study
 from steptime.study.unknown_names import axis_mappings, environments_of, is_folder
 
@@ -17,6 +17,8 @@ _ON_HOSTS = {key: launchers_with(key) for key in ("hosts", "slurm")}
 """The keys of a study on real hosts, and the launchers that they mean something to."""
 _KEYS_OF_TEXT = ("tokens", "vocabulary", "text_field")
 _BATCHES = ("batch_per_worker", "global_batch")
+_OF_LAYERS = ("dataset", "validation", "image", "sequence", *_KEYS_OF_TEXT, "classes")
+"""Keys of a workload that mean nothing to a module of the user's."""
 
 
 def contradictions(document: Document, known: KnownNames) -> Iterator[Mistake]:
@@ -25,7 +27,7 @@ def contradictions(document: Document, known: KnownNames) -> Iterator[Mistake]:
         yield from _two_batches(document, top)
         for path, _ in document.each(*top, "workloads"):
             yield from _two_batches(document, path)
-            yield from own_module_mistakes(document, path, known)
+            yield from _own_module(document, path, known)
         yield from _options(document, (*top, "options"), known)
         yield from _variables(document, (*top, "environment_variables"), known)
     yield from _uneven_batches(document)
@@ -46,6 +48,28 @@ def contradictions(document: Document, known: KnownNames) -> Iterator[Mistake]:
 def _with_inclusions(document: Document) -> list[Path]:
     """Return where the study begins, and each item of its ``include``."""
     return [(), *(path for path, _ in document.each("include"))]
+
+
+def _own_module(document: Document, path: Path, known: KnownNames) -> Iterator[Mistake]:
+    """Yield what of the workload at ``path`` contradicts that it is, or is not, a module of the user's."""
+    item = document.at(path)
+    if not isinstance(item, dict):
+        return
+    if item.get("module") is None:
+        for key in ("data", "loss"):
+            if item.get(key) is not None:
+                yield Mistake((*path, key), "belongs to a module of your own; name it: module: my_module:build")
+        return
+    if item.get("data") is None:
+        yield Mistake((*path, "module"), "needs data, the function that gives its batches, as data: my_module:loader")
+    name = item.get("name")
+    if name in known.workloads:
+        yield Mistake((*path, "name"), f"{name!r} is a workload of steptime; name yours otherwise")
+    elif isinstance(name, str) and (mistake := file_name_mistake(name, MOST_CHARACTERS)):
+        yield Mistake((*path, "name"), mistake)
+    for key in _OF_LAYERS:
+        if item.get(key) is not None:
+            yield Mistake((*path, key), "means nothing to a module of your own, which brings its data itself")
 
 
 def _two_batches(document: Document, path: Path) -> Iterator[Mistake]:
