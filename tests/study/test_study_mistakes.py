@@ -231,8 +231,8 @@ ONE_MISTAKE = [
     pytest.param(
         TOP + "exclude:\n- strategy: single",
         "race.yaml:4: exclude.0.strategy: unknown key 'strategy'; did you mean 'strategies'? (allowed keys: "
-        "batch_per_worker, device, environment_names, environment_variables, frameworks, global_batch, loaders, "
-        "optimizer, options, precision, scaling_rule, schedules, server_placement, servers, strategies, tuning, "
+        "accumulation, batch_per_worker, device, environment_names, environment_variables, frameworks, global_batch, "
+        "loaders, optimizer, options, precision, scaling_rule, schedules, server_placement, servers, strategies, tuning, "
         "warmup_epochs, workers, workloads)",
         id="exclusion of an unknown axis",
     ),
@@ -288,7 +288,8 @@ ONE_MISTAKE = [
     pytest.param(TOP + "breakdown: yes", "race.yaml:3: breakdown: 'yes' is neither true nor false nor a mapping; it "
                  "takes the keys launches, seconds", id="yes for true"),
     pytest.param(TOP + "optimizer: 3", "race.yaml:3: optimizer: 3 is neither a name nor a mapping; it takes the keys "
-                 "name, learning_rate, momentum, weight_decay, beta1, beta2, epsilon, trust_coefficient",
+                 "name, learning_rate, momentum, weight_decay, decayed, clip_norm, beta1, beta2, epsilon, "
+                 "trust_coefficient",
                  id="number for a name"),
     pytest.param(TOP + "version: true",
                  "race.yaml:3: version: version 'true' is not known; this steptime reads version 1",
