@@ -232,8 +232,8 @@ ONE_MISTAKE = [
         TOP + "exclude:\n- strategy: single",
         "race.yaml:4: exclude.0.strategy: unknown key 'strategy'; did you mean 'strategies'? (allowed keys: "
         "accumulation, batch_per_worker, device, environment_names, environment_variables, frameworks, global_batch, "
-        "loaders, optimizer, options, precision, scaling_rule, schedules, server_placement, servers, strategies, tuning, "
-        "warmup_epochs, workers, workloads)",
+        "loaders, optimizer, options, precision, scaling_rule, schedules, server_placement, servers, strategies, "
+        "tuning, warmup_epochs, workers, workloads)",
         id="exclusion of an unknown axis",
     ),
     pytest.param(TOP + "environment_names: [old]", "race.yaml:3: environment_names: unknown named environment 'old' "

@@ -78,7 +78,7 @@ def _live_line(folder: Path) -> Callable[[], None]:
     """Return what writes a line to the terminal now and then, if there is one."""
     import time
 
-    from steptime.measurements.attached.attempts import latest_steps
+    from steptime.measurements.attached.summary import latest_steps
     from steptime.report.plain_text import plain_text
 
     next_at = time.monotonic() + _LIVE_S

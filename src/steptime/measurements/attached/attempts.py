@@ -3,15 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
-import numpy as np
-
-from steptime.measurements.attached.exchange import split_exchange
-from steptime.measurements.attached.process_files import RECORDS, ProcessLines, read_latest
+from steptime.measurements.attached.process_files import ProcessLines
 from steptime.measurements.attached.process_lines import StepLine
-from steptime.plain_file import PlainFolder
-from steptime.units import format_seconds
 
 _RANK_VARIABLES = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _ATTEMPT_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
@@ -156,27 +150,3 @@ def _number(found: ProcessLines, variable: str) -> int | None:
 
 def _span(found: ProcessLines) -> tuple[int, int]:
     return found.steps[0].begin_ns, found.steps[-1].end_ns
-
-
-_STEPS = 20
-
-
-def latest_steps(folder: Path) -> str | None:
-    """Return the latest step, the mean of the last ones and the share of waiting; None without any yet.
-
-    Raises StoreError where the folder holds a link, a pipe or a device.
-    """
-    attempts = attempts_of(read_latest(PlainFolder(folder), folder / RECORDS))
-    if not attempts or not attempts[-1].steps:
-        return None
-    attempt = attempts[-1]
-    numbers = [number for number in attempt.steps if not any(step.holds_other_work for step in attempt.steps[number])]
-    numbers = numbers[-_STEPS:]
-    if not numbers:
-        return None
-    length_s = float(np.mean([step.active_s for number in numbers for step in attempt.steps[number]]))
-    said = f"step {numbers[-1]}, {format_seconds(length_s)}"
-    found = split_exchange(attempt, numbers) if len(attempt.ranks) > 1 else ""
-    if isinstance(found, str) or length_s <= 0.0:
-        return said
-    return f"{said}, {100 * float(found.waiting_s.mean()) / length_s:.0f} % of it waiting"

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 from itertools import chain
+from pathlib import Path
+
+import numpy as np
 
 from steptime.measurements.attached.attempts import attempts_of
+from steptime.measurements.attached.exchange import split_exchange
 from steptime.measurements.attached.findings import AttachedFindings, findings_of
 from steptime.measurements.attached.form import AttachedRank, AttachedRun
 from steptime.measurements.attached.job_time import CommandTime, job_parts
-from steptime.measurements.attached.process_files import AttachedFiles, AttachedHeader
+from steptime.measurements.attached.process_files import RECORDS, AttachedFiles, AttachedHeader, read_latest
 from steptime.measurements.attached.step_parts import (
     KeptSteps,
     collective_counts,
@@ -20,6 +24,8 @@ from steptime.measurements.interval import LEVEL
 from steptime.measurements.json_form import NOT_MEASURED
 from steptime.measurements.noise import amount
 from steptime.measurements.set_aside import sentences
+from steptime.plain_file import PlainFolder
+from steptime.units import format_seconds
 
 _NOT_TRAINED = "processes were attached ({seen}) and none of them trained a step that steptime knows"
 _SAMPLED = "steps are so short that most are on record as sums; the parts are of every {every} or so"
@@ -109,3 +115,27 @@ def _notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
     if main is not None and summed and alone:
         notes.append(_SAMPLED.format(every=f"{round((summed + alone) / alone)} steps"))
     return notes
+
+
+_STEPS = 20
+
+
+def latest_steps(folder: Path) -> str | None:
+    """Return the latest step, the mean of the last ones and the share of waiting; None without any yet.
+
+    Raises StoreError where the folder holds a link, a pipe or a device.
+    """
+    attempts = attempts_of(read_latest(PlainFolder(folder), folder / RECORDS))
+    if not attempts or not attempts[-1].steps:
+        return None
+    attempt = attempts[-1]
+    numbers = [number for number in attempt.steps if not any(step.holds_other_work for step in attempt.steps[number])]
+    numbers = numbers[-_STEPS:]
+    if not numbers:
+        return None
+    length_s = float(np.mean([step.active_s for number in numbers for step in attempt.steps[number]]))
+    said = f"step {numbers[-1]}, {format_seconds(length_s)}"
+    found = split_exchange(attempt, numbers) if len(attempt.ranks) > 1 else ""
+    if isinstance(found, str) or length_s <= 0.0:
+        return said
+    return f"{said}, {100 * float(found.waiting_s.mean()) / length_s:.0f} % of it waiting"
