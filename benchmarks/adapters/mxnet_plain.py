@@ -123,7 +123,7 @@ def llama():  # noqa: ANN201
         return nn.Dense(outputs, use_bias=False, flatten=False, in_units=inputs)
 
     class Block(nn.HybridBlock):
-        """Grouped attention and a layer with gates, each behind a norm."""
+        """Grouped attention and a SwiGLU layer, each behind a norm."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -80,7 +80,7 @@ def resnet50() -> nn.Module:
 
 
 class LlamaBlock(nn.Module):
-    """Grouped attention and a layer with gates, each behind a norm; as published, but with joined projections."""
+    """Grouped attention and a SwiGLU layer, each behind a norm; as published, but with joined projections."""
 
     def __init__(self) -> None:
         super().__init__()

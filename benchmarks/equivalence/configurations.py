@@ -81,8 +81,8 @@ def small_llama() -> Workload:
     qkv = net.linear("qkv", net.rms_norm("norm1", x), 40, bias=False)
     attended = net.attention("attention", qkv, 6, causal=True, key_value_heads=2, rotary_base=100.0)
     x = net.add("add", [x, net.linear("projection", attended, 24, bias=False)])
-    inner = net.swiglu("swiglu", net.linear("gate_up", net.rms_norm("norm2", x), 32, bias=False))
-    x = net.rms_norm("norm3", net.add("add2", [x, net.linear("down", inner, 24, bias=False)]))
+    hidden = net.swiglu("swiglu", net.linear("gate_up", net.rms_norm("norm2", x), 32, bias=False))
+    x = net.rms_norm("norm3", net.add("add2", [x, net.linear("down", hidden, 24, bias=False)]))
     net.linear("head", x, 24, bias=False)
     return net.finish("small_llama", classes=24, loss="next_token_cross_entropy")
 

@@ -13,7 +13,7 @@ import pwd
 import stat
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -107,6 +107,18 @@ def require_folder_for_launches(folder: Path) -> None:
             f"chmod -R go-w {folder}"
         )
         raise StoreError(message)
+
+
+def require_own_files(paths: Iterable[Path]) -> None:
+    """Raise StoreError where another user could change files that a launch imports, or put others in their place."""
+    for path in paths:
+        if said := foreign_hand_above(path) or foreign_hand(path, path.stat()):
+            me = user_name(os.geteuid())
+            message = (
+                f"{said}, who could put code into what you run as {me}; copy {path} to a folder that only you may "
+                f"write to, or make it so: chmod go-w"
+            )
+            raise StoreError(message)
 
 
 def foreign_hand_on(folder: Path) -> str | None:

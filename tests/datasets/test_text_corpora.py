@@ -145,7 +145,7 @@ BAD = {
     "lines.jsonl": (b'{"text": "ok"}\nno json\n', "line 2: is not JSON"),
     "list.jsonl": (b"[1]", "line 1: is JSON, but no object with a field 'text'"),
     "field.jsonl": (b'{"text": "ok"}\n{"body": "x"}', "line 2: has no field 'text' (it has 'body')"),
-    "number.jsonl": (b'{"text": 4}', "line 1: its field 'text' is no text"),
+    "number.jsonl": (b'{"text": 4}', "line 1: its field 'text' is not text"),
     "half.jsonl": (b'{"text": "\\ud800"}', "line 1: its field 'text' has half a surrogate pair"),
     "deep.jsonl": (b"[" * 100_000, "line 1: is not JSON"),
 }
@@ -196,7 +196,7 @@ def test_bad_token_files_are_named(content: bytes, said: str, cache: Path, tmp_p
     ("name", "said"),
     [
         ("nowhere", r"no file or folder .*nowhere"),
-        ("photo.png", r"is no \.txt, \.jsonl or \.bin file"),
+        ("photo.png", r"must be a \.txt, \.jsonl or \.bin file"),
         ("images", r"has no \.txt, \.jsonl or \.bin files"),
         ("deeper", r"its text lies in deeper folders"),
         ("mixed", r"has text and files of tokens"),

@@ -71,6 +71,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "peak": [["peak", "RESULTS"], ["peak", HOSTILE]],
     "evidence": [["evidence", "FOLDER/points.csv"], ["evidence", "FOLDER/points.csv", "--json"], ["evidence", HOSTILE]],
     "frameworks new": [["frameworks", "new", "mine", "-o", "FOLDER/mine"], ["frameworks", "new", HOSTILE]],
+    "workloads new": [["workloads", "new", "mine", "-o", "FOLDER/own"], ["workloads", "new", HOSTILE]],
     "demo": [["demo", "--json", "-o", "FOLDER/demo"], ["demo", "--json", "-o", HOSTILE]],
     "env create": [["env", "create", HOSTILE]],
     "env list": [["env", "list"], ["env", "list", "--json"]],

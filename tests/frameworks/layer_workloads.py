@@ -178,8 +178,8 @@ def grouped_tokens() -> Workload:
     qkv = net.linear("qkv", net.rms_norm("norm1", x, epsilon=1e-4), 40, bias=False)
     attended = net.attention("attention", qkv, 6, causal=True, key_value_heads=2, rotary_base=20.0)
     x = net.add("add", [x, net.linear("projection", attended, 12, bias=False)])
-    inner = net.swiglu("swiglu", net.linear("gate_up", net.rms_norm("norm2", x), 16, bias=False))
-    x = net.add("add2", [x, net.linear("down", inner, 12, bias=False)])
+    hidden = net.swiglu("swiglu", net.linear("gate_up", net.rms_norm("norm2", x), 16, bias=False))
+    x = net.add("add2", [x, net.linear("down", hidden, 12, bias=False)])
     net.linear("head", net.rms_norm("norm3", x), 13, bias=False)
     return net.finish("grouped_tokens", classes=13, loss="next_token_cross_entropy")
 

@@ -1,5 +1,7 @@
 """Tokens, FLOP/s and MFU: known rates, known peaks, and null where a denominator is missing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from simulated import a_launch, a_store, a_trial, a_worker
@@ -7,12 +9,14 @@ from simulated import a_launch, a_store, a_trial, a_worker
 from steptime.catalog.accelerators import data_sheet_flop_per_s
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload
+from steptime.measurements.export import trials_table
 from steptime.measurements.json_form import IntervalOverLaunches
+from steptime.measurements.resources import resources_of
 from steptime.measurements.summary import summarise
 from steptime.measurements.work import PEAKS, Peak, StoredPeaks, work_of
-from steptime.report.number_format import scaled
+from steptime.report.number_format import UNKNOWN, scaled
 from steptime.report.trial_names import Names
-from steptime.report.work import work_section
+from steptime.report.work import resource_section, work_section
 
 RATE = IntervalOverLaunches(100.0, 90.0, 110.0, 80.0, 120.0)
 NO_PEAKS = StoredPeaks()
@@ -114,6 +118,66 @@ def test_names_as_drivers_give_them_find_their_sheet(name, precision, flop_per_s
 )
 def test_a_rate_has_the_prefix_that_suits_it(value, text):
     assert scaled(IntervalOverLaunches(value), "FLOP/s").text == text
+
+
+def launches_of(trial, memory, watts=(None, None)):
+    """Return launches with the most memory of each worker, and the power of their devices."""
+    found = []
+    for number, (most, power) in enumerate(zip(memory, watts, strict=True)):
+        workers = [a_worker([0.1, 0.2], rank, host=host) for rank, (host, _) in enumerate(most)]
+        workers = [
+            replace(each, usage={"max_rss_bytes": value}) for each, (_, value) in zip(workers, most, strict=True)
+        ]
+        noise = {"gpu_counted_w": power, "gpu_memory_used_bytes": None if power is None else 1e9 + number}
+        found.append(a_launch(trial, number, workers=workers, noise=noise))
+    return found
+
+
+def test_memory_is_the_most_of_any_launch_of_a_worker_and_summed_over_a_host():
+    memory = [[("a", 10.0), ("a", 20.0), ("b", 25.0)], [("a", 12.0), ("a", 11.0), ("b", 5.0)]]
+    found = resources_of(a_trial(workers=3), launches_of(a_trial(workers=3), memory), RATE)
+    assert (found.worker_memory_bytes, found.host_memory_bytes, found.device_memory_bytes) == (25.0, 30.0, None)
+    assert found.joules_per_sample.value is None
+    assert "processors" in found.not_read
+
+
+def test_joules_are_the_counted_power_over_throughput():
+    memory = [[("a", 10.0)]] * 2
+    found = resources_of(on_gpu(), launches_of(on_gpu(), memory, (300.0, 400.0)), RATE)
+    joules = found.joules_per_sample
+    assert (joules.value, joules.low, joules.high) == (3.5, 300.0 / 110.0, 400.0 / 90.0)
+    assert (found.device_memory_bytes, found.not_read) == (1e9 + 1, None)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "watts", "why"), [(2, 300.0, "the GPUs of other hosts"), (1, None, "the driver of the GPUs")]
+)
+def test_energy_that_was_not_counted_is_null_with_the_reason(hosts, watts, why):
+    trial = on_gpu(hosts=hosts)
+    found = resources_of(trial, launches_of(trial, [[("a", 10.0)]] * 2, (watts, watts)), RATE)
+    assert found.joules_per_sample.value is None
+    assert found.not_read.startswith(why)
+
+
+def test_records_without_memory_are_null_and_not_shown(tmp_path):
+    store = a_store(tmp_path / "results")
+    store.add_trial(a_trial())
+    store.append(a_launch(a_trial(), 0))
+    found = summarise(store).trials
+    assert found[0].resources.worker_memory_bytes is None
+    assert resource_section(found, Names(found)) is None
+
+
+def test_memory_and_energy_are_in_the_report_and_in_the_export(tmp_path):
+    store = a_store(tmp_path / "results")
+    store.add_trial(a_trial())
+    for launch in launches_of(a_trial(), [[("a", 2.0**30)]] * 2):
+        store.append(launch)
+    summary = summarise(store)
+    (row,) = resource_section(summary.trials, Names(summary.trials)).parts[0].rows
+    assert [cell.text for cell in row.cells] == ["1 GiB", "1 GiB", UNKNOWN, UNKNOWN]
+    (exported,) = trials_table(summary).to_dicts()
+    assert (exported["worker_memory_bytes"], exported["joules_per_sample_value"]) == (2.0**30, None)
 
 
 def test_the_report_shows_mfu_beside_the_peak_that_it_is_relative_to(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from steptime.catalog.accelerators import Accelerator, Accelerators
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.strategies import STRATEGIES
-from steptime.datasets.corpus import Corpus, Largest, Part, Reading
+from steptime.datasets.corpus import Corpus, CorpusPart, Largest, Reading
 from steptime.runner.equivalence.check import check_trial, equivalence_cases
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
 from steptime.runner.workload_shapes import DatasetFacts
@@ -73,7 +73,9 @@ MANIFESTS = {
         without_training_settings={"decayed": "it has one decay"},
     ),
 }
-TOKEN_FILE = Corpus("./own", Path("own"), Reading(), Part(("a.bin",), 1, 99), None, Largest(499, "a.bin", 8), (), "")
+TOKEN_FILE = Corpus(
+    "./own", Path("own"), Reading(), CorpusPart(("a.bin",), 1, 99), None, Largest(499, "a.bin", 8), (), ""
+)
 DATASETS = {
     "./own": DatasetFacts(of_tokens=True, corpus=TOKEN_FILE),
     "./photos": DatasetFacts(classes=18),

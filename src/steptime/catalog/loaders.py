@@ -35,6 +35,9 @@ CACHED = Loader(
     reads_tokens=True,
 )
 
+OWN = Loader("own", "the iterable of the user's own module", None)
+"""Of workloads that are modules of the user's; no study chooses it."""
+
 LOADERS: Mapping[str, Loader] = {
     loader.name: loader
     for loader in (
@@ -51,6 +54,8 @@ LOADERS: Mapping[str, Loader] = {
 
 def loader_named(name: str) -> Loader:
     """Return a loader; raises StudyError with the choices for an unknown name."""
+    if name == OWN.name:
+        return OWN
     if name not in LOADERS:
         raise StudyError([choices_message("loader", name, LOADERS)])
     return LOADERS[name]

@@ -132,6 +132,8 @@ class Manifest(_ManifestForm):
     """The folders of ``steptime/libraries`` whose code the adapter imports; a run folder gets these and no others."""
     python: list[str]
     """Python versions it runs on, preferred first, as ``3.11``."""
+    own_modules: bool = False
+    """Whether it trains torch modules of users."""
     environment: Literal["own", "core"] = "own"
     """``core`` runs with steptime's own interpreter, which needs nothing installed."""
     devices: list[Literal["cpu", "cuda"]] = ["cpu"]

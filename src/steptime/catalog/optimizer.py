@@ -40,10 +40,9 @@ class Optimizer(BaseModel):
     weight_decay: float = Field(0.0, ge=0)
     """Times the weights, added to the gradient; taken off the weights themselves in `adamw` and `lamb`."""
     decayed: Literal["all", "matrices"] = "all"
-    """The weights that decay: `matrices` are arrays of two axes or more, not biases and scales of normalisation."""
+    """`matrices` are arrays of two axes or more, not biases and scales."""
     clip_norm: float | None = Field(None, gt=0)
-    """The longest that the mean gradient of all workers may be, over all weights together; longer ones are shortened.
-    Of asynchronous workers, each gradient by itself."""
+    """Length of the mean gradient, over all weights, to which longer ones are cut; asynchronously, of one's own."""
     beta1: float = Field(0.9, ge=0, lt=1)
     """Of `adam`, `adamw` and `lamb`: how much of the mean of gradients is kept in each step."""
     beta2: float = Field(0.999, ge=0, lt=1)
@@ -61,7 +60,7 @@ class Optimizer(BaseModel):
                 message = choices_message(f"setting of {self.name}", setting, allowed)
                 raise ValueError(message)
         if self.decayed != "all" and not self.weight_decay:
-            message = f"decayed: {self.decayed} says which weights decay, and weight_decay is 0; set weight_decay too"
+            message = f"decayed: {self.decayed} needs weight_decay above 0"
             raise ValueError(message)
         return self
 

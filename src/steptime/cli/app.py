@@ -26,6 +26,7 @@ from steptime.cli import (
     run,
     serve,
     status,
+    workloads,
 )
 from steptime.cli import list as listing
 from steptime.cli.streams import StandardStreams, say, warn
@@ -73,6 +74,7 @@ app.command()(demo.demo)
 app.command()(env.doctor)
 app.command("list")(listing.list_things)
 app.add_typer(frameworks.app, name="frameworks")
+app.add_typer(workloads.app, name="workloads")
 app.add_typer(env.app, name="env")
 app.add_typer(data.app, name="data")
 app.command()(frameworks.check)

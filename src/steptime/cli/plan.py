@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from steptime.measurements.flags import Varied, varied_names, varied_options
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.plan import StudyPlan, missing_in_words
-from steptime.runner.run_kinds import RUN_KINDS, TRAININGS
+from steptime.runner.run_kinds import RUN_KINDS, TRAININGS, without_breakdown
 from steptime.study.environment_variables import passed, stripped
 from steptime.study.study import further_settings
 from steptime.study.trial import Trial
@@ -125,6 +125,7 @@ def _conditions(plan: StudyPlan) -> Iterator[str]:
     """Say what is left out, who can reach the launches, and which programs of others run."""
     for line in skipped_in_words(plan.expansion.skipped):
         yield f"skipped: {line}"
+    yield from without_breakdown(plan.study, plan.expansion.trials)
     for name, contents in plan.contents.items():
         yield contents.in_words(name)
     for launcher, isolation in plan.isolation().items():

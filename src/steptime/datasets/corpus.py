@@ -57,12 +57,12 @@ class Reading:
 
     @property
     def name(self) -> str | None:
-        """What a trial's configuration says; None for bytes."""
+        """What a trial's configuration has; None for bytes."""
         return f"bpe {self.trained_vocabulary}" if self.tokens == "bpe" else None
 
 
 @dataclass(frozen=True)
-class Part:
+class CorpusPart:
     """The files that are trained on, or validated on."""
 
     files: tuple[str, ...]
@@ -90,8 +90,8 @@ class Corpus:
     """As the user wrote it."""
     folder: Path
     reading: Reading
-    training: Part
-    validation: Part | None
+    training: CorpusPart
+    validation: CorpusPart | None
     largest: Largest | None
     """None of text."""
     left_out: tuple[LeftOut, ...]
@@ -105,22 +105,22 @@ class Corpus:
 
     @property
     def vocabulary(self) -> int | None:
-        """How many tokens a workload has to tell apart; None where files of tokens leave that to the workload."""
+        """How many tokens a workload distinguishes; None if files of tokens leave that to the workload."""
         if self.of_tokens:
             return self.reading.vocabulary
         return self.reading.trained_vocabulary if self.reading.tokens == "bpe" else BYTES + 1
 
     @property
     def contents(self) -> Contents | None:
-        """What is used and what is not; None where a tokenizer must be trained for that."""
+        """What is used and what is not; None if a tokenizer must be trained for that."""
         counts = [self.length_of(part) for part in (self.training, self.validation) if part]
         if None in counts:
             return None
         training, validation = [*(each or 0 for each in counts), 0][:2]
         return Contents(training, self.vocabulary or 0, validation, self.left_out, self.training.documents)
 
-    def length_of(self, part: Part) -> int | None:
-        """Return how many tokens a part has; None where a tokenizer must be trained for that."""
+    def length_of(self, part: CorpusPart) -> int | None:
+        """Return how many tokens a part has; None if a tokenizer must be trained for that."""
         if self.of_tokens:
             return part.length
         return None if self.reading.tokens == "bpe" else part.length + part.documents
@@ -154,7 +154,9 @@ def scan_corpus(name: str, cache: Path, reading: Reading) -> Corpus:
         keep_index(kept, _looked_through(name, folder, parts, reading, of_tokens=of_tokens))
     content = json.loads(kept.read_text(encoding="utf-8"))
     left_out += Counter({("empty_document", ""): content["empty"]})
-    found = {each: Part(tuple(part["files"]), part["documents"], part["length"]) for each, part in content["parts"]}
+    found = {
+        each: CorpusPart(tuple(part["files"]), part["documents"], part["length"]) for each, part in content["parts"]
+    }
     return Corpus(
         name=name,
         folder=folder,
@@ -167,7 +169,7 @@ def scan_corpus(name: str, cache: Path, reading: Reading) -> Corpus:
     )
 
 
-def documents_of(corpus: Corpus, part: Part) -> Iterator[bytes]:
+def documents_of(corpus: Corpus, part: CorpusPart) -> Iterator[bytes]:
     """Yield the documents of text, UTF-8: a file each, or a line of JSON each; empty lines are passed over.
 
     Raises DatasetError where a file has changed since the corpus was looked through, and is wrong now.
@@ -187,7 +189,7 @@ def _parts(name: str, place: Path) -> tuple[dict[str, list[str]], Counts]:
             message = f"no file or folder {place} for the dataset {name}; {existing} is as far as the path exists"
             raise DatasetError(message)
         if not place.name.lower().endswith(ENDINGS) or not place.is_file():
-            message = f"the dataset {name} is no {_listed_endings()} file; name one, or a folder that holds some"
+            message = f"the dataset {name} must be a {_listed_endings()} file, or a folder with some"
             raise DatasetError(message)
         return {TRAINING: [place.name]}, Counter()
     try:
@@ -270,7 +272,7 @@ def _looked_through(
                 documents += sum(map(bool, texts))
                 length += sum(map(len, texts))
             faults += wrong
-        found.append((part, asdict(Part(tuple(files), documents, length))))
+        found.append((part, asdict(CorpusPart(tuple(files), documents, length))))
     if faults:
         raise DatasetError(_in_words(name, faults))
     return {"parts": found, "empty": empty, "largest": asdict(largest) if largest else None}
@@ -320,7 +322,7 @@ def _text_of_line(line: bytes, text_field: str) -> bytes | str:
         others = f" (it has {', '.join(map(repr, list(found)[:_LISTED]))})" if found else ""
         return f"has no field {text_field!r}{others}; name the field by text_field"
     if not isinstance(found[text_field], str):
-        return f"its field {text_field!r} is no text"
+        return f"its field {text_field!r} is not text"
     try:
         return str(found[text_field]).encode()
     except UnicodeEncodeError:

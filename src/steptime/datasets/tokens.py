@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from steptime.datasets.atomic_writes import open_new, partial_folder, put_in_place, require_space
-from steptime.datasets.corpus import BYTES, TOKEN_TYPE, Corpus, Part, documents_of
+from steptime.datasets.corpus import BYTES, TOKEN_TYPE, Corpus, CorpusPart, documents_of
 from steptime.datasets.dataset import Dataset
 from steptime.datasets.image_folder import TRAINING, VALIDATION
 from steptime.errors import DatasetError
@@ -54,7 +54,7 @@ def find_rows(corpus: Corpus, cache: Path) -> Dataset | None:
     return replace(_dataset(corpus, TRAINING, corpus.training, folder), validation=validation, left_out=corpus.left_out)
 
 
-def _dataset(corpus: Corpus, name: str, part: Part, folder: Path) -> Dataset:
+def _dataset(corpus: Corpus, name: str, part: CorpusPart, folder: Path) -> Dataset:
     path = folder / f"{name}.bin"
     return Dataset(
         name=corpus.name,
@@ -123,7 +123,7 @@ def mapped_row(dataset: Dataset, cache: Path) -> Dataset:
     return replace(dataset, path=path.absolute(), bytes=tokens.nbytes)
 
 
-def _write(corpus: Corpus, part: Part, path: Path) -> None:
+def _write(corpus: Corpus, part: CorpusPart, path: Path) -> None:
     """Write the row of a part, or the documents that a tokenizer makes it of."""
     if corpus.of_tokens:
         with path.with_suffix(".bin").open("wb") as row:
@@ -141,6 +141,6 @@ def _write(corpus: Corpus, part: Part, path: Path) -> None:
                 row.write(np.array([BYTES], TOKEN_TYPE).tobytes())
 
 
-def _shuffled(corpus: Corpus, part: Part) -> Iterator[bytes]:
+def _shuffled(corpus: Corpus, part: CorpusPart) -> Iterator[bytes]:
     documents = list(documents_of(corpus, part))
     return (documents[each] for each in np.random.RandomState(_SEED).permutation(len(documents)))

@@ -10,7 +10,6 @@ from steptime.catalog.manifest import Manifest
 from steptime.catalog.options import OptionValue
 from steptime.catalog.strategies import Strategy, strategy_named
 from steptime.catalog.workloads.costs import costs
-from steptime.catalog.workloads.table import build_workload
 from steptime.errors import SteptimeError
 from steptime.measurements.ablation.form import Phase, StepBreakdown
 from steptime.measurements.json_form import Interval
@@ -112,10 +111,10 @@ class DiagnosedTrial:
     @cached_property
     def computing_s(self) -> tuple[float, float] | None:
         """Return the least and the most seconds that the arithmetic of a step should take; None if it is unknown."""
-        if self.trial.device != "cpu":
+        if self.trial.device != "cpu" or self.trial.own is not None:
             return None
         try:
-            work = costs(build_workload(self.trial.workload, self.trial.input_shape, self.trial.classes))
+            work = costs(self.trial.build())
         except SteptimeError:  # a workload of somebody's that is not installed here
             return None
         flops = (work.forward_flops + work.backward_flops) * self.trial.batch_per_worker

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from steptime.measurements.evidence import ClockReadings, WorkerEvidence
 from steptime.measurements.record_fields import STRICT, Count, Facts, Option, Quantity, Seconds, Staleness
@@ -144,6 +144,15 @@ class EquivalenceResult(StoredRecord):
     """The ids of the study's trials that it covers; None in older records."""
     unranked: str | None = None
     """Why trials with these options have no rank although they pass; None if they have one."""
+    explanation: str | None = None
+    """What makes several workers with a user's module train otherwise than one with their joined batches."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line's object, as it was before there were modules of users where nothing is to be explained."""
+        line = super().to_json()
+        if self.explanation is None:
+            del line["explanation"]
+        return line
 
 
 read_equivalence = record_reader(EquivalenceResult, nothing_to_check)

@@ -21,15 +21,15 @@ class Resources(JsonForm):
     """The memory and energy that a trial needed."""
 
     worker_memory_bytes: float | None
-    """The most that the process of a worker had in memory, over all launches, from its start on."""
+    """The most that a worker's process had in any launch."""
     host_memory_bytes: float | None
-    """The most that the workers of a host had: the sum of each one's most; what they share counts for each of them."""
+    """Likewise the sum over the workers of a host; what they share counts for each."""
     device_memory_bytes: float | None
-    """The most that was in use of a device while steps were timed, by all programs."""
+    """The most in use of a device while steps were timed, by all programs."""
     joules_per_sample: Interval[float | None]
-    """Of all devices together; the interval holds what launches and throughput leave open."""
+    """Of all devices together."""
     not_read: str | None
-    """Why memory of devices or energy is not known."""
+    """Why one of the last two is not known."""
 
 
 def resources_of(

@@ -60,8 +60,8 @@ from steptime.measurements.summary_form import (
 )
 from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
 from steptime.measurements.training_evidence import EarlyLosses, deviating, early_losses, mistake, roundings
-from steptime.measurements.verdicts import TrialVerdict, current_checks, fewer_checked
-from steptime.measurements.work import PEAKS, StoredPeaks, WorkRates, work_of
+from steptime.measurements.verdicts import TrialVerdict, current_checks, explanations, fewer_checked
+from steptime.measurements.work import PEAKS, StoredPeaks, WorkRates, counted_flops, work_of
 from steptime.study.trial import Trial
 
 
@@ -130,7 +130,9 @@ def summarise(store: Store) -> Summary:
             points if each.trial.id in ranked else [],
             varied,
             efficiencies.get(each.trial.id),
-        ).model_copy(update={"work": _work(each, machine, peaks)})
+        ).model_copy(
+            update={"work": _work(each, machine, peaks), "flags": [*each.flags, *explanations(each.trial, checks)]}
+        )
         for each in results
     ]
     study = store.study_json
@@ -362,20 +364,17 @@ def _step_time(found: Estimate | None) -> StepTime:
 def _throughput(trial: Trial, found: Estimate | None) -> IntervalOverLaunches[float | None]:
     if found is None:
         return IntervalOverLaunches(None)
-    batch, (least, most) = trial.global_batch, found.seen
+    least, most = found.seen
     return IntervalOverLaunches(
-        value=batch / found.mean,
-        low=batch / found.high,
-        high=batch / found.low,
-        least=batch / most,
-        most=batch / least,
+        *(trial.global_batch / each for each in (found.mean, found.high, found.low, most, least))
     )
 
 
 def _work(result: _Result, machine: Mapping[str, Any], peaks: StoredPeaks) -> WorkRates | None:
     if result.estimate is None:
         return None
-    return work_of(result.trial, _throughput(result.trial, result.estimate), machine, peaks)
+    rate = _throughput(result.trial, result.estimate)
+    return work_of(result.trial, rate, machine, peaks, counted_flops(result.last))
 
 
 def _efficiency(trial: Trial, found: Estimate | None, points: Sequence[Measured]) -> Efficiency:

@@ -104,7 +104,7 @@ class TrialSummary(JsonForm):
     threads: int
     batch_per_worker: int
     accumulation: int = 1
-    """Micro-batches into which a step divides the batch of a worker."""
+    """Micro-batches of a worker's step."""
     environment_name: str | None = None
     """Of the study's named environments; None if the study names none."""
     tuning: Tuning = "documented"

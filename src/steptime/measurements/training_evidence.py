@@ -12,7 +12,6 @@ from itertools import pairwise
 from statistics import median
 
 from steptime.catalog.strategies import strategy_named
-from steptime.catalog.workloads.table import build_workload
 from steptime.errors import PluginError, WorkloadError
 from steptime.measurements.records import EquivalenceResult, Launch, Replay, ShortSketches, WorkerSteps
 from steptime.measurements.verdicts import concerns
@@ -425,10 +424,10 @@ def deviating(trials: Sequence[EarlyLosses], rounding: Mapping[str, float]) -> d
 def _draws_masks(trial: Trial) -> bool:
     """Whether the network has dropout, whose masks each library draws by itself, or cannot be built here."""
     try:
-        workload = build_workload(trial.workload, trial.input_shape, trial.classes)
+        workload = trial.build()
     except (WorkloadError, PluginError):
         return True
-    return any(layer.kind == "dropout" for layer in workload.layers)
+    return workload.own is not None or any(layer.kind == "dropout" for layer in workload.layers)
 
 
 def _difference(

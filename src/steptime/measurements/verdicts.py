@@ -142,3 +142,9 @@ def _kind(trial: Trial, check: EquivalenceResult) -> tuple[object, ...]:
 def _key(check: EquivalenceResult) -> tuple[object, ...]:
     options = (check.optimizer, *sorted({**check.options, **check.environment_variables}.items()))
     return (check.framework, check.strategy, check.workload, tuple(check.input_shape), check.workers, options)
+
+
+def explanations(trial: Trial, checks: Sequence[EquivalenceResult]) -> list[str]:
+    """Return what the checks of a user's module say of the joined batches of its workers."""
+    found = (check.explanation for check in checks if trial.own and concerns(check, trial))
+    return [explanation for explanation in dict.fromkeys(found) if explanation is not None]

@@ -19,6 +19,7 @@ from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.errors import SteptimeError
 from steptime.measurements.json_form import Interval, IntervalOverLaunches, JsonForm
 from steptime.measurements.record_fields import Count, Quantity, StoredObject
+from steptime.measurements.records import Launch
 from steptime.study.trial import Trial
 
 PEAKS = "peaks"
@@ -88,6 +89,7 @@ def work_of(
     samples_per_s: IntervalOverLaunches[float | None],
     machine: Mapping[str, Any],
     peaks: StoredPeaks,
+    flop_per_sample: int | None = None,
 ) -> WorkRates:
     """Return what a trial computes per second.
 
@@ -96,14 +98,16 @@ def work_of(
         samples_per_s: of all its workers.
         machine: the fingerprint of the machine that measured.
         peaks: measured on it.
+        flop_per_sample: of a user's module, as its launches counted them; None if they could not.
     """
     gpus = [str(each.get("name")) for each in machine.get("gpus") or []] if trial.device == "cuda" else []
     peak = peak_of(setting_of(trial), gpus, peaks)
-    return rates_of((trial.workload, tuple(trial.input_shape), trial.classes), trial.workers, samples_per_s, peak)
+    workload = (trial.workload, tuple(trial.input_shape), trial.classes)
+    return rates_of(workload, trial.workers, samples_per_s, peak, flop_per_sample)
 
 
 Denominator = tuple[Interval[float | None], Literal["measured", "data sheet"] | None]
-"""Products of matrices per second of a device, and who says so."""
+"""Products of matrices per second of a device, and the source."""
 
 
 def rates_of(
@@ -111,6 +115,7 @@ def rates_of(
     workers: int,
     samples_per_s: IntervalOverLaunches[float | None],
     denominator: Denominator,
+    flop_per_sample: int | None = None,
 ) -> WorkRates:
     """Return what workers compute per second, measured or predicted.
 
@@ -119,9 +124,10 @@ def rates_of(
         workers: a device each.
         samples_per_s: of all of them.
         denominator: of MFU.
+        flop_per_sample: of a user's module; None for that of the workload's layers.
     """
     name, input_shape, classes = workload
-    flops = _flop_per_sample(name, input_shape, classes)
+    flops = _flop_per_sample(name, input_shape, classes) if flop_per_sample is None else flop_per_sample
     entry = LIBRARY.get(name)
     tokens = input_shape[0] if entry is not None and entry.of_tokens else None
     rate = _scaled(samples_per_s, None if flops is None else flops / workers)
@@ -134,6 +140,15 @@ def rates_of(
         peak_source=source,
         mfu=_over(rate, peak),
     )
+
+
+def counted_flops(record: object) -> int | None:
+    """Return the FLOPs of a sample of a user's module, as its launch counted them; None if it has none."""
+    if not isinstance(record, Launch) or not record.workers:
+        return None
+    found = record.workers[0].facts.get("own")
+    flops = found.get("flop_per_sample") if isinstance(found, dict) else None
+    return flops if isinstance(flops, int) else None
 
 
 @cache

@@ -185,9 +185,17 @@ def observe(store: Store) -> list[Observation]:
 
     Raises StoreError when nothing is left.
     """
-    whole = [trial for trial in store.trials() if trial.accumulation == 1]
+    own = {trial.workload: None for trial in store.trials() if trial.own}
+    trials = [trial for trial in store.trials() if not trial.own]
+    if own and not trials:
+        message = (
+            f"{store.path} has modules of yours only ({', '.join(own)}), whose layers are unknown; predictions need "
+            "workloads of steptime list workloads"
+        )
+        raise StoreError(message)
+    whole = [trial for trial in trials if trial.accumulation == 1]
     found = [each for each in (_observation(store, trial) for trial in whole) if each.steps_s]
-    if not found and len(whole) < len(store.trials()):
+    if not found and len(whole) < len(trials):
         message = f"{store.path} has only trials with accumulation, which no model describes yet; measure without it"
         raise StoreError(message)
     if not found:

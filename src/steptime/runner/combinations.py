@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from steptime.catalog.accelerators import Accelerators
 from steptime.catalog.cluster import Cluster, cluster_for
-from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.loaders import OWN, SYNTHETIC
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.options import OptionValue, Precision, Tuning
@@ -158,7 +158,7 @@ class Combination:
         """Return the trial; only for what is not impossible."""
         manifest = context.manifests[self.framework]
         shape = context.shapes.of(self.workload)
-        native = self.loader != SYNTHETIC.name
+        native = self.loader not in (SYNTHETIC.name, OWN.name)
         needed = manifest.launcher_for(self.strategy, self.options)
         cluster = self.cluster_in(context)
         return Trial(
@@ -167,6 +167,7 @@ class Combination:
             workload=self.workload.name,
             input_shape=shape.input_shape,
             classes=shape.classes,
+            own=shape.own,
             dataset=self.workload.dataset if native else None,
             tokens=context.shapes.tokens_of(self.workload) if native else None,
             loader=self.loader,

@@ -1,7 +1,7 @@
-"""A new framework from a template: the package of ``examples/numpy_ring`` under another name.
+"""A new framework or workload from a template: ``examples/numpy_ring`` or ``own_module`` under another name.
 
-The example is installed with steptime, so that what the documentation shows, what tests run and what is written for
-somebody's own framework are the same files.
+The examples are installed with steptime, so that what the documentation shows, what tests run and what is written for
+somebody's own are the same files.
 """
 
 import keyword
@@ -9,12 +9,15 @@ from pathlib import Path
 
 import steptime
 from steptime.catalog.manifest import broken_frameworks, load_manifests
+from steptime.catalog.workloads.table import LIBRARY
 from steptime.errors import UsageError
 
 _INSTALLED = Path(steptime.__file__).parent / "framework_template"
+_INSTALLED_MODULE = _INSTALLED.with_name("workload_template")
 _CHECKOUT = Path(steptime.__file__).parents[2] / "examples" / "numpy_ring"
 """Where the template is in a copy of the repository, which is installed without being copied."""
 _EXAMPLE = "numpy_ring"
+_MODULE = "my_module"
 _WORKLOAD = "tiny_mlp"
 _SUFFIXES = {".md", ".py", ".toml", ".txt", ".yaml"}
 
@@ -35,9 +38,7 @@ def write_framework(name: str, folder: Path) -> list[Path]:
 
     Raises UsageError for such a name or folder, OSError when files cannot be written.
     """
-    if not (name.isascii() and name.isidentifier() and name.islower()) or keyword.iskeyword(name):
-        message = f"{name!r} cannot name a framework: use small letters, digits and '_', beginning with a letter"
-        raise UsageError(message)
+    _require_name(name, "a framework")
     if name in load_manifests() or name in broken_frameworks():
         message = f"there is a framework {name!r} already (steptime list frameworks); choose another name"
         raise UsageError(message)
@@ -51,6 +52,33 @@ def write_framework(name: str, folder: Path) -> list[Path]:
         target.write_text(_renamed((_folder() / path).read_text("utf-8"), name), encoding="utf-8")
         written.append(target)
     return written
+
+
+def write_workload(name: str, folder: Path) -> list[Path]:
+    """Write a user's module called ``name`` and the study that races it into ``folder``; return both files.
+
+    Raises UsageError for such a name and where one of the files is there, OSError when they cannot be written.
+    """
+    _require_name(name, "a workload")
+    if name in LIBRARY:
+        message = f"there is a workload {name!r} already (steptime list workloads); choose another name"
+        raise UsageError(message)
+    template = _INSTALLED_MODULE if _INSTALLED_MODULE.is_dir() else _CHECKOUT.parent / "own_module"
+    targets = {folder / f"{name}{suffix}": template / f"{_MODULE}{suffix}" for suffix in (".py", ".yaml")}
+    for target in targets:
+        if target.exists():
+            message = f"{target} exists already; choose another name, or another folder with -o"
+            raise UsageError(message)
+    folder.mkdir(parents=True, exist_ok=True)
+    for target, original in targets.items():
+        target.write_text(original.read_text("utf-8").replace(_MODULE, name), encoding="utf-8")
+    return list(targets)
+
+
+def _require_name(name: str, what: str) -> None:
+    if not (name.isascii() and name.isidentifier() and name.islower()) or keyword.iskeyword(name):
+        message = f"{name!r} cannot name {what}: use small letters, digits and '_', beginning with a letter"
+        raise UsageError(message)
 
 
 def _renamed(text: str, name: str) -> str:

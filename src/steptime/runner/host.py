@@ -78,6 +78,8 @@ def memory_shortage(
             full.
         sharing: workers that share the host; all of them by default.
     """
+    if workload.own is not None:
+        return None  # of its layers nothing is known
     if trial.device == "cuda":
         if device_bytes is None:
             return None

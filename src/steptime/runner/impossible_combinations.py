@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from steptime.catalog.accelerators import Version
-from steptime.catalog.loaders import loader_named
+from steptime.catalog.loaders import OWN, loader_named
 from steptime.catalog.manifest import Manifest, TrainingSetting
 from steptime.catalog.site import Site
 from steptime.catalog.strategies import strategy_named
@@ -41,8 +41,23 @@ def _wrong_workers(combination: Combination, manifest: Manifest, _: ExpansionCon
     return None
 
 
+def _no_own_module(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
+    name = combination.workload.name
+    if combination.workload.module is None:
+        return None
+    if not manifest.own_modules:
+        return f"cannot train {name}: a module of your own is a torch module, and {manifest.title} takes none"
+    if combination.training is not None:
+        return f"{name} has no validation set, which training until it is over needs"
+    if combination.accumulation > 1:
+        return f"the batches of {name} are not cut into micro-batches; leave accumulation out"
+    return None
+
+
 def _no_loader(combination: Combination, manifest: Manifest, context: ExpansionContext) -> str | None:
     name = combination.loader
+    if name == OWN.name:
+        return None
     if name not in manifest.loaders:
         because = f": {why}" if (why := manifest.without_loaders.get(name)) else ""
         return f"no loader {name!r} (it has {', '.join(manifest.loaders)}){because}"
@@ -241,6 +256,7 @@ def _uneven_batch(combination: Combination, _: Manifest, __: ExpansionContext) -
 _RULES: tuple[Callable[[Combination, Manifest, ExpansionContext], str | None], ...] = (
     _no_strategy,
     _wrong_workers,
+    _no_own_module,
     _no_loader,
     _no_device,
     _emulated_device,

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.loaders import OWN, SYNTHETIC
 from steptime.catalog.workloads.layers import Workload
 from steptime.study.trial import Trial
 from steptime.worker.samples import steps_per_epoch
@@ -159,7 +159,7 @@ def check_job(
     return {
         **_shared(trial),
         "workload": workload.to_json(dropout=False),
-        "loader": synthetic_loader(sum(rounds) + turns),
+        "loader": {"kind": OWN.name} if workload.own else synthetic_loader(sum(rounds) + turns),
         "mode": "check",
         "schedule": {"rounds": list(rounds), "turns": turns, "save_weights": save_weights},
     }

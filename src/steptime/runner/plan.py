@@ -11,6 +11,7 @@ from steptime.catalog.accelerators import Accelerators
 from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.catalog.plugins import OWN
 from steptime.catalog.site import NeededPaths, Site
+from steptime.catalog.workloads.own_module import OwnModule
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Contents
@@ -35,6 +36,7 @@ from steptime.study.trial import Trial
 from steptime.units import parse_duration
 
 _FIRST_PORT = 15_000
+_NAMED_FILES = 5
 OVER_HOSTS = "launches on several hosts use the network that joins these"
 
 
@@ -179,6 +181,7 @@ class StudyPlan:
         trials = self.expansion.trials
         environments = [self.environment_spec(*key) for key in dict.fromkeys(map(environment_key, trials))]
         own = [name for name in dict.fromkeys(trial.dataset for trial in trials) if name and name not in BUILTINS]
+        own += [trial.own.folder for trial in trials if trial.own]
         own += [trial.training.validation for trial in trials if trial.training and trial.training.validation]
         reads_cache = any(trial.dataset for trial in trials) or any(
             each.kind not in {"core", "existing"} for each in environments
@@ -266,9 +269,18 @@ class StudyPlan:
         ]
         if self.site and not self.site.is_example:
             found.append(f"{self.site.reach} to {', '.join(self.site.names)}, as {self.site.source} says")
-        workloads = {name: LIBRARY.provider(name) for name in dict.fromkeys(trial.workload for trial in trials)}
+        own = {trial.workload: trial.own for trial in trials if trial.own is not None}
+        names = dict.fromkeys(trial.workload for trial in trials if trial.own is None)
+        workloads = {name: LIBRARY.provider(name) for name in names}
         found += [f"{name}, a workload of {provider}" for name, provider in workloads.items() if provider != OWN]
-        return found
+        return found + [_import_in_words(*each) for each in own.items()]
+
+
+def _import_in_words(workload: str, own: OwnModule) -> str:
+    """Say which files of the user's a launch imports for a workload."""
+    path, *others = map(str, own.paths)
+    more = f", with {', '.join(others)}" if len(others) <= _NAMED_FILES else f", with {len(others)} files beside it"
+    return f"{workload}: imports {path}{more if others else ''}"
 
 
 def _kept_out_in_words(shell: Mapping[str, str]) -> list[str]:

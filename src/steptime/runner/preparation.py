@@ -7,7 +7,7 @@ from typing import Any
 
 from steptime.catalog.accelerators import Accelerators
 from steptime.catalog.cuda_build import CudaBuild
-from steptime.catalog.loaders import CACHED, NATIVE, SYNTHETIC, loader_named
+from steptime.catalog.loaders import CACHED, NATIVE, OWN, SYNTHETIC, loader_named
 from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.datasets.builtins import BUILTINS, PYTHONS, REQUIREMENTS, VERIFY
@@ -333,6 +333,8 @@ def loader_of(trial: Trial, datasets: Mapping[str, Dataset]) -> dict[str, Any]:
 
     Raises DatasetError when its dataset cannot fill one step of all workers.
     """
+    if trial.own is not None:
+        return {"kind": OWN.name}
     if trial.dataset is None or trial.loader == SYNTHETIC.name:
         return synthetic_loader(1)
     dataset = datasets[trial.dataset]

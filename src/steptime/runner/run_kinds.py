@@ -102,6 +102,22 @@ def _training(run: RunInputs, trials: Sequence[Trial]) -> Launches[TrainingRun]:
     return runs, training_schedule(run.study, trials, run.store, runs)
 
 
+def _breaks_down(study: Study, trial: Trial) -> int:
+    if study.breakdown is None or trial.training or trial.accumulation > 1:
+        return 0
+    return study.breakdown.launches
+
+
+def without_breakdown(study: Study, trials: Sequence[Trial]) -> list[str]:
+    """Return a line where a study has steps broken down, and some of its ``trials`` cannot be."""
+    several = [trial for trial in trials if trial.accumulation > 1 and not trial.training]
+    if study.breakdown is None or not several:
+        return []
+    return [
+        f"no breakdown of {len(several)} trials with accumulation: the stages of a step take its batch in one piece"
+    ]
+
+
 def _loads(study: Study, trial: Trial) -> int:
     if study.loader_alone is None or trial.training or trial.loader == SYNTHETIC.name:
         return 0
@@ -123,7 +139,7 @@ BREAKDOWNS = RunKind(
     ABLATION,
     purpose="break steps down",
     share=0.4,
-    launches=lambda study, trial: study.breakdown.launches if study.breakdown and not trial.training else 0,
+    launches=_breaks_down,
     each_s=lambda study: START_S + study.breakdown.seconds if study.breakdown else 0.0,
     make=_ablation,
 )

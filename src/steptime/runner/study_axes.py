@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from steptime.catalog.launchers import AUTO
-from steptime.catalog.loaders import NATIVE, SYNTHETIC
+from steptime.catalog.loaders import NATIVE, OWN, SYNTHETIC
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.options import OptionValue, Tuning
 from steptime.catalog.strategies import SINGLE, strategy_named
@@ -72,7 +72,7 @@ class StudyAxes:
             tiers = product(self._option_sets(manifest, strategy), self._values["tuning"])
             variable_sets = list(self._variable_sets(framework))
             name = _loader_name(loader, workload)
-            helpers = [0] if name == SYNTHETIC.name else loader.processes
+            helpers = [0] if name in (SYNTHETIC.name, OWN.name) else loader.processes
             axes = product(servers, placements, helpers, tiers, variable_sets)
             for count, placement, processes, (chosen, tuning), variables in axes:
                 options, documented = (
@@ -185,6 +185,8 @@ def _automatic(manifest: Manifest, workers: int) -> list[str]:
 
 
 def _loader_name(loader: LoaderChoice, workload: WorkloadChoice) -> str:
+    if workload.module:
+        return OWN.name
     if loader.name != AUTO:
         return loader.name
     return NATIVE.name if workload.dataset else SYNTHETIC.name

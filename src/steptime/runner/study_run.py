@@ -6,12 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from steptime.catalog.loaders import SYNTHETIC
 from steptime.catalog.site import Site
-from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Dataset
-from steptime.foreign_writers import require_folder_for_launches
+from steptime.foreign_writers import require_folder_for_launches, require_own_files
 from steptime.interruption import Interrupted, shielded
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
@@ -39,7 +37,7 @@ from steptime.runner.preparation import (
     training_split,
 )
 from steptime.runner.progress import KeptProgress, Observer
-from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, deadlines
+from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, deadlines, without_breakdown
 from steptime.runner.site import probe_site
 from steptime.runner.trial_runs import TrialInputs
 from steptime.runner.verdicts import HALF_TRAINED, NOT_RUN, TrialCounts, Verdicts
@@ -80,9 +78,7 @@ class StudyRun:
             for trial in self.plan.expansion.trials:
                 store.add_trial(trial)
             try:
-                workloads = {
-                    t.id: build_workload(t.workload, t.input_shape, t.classes) for t in self.plan.expansion.trials
-                }
+                workloads = {t.id: t.build() for t in self.plan.expansion.trials}
                 admission = self._admission()
                 trials = admission.startable(admission.fitting(workloads))
                 executor, trials = admission.executor(trials, store)
@@ -96,7 +92,7 @@ class StudyRun:
                 checked = {
                     t.id: LoaderInput(loaders[t.id], reference_loader_of(t, sources[t.id], loaders[t.id]))
                     for t in trials
-                    if t.loader != SYNTHETIC.name
+                    if t.dataset is not None
                 }
                 trials = admission.equivalent(store, executor, trials, workloads, checked)
                 self._verdicts.accept(trials, self.plan.manifests)
@@ -141,6 +137,8 @@ class StudyRun:
         # Environments, datasets and checks are made once per machine; the budget is for what every run does.
         ends = deadlines(run.study, trials, self.plan.budget_s, time.monotonic())
         noted: set[str] = set()
+        for line in without_breakdown(run.study, trials):
+            self.observer.note(line)
         for kind, deadline in zip(RUN_KINDS, ends, strict=True):
             wanted = kind.trials(run.study, trials)
             if not wanted:
@@ -229,6 +227,7 @@ class StudyRun:
 
     def _store(self) -> Store:
         require_folder_for_launches(self.plan.folder)
+        require_own_files({path for trial in self.plan.expansion.trials if trial.own for path in trial.own.paths})
         resolved = self.plan.study.model_dump(mode="json")
         if Store.exists(self.plan.folder):
             store = Store.open(self.plan.folder)

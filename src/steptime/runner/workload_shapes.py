@@ -2,8 +2,10 @@
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from steptime.catalog.workloads.layers import Workload
+from steptime.catalog.workloads.own_module import OwnModule, find_own_module
 from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.datasets.corpus import Corpus
 from steptime.datasets.dataset import Contents
@@ -11,7 +13,7 @@ from steptime.errors import WorkloadError
 from steptime.study.study import WorkloadChoice
 
 _PLANE = 3  # axes of an image: channels, height, width
-_Key = tuple[str, str | None, tuple[int, int] | None, int | None, int | None]
+_Key = tuple[str, str | None, str | None, str | None, tuple[int, int] | None, int | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class WorkloadShape:
     input_shape: tuple[int, ...] = ()
     classes: int = 0
     reason: str | None = None
+    own: OwnModule | None = None
+    """The user's module, where the workload is one: it has neither shape nor classes."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,15 @@ class WorkloadShapes:
 
     def of(self, choice: WorkloadChoice) -> WorkloadShape:
         """Return input shape and classes of a workload on its dataset, or why they do not go together."""
-        key = (choice.name, choice.dataset, choice.image, choice.sequence, choice.classes)
+        key = (
+            choice.module or choice.name,
+            choice.data,
+            choice.loss,
+            choice.dataset,
+            choice.image,
+            choice.sequence,
+            choice.classes,
+        )
         if key not in self._found:
             facts = self.datasets.get(choice.dataset, DatasetFacts()) if choice.dataset else DatasetFacts()
             try:
@@ -64,17 +76,34 @@ class WorkloadShapes:
         return corpus.reading.name if corpus else None
 
 
+def module_of(choice: WorkloadChoice) -> OwnModule | None:
+    """Return the user's module that a workload of a study is; None of others.
+
+    Raises WorkloadError where its files cannot be read, or do not have what is named.
+    """
+    if choice.module is None or choice.data is None:
+        return None
+    folder, _, build = choice.module.rpartition("/")
+    return find_own_module(Path(folder), build, choice.data, choice.loss)
+
+
 def has_classes(choice: WorkloadChoice) -> bool:
     """Whether a workload has classes, so that it has an accuracy; of sequences, each next token has one."""
+    if choice.module is not None:
+        return False
     return build_workload(choice.name).loss in {"softmax_cross_entropy", "next_token_cross_entropy"}
 
 
 def has_layer(choice: WorkloadChoice, kinds: Container[str]) -> bool:
     """Whether a workload has a layer of one of the kinds."""
+    if choice.module is not None:
+        return False
     return any(layer.kind in kinds for layer in build_workload(choice.name).layers)
 
 
 def _shape_on(choice: WorkloadChoice, facts: DatasetFacts) -> WorkloadShape:
+    if own := module_of(choice):
+        return WorkloadShape(own=own)
     default = build_workload(choice.name, sequence=choice.sequence)
     reason = _mismatch(choice, facts, default)
     if reason:

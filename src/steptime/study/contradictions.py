@@ -9,6 +9,7 @@ from steptime.errors import choices_message
 from steptime.study.document import Document, Mistake, Path
 from steptime.study.environment_variables import refusal
 from steptime.study.known_names import KnownNames
+from steptime.study.own_module import own_module_mistakes
 from steptime.study.study import TRAIN_AXES, EnvironmentChoice, Launches, Steps, Study
 from steptime.study.unknown_names import axis_mappings, environments_of, is_folder
 
@@ -24,6 +25,7 @@ def contradictions(document: Document, known: KnownNames) -> Iterator[Mistake]:
         yield from _two_batches(document, top)
         for path, _ in document.each(*top, "workloads"):
             yield from _two_batches(document, path)
+            yield from own_module_mistakes(document, path, known)
         yield from _options(document, (*top, "options"), known)
         yield from _variables(document, (*top, "environment_variables"), known)
     yield from _uneven_batches(document)

@@ -13,6 +13,7 @@ from steptime.catalog.optimizer import Optimizer, OptimizerName
 from steptime.catalog.options import Precision, Tuning
 from steptime.file_name import FILE_NAME, MOST_CHARACTERS
 from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
+from steptime.study.own_module import OwnModuleKeys
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
 from steptime.study.quantities import (
     Command,
@@ -41,14 +42,13 @@ from steptime.study.training import NamedSchedule, ScalingRule, ScheduleName, Tr
 from steptime.study.trial import ServerPlacement, Trial
 
 
-class WorkloadChoice(Strict):
+class WorkloadChoice(OwnModuleKeys):
     """One workload of a study and the data it trains on."""
 
     name: str
-    """One of `steptime list workloads`."""
+    """One of `steptime list workloads`, or with `module` a name of yours."""
     dataset: str | None = None
-    """A built-in dataset, or a path, which holds a slash: a folder of images with one subfolder per class; for tokens
-    a folder of text or a file (`.txt`, `.jsonl`, or `.bin` of uint16 tokens)."""
+    """A built-in dataset, or a path (it holds a slash): a folder of images with one subfolder per class, or text."""
     validation: str | None = None
     """A folder of images with the same classes, to validate a training on; by default a fifth of the dataset."""
     image: Sides | None = None
@@ -56,11 +56,11 @@ class WorkloadChoice(Strict):
     sequence: Count | None = None
     """Tokens of a sample; by default the workload's."""
     tokens: Literal["bytes", "bpe"] | None = None
-    """What your text is made into: its bytes, the default, or the tokens of a byte-pair encoding trained on it."""
+    """Of your text: its bytes by default, or a byte-pair encoding trained on it."""
     vocabulary: Annotated[int, Field(ge=2, le=65_536)] | None = None
-    """Of `bpe`, 4096 by default; of a file of tokens by default the workload's."""
+    """Of `bpe` 4096 by default; of token files the workload's."""
     text_field: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """The field of a `.jsonl` line that holds the text; by default `text`."""
+    """Of a `.jsonl` line; by default `text`."""
     skip_broken: bool = False
     """Leave images of the dataset out that cannot be decoded, and say which; otherwise they are an error."""
     classes: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
@@ -244,8 +244,7 @@ FURTHER_FIELDS = tuple(axis.field for axis in AXES if axis.as_given and axis.fie
 
 def further_settings(value_of: Callable[[str], Any]) -> dict[str, Any]:
     """Return, by name, the ``FURTHER_FIELDS`` that differ from their default, which goes without saying."""
-    values = {field: value_of(field) for field in FURTHER_FIELDS}
-    return {name: value for name, value in values.items() if value != Trial.model_fields[name].default}
+    return {name: value for name in FURTHER_FIELDS if (value := value_of(name)) != Trial.model_fields[name].default}
 
 
 def _form_of_axes(*, excluded: bool) -> type[Strict]:
@@ -370,14 +369,13 @@ class Study(Strict):
     environments: dict[str, EnvironmentChoice] = {}
     """For each framework, where it runs if not in the environment that steptime makes for it."""
     named_environments: dict[Name, EnvironmentChoice] = {}
-    """By names of yours, environments of the study's only framework that are measured in the same blocks; of the kind
-    `venv`, the one that it has without a name."""
+    """By names of yours, environments of the only framework, measured in the same blocks; `venv` is its usual one."""
     environment_names: Annotated[OneOrMany[str | None], Field(min_length=1)] = [None]
     """Which of `named_environments` are measured; all of them by default."""
     optimizer: Annotated[OneOrMany[NamedOptimizer], Field(min_length=1)] = [Optimizer()]
     """How gradients change weights: one optimizer for all trials, or a list of them."""
     accumulation: Annotated[OneOrMany[Count], Field(min_length=1)] = [1]
-    """Micro-batches into which each step divides the batch of a worker: gradients are added up, and exchanged once."""
+    """Equal micro-batches of a worker's step; gradients are added up and exchanged once."""
     train: TrainChoice | None = None
     """Trains every trial until it is over, and measures accuracy beside speed."""
     include: OneOrMany[Inclusion] = []

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 import steptime
 from steptime.catalog.plugins import OWN, plugins_of, taken_twice
-from steptime.errors import FileError, PluginError, StudyError, choices_message
+from steptime.catalog.workloads.own_module import find_own_module
+from steptime.errors import FileError, PluginError, StudyError, WorkloadError, choices_message
 from steptime.file_name import as_file_name, path_mistake
 from steptime.study.contradictions import contradictions
 from steptime.study.document import Document, Mistake, read_yaml
@@ -163,6 +164,8 @@ def _anchor_paths(document: Document, folder: Path) -> None:
             for key in ("dataset", "validation"):
                 if isinstance(item, dict) and isinstance(item.get(key), str) and is_folder(item[key]):
                     item[key] = _anchored(document, (*path, key), item[key], folder)
+            if isinstance(item, dict) and item.get("module") is not None:
+                _anchor_module(document, path, item, folder)
     for path, item in environments_of(document):
         if item.get("container") is not None:  # the interpreter's path is one in the container
             words = words_of(item["container"])
@@ -172,6 +175,18 @@ def _anchor_paths(document: Document, folder: Path) -> None:
             ]
         elif isinstance(item.get("python"), str) and is_folder(item["python"]):
             item["python"] = _anchored(document, (*path, "python"), item["python"], folder)
+
+
+def _anchor_module(document: Document, path: tuple[str | int, ...], item: dict[str, Any], folder: Path) -> None:
+    """Make the folder of a user's module a part of its name; raises StudyError where its files cannot be used."""
+    inside, _, name = item["module"].rpartition("/")
+    place = (*path, "module")
+    anchored = _anchored(document, place, inside or ".", folder)
+    try:
+        find_own_module(Path(anchored), name, item["data"], item.get("loss"))
+    except WorkloadError as error:
+        raise StudyError(document.sentences([Mistake(place, str(error))])) from error
+    item["module"] = f"{anchored}/{name}"
 
 
 def _is_path(word: str, index: int) -> bool:

@@ -4,12 +4,14 @@ import hashlib
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, computed_field, model_serializer
 
 from steptime.catalog.cluster import Cluster
 from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.options import OptionValue, Precision, Tuning
-from steptime.catalog.workloads.table import LIBRARY
+from steptime.catalog.workloads.layers import Workload
+from steptime.catalog.workloads.own_module import OwnModule
+from steptime.catalog.workloads.table import LIBRARY, build_workload, own_workload
 from steptime.datasets.builtins import BUILTINS
 from steptime.errors import PluginError
 from steptime.study.training import Training
@@ -71,6 +73,16 @@ class Trial(BaseModel):
     cluster: Cluster | None = None
     """The hosts and links that the launcher makes; None if the launcher takes what is there."""
     seed: int = 0
+    own: OwnModule | None = None
+    """The user's module that the workload is; None of those that have layers."""
+
+    @model_serializer(mode="wrap")
+    def _without_own(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write the form that there was before there were modules of users, where there is none."""
+        written: dict[str, Any] = serialized(self)
+        if self.own is None:
+            written.pop("own", None)
+        return written
 
     @computed_field  # type: ignore[prop-decorator]  # mypy cannot see through two decorators
     @property
@@ -87,15 +99,16 @@ class Trial(BaseModel):
     @property
     def group(self) -> str:
         """What must be equal for two trials to be ranked against each other."""
-        size = "x".join(str(size) for size in self.input_shape)
-        if self.classes != self._usual_classes():
+        size = self.own.in_words if self.own else "x".join(str(size) for size in self.input_shape)
+        if not self.own and self.classes != self._usual_classes():
             size += f", {self.classes} classes"
         data = (self.dataset or "synthetic data") + (f" as {self.tokens}" if self.tokens else "")
+        data = f"batches of {self.own.data}" if self.own else f"{data} by the {self.loader} loader"
         workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
         cluster = f", {self.cluster.in_words()}" if self.cluster else ""
         optimizer = "" if self.optimizer == Optimizer() else f", {self.optimizer.in_words}"
         return (
-            f"{self.workload} ({size}), {data} by the {self.loader} loader, {workers}, "
+            f"{self.workload} ({size}), {data}, {workers}, "
             f"batch {self.batch_per_worker} per worker, {self.precision}, {self.device}{optimizer}{cluster}"
         )
 
@@ -111,6 +124,12 @@ class Trial(BaseModel):
         except (KeyError, PluginError):
             return None
 
+    def build(self) -> Workload:
+        """Return its workload; raises WorkloadError or PluginError where that is not installed here."""
+        if self.own:
+            return own_workload(self.workload, self.own)
+        return build_workload(self.workload, self.input_shape, self.classes)
+
     @property
     def configuration(self) -> str:
         """The id without the tier: trials of both tiers that run the same have the same."""
@@ -124,6 +143,8 @@ class Trial(BaseModel):
         fields: dict[str, Any] = self.model_dump(mode="json", exclude={"id", "documented_options"})
         if self.cluster is not None and self.cluster.kind == "emulated":
             del fields["cluster"]["kind"]
+        if self.own is not None:
+            del fields["own"]["folder"]  # the same files elsewhere are the same
         kept = {name: each for name, each in fields.items() if getattr(self, name) != _LEFT_OUT.get(name, _NOTHING)}
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
 

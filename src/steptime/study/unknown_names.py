@@ -21,7 +21,7 @@ def unknown_names(document: Document, known: KnownNames) -> Iterator[Mistake]:
         axes: dict[str, tuple[str, Iterable[str]]] = {
             "frameworks": ("framework", known.frameworks),
             "strategies": ("strategy", [*several, *known.strategies]),
-            "workloads": ("workload", known.workloads),
+            "workloads": ("workload", [*known.workloads, *own_names(document)]),
             "loaders": ("loader", [*auto, *known.loaders]),
         }
         for axis, (what, choices) in axes.items():
@@ -41,6 +41,16 @@ def unknown_names(document: Document, known: KnownNames) -> Iterator[Mistake]:
     yield from _unknown(document, ("launcher",), "launcher", [AUTO, *known.launchers])
     yield from _unknown_keys(document, ("environments",), known.frameworks)
     yield from _unknown_environments(document)
+
+
+def own_names(document: Document) -> list[str]:
+    """Return the names of workloads that are modules of the user's."""
+    found = []
+    for top in axis_mappings(document):
+        for _, item in document.each(*top, "workloads"):
+            if isinstance(item, dict) and item.get("module") is not None and isinstance(item.get("name"), str):
+                found.append(item["name"])
+    return found
 
 
 def _unknown_environments(document: Document) -> Iterator[Mistake]:

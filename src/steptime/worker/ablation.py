@@ -35,7 +35,7 @@ _WARM_STEPS = 3
 def run_ablation(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:
     """Time all stages of ``session``'s step in interleaved blocks, and write every step's duration to ``records``."""
     schedule = job["schedule"]
-    ablated = session.ablate() if job.get("accumulation", 1) == 1 else None  # stages take a batch in one piece
+    ablated = session.ablate()
     marked = _MarkedSteps(ablated)
     stages = dict(ablated.stages()) if ablated is not None else {}
     stages["step"] = session.step

@@ -121,14 +121,14 @@ class DrawnBatches(object):
     ``number``
         Counted from 1; 0 if this process draws none.
     ``kept``
-        The indices of the batches ``kept_steps``, by their number.
+        The indices of the batches ``kept_steps``, by their number; of a user's loader, what has their checksums.
     """
 
     _by_rank: Dict[int, "DrawnBatches"] = {}
 
     def __init__(self) -> None:
         self.number = 0
-        self.kept: Dict[int, numpy.ndarray] = {}
+        self.kept: Dict[int, Any] = {}
 
     @classmethod
     def of(cls, rank: int) -> "DrawnBatches":
@@ -136,7 +136,7 @@ class DrawnBatches(object):
         return cls._by_rank.get(rank, cls())
 
     @classmethod
-    def note(cls, order: Iterator[Tuple[int, numpy.ndarray]], rank: int) -> Iterator[Tuple[int, numpy.ndarray]]:
+    def note(cls, order: Iterator[Tuple[Any, Any]], rank: int) -> Iterator[Tuple[Any, Any]]:
         """Yield what ``order`` yields, and note it."""
         drawn = cls._by_rank[rank] = cls()
         for kept in kept_steps():

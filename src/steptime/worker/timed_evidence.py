@@ -4,7 +4,7 @@ All is computed when the timed steps are over. The same of a launch that repeats
 """
 
 import zlib
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy
 
@@ -32,21 +32,26 @@ def seen_batches(context: ProcessContext, steps: int) -> Dict[str, Any]:
         int64, without its first bit.
     """
     drawn = DrawnBatches.of(context.rank)
-    checksums = [
-        (number, len(chosen), zlib.crc32(chosen.astype("<i8").tobytes()) & 0x7FFFFFFF)
-        for number, chosen in sorted(dict(drawn.kept).items())
-        if number <= steps
-    ]
+    checksums = [(number,) + _seen(chosen) for number, chosen in sorted(dict(drawn.kept).items()) if number <= steps]
     return {"drawn": drawn.number or None, "batches": checksums}
+
+
+def _seen(chosen: Any) -> Tuple[int, int]:
+    """Return the samples and the checksum of a kept batch, of its indices where it is given by these."""
+    if isinstance(chosen, numpy.ndarray):
+        return len(chosen), zlib.crc32(chosen.astype("<i8").tobytes()) & 0x7FFFFFFF
+    return chosen.samples, chosen.checksum()
 
 
 class UpdateSketcher(object):
     """Tells in a few numbers per array how far weights have come from the initial ones."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, session: Optional[Session] = None) -> None:
+        """Note the first weights of a user's module; every worker calls it before its first step."""
         self._job = job
         self._sketcher = Sketcher()
-        self._first: Dict[str, numpy.ndarray] = {}
+        own = session if "own" in job["workload"] else None
+        self._first = self._sketcher.sketch(own.get_weights() or {}) if own else {}
 
     def sketch(self, weights: Optional[Dict[str, numpy.ndarray]]) -> Optional[Dict[str, List[float]]]:
         """Return ``{name: [length of the weights, length of their update, sums…]}``; None without weights.
@@ -76,7 +81,7 @@ class Evidence(object):
     def __init__(self, session: Session, job: Job, context: ProcessContext) -> None:
         self._session = session
         self._context = context
-        self._sketcher = UpdateSketcher(job)
+        self._sketcher = UpdateSketcher(job, session)
 
     def first_update(self) -> Optional[Dict[str, List[float]]]:
         """Return the sketch of the weights behind the first step; None if workers do not wait for each other.
@@ -106,7 +111,7 @@ def run_replay(session: Session, job: Job, context: ProcessContext, records: Rec
 
     ``losses`` and ``weights`` are those behind each round, ``batches`` those of ``seen_batches``.
     """
-    sketcher, losses, weights = UpdateSketcher(job), [], []
+    sketcher, losses, weights = UpdateSketcher(job, session), [], []
     rounds = job["schedule"]["rounds"]
     for steps in rounds:
         for _ in range(steps):

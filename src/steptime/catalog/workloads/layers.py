@@ -6,11 +6,15 @@ from math import prod
 from typing import Any, Literal
 
 from steptime.catalog.workloads.kinds import KINDS, Shape
+from steptime.catalog.workloads.own_module import OwnModule
 from steptime.errors import WorkloadError
 
 INPUT = "input"
-Loss = Literal["softmax_cross_entropy", "mean_squared_error", "next_token_cross_entropy", "masked_token_cross_entropy"]
-"""Of a sample's class, of its values, or of its tokens: of each the next one, or those that the input hides."""
+Loss = Literal[
+    "softmax_cross_entropy", "mean_squared_error", "next_token_cross_entropy", "masked_token_cross_entropy", "own"
+]
+"""Of a sample's class, of its values, or of its tokens: of each the next one, or those that the input hides; or that of
+a user's own module."""
 Pair = int | tuple[int, int]
 
 
@@ -50,6 +54,8 @@ class Workload:
     classes: int
     loss: Loss
     layers: tuple[Layer, ...]
+    own: OwnModule | None = None
+    """A module of the user's, of which layers and shapes are unknown here, so that there are none."""
 
     @property
     def parameter_count(self) -> int:
@@ -59,7 +65,7 @@ class Workload:
     @property
     def output_shape(self) -> Shape:
         """Shape of the last layer's output, per sample."""
-        return self.layers[-1].output_shape
+        return self.layers[-1].output_shape if self.layers else ()
 
     def to_json(self, *, dropout: bool = True) -> dict[str, Any]:
         """The form that crosses to the worker.
@@ -73,6 +79,7 @@ class Workload:
             "classes": self.classes,
             "loss": self.loss,
             "layers": [_layer_to_json(layer, dropout=dropout) for layer in self.layers],
+            **({"own": {**self.own.model_dump(mode="json"), "dropout": dropout}} if self.own else {}),
         }
 
 

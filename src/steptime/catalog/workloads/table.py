@@ -8,6 +8,7 @@ from typing import cast
 from steptime.catalog.plugins import Registry
 from steptime.catalog.workloads.kinds import Shape
 from steptime.catalog.workloads.layers import Workload
+from steptime.catalog.workloads.own_module import OwnModule
 from steptime.errors import WorkloadError, choices_message
 
 _IMAGE_AXES = 3
@@ -107,6 +108,11 @@ def build_workload(
     except WorkloadError as error:
         message = f"{name} cannot take input of {_text(shape)}: {error}{_advice(entry, shape)}"
         raise WorkloadError(message) from error
+
+
+def own_workload(name: str, own: OwnModule) -> Workload:
+    """Return the workload of a user's module, which has no layers."""
+    return Workload(name, (), 0, "own", (), own)
 
 
 def _shape(entry: Entry, input_shape: Shape | None, image: Shape | None) -> Shape:

@@ -22,9 +22,9 @@ def open_session(job, context):
     )
     os.environ.setdefault("NCCL_SOCKET_IFNAME", context.nccl_interface)
     from steptime.frameworks.deepspeed.strategies import STRATEGIES
-    from steptime.libraries.torch.session import TorchSession
+    from steptime.libraries.torch.session import open_torch_session
 
-    return TorchSession(job, context, STRATEGIES[job["strategy"]])
+    return open_torch_session(job, context, STRATEGIES)
 
 
 FRAMEWORK = Framework(open_session)

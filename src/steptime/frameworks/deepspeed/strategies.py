@@ -58,6 +58,12 @@ _OBJECTS = ("loss_scaler", "param_slice_mappings")
 in the precisions that there are, and the mappings say where a parameter lies."""
 
 
+_NO_ENGINE = (
+    "mixed_precision: engine wants all inputs in bf16, which a module of your own may not take; use "
+    "mixed_precision: autocast"
+)
+
+
 class ZeroStage0(TorchStrategy):
     """Stage 0: every worker has all weights and momentum, and gradients are averaged after the backward pass."""
 
@@ -90,6 +96,8 @@ class ZeroStage0(TorchStrategy):
         )
         if self.relaid and channels_innermost(self.job):
             module.to(memory_format=torch.channels_last)
+        if "own" in self.job["workload"] and self._engine.bfloat16_enabled():
+            raise ValueError(_NO_ENGINE)
         return self._in_bf16 if self._engine.bfloat16_enabled() else self._engine
 
     def _in_bf16(self, inputs):

@@ -9,9 +9,9 @@ def open_session(job, context):
     Raises RuntimeError when the workers do not find each other.
     """
     from steptime.frameworks.horovod_pytorch.strategies import STRATEGIES
-    from steptime.libraries.torch.session import TorchSession
+    from steptime.libraries.torch.session import open_torch_session
 
-    return TorchSession(job, context, STRATEGIES[job["strategy"]])
+    return open_torch_session(job, context, STRATEGIES)
 
 
 def open_back_end(job, context):

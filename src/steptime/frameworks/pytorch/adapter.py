@@ -6,9 +6,9 @@ from steptime.worker.framework import Framework
 def open_session(job, context):
     """Return a session of one of PyTorch's strategies."""
     from steptime.frameworks.pytorch.strategies import STRATEGIES
-    from steptime.libraries.torch.session import TorchSession
+    from steptime.libraries.torch.session import open_torch_session
 
-    return TorchSession(job, context, STRATEGIES[job["strategy"]])
+    return open_torch_session(job, context, STRATEGIES)
 
 
 def serve(job, context):

@@ -19,9 +19,9 @@ from steptime.frameworks.pytorch.parameter_server_ablation import ParameterServe
 from steptime.libraries.torch.checkpoint import module_state, optimizer_state, set_module_state, set_optimizer_state
 from steptime.libraries.torch.devices import set_threads
 from steptime.libraries.torch.optimizers import is_linear, open_optimizer, set_rate, update_option
+from steptime.libraries.torch.own_module import first_weights
 from steptime.libraries.torch.store import server_url
 from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
-from steptime.worker.weights import initial_weights
 
 _LEAST_LENGTH = 1e-6
 """Of a gradient, as torch's own clipping has it."""
@@ -163,10 +163,9 @@ def _first_weights(job, context):
 
     The workers compute the same, and need not be asked.
     """
-    layers = job["workload"]["layers"]
+    layers, weights = first_weights(job)
     pieces = ServerShards(layers, context.servers, job["options"]["sharding"], channels_innermost(job))
     row = torch.empty(pieces.sizes[context.rank])
-    weights = initial_weights(layers, job["seed"])
     for name, view in pieces.views(context.rank, row).items():
         view.copy_(torch.from_numpy(weights[name]))
     return row, lambda values: list(pieces.views(context.rank, values).values())

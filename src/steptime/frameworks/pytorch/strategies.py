@@ -30,6 +30,46 @@ def sharded_children(module, smallest):
     return [[children[place] for place in group] for group in groups] if len(groups) > 1 else []
 
 
+def own_units(module, smallest):
+    """Return the parts of a user's module that FSDP gathers one by one, each in a list of its own.
+
+    These are the items of its lists of modules, and other parts that hold no such list, with ``smallest`` parameters or
+    more; the root gathers the rest, and parameters that two parts share.
+    """
+    held = Counter(id(parameter) for each in module.modules() for parameter in each.parameters(recurse=False))
+    found = []
+
+    def look_into(part):
+        for child in part.children():
+            own = list(child.parameters())
+            holds_list = any(isinstance(each, _LISTS) and len(each) > 1 for each in child.modules())
+            if holds_list or isinstance(child, _LISTS):
+                look_into(child)
+            elif sum(each.numel() for each in own) >= smallest and all(held[id(each)] == 1 for each in own):
+                found.append([child])
+
+    look_into(module)
+    return found if len(found) > 1 else []
+
+
+_LISTS = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)
+
+
+def _require_shardable(module):
+    """Raise ValueError where FSDP2 cannot shard a parameter of a user's module."""
+    for name, parameter in module.named_parameters():
+        if parameter.dim() == 0:
+            raise ValueError(
+                "fsdp cannot shard the parameter %s, which is a single number without an axis; make it one of the "
+                "shape (1,), or leave fsdp out" % name
+            )
+        if not parameter.is_contiguous():
+            raise ValueError(
+                "fsdp cannot shard the parameter %s, which is not contiguous; make it so by .contiguous(), or leave "
+                "fsdp out" % name
+            )
+
+
 class _ProcessGroupStrategy(TorchStrategy):
     def __init__(self, job, context, device):
         super().__init__(job, context, device)
@@ -58,7 +98,8 @@ class DistributedDataParallelStrategy(_ProcessGroupStrategy):
             device_ids=[device.index] if device.type == "cuda" else None,
             bucket_cap_mb=bucket_cap_mb(options["bucket_mb"]),
             gradient_as_bucket_view=options["gradients"] == "bucket_view",
-            static_graph=options["static_graph"],
+            # Torch fails where a first step does not exchange with every backward pass.
+            static_graph=options["static_graph"] and self.job.get("accumulation", 1) == 1,
             **_without_buffer_exchange(),
             **_batched_copy(options["gradients"]),
         )
@@ -136,7 +177,11 @@ class FullyShardedStrategy(_ProcessGroupStrategy):
         options = self.job["options"]
         self._module = module = built.module
         mesh = distributed.init_device_mesh(self.device.torch_device.type, (self.context.workers,))
-        groups = sharded_children(module, options["group_values"])
+        if "own" in self.job["workload"]:
+            _require_shardable(module)
+            groups = own_units(module, options["group_values"])
+        else:
+            groups = sharded_children(module, options["group_values"])
         settings = dict(_RESHARDING[options["reshard_after_forward"]], **self._precision())
         self._units = [fully_shard(group, mesh=mesh, **settings)[0] for group in groups]
         # The root has the parameters of no group, and gathers for all.

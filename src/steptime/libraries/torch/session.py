@@ -15,6 +15,8 @@ from steptime.libraries.torch.checkpoint import random_state, set_random_state
 from steptime.libraries.torch.devices import open_device
 from steptime.libraries.torch.loader import open_torch_batches
 from steptime.libraries.torch.network import TorchWorkload
+from steptime.libraries.torch.own_module import OwnWorkload, open_own_batches
+from steptime.libraries.torch.own_reference import OwnReference
 from steptime.libraries.torch.strategy import channels_innermost
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import StepClock
@@ -173,6 +175,30 @@ class TorchForward(object):
         return contextlib.ExitStack()  # an empty context; nullcontext is newer than Python 3.6
 
 
+class OwnForward(TorchForward):
+    """The forward half of a step of a user's own module, whose batches are ``(batch, None)``."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - as above, and the user's module
+        self, network: Any, job: Job, batches: Any, device_type: str, autocast: Any, built: OwnWorkload
+    ) -> None:
+        super(OwnForward, self).__init__(network, job, batches, device_type, autocast)
+        self.output_shape = [job["batch_per_worker"]]
+        self._own_loss, self._compile_facts = compiled_loss(lambda batch: built.loss(network, batch), job, device_type)
+
+    def loss(self, inputs: Any, targets: Any) -> Any:
+        """Return the loss of the batch ``inputs``, which holds its own targets."""
+        del targets
+        with self._precision():
+            return self._own_loss(inputs)
+
+
+def open_torch_session(job: Job, context: ProcessContext, strategies: Dict[str, Any]) -> Session:
+    """Return the session of a job: by its strategy, or the one process that the check of a user's module asks."""
+    if "own_reference" in job:
+        return OwnReference(job, context)
+    return TorchSession(job, context, strategies[job["strategy"]])
+
+
 class TorchSession(Session):
     """Forward, backward and update of a network that a strategy has wrapped.
 
@@ -186,14 +212,26 @@ class TorchSession(Session):
         self._device = open_device(job, context)
         torch.manual_seed(job["seed"] * 1009 + context.rank)  # of dropout: each worker draws its own
         self._channels_last = channels_innermost(job)
-        self._built = TorchWorkload(workload)
-        self._built.load(initial_weights(workload["layers"], job["seed"]))
+        own = OwnWorkload(job) if "own" in workload else None
+        if own is None:
+            self._built: Any = TorchWorkload(workload)
+            self._built.load(initial_weights(workload["layers"], job["seed"]))
+        else:
+            self._built, job = own, own.completed(job)
+        self._own_facts = {} if own is None else {"own": own.facts()}
         self._strategy = strategy(job, context, self._device)
         layout = torch.channels_last if self._channels_last and strategy.innermost else torch.preserve_format
         self._built.module.to(self._device.torch_device, memory_format=layout).train()
-        network = self._strategy.prepare(self._built)
-        batches = open_torch_batches(job, context, self._device.torch_device, self._channels_last)
-        self._forward = TorchForward(network, job, batches, self._device.torch_device.type, self._strategy.autocast)
+        device = self._device.torch_device
+        if own is None:
+            network = self._strategy.prepare(self._built)
+            batches = open_torch_batches(job, context, device, self._channels_last)
+            self._forward = TorchForward(network, job, batches, device.type, self._strategy.autocast)
+        else:
+            # Ahead of the strategy, which wraps the module, so that it cannot be measured any more.
+            batches, self._own_facts["own"]["flop_per_sample"] = open_own_batches(job, context, device, own)
+            network = self._strategy.prepare(self._built)
+            self._forward = OwnForward(network, job, batches, device.type, self._strategy.autocast, own)
         self._accumulation = job.get("accumulation", 1)
         self._loss: Any = None
         self._evaluated_after: Any = None
@@ -265,7 +303,7 @@ class TorchSession(Session):
         return lambda: float(loss)
 
     def parameter_count(self) -> int:
-        return sum(self._strategy.count(parameter) for parameter in self._built.module.parameters())
+        return sum(self._strategy.count(each) for each in self._built.module.parameters() if each.requires_grad)
 
     def output_shape(self) -> List[int]:
         samples, *rest = self._forward.output_shape
@@ -294,6 +332,7 @@ class TorchSession(Session):
         facts.update(self._forward.facts())
         facts.update(self._device.facts())
         facts.update(self._strategy.facts())
+        facts.update(self._own_facts)
         return facts
 
     def staleness(self) -> Optional[Dict[int, int]]:

@@ -17,6 +17,7 @@ from steptime.measurements.verdicts import failure
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.loaders import LoaderCase, LoaderInput, loader_cases
 from steptime.runner.equivalence.oracle import Oracle, Truth
+from steptime.runner.equivalence.own_module import inspect
 from steptime.runner.equivalence.probes import Probe, check_trial, form_of, probes
 from steptime.runner.equivalence.verdict import Findings
 from steptime.runner.executor import Executor, do_side_by_side
@@ -74,9 +75,16 @@ class Checker:
     ) -> EquivalenceResult:
         """Launch the probes of ``trial``, or those ``wanted``, and compare each with its truth until one fails."""
         found = Findings(trial, workload)
+        steps = self.steps
+        if workload.own is not None:
+            inspection = inspect(self.oracle, trial, workload, self.steps)
+            if isinstance(inspection, str):
+                found.reasons.append(inspection)
+                return found.result(version)
+            steps, found.explanation = inspection.steps, inspection.explanation
         if wanted is None:
             form = form_of(trial, self.executor.manifests[trial.framework])
-            wanted = probes(trial, workload, self.steps, self.repeats, form)
+            wanted = probes(trial, workload, steps, self.repeats, form)
         for number, each in enumerate(wanted):
             probe = self.oracle.clipping(each, workload)
             truth = truth_of(probe)
@@ -175,6 +183,8 @@ class EquivalenceCheck:
         key = f"{trial.workload}/{trial.input_shape}/{trial.classes}/{trial.workers}/{trial.batch_per_worker}"
         smoothing = trial.training.label_smoothing if trial.training else 0.0
         key += f"/{trial.seed}/{trial.precision}/{trial.optimizer.model_dump_json()}/{smoothing}"
+        if trial.own:  # built in the environment of its framework, of whose packages it is made
+            key += f"/{trial.framework}/{trial.device}/{trial.environment_name}/{trial.own.digest}"
         key += f"/{probe.rates}/{json.dumps(probe.reference_loader)}"
         key += f"/{probe.answer}/{probe.rounds}/{probe.turns}/{probe.batches}/{sorted(probe.settings.items())}"
         with self._lock:

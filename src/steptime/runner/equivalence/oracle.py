@@ -3,9 +3,10 @@
 import json
 import math
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from steptime.catalog.loaders import SYNTHETIC
 from steptime.catalog.optimizer import Optimizer
@@ -14,6 +15,7 @@ from steptime.catalog.workloads.layers import Workload
 from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches, samples_into, with_usual_lengths
 from steptime.runner.equivalence.probes import Probe, reference_flops
 from steptime.runner.executor import Executor
+from steptime.study.trial import Trial
 
 REFERENCE = "reference"
 _LARGEST_ROUNDING = {"fp32": 5e-3, "tf32": 0.2, "fp16": 0.2, "bf16": 0.2}
@@ -40,6 +42,8 @@ _NUDGES = 16
 two in a row that go opposite ways, one changes the sign of what lies at zero to the last digit."""
 _NUDGES_OF_SMALL_RUNS = 64
 """Where several activations lie at zero, it takes many runs until one has their combination."""
+_NUDGES_OF_OWN = 8
+"""Of a user's module: each begins a process that imports torch."""
 _SMALL_RUN_FLOPS = 5e10
 """The most that a small run costs."""
 _SHARE_LEFT = 0.5
@@ -56,6 +60,10 @@ class Truth:
     learning_rate: float
     ranks: tuple[tuple[Round, ...], ...]
     """The rounds of each worker."""
+    parameters: int = 0
+    """That are trained."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Of a user's module, as a process of its framework read them."""
     nudges: tuple[str, ...] = ()
     """Where the weights were put off by some millionths, as the reference's option ``nudges`` has it."""
 
@@ -77,6 +85,9 @@ class _Run:
     losses: list[float]
     sketches: list[Sketch]
     """Before the first round, and behind each."""
+    parameters: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Of a user's module, what the process read from it."""
 
 
 class _ReferenceFailureError(Exception):
@@ -153,7 +164,7 @@ class Oracle:
                 replace(each, start=run.sketches[at], end=run.sketches[at + 1], loss=run.losses[at])
                 for at, each in enumerate(truth.rounds)
             )
-            yield Truth(truth.learning_rate, (rounds,) * len(truth.ranks), nudges)
+            yield replace(truth, ranks=(rounds,) * len(truth.ranks), nudges=nudges)
 
     def _mean(self, probe: Probe, workload: Workload, rate: float, *, last: bool) -> Truth | float:
         """Every worker's share with its own batch statistics, in one process, and the mean of the gradients.
@@ -177,7 +188,8 @@ class Oracle:
         clear = next((number for number, each in enumerate(rounds) if each.rounding > limit), len(rounds))
         if clear < min(_LEAST_ROUNDS, len(rounds)) and not last:
             return rate / 10
-        return Truth(rate, (tuple(rounds[: max(clear, 1)]),) * probe.trial.workers)
+        ranks = (tuple(rounds[: max(clear, 1)]),) * probe.trial.workers
+        return Truth(rate, ranks, exact.parameters, exact.facts)
 
     def _any_order(self, probe: Probe, workload: Workload, rate: float, *, last: bool) -> Truth | float:
         """The weights when each gradient has updated once: of workers that saw all updates before, and that saw none.
@@ -209,7 +221,7 @@ class Oracle:
             # A worker that never pulled has the loss at the first weights; half of the way to it is allowed.
             unit = abs(seen.losses[number] - unseen.losses[number]) * _SHARE_OF_LOSS
             ranks.append((Round(steps, first, right, units, seen.losses[number], unit),))
-        return Truth(rate, tuple(ranks))
+        return Truth(rate, tuple(ranks), seen.parameters, seen.facts)
 
     def _error_feedback(self, probe: Probe, workload: Workload, rate: float, *, last: bool) -> Truth | float:
         """The mean of all gradients, but for a residue that does not grow with the steps.
@@ -224,13 +236,36 @@ class Oracle:
         start, end = exact.sketches[0], exact.sketches[-1]
         units = {name: norm(end[name] - start[name]) * _RESIDUE / steps for name in end}
         right = Round(steps, start, end, units, None, 0.0)
-        return Truth(rate, ((right,),) * probe.trial.workers)
+        return Truth(rate, ((right,),) * probe.trial.workers, exact.parameters)
+
+    def ask_module(
+        self, probe: Probe, workload: Workload, **settings: int | str | bool
+    ) -> tuple[Sketch, Sketch, Mapping[str, Any]] | str:
+        """Return weights before and behind one step of a user's module in one process, and what was read from it.
+
+        Args:
+            probe: of its check.
+            workload: the module's.
+            settings: of ``own_reference`` in its job, as libraries/torch/own_reference.py has them.
+
+        Returns why, where the process failed.
+        """
+        try:
+            run = self._ask(probe, workload, probe.trial.optimizer.learning_rate, (1,), **settings)
+        except _ReferenceFailureError as failure:
+            return str(failure)
+        return run.sketches[0], run.sketches[1], run.facts
 
     def _ask(
-        self, probe: Probe, workload: Workload, rate: float, rounds: tuple[int, ...], **options: int | str
+        self, probe: Probe, workload: Workload, rate: float, rounds: tuple[int, ...], **options: int | str | bool
     ) -> _Run:
-        """Run the reference as one process that does the work of all workers."""
+        """Run the reference as one process that does the work of all workers.
+
+        Of a user's module that is the module itself in its framework's environment, in plain steps of torch.
+        """
         trial = probe.trial.with_learning_rate(rate)
+        if workload.own is not None:
+            return self._ask_own(probe, trial, workload, rounds, options)
         reference = trial.model_copy(
             update={
                 "framework": REFERENCE,
@@ -251,19 +286,35 @@ class Oracle:
                 "environment_name": None,
             }
         )
-        folder = self.scratch / f"truth-{secrets.token_hex(8)}"  # truths are asked for side by side
         job = probe.reference_job(reference, workload, (0, *rounds))  # behind no step, the first weights
         job["options"].update(probe.settings)
-        asked = json.dumps(job, sort_keys=True) if "nudges" in options else ""
+        return self._run(reference, job, keep="nudges" in options)
+
+    def _ask_own(
+        self, probe: Probe, trial: Trial, workload: Workload, rounds: tuple[int, ...], settings: Mapping[str, Any]
+    ) -> _Run:
+        alone = {"strategy": SINGLE.name, "workers": 1, "servers": 0, "server_placement": None, "cluster": None}
+        alone |= {"hosts": 1, "launcher": "local", "precision": "fp32", "options": {}}
+        reference = trial.model_copy(update=alone)
+        job = probe.reference_job(reference, workload, (0, *rounds))
+        job["own_reference"] = {"updates": "together", "shards": trial.workers, **settings}
+        return self._run(reference, job, keep=True)
+
+    def _run(self, reference: Trial, job: dict[str, Any], *, keep: bool) -> _Run:
+        """Launch the reference, unless the same was asked for and kept."""
+        folder = self.scratch / f"truth-{secrets.token_hex(8)}"  # truths are asked for side by side
+        asked = json.dumps([job, reference.environment_name], sort_keys=True) if keep else ""
         if asked in self._kept:
             return self._kept[asked]
         ran = self.executor.launch(reference, job, folder, last_record="check", pinned=False)
         if ran.reason:
             raise _ReferenceFailureError(ran.reason)
-        losses: list[float] = ran.collected.worker(0)["check"]["losses"][1:]
+        check, session = ran.collected.worker(0)["check"], ran.collected.worker(0)["session"]
+        losses: list[float] = check["losses"][1:]
         found = read_sketches(folder, 0)
         self.executor.remove(folder)
-        run = _Run(losses, [found[number] for number in sorted(found)])
+        sketches = [found[number] for number in sorted(found)]
+        run = _Run(losses, sketches, check["parameters"], session["facts"].get("own", {}))
         if asked:
             self._kept[asked] = run
         return run
@@ -280,6 +331,8 @@ def _round(probe: Probe, number: int, exact: _Run, rounded: list[Sketch], loss: 
 
 def _nudges(probe: Probe, workload: Workload) -> int:
     """Return how many runs beside the right one a probe may have."""
+    if workload.own is not None:
+        return _NUDGES_OF_OWN
     of_run = reference_flops(probe.trial, workload) * sum(probe.rounds)
     return _NUDGES_OF_SMALL_RUNS if of_run <= _SMALL_RUN_FLOPS else _NUDGES
 

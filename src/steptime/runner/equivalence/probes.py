@@ -9,7 +9,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from steptime.catalog.cluster import cluster_for
-from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.loaders import OWN, SYNTHETIC
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.optimizer import SETTINGS, Optimizer
 from steptime.catalog.strategies import strategy_named
@@ -28,7 +28,7 @@ _MOMENTUM = 0.9
 """Where a trial has none, so that a missing one would show."""
 _WEIGHT_DECAY = 0.1
 """Likewise: it changes updates by about as much as gradients do."""
-_DECAY_OF_A_STEP = 0.02
+_DECAY_OF_A_STEP = 0.05
 """The share of itself that a matrix loses in a step where biases do not decay: it shows on biases, which are short."""
 _EPSILON = 1e-2
 """The least epsilon of a probe: gradients of a check are of this size, so that their length still counts."""
@@ -122,7 +122,7 @@ def check_trial(trial: Trial, manifest: Manifest) -> Trial:
     return trial.model_copy(
         update={
             "dataset": None,
-            "loader": SYNTHETIC.name,
+            "loader": OWN.name if trial.own else SYNTHETIC.name,
             "loader_processes": 0,
             "workers": min(trial.workers, _WORKERS),
             **_in_parts(trial.accumulation),
@@ -203,7 +203,7 @@ def probes(
     if trial.training is not None:
         how["rates"] = tuple(islice(cycle(_RATES), len(rounds)))
     both = [
-        Probe("as trained", _well_conditioned(whole), rounds, **how),
+        Probe("as trained", well_conditioned(whole), rounds, **how),
         Probe("with momentum and weight decay", _with_all_terms(whole), rounds, **how),
     ]
     yield from islice(cycle(both), max(repeats, len(both))) if together else both[1:]
@@ -246,7 +246,7 @@ def _plain(trial: Trial) -> Trial:
     return trial.model_copy(update={"optimizer": Optimizer(learning_rate=rate, momentum=0.0)})
 
 
-def _well_conditioned(trial: Trial) -> Trial:
+def well_conditioned(trial: Trial) -> Trial:
     """Return the trial with an epsilon beside which the rounding of a gradient is small.
 
     The first step of adam is the sign of the gradient where epsilon is smaller than it, and rounding decides over the
@@ -259,7 +259,7 @@ def _well_conditioned(trial: Trial) -> Trial:
 
 
 def _with_all_terms(trial: Trial) -> Trial:
-    trial = _well_conditioned(trial)
+    trial = well_conditioned(trial)
     optimizer = trial.optimizer
     update: dict[str, float] = {"weight_decay": optimizer.weight_decay or _WEIGHT_DECAY}
     if optimizer.decayed != "all":

@@ -144,10 +144,12 @@ class Findings:
     def __init__(self, trial: Trial, workload: Workload) -> None:
         """Take the check's trial and its workload."""
         self.reasons: list[str] = []
+        self.explanation: str | None = None
         self._trial = trial
         self._workload = workload
         self._furthest: dict[str, float] = {}
         self._parameters: int | None = None
+        self._expected = workload.parameter_count
         self._output_shape: list[int] | None = None
         self._crashes = 0
         self._launches = 0
@@ -184,7 +186,7 @@ class Findings:
             return
         check = ran.collected.worker(0)["check"]
         self._parameters, self._output_shape = check["parameters"], check["output_shape"]
-        self._check_form(probe)
+        self._check_form(probe, ran, truth)
         self._rounds += len(truth.rounds)
         self._steps = max(self._steps, sum(each.steps for each in truth.rounds))
         seen = _Seen.of(ran, folder, truth)
@@ -207,8 +209,15 @@ class Findings:
             first.setdefault((what, rank), f"{probe.name}: worker {rank}: {fault.words}")
         self.reasons += first.values()
 
-    def _check_form(self, probe: Probe) -> None:
-        expected = self._workload.parameter_count
+    def _check_form(self, probe: Probe, ran: LaunchResult, truth: Truth) -> None:
+        expected = self._expected = truth.parameters
+        for rank in range(probe.trial.workers if self._workload.own else 0):
+            facts = ran.collected.worker(rank)["session"]["facts"]["own"]
+            if facts["first_weights"] != truth.facts["first_weights"]:
+                self.reasons.append(
+                    f"worker {rank} built the module with other weights than one process, though random numbers are "
+                    "seeded alike; let build() draw them from torch's own"
+                )
         if self._parameters != expected:
             self.reasons.append(f"{self._parameters} parameters instead of {expected}")
         shape = [probe.trial.batch_per_worker, *self._workload.output_shape]
@@ -229,7 +238,7 @@ class Findings:
             rounds=self._rounds,
             steps=self._steps,
             parameters=self._parameters,
-            parameters_expected=self._workload.parameter_count,
+            parameters_expected=self._expected,
             output_shape=self._output_shape,
             first_loss_error=self._furthest.get("first_loss_error"),
             last_loss_error=self._furthest.get("last_loss_error"),
@@ -245,6 +254,7 @@ class Findings:
             optimizer=trial.optimizer.name,
             crashes=self._crashes,
             learning_rate=min(self._learning_rates, default=None),
+            explanation=self.explanation,
         )
 
 
