@@ -1,0 +1,95 @@
+"""The modules of examples/own_module/from_libraries.py are checked and raced as a study trains them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launching import interpreter_for
+from program import steptime
+
+from steptime.measurements.record_kinds import TIMING
+from steptime.measurements.store import Store
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_module"
+PACKAGES = (
+    "transformers==4.57.1",
+    "timm==1.0.31",
+    "huggingface-hub==0.36.2",
+    "tokenizers==0.22.2",
+    "safetensors==0.8.0",
+    "regex==2026.11.19",
+    "pyyaml==6.0.4",
+    "requests==2.34.2",
+    "urllib3==2.8.0",
+    "idna==3.20",
+    "certifi==2026.10.19.post1",
+    "charset-normalizer==3.5.3",
+    "packaging==26.4",
+    "tqdm==4.70.1",
+    "torchvision==0.28.0",
+)
+"""Beside PyTorch's own."""
+OPERATORS = """\
+import torch
+declared = torch.library.Library("torchvision", "DEF")
+declared.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+declared.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+"""
+"""Without them torchvision cannot be imported beside a PyTorch of another build than its own, whose compiled operators
+it lacks then. No module here calls one."""
+STUDY = """\
+workloads: {{name: {name}, module: from_libraries:{build}, data: from_libraries:{data}}}
+frameworks: pytorch
+environments: {{pytorch: {{kind: existing, python: {python}}}}}
+strategies: allreduce
+workers: 2
+batch_per_worker: 4
+launches: {{min: 1, max: 1}}
+seconds_per_launch: 0.2s
+equivalence: {{steps: 3, repeats: 1}}
+"""
+MODULES = {
+    "hf_gpt2": ("gpt2", "tokens"),
+    "timm_vit": ("vit", "images"),
+    "tv_resnet18": ("resnet18", "images"),
+}
+pytestmark = [pytest.mark.framework("pytorch"), pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter that has PyTorch's environment and the libraries."""
+    torch_python = interpreter_for("pytorch")
+    folder = tmp_path_factory.mktemp("libraries")
+    added = folder / "added"
+    uv = Path(sys.executable).with_name("uv")
+    subprocess.run(
+        [uv, "pip", "install", "-q", "--no-deps", "--python", torch_python, "--target", added, *PACKAGES], check=True
+    )
+    subprocess.run([torch_python, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    own = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    made = folder / "venv" / "bin" / "python"
+    of_torch, of_made = (
+        subprocess.run([each, "-c", own], check=True, capture_output=True, text=True).stdout.strip()
+        for each in (torch_python, made)
+    )
+    (Path(of_made) / "libraries.pth").write_text(f"{added}\n{of_torch}\n")
+    return made
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_of_a_library_is_checked_and_timed(name, python, tmp_path):
+    build, data = MODULES[name]
+    alone = subprocess.run([python, "-c", "import torchvision"], capture_output=True, check=False).returncode == 0
+    example = (EXAMPLE / "from_libraries.py").read_text()
+    (tmp_path / "from_libraries.py").write_text(example if alone else OPERATORS + example)
+    (tmp_path / "study.yaml").write_text(STUDY.format(name=name, build=build, data=data, python=python))
+
+    steptime("run", "study.yaml", "-o", "results", cwd=tmp_path)
+
+    store = Store.open(tmp_path / "results")
+    (check,) = store.equivalence()
+    assert check.passed, check.reason
+    (trial,) = store.trials()
+    assert [launch.status for launch in store.records(TIMING, trial.id)] == ["ok"]
