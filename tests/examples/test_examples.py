@@ -88,6 +88,7 @@ def test_the_python_interface_gives_the_trials_as_a_frame(tmp_path):
 
 def test_every_example_is_explained_and_run_by_a_test():
     there = {path.name for path in EXAMPLES.iterdir() if path.name not in ("README.md", "__pycache__")}
-    programs = {"python_api.py", "read_results.py", "numpy_ring", "slow_script.py"}  # the last by test_attach_page.py
+    # The last two are run by test_tutorial.py, test_own_modules.py and test_library_modules.py.
+    programs = {"python_api.py", "read_results.py", "numpy_ring", "slow_script.py", "own_module"}
     assert there == {f"{name}.yaml" for name in STUDIES} | programs
     assert set(re.findall(r"^\| \[([^\]]+)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)) == there
