@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from steptime.runner.framework_template import write_workload
 from steptime.study import Study
 from steptime.study.document import read_value
 from steptime.study.mistakes import allowed_keys
@@ -63,6 +64,8 @@ def _completed(text: str) -> str:
 def test_an_example_is_a_valid_study(example, tmp_path):
     path = tmp_path / "race.yaml"
     path.write_text(_completed(example))
+    if "module: mine:build" in example:
+        write_workload("mine", tmp_path)
 
     assert read_study(path).frameworks
 
