@@ -172,7 +172,7 @@ CASES = {
     "short": ("normed", "short", "has 3 samples in inputs, and 4 are asked for"),
     "alone": ("normed", "alone", "is a Tensor; give (inputs, targets) or a mapping"),
     "double": ("normed", "double", "has float64 in inputs, and weights are float32; add .float()"),
-    "number": ("normed", "number", "returned int, which is no iterable of batches"),
+    "number": ("normed", "number", "returned int, not an iterable of batches"),
     "wrong": ("normed", "wrong", "failed with KeyError: 'labels' ("),
     "nothing": ("nothing", "loader", "a module without a parameter to train"),
     "no module": ("no_module", "loader", "returned dict, not a torch.nn.Module"),

@@ -22,7 +22,7 @@ class Built:
     module = torch.nn.Linear(3, 2)
 
 def strategy(scale):
-    made = TorchStrategy({"precision": "fp16"}, None, None)
+    made = TorchStrategy({"precision": "fp16", "optimizer": {}}, None, None)
     made.optimizer = torch.optim.SGD(Built.module.parameters(), 0.1, momentum=0.9)
     made.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
     made.update(Built.module(torch.ones(1, 3)).sum())
