@@ -97,7 +97,7 @@ def test_a_worker_that_never_exchanged_its_gradients_is_found_in_the_gradient(ex
     asked = check_job(trial("single", 1), WORKLOAD, ROUNDS)
     ran = executor.launch(trial("single", 1), asked, tmp_path, last_record="check", pinned=False)
     found = Findings(trial(), WORKLOAD)
-    one = Truth(truth.learning_rate, truth.ranks[:1])
+    one = replace(truth, ranks=truth.ranks[:1])
     found.add(probe(), ran, tmp_path, one)
     assert any("the gradient of" in reason for reason in found.reasons)
 
@@ -113,7 +113,7 @@ def with_another_slope(truth: Truth, share: float, *names: str, at: int = -1) ->
     moved = {name: share * (rounds[at].end[name] - rounds[at].start[name])[::-1] for name in names}
     end = {**rounds[at].end, **{name: rounds[at].end[name] + moved[name] for name in names}}
     rounds[at] = replace(rounds[at], end=end)
-    return Truth(truth.learning_rate, (tuple(rounds),) * len(truth.ranks))
+    return replace(truth, ranks=(tuple(rounds),) * len(truth.ranks))
 
 
 def judged(
@@ -293,7 +293,7 @@ def test_small_runs_have_more_tries_to_meet_a_combination_of_activations_at_zero
     shapes = {"lenet5": (1, 28, 28), "cifar_cnn": (3, 32, 32), "resnet50": (3, 64, 64)}
     built = build_workload(workload, shapes[workload], 10)
     (first, *_) = probes(trial(workers=3), built, 19, 2)
-    beside = list(Oracle(executor, tmp_path).beside(first, built, Truth(0.01, ((),)), 1))
+    beside = list(Oracle(executor, tmp_path).beside(first, built, Truth(0.01, ((),), 0), 1))
     assert (len(beside), len({each.nudges for each in beside})) == (tries, tries)
 
 

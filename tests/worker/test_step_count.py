@@ -123,7 +123,7 @@ class Heating:
 def test_steps_of_a_device_are_timed_when_it_is_as_hot_as_it_gets(tmp_path, heating):
     records: dict[str, dict[str, Any]] = {}
     write = SimpleNamespace(write=lambda kind, **fields: records.update({kind: fields}))
-    job = {"schedule": {**WARM, "warmup_steps": 3}}
+    job = {"schedule": {**WARM, "warmup_steps": 3}, "workload": {}}
 
     run_timed(Heating(heating), job, context_of(tmp_path, 0), write)
 

@@ -60,7 +60,7 @@ class Truth:
     learning_rate: float
     ranks: tuple[tuple[Round, ...], ...]
     """The rounds of each worker."""
-    parameters: int = 0
+    parameters: int
     """That are trained."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Of a user's module, as a process of its framework read them."""
@@ -85,7 +85,7 @@ class _Run:
     losses: list[float]
     sketches: list[Sketch]
     """Before the first round, and behind each."""
-    parameters: int = 0
+    parameters: int
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Of a user's module, what the process read from it."""
 
