@@ -86,7 +86,7 @@ def test_a_free_server_counts_what_others_did_since_a_worker_pulled() -> None:
 import torch
 from steptime.frameworks.pytorch.parameter_server import AsynchronousShard
 settings = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5, "weight_decay": 0.0}
-piece = AsynchronousShard(torch.zeros(2), settings, "default", 3)
+piece = AsynchronousShard(torch.zeros(2), lambda row: [row], settings, "default", 3)
 answers = [piece.take(worker, torch.full((2,), -1.0)).value() for worker in (0, 1, 1, 2, 0)]
 print(json.dumps([[late for _, late in answers], [weights[0].item() for weights, _ in answers]]))
 """
@@ -101,7 +101,7 @@ def test_an_agreed_server_updates_once_with_the_average() -> None:
 import torch
 from steptime.frameworks.pytorch.parameter_server import SynchronousShard
 settings = {"name": "sgd", "learning_rate": 0.5, "momentum": 0.0, "weight_decay": 0.1}
-piece = SynchronousShard(torch.ones(2), settings, "default", 2)
+piece = SynchronousShard(torch.ones(2), lambda row: [row], settings, "default", 2)
 first = piece.take(0, torch.full((2,), 1.0))
 waited = not first.done()
 second = piece.take(1, torch.full((2,), 3.0))
