@@ -120,11 +120,9 @@ def _answer(folder: Path, *, as_json: bool) -> None:
 
         warn([json_text(found.to_json())])
         return
-    next_steps = {
-        "All of it": ["report", "--all"],
-        **({"What to change": ["advise"]} if script_findings(found) else {}),
-    }
-    last = [f"{what}: {shlex.join(['steptime', *verb, str(folder)])}" for what, verb in next_steps.items()]
+    last = [f"All of it: {shlex.join(['steptime', 'report', '--all', str(folder)])}"]
+    if script_findings(found):
+        last.append(f"What to change: {shlex.join(['steptime', 'advise', str(folder)])}")
     sized = sys.stderr.isatty() or "COLUMNS" in os.environ
     console = PlainConsole(file=sys.stderr, width=None if sized else _WIDTH)
     console.print(AttachedAnswer(found, last))

@@ -8,19 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from shlex import join
 
-from steptime.diagnosis.form import EvidenceNumber, RuleRecord, TrialFinding
+from steptime.diagnosis.form import EvidenceNumber, TrialFinding
 from steptime.diagnosis.gain import gain_without
 from steptime.diagnosis.verification import AdviceOutcome
-from steptime.diagnosis.verified import VerifiedAdvice, rule_records
-from steptime.measurements.attached.form import AttachedRun, StepPart
-from steptime.measurements.attached.step_parts import title_of, without_folders
+from steptime.diagnosis.verified import VerifiedAdvice, record_of_rule
+from steptime.measurements.attached.form import AttachedRun
+from steptime.measurements.attached.step_parts import at_line, known_part, title_of
 from steptime.measurements.compared.change import change_between
 from steptime.measurements.compared.sides import ComparedSide
 from steptime.measurements.json_form import Interval
 
 OWN_SCRIPT = "own script"
 """The trial of its findings."""
-_UNVERIFIED = RuleRecord(verified=0, shown=0, sign_right=0, inside=0, median_error=None)
 
 
 @dataclass(frozen=True)
@@ -41,24 +40,16 @@ class _ScriptRule:
     disproof: str
 
 
-def _part(run: AttachedRun, name: str) -> StepPart | None:
-    return next((part for part in run.parts if part.name == name and part.time_s.value is not None), None)
-
-
-def _at(line: str | None) -> str:
-    return f" ({without_folders(line)})" if line else ""
-
-
 def _input(run: AttachedRun) -> _ScriptClaim | None:
-    part = _part(run, "input_wait")
+    part = known_part(run.parts, "input_wait")
     if part is None:
         return None
-    change = f"load batches in other processes (DataLoader: num_workers), or make a batch cheaper{_at(part.where)}"
+    change = f"load batches in other processes (DataLoader: num_workers), or make a batch cheaper{at_line(part.where)}"
     return _ScriptClaim("each step waits for its batch", change, part.time_s)
 
 
 def _exchange(run: AttachedRun) -> _ScriptClaim | None:
-    part = _part(run, "comm_exposed")
+    part = known_part(run.parts, "comm_exposed")
     if part is None:
         return None
     change = (
@@ -72,7 +63,7 @@ def _straggler(run: AttachedRun) -> _ScriptClaim | None:
     if whom is None or whom.rank is None:
         return None
     what = title_of(whom.part) if whom.part else "steps"
-    change = f"make rank {whom.rank} as quick as the others: its {what}{_at(whom.where)}"
+    change = f"make rank {whom.rank} as quick as the others: its {what}{at_line(whom.where)}"
     wait = whom.others_wait_s
     return _ScriptClaim(f"the others wait for rank {whom.rank}", change, Interval(wait.value, wait.low, wait.high))
 
@@ -82,7 +73,7 @@ def _gap(run: AttachedRun) -> _ScriptClaim | None:
     if not gaps:
         return None
     largest = max(gaps, key=lambda part: part.time_s.value or 0.0)
-    change = f"take that code out of the loop, run it every few steps, or in a thread{_at(largest.where)}"
+    change = f"take that code out of the loop, run it every few steps, or in a thread{at_line(largest.where)}"
     return _ScriptClaim(f"code of the script runs {title_of(largest.name)}", change, largest.time_s)
 
 
@@ -124,7 +115,7 @@ def _judged(rule: _ScriptRule, run: AttachedRun) -> TrialFinding | None:
         change=said.change,
         overrides=[],
         disproof=rule.disproof,
-        record=rule_records().get(rule.name, _UNVERIFIED),
+        record=record_of_rule(rule.name),
     )
 
 

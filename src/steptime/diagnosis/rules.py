@@ -7,9 +7,9 @@ import numpy as np
 from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.diagnosis import communication, computation, input, machine, workers  # noqa: A004 - the family's name
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
-from steptime.diagnosis.form import Diagnosis, EvidenceNumber, RuleRecord, TrialFinding, Unsettled
+from steptime.diagnosis.form import Diagnosis, EvidenceNumber, TrialFinding, Unsettled
 from steptime.diagnosis.rule import Claim, DiagnosisRule
-from steptime.diagnosis.verified import rule_records
+from steptime.diagnosis.verified import record_of_rule
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.json_form import Interval
 from steptime.measurements.net.form import NetSummary
@@ -39,7 +39,6 @@ RULES: tuple[DiagnosisRule, ...] = (
 """A new rule is a row here and its place in the module of its family."""
 ALL_RULES = (machine.NOISE, *RULES)
 """With the rule that silences all others."""
-_UNVERIFIED = RuleRecord(verified=0, shown=0, sign_right=0, inside=0, median_error=None)
 
 
 def diagnose(store: Store, summary: Summary, net: NetSummary | None = None) -> Diagnosis:
@@ -120,7 +119,7 @@ def _finding(rule: DiagnosisRule, at: DiagnosedTrial, number: Interval, claim: C
         change=claim.change,
         overrides=list(claim.overrides),
         disproof=rule.disproof,
-        record=rule_records().get(rule.name, _UNVERIFIED),
+        record=record_of_rule(rule.name),
     )
 
 

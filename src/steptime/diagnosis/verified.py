@@ -89,6 +89,11 @@ def record_of(rows: Sequence[VerifiedAdvice]) -> RuleRecord:
     )
 
 
+def record_of_rule(name: str) -> RuleRecord:
+    """Return the record of a rule, an empty one if its advice was never tried."""
+    return rule_records().get(name) or record_of(())
+
+
 @cache
 def rule_records() -> dict[str, RuleRecord]:
     """Return the record of every rule whose advice was tried."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from steptime.measurements.attached.form import AttachedFinding, JobPart, StepPart, WaitedFor
 from steptime.measurements.attached.process_lines import StepLine
-from steptime.measurements.attached.step_parts import KeptSteps, title_of, without_folders
+from steptime.measurements.attached.step_parts import KeptSteps, at_line, known_part, title_of
 from steptime.measurements.interval import mean_within
 from steptime.measurements.json_form import Interval
 from steptime.units import format_seconds
@@ -36,7 +36,7 @@ class AttachedFindings:
     job: Sequence[JobPart]
 
     def part(self, name: str) -> StepPart | None:
-        return next((part for part in self.parts if part.name == name and part.time_s.value is not None), None)
+        return known_part(self.parts, name)
 
     def of_job(self, name: str) -> JobPart | None:
         return next((part for part in self.job if part.name == name), None)
@@ -69,9 +69,10 @@ def _of_waiting(found: AttachedFindings) -> Iterator[AttachedFinding]:
         return
     why = ""
     if whom.part is not None and whom.part_s is not None:
-        why = f"; its {title_of(whom.part)} takes {format_seconds(whom.part_s)} longer than theirs{_at(whom.where)}"
+        part, longer, where = title_of(whom.part), format_seconds(whom.part_s), at_line(whom.where)
+        why = f"; its {part} takes {longer} longer than theirs{where}"
         if ">" in whom.part:
-            why = f"; it spends {format_seconds(whom.part_s)} more than they do {title_of(whom.part)}{_at(whom.where)}"
+            why = f"; it spends {longer} more than they do {part}{where}"
     sentence = f"the others wait {wait} of each step for rank {whom.rank}{why}"
     yield AttachedFinding(kind="straggler", sentence=sentence, lost_s=lost_s)
 
@@ -90,14 +91,14 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
         part = found.part(name)
         if part is not None and (part.share or 0.0) >= _NOTABLE:
             said = words.format(time=_with_interval(part.time_s), share=_percent(part.share))
-            yield AttachedFinding(kind=kind, sentence=said + _at(part.where), lost_s=_lost(part, found))
+            yield AttachedFinding(kind=kind, sentence=said + at_line(part.where), lost_s=_lost(part, found))
     gaps = [part for part in found.parts if part.gap and part.share]
     if sum(part.share or 0.0 for part in gaps) >= _NOTABLE:
         most = gaps[0]
         others = f", and {format_seconds(sum(part.time_s.value or 0.0 for part in gaps[1:]))} elsewhere"
         sentence = (
             f"{_with_interval(most.time_s)} of each step, {_percent(most.share)}, passes {title_of(most.name)}"
-            f"{_at(most.where)}{others if len(gaps) > 1 else ''}: code of the script that nothing marks"
+            f"{at_line(most.where)}{others if len(gaps) > 1 else ''}: code of the script that nothing marks"
         )
         lost_s = sum(_lost(part, found) for part in gaps)
         yield AttachedFinding(kind="gaps", sentence=sentence, lost_s=lost_s)
@@ -232,10 +233,6 @@ def _with_interval(found: Interval[float | None] | Interval) -> str:
     if found.low is None or found.high is None:
         return value
     return f"{value} ({format_seconds(found.low)} to {format_seconds(found.high)})"
-
-
-def _at(line: str | None) -> str:
-    return f" ({without_folders(line)})" if line else ""
 
 
 def _few(ranks: Sequence[int]) -> str:

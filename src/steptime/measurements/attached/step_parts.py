@@ -235,6 +235,16 @@ def without_folders(line: str) -> str:
     return f"{place.rpartition('/')[2]}{space}{function}"
 
 
+def known_part(parts: Sequence[StepPart], name: str) -> StepPart | None:
+    """Return the part of a step with this name; None if there is none, or if its time cannot be told."""
+    return next((part for part in parts if part.name == name and part.time_s.value is not None), None)
+
+
+def at_line(line: str | None) -> str:
+    """Return a line of the script in brackets, for the end of a sentence; nothing if no line is known."""
+    return f" ({without_folders(line)})" if line else ""
+
+
 def whom_ranks_wait_for(kept: KeptSteps, parts: Sequence[StepPart]) -> WaitedFor | None:
     """Return whom the ranks wait for, and which part takes it longer; None if waiting is not known or none is."""
     found = kept.exchange

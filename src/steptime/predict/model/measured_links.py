@@ -117,7 +117,7 @@ def _row(setting: NetSetting, operation: str, launches: Sequence[NetLaunch]) -> 
 
 
 def _bus_rate(moved: float | None, found: SizeTime) -> Interval[float | None]:
-    """Return the rate of the bytes that a link carries in either direction; none where that is not defined."""
+    """Return the rate of the bytes that a link carries in either direction; None for a collective without one."""
     if moved is None:
         return NOT_MEASURED
     bounds = (found.median_s, found.high_s, found.low_s)
