@@ -9,12 +9,14 @@ A cell that is done is not repeated, so that the program goes on where it was st
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from steptime.diagnosis.verified import PATH, read_verified, write_verified
+from steptime.diagnosis.verified import PATH, VerifiedAdvice, read_verified, write_verified
 
 ROOT = Path(__file__).parents[2]
-MOST, LAUNCHES = 4, 4
+PROGRAM = [sys.executable, "-m", "steptime"]
+MOST, LAUNCHES = 4, 3
 BASE = {
     "version": 1,
     "launches": {"min": 3, "max": 3},
@@ -72,20 +74,28 @@ def main() -> None:
     folder = Path(sys.argv[1])
     for name in sys.argv[2:] or CELLS:
         place = folder / name
-        rows = place / "results" / "advice" / "verified.csv"
-        if rows.is_file():
+        if (place / "results" / "advice" / "verified.csv").is_file():
             continue
         place.mkdir(parents=True, exist_ok=True)
         study = place / "study.yaml"
         study.write_text(json.dumps({**CELLS[name], "name": name}))
-        program = [sys.executable, "-m", "steptime"]
-        results = str(place / "results")
-        measured = subprocess.run([*program, "run", str(study), "-o", results], cwd=ROOT, check=False)
-        advice = [*program, "advise", results, "--verify", "--most", str(MOST), "--launches", str(LAUNCHES)]
-        verified = subprocess.run(advice, cwd=ROOT, check=False)
-        print(name, measured.returncode, verified.returncode, flush=True)
-        if rows.is_file():
-            write_verified(PATH, [*read_verified(), *read_verified(rows)])
+        subprocess.run([*PROGRAM, "run", str(study), "-o", str(place / "results")], cwd=ROOT, check=False)
+        rows = verify_folder(place / "results")
+        print(name, len(rows), flush=True)
+        add_rows(rows)
+
+
+def verify_folder(results: Path) -> list[VerifiedAdvice]:
+    """Verify the first findings of a results folder, and return what came of them."""
+    advice = [*PROGRAM, "advise", str(results), "--verify", "--most", str(MOST), "--launches", str(LAUNCHES)]
+    subprocess.run(advice, cwd=ROOT, check=False)
+    return read_verified(results / "advice" / "verified.csv")
+
+
+def add_rows(rows: Sequence[VerifiedAdvice]) -> None:
+    """Add rows to the table."""
+    if rows:
+        write_verified(PATH, [*read_verified(), *rows])
 
 
 if __name__ == "__main__":

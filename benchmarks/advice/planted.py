@@ -1,0 +1,365 @@
+"""Plant one cause at a time in real frameworks and scripts: is it found, and does its removal gain what was predicted?
+
+Each plant is measured beside its clean twin, of which the rule must be silent. A change that the finding names is
+verified by ``steptime advise --verify``; where it names none that a study can make, the twin itself is the change. A
+plant that is done is not repeated, so that the program goes on where it was stopped; one that the rule ``noise``
+drowned gets as many launches again:
+
+    .venv/bin/python benchmarks/advice/planted.py FOLDER [PLANT…]
+"""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from verify import BASE, LAUNCHES, PHOTOS, PROGRAM, ROOT, add_rows, cell, verify_folder
+
+from steptime.cli.report import ReportedResults, read_report
+from steptime.diagnosis.form import TrialFinding
+from steptime.diagnosis.machine import NOISE
+from steptime.diagnosis.verified import read_verified
+from steptime.measurements.comparison import compare
+from steptime.measurements.estimate import estimate
+from steptime.measurements.json_form import Interval
+from steptime.measurements.record_kinds import TIMING
+from steptime.runner.preparation import ready_interpreter
+
+TABLE = Path(__file__).with_suffix(".csv")
+COLUMNS = (
+    "plant",
+    "cause",
+    "framework",
+    "rule",
+    "fired",
+    "other_rules",
+    "predicted",
+    "predicted_low",
+    "predicted_high",
+    "verified",
+    "verified_low",
+    "verified_high",
+    "verified_by",
+    "clean_silent",
+    "clean_rules",
+    "load",
+)
+SCRIPT = Path(__file__).with_name("planted_script.py").relative_to(ROOT)
+GROUP = Path("/sys/fs/cgroup/cpu")
+"""Of control groups of the first version; where it is missing, no quota is planted."""
+SLOW_LINK = {"hosts": 2, "bandwidth": "20Mbit/s"}
+QUICK_LINK = {"hosts": 2, "bandwidth": "1Gbit/s"}
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A cause, and the same without it."""
+
+    cause: str
+    rule: str
+    """That must find it."""
+    framework: str
+    clean: dict[str, object]
+    """The study of the twin; of a script, nothing."""
+    planted: dict[str, object] = field(default_factory=dict)
+    """Keys of the study that plant the cause."""
+    script: tuple[str, str] | None = None
+    """Commands with the cause and without it."""
+    quota: float | None = None
+    """Cores that a control group leaves the planted launches."""
+    net: bool = False
+    """Whether links are measured into the planted folder, of which the rule needs the bandwidth."""
+
+
+def study(framework: str, strategy: str = "single", workers: int = 1, **changes: object) -> dict[str, object]:
+    """Return the study of a twin, broken down for a shorter time than cells are."""
+    return cell(framework, strategy, workers, **{"breakdown": {"launches": 2, "seconds": 2}, **changes})
+
+
+def hosts(cluster: dict[str, object]) -> dict[str, object]:
+    """Return the keys by which a study trains on emulated hosts."""
+    return {"launcher": "emulated", "cluster": cluster}
+
+
+DDP = study("pytorch", "allreduce", 2, batch=16)
+PLANTS: dict[str, Plant] = {
+    "small-buckets": Plant(
+        "DDP buckets of 10 KiB",
+        "latency_bound",
+        "pytorch",
+        DDP,
+        {"options": {"pytorch": {"bucket_mb": 0.01}}},
+    ),
+    "paddle-buckets": Plant(
+        "DataParallel buckets of 10 KiB",
+        "latency_bound",
+        "paddle",
+        study("paddle", "allreduce", 2, batch=16),
+        {"options": {"paddle": {"bucket_mb": 0.01, "last_bucket_mb": 0.01}}},
+    ),
+    "slow-host": Plant(
+        "one of two hosts has half a core",
+        "straggler",
+        "pytorch",
+        study("pytorch", "allreduce", 2, batch=64, workloads={"name": "cifar_cnn"}, **hosts(QUICK_LINK)),
+        hosts({**QUICK_LINK, "cpu_share": {1: "50%"}}),
+    ),
+    "slow-link": Plant(
+        "a link of 20 Mbit/s",
+        "bandwidth_bound",
+        "horovod_pytorch",
+        study("horovod_pytorch", "allreduce", 2, batch=64, **hosts(QUICK_LINK)),
+        hosts(SLOW_LINK),
+        net=True,
+    ),
+    "slow-server": Plant(
+        "a server behind 20 Mbit/s",
+        "server_saturation",
+        "mxnet",
+        study("mxnet", "ps_sync", 2, batch=64, **hosts(QUICK_LINK)),
+        hosts(SLOW_LINK),
+    ),
+    "slow-loader": Plant(
+        "JPEG images decoded between steps",
+        "input_bound",
+        "chainer",
+        study(
+            "chainer",
+            workloads=PHOTOS,
+            batch=16,
+            cores_per_worker=2,
+            loaders={"name": "native", "processes": 1},
+        ),
+        {"loaders": {"name": "native", "processes": 0}},
+    ),
+    "one-sample": Plant(
+        "a batch of one sample",
+        "small_batch",
+        "jax",
+        study("jax", batch=256),
+        {"batch_per_worker": 1},
+    ),
+    "long-update": Plant(
+        "Adam on 14 million parameters after each sample",
+        "update_bound",
+        "pytorch",
+        study("pytorch", batch=256, workloads={"name": "mlp"}, optimizer={"name": "adamw", "learning_rate": 0.001}),
+        {"batch_per_worker": 1},
+    ),
+    "quota": Plant(
+        "a quota of half a core",
+        "throttled",
+        "tensorflow",
+        study("tensorflow", batch=64),
+        quota=0.5,
+    ),
+    "many-threads": Plant(
+        "four threads on two cores",
+        "oversubscribed_cores",
+        "reference",
+        study("reference", batch=64, threads_per_worker=2),
+        {"threads_per_worker": 4},
+    ),
+    "zero1-buckets": Plant(
+        "ZeRO's buckets of a thousand values",
+        "latency_bound",
+        "deepspeed",
+        study("deepspeed", "zero1", 2, batch=16),
+        {"options": {"deepspeed": {"bucket_values": 1000}}},
+    ),
+    "script-loader": Plant(
+        "a script decodes its images between steps",
+        "own_input",
+        "own script",
+        {},
+        script=(f"python {SCRIPT} decode", f"python {SCRIPT} decode-beside"),
+    ),
+    "script-checkpoint": Plant(
+        "a script saves a checkpoint after each update",
+        "own_gap",
+        "own script",
+        {},
+        script=(f"python {SCRIPT} save", f"python {SCRIPT} save-seldom"),
+    ),
+    "script-rank": Plant(
+        "rank 1 of a script computes more than rank 0",
+        "own_straggler",
+        "own script",
+        {},
+        script=(
+            f"torchrun --nproc-per-node 2 {SCRIPT} uneven",
+            f"torchrun --nproc-per-node 2 {SCRIPT} even",
+        ),
+    ),
+}
+
+
+def main() -> None:
+    """Measure the plants that are named, or all, and add what was found to the table."""
+    folder = Path(sys.argv[1])
+    done = _rows()
+    for name in sys.argv[2:] or PLANTS:
+        if name in done and NOISE.name not in str(done[name]["other_rules"]).split():
+            continue
+        plant = PLANTS[name]
+        row = _own_script(folder / name, plant) if plant.script else _trained(folder / name, plant)
+        done[name] = {"plant": name, "cause": plant.cause, "framework": plant.framework, "rule": plant.rule, **row}
+        with TABLE.open("w", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(done[each] for each in PLANTS if each in done)
+        print(done[name], flush=True)
+
+
+def _rows() -> dict[str, dict[str, object]]:
+    if not TABLE.is_file():
+        return {}
+    with TABLE.open(newline="") as file:
+        return {row["plant"]: dict(row) for row in csv.DictReader(file)}
+
+
+def _trained(folder: Path, plant: Plant) -> dict[str, object]:
+    clean, planted = folder / "clean", folder / "planted"
+    again = planted.is_dir()
+    _run(clean, plant.clean, again=again)
+    with _quota(plant.quota):
+        _run(planted, {**plant.clean, **plant.planted}, again=again)
+    if plant.net:
+        link = ["--launcher", "emulated", "--bandwidth", str(SLOW_LINK["bandwidth"]), "--launches", "1"]
+        net = [*PROGRAM, "net", "horovod-gloo", *link, "--sizes", "16KiB,64KiB,256KiB", "-o", str(planted)]
+        subprocess.run(net, cwd=ROOT, check=False)
+    found, twin = read_report(planted), read_report(clean)
+    fired = _of_rule(found, plant.rule)
+    rows = verify_folder(planted) if plant.quota is None and any(_changes(each) for each in _findings(found)) else []
+    add_rows(rows)
+    verified = next((each for each in rows if each.rule == plant.rule), None)
+    gain = (
+        Interval(verified.measured, verified.measured_low, verified.measured_high)
+        if verified
+        else _gain_of_twin(found, twin)
+    )
+    return {
+        **_judged(found, twin, plant.rule),
+        **_numbers("predicted", fired.gain if fired else None),
+        **_numbers("verified", gain),
+        "verified_by": "its advice" if verified else "its clean twin",
+        "load": f"{_load(found):.2g}",
+    }
+
+
+def _own_script(folder: Path, plant: Plant) -> dict[str, object]:
+    assert plant.script
+    for side, command in zip(("planted", "clean"), plant.script, strict=True):
+        if not (folder / side).is_dir():
+            attach = [*PROGRAM, "attach", "--lines", "-o", str(folder / side), "--", *command.split()]
+            subprocess.run(attach, cwd=ROOT, env=_environment(folder), check=False)
+    found, twin = read_report(folder / "planted"), read_report(folder / "clean")
+    fired = _of_rule(found, plant.rule)
+    rows = []
+    if fired:
+        advice = [*PROGRAM, "advise", str(folder / "planted"), "--verify", "--launches", "3", "--rule", plant.rule]
+        subprocess.run([*advice, "--", *plant.script[1].split()], cwd=ROOT, env=_environment(folder), check=False)
+        rows = read_verified(folder / "planted" / "advice" / plant.rule / "verified.csv")
+    add_rows(rows)
+    gain = Interval(rows[0].measured, rows[0].measured_low, rows[0].measured_high) if rows else None
+    return {
+        **_judged(found, twin, plant.rule),
+        **_numbers("predicted", fired.gain if fired else None),
+        **_numbers("verified", gain),
+        "verified_by": "its advice" if rows else "",
+        "load": f"{rows[0].load if rows else float('nan'):.2g}",
+    }
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    python = ready_interpreter("pytorch")
+    assert python, "steptime env create pytorch makes it"
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "OUT": str(folder), "OMP_NUM_THREADS": "1"}
+
+
+def _run(folder: Path, content: dict[str, object], *, again: bool) -> None:
+    """Run a study; ``again`` where other programs drowned its first launches: as many more are added to them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder.with_suffix(".yaml")
+    launches = 2 * LAUNCHES if again else LAUNCHES
+    file.write_text(
+        json.dumps({**BASE, **content, "name": folder.name, "launches": {"min": launches, "max": launches}})
+    )
+    subprocess.run([*PROGRAM, "run", str(file), "-o", str(folder)], cwd=ROOT, check=False)
+
+
+@contextmanager
+def _quota(cores: float | None) -> Iterator[None]:
+    """Run what is started within, in a control group with so many cores."""
+    if cores is None:
+        yield
+        return
+    group = GROUP / "steptime-planted"
+    group.mkdir(exist_ok=True)
+    (group / "cpu.cfs_period_us").write_text("100000")
+    (group / "cpu.cfs_quota_us").write_text(str(round(cores * 100_000)))
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    try:
+        yield
+    finally:
+        (GROUP / "cgroup.procs").write_text(str(os.getpid()))
+        group.rmdir()
+
+
+def _findings(found: ReportedResults) -> Sequence[TrialFinding]:
+    return found.diagnosis.findings
+
+
+def _changes(finding: TrialFinding) -> bool:
+    return bool(finding.overrides) and finding.gain.value is not None
+
+
+def _of_rule(found: ReportedResults, rule: str) -> TrialFinding | None:
+    return next((each for each in _findings(found) if each.rule == rule), None)
+
+
+def _judged(found: ReportedResults, twin: ReportedResults, rule: str) -> dict[str, object]:
+    """Return which rules spoke of the plant and of its twin."""
+    names, silent = [[each.rule for each in _findings(results)] for results in (found, twin)]
+    return {
+        "fired": "yes" if rule in names else "no",
+        "other_rules": " ".join(each for each in names if each != rule),
+        "clean_silent": "no" if rule in silent else "yes",
+        "clean_rules": " ".join(silent),
+    }
+
+
+def _gain_of_twin(found: ReportedResults, twin: ReportedResults) -> Interval | None:
+    """Return samples per second of the twin over those of the plant."""
+    launches = []
+    for results in (found, twin):
+        trial = next(iter(results.store.trials()))
+        timed = [each for each in results.store.iter_records(TIMING, trial.id) if each.status == "ok"]
+        times = estimate(timed, trial.strategy) if timed else None
+        if times is None:
+            return None
+        launches.append((trial.global_batch, times.launches))
+    (batch, slow), (other, fast) = launches
+    ratio = compare(slow, fast)
+    return Interval(*(other / batch * each for each in (ratio.ratio, ratio.low, ratio.high)))
+
+
+def _numbers(name: str, interval: Interval | Interval[float | None] | None) -> dict[str, object]:
+    values = (None, None, None) if interval is None else (interval.value, interval.low, interval.high)
+    keys = (name, f"{name}_low", f"{name}_high")
+    return {key: "" if value is None else f"{value:.4g}" for key, value in zip(keys, values, strict=True)}
+
+
+def _load(found: ReportedResults) -> float:
+    known = [value for each in found.summary.trials if (value := each.noise.get("foreign_cpu_cores")) is not None]
+    return sum(known) / len(known) if known else 0.0
+
+
+if __name__ == "__main__":
+    main()
