@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from verify import BASE, LAUNCHES, PHOTOS, PROGRAM, ROOT, add_rows, cell, verify_folder
+from verify import BASE, PHOTOS, PROGRAM, ROOT, add_rows, cell, verify_folder
 
 from steptime.cli.report import ReportedResults, read_report
 from steptime.diagnosis.form import TrialFinding
@@ -31,6 +31,7 @@ from steptime.measurements.record_kinds import TIMING
 from steptime.runner.preparation import ready_interpreter
 
 TABLE = Path(__file__).with_suffix(".csv")
+LAUNCHES = 4
 COLUMNS = (
     "plant",
     "cause",
@@ -95,13 +96,6 @@ PLANTS: dict[str, Plant] = {
         DDP,
         {"options": {"pytorch": {"bucket_mb": 0.01}}},
     ),
-    "paddle-buckets": Plant(
-        "DataParallel buckets of 10 KiB",
-        "latency_bound",
-        "paddle",
-        study("paddle", "allreduce", 2, batch=16),
-        {"options": {"paddle": {"bucket_mb": 0.01, "last_bucket_mb": 0.01}}},
-    ),
     "slow-host": Plant(
         "one of two hosts has half a core",
         "straggler",
@@ -127,9 +121,9 @@ PLANTS: dict[str, Plant] = {
     "slow-loader": Plant(
         "JPEG images decoded between steps",
         "input_bound",
-        "chainer",
+        "paddle",
         study(
-            "chainer",
+            "paddle",
             workloads=PHOTOS,
             batch=16,
             cores_per_worker=2,
@@ -154,8 +148,8 @@ PLANTS: dict[str, Plant] = {
     "quota": Plant(
         "a quota of half a core",
         "throttled",
-        "tensorflow",
-        study("tensorflow", batch=64),
+        "chainer",
+        study("chainer", batch=64),
         quota=0.5,
     ),
     "many-threads": Plant(
@@ -177,7 +171,7 @@ PLANTS: dict[str, Plant] = {
         "own_input",
         "own script",
         {},
-        script=(f"python {SCRIPT} decode", f"python {SCRIPT} decode-beside"),
+        script=(f"python {SCRIPT} decode", f"python {SCRIPT} decoded"),
     ),
     "script-checkpoint": Plant(
         "a script saves a checkpoint after each update",

@@ -1,8 +1,8 @@
 """A script of PyTorch with one cause planted: ``python planted_script.py CAUSE``, or by torchrun.
 
-``decode`` decodes each JPEG image between steps, ``decode-beside`` does so in another process. ``save`` writes a
-checkpoint to the disk after each update, ``save-seldom`` after every twentieth. ``uneven`` has rank 1 compute an
-auxiliary loss that rank 0 does not; ``even`` has neither.
+``decode`` decodes each JPEG image between steps, ``decode-beside`` does so in another process, ``decoded`` once.
+``save`` writes a checkpoint to the disk after each update, ``save-seldom`` after every twentieth. ``uneven`` has rank 1
+compute what rank 0 does not; ``even`` has neither.
 """
 
 import io
@@ -30,18 +30,23 @@ def encoded(side):
 
 
 class Pictures(Dataset):
-    """One picture, decoded for each sample."""
+    """One picture, decoded for each sample, or once."""
 
-    def __init__(self, side):
+    def __init__(self, side, *, once):
         self.file = encoded(side)
+        self.decoded = self.pixels() if once else None
 
     def __len__(self):
         return STEPS * BATCH
 
     def __getitem__(self, index):
+        return self.pixels() if self.decoded is None else self.decoded, index % 10
+
+    def pixels(self):
+        """Return the picture as numbers."""
         with Image.open(io.BytesIO(self.file)) as picture:
             small = picture.convert("L").resize((16, 16))
-        return torch.frombuffer(bytearray(small.tobytes()), dtype=torch.uint8).float() / 255, index % 10
+        return torch.frombuffer(bytearray(small.tobytes()), dtype=torch.uint8).float() / 255
 
 
 class Net(nn.Module):
@@ -71,7 +76,7 @@ def main():
         dist.init_process_group("gloo")
         net = DistributedDataParallel(net)
     optimizer = torch.optim.AdamW(net.parameters())
-    samples = Pictures(160 if CAUSE.startswith("decode") else 24)
+    samples = Pictures(160, once=CAUSE not in {"decode", "decode-beside"})
     beside = {"num_workers": 1} if CAUSE == "decode-beside" else {}
     every = {"save": 1, "save-seldom": 20}.get(CAUSE)
     for number, (x, y) in enumerate(DataLoader(samples, batch_size=BATCH, **beside), 1):
