@@ -21,10 +21,11 @@ BASE = {
     "version": 1,
     "launches": {"min": 3, "max": 3},
     "seconds_per_launch": 1,
-    "breakdown": {"launches": 2, "seconds": 3},
+    "breakdown": {"launches": 2, "seconds": 2},
     "equivalence": {"enabled": False},
 }
 LENET = {"name": "lenet5", "dataset": "digits"}
+UPDATED: dict[str, object] = {"workloads": {"name": "mlp"}, "optimizer": {"name": "adamw", "learning_rate": 0.001}}
 PHOTOS = {"name": "cifar_cnn", "dataset": "photos", "image": 32}
 
 
@@ -48,24 +49,30 @@ CELLS: dict[str, dict[str, object]] = {
     "mxnet-photos": cell("mxnet", workloads=PHOTOS, batch=32),
     "chainer-photos": cell("chainer", workloads=PHOTOS, batch=32),
     "jax-1": cell("jax", batch=2),
-    "reference-1": cell("reference", batch=2),
     "mxnet-1": cell("mxnet", batch=2),
+    "pytorch-update": cell("pytorch", batch=4, **UPDATED),
+    "paddle-update": cell("paddle", batch=4, **UPDATED),
+    "mxnet-update": cell("mxnet", batch=4, **UPDATED),
+    "deepspeed-update": cell("deepspeed", batch=4, **UPDATED),
+    "horovod_pytorch-update": cell("horovod_pytorch", batch=4, **UPDATED),
+    "reference-1": cell("reference", batch=2),
     "chainer-1": cell("chainer", batch=2),
+    "pytorch-photos": cell("pytorch", workloads=PHOTOS, batch=32),
+    "jax-photos": cell("jax", workloads=PHOTOS, batch=32),
+    "paddle-photos": cell("paddle", workloads=PHOTOS, batch=32),
+    "pytorch-servers": cell("pytorch", "ps_sync", 2, batch=2),
+    "pytorch-exchange": cell("pytorch", "allreduce", 2, batch=4, **UPDATED),
+    "jax-2": cell("jax", "allreduce", 2, batch=2),
+    "paddle-buckets": cell("paddle", "allreduce", 2, batch=2, options={"paddle": {"bucket_mb": 0.01}}),
     "reference-2": cell("reference", "allreduce", 2, batch=2),
-    "mxnet-ps": cell("mxnet", "ps_sync", 2, batch=2),
+    "chainer-2": cell("chainer", "allreduce", 2, batch=2),
+    "mxnet-servers": cell("mxnet", "ps_sync", 2, batch=2),
     "pytorch-1": cell("pytorch", batch=2),
     "paddle-1": cell("paddle", batch=2),
     "tensorflow-1": cell("tensorflow", batch=2),
-    "jax-2": cell("jax", "allreduce", 2, batch=2),
-    "chainer-2": cell("chainer", "allreduce", 2, batch=2),
-    "pytorch-buckets": cell("pytorch", "allreduce", 2, options={"pytorch": {"bucket_mb": 0.01}}),
-    "jax-photos": cell("jax", workloads=PHOTOS, batch=32),
-    "tensorflow-2": cell("tensorflow", "allreduce", 2),
-    "horovod_pytorch-2": cell("horovod_pytorch", "allreduce", 2),
-    "deepspeed-2": cell("deepspeed", "zero1", 2),
-    "pytorch-photos": cell("pytorch", workloads=PHOTOS, batch=32),
-    "mxnet-threads": cell("mxnet", batch=64, threads_per_worker=4),
-    "chainer-threads": cell("chainer", batch=64, threads_per_worker=4),
+    "tensorflow-2": cell("tensorflow", "allreduce", 2, batch=2),
+    "horovod_pytorch-2": cell("horovod_pytorch", "allreduce", 2, batch=2),
+    "deepspeed-2": cell("deepspeed", "zero1", 2, batch=2),
 }
 
 

@@ -35,7 +35,10 @@ def advice_section(summary: Summary, diagnosis: Diagnosis, names: Names) -> Sect
     left = len(diagnosis.findings) - len(rows)
     doubts = [f"{called[each.trial]}, {each.rule}: {each.reason}." for each in diagnosis.unsettled]
     more = [f"{count(left, 'further finding')} of smaller gain: steptime report --json."] if left else []
-    parts.append(Sentences([*more, *doubts], "dim"))
+    parts.append(Sentences(more, "dim"))
+    if doubts:
+        title = f"{count(len(doubts), 'rule')} that noise leaves undecided"
+        parts.append(Section(title, [Sentences(doubts, "dim")], folded=True))
     return Section("Findings", parts, _ABOUT, id="findings", link="Findings")
 
 

@@ -1,4 +1,4 @@
-"""The answer of a study, in its first paragraph.
+"""What a study answers beside who is fastest.
 
 Whether published claims hold here, and how far; which training is the most accurate; what performance models explain;
 what is predicted; and where this machine differs so much from that of a claim that the comparison means little.
@@ -19,12 +19,17 @@ _LITTLE = 0.1
 
 
 def answer(summary: Summary) -> str:
-    """Return the first paragraph; empty for a study without claims, trainings to compare, models and predictions."""
+    """Return the paragraph; empty for a study without claims, trainings to compare, models and predictions."""
     learned = [sentence for group in accuracy_groups(summary) for sentence in _learned(group)]
     if not (summary.published or learned or summary.models or summary.prediction):
         return ""
     verdicts = (_verdict(found) for found in summary.published)
     return " ".join([*verdicts, *learned, *model_sentences(summary), *_differences(summary)])
+
+
+def answers_first(summary: Summary) -> bool:
+    """Whether ``answer`` comes before who is fastest: a study that follows a paper asks what it claims."""
+    return summary.paper is not None
 
 
 def paper_line(summary: Summary) -> str:

@@ -1,6 +1,6 @@
 """Performance models and predictions: the sentences of the answer, and the tables below it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from steptime.measurements.json_form import IntervalOverLaunches
@@ -10,6 +10,7 @@ from steptime.measurements.model_form import (
     ModelError,
     PredictedConfiguration,
     PublishedPoint,
+    Remedy,
     StudyPrediction,
 )
 from steptime.measurements.summary_form import Summary
@@ -17,7 +18,8 @@ from steptime.report.charts.chart import Figure, Spec, picture
 from steptime.report.charts.marks import Marks, parts
 from steptime.report.charts.scaling import prediction_bands
 from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, ratio
-from steptime.report.section import Figures, Part, Section, text_table
+from steptime.report.section import Column, Figures, Part, Section, SectionTable, TableRow, cells, text_table
+from steptime.report.trial_names import Names
 
 MODEL_TITLES = {
     "load_imbalance": "Models with a load-imbalance factor, against measured steps",
@@ -46,7 +48,9 @@ def model_sentences(summary: Summary) -> Iterator[str]:
 
 def model_tables(summary: Summary) -> list[Section]:
     """Return the tables of the study's models and predictions; none of a study that asks for none."""
-    found = [table for comparison in summary.models for table in _comparison_tables(comparison)]
+    names = Names(summary.trials)
+    called = {trial.id: names.full(trial) for trial in summary.trials}
+    found = [table for comparison in summary.models for table in _comparison_tables(comparison, called)]
     return found + (list(_prediction_tables(summary.prediction)) if summary.prediction else [])
 
 
@@ -135,7 +139,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]) 
     return Section(title, [text_table(columns, rows)])
 
 
-def _comparison_tables(found: ModelComparison) -> Iterator[Section]:
+def _comparison_tables(found: ModelComparison, called: Mapping[str, str]) -> Iterator[Section]:
     if found.errors:
         yield _table(
             MODEL_TITLES[found.family],
@@ -168,33 +172,33 @@ def _comparison_tables(found: ModelComparison) -> Iterator[Section]:
             "What each remedy would gain",
             ("remedy", "trials", "times as fast", "at most"),
             [
-                (each.remedy, str(each.trials), _times(each.speedup), f"{number(each.most)}x ({each.most_trial})")
+                (each.remedy, str(each.trials), _times(each.speedup), _most(each, called))
                 for each in sorted(found.remedies, key=lambda each: -each.speedup.value)
             ],
         )
 
 
+def _most(each: Remedy, called: Mapping[str, str]) -> str:
+    return f"{number(each.most)}x ({called.get(each.most_trial, each.most_trial)})"
+
+
 def _prediction_tables(found: StudyPrediction) -> Iterator[Section]:
     if found.points:
-        yield _table(
-            f"Predicted: {found.conditions}",
-            ("configuration", "workers", "samples/s", "efficiency", "published"),
-            [_predicted_row(each, found) for each in found.points],
-        )
+        columns = [Column(title) for title in ("workers", "samples/s", "efficiency")]
+        rows = [_predicted_row(each, found) for each in found.points]
+        table = SectionTable([*columns, Column("published", "prose")], rows, "configuration")
+        yield Section(f"Predicted: {found.conditions}", [table])
 
 
-def _predicted_row(each: PredictedConfiguration, found: StudyPrediction) -> tuple[str, ...]:
+def _predicted_row(each: PredictedConfiguration, found: StudyPrediction) -> TableRow:
     name = f"{each.framework} {each.strategy}, {each.workload}, batch {each.batch_per_worker}"
     beside = [f"{_share(point.published)} ({point.machine})" for point in found.published if each in point.predicted]
     if each.refused is not None:
-        return (name, str(each.workers), UNKNOWN, f"refused: {each.refused}", UNKNOWN)
-    return (
-        name,
-        str(each.workers),
-        _rate(each.throughput_samples_per_s),
-        _efficiency(each.efficiency),
-        "; ".join(beside) or UNKNOWN,
-    )
+        reason = f"refused: {each.refused}"
+        sentence = f"{name}: {count(each.workers, 'worker')}, {reason}"
+        return TableRow(name, cells(str(each.workers), UNKNOWN, UNKNOWN, reason), sentence=sentence)
+    rate, efficiency = _rate(each.throughput_samples_per_s), _efficiency(each.efficiency)
+    return TableRow(name, cells(str(each.workers), rate, efficiency, "; ".join(beside) or UNKNOWN))
 
 
 def _times(found: IntervalOverLaunches) -> str:
