@@ -31,7 +31,7 @@ from steptime.measurements.record_kinds import TIMING
 from steptime.runner.preparation import ready_interpreter
 
 TABLE = Path(__file__).with_suffix(".csv")
-LAUNCHES = 4
+LAUNCHES = 3
 COLUMNS = (
     "plant",
     "cause",
@@ -77,17 +77,12 @@ class Plant:
     """Whether links are measured into the planted folder, of which the rule needs the bandwidth."""
 
 
-def study(framework: str, strategy: str = "single", workers: int = 1, **changes: object) -> dict[str, object]:
-    """Return the study of a twin, broken down for a shorter time than cells are."""
-    return cell(framework, strategy, workers, **{"breakdown": {"launches": 2, "seconds": 2}, **changes})
-
-
 def hosts(cluster: dict[str, object]) -> dict[str, object]:
     """Return the keys by which a study trains on emulated hosts."""
     return {"launcher": "emulated", "cluster": cluster}
 
 
-DDP = study("pytorch", "allreduce", 2, batch=16)
+DDP = cell("pytorch", "allreduce", 2, batch=16)
 PLANTS: dict[str, Plant] = {
     "small-buckets": Plant(
         "DDP buckets of 10 KiB",
@@ -100,14 +95,14 @@ PLANTS: dict[str, Plant] = {
         "one of two hosts has half a core",
         "straggler",
         "pytorch",
-        study("pytorch", "allreduce", 2, batch=64, workloads={"name": "cifar_cnn"}, **hosts(QUICK_LINK)),
+        cell("pytorch", "allreduce", 2, batch=64, workloads={"name": "cifar_cnn"}, **hosts(QUICK_LINK)),
         hosts({**QUICK_LINK, "cpu_share": {1: "50%"}}),
     ),
     "slow-link": Plant(
         "a link of 20 Mbit/s",
         "bandwidth_bound",
         "horovod_pytorch",
-        study("horovod_pytorch", "allreduce", 2, batch=64, **hosts(QUICK_LINK)),
+        cell("horovod_pytorch", "allreduce", 2, batch=64, **hosts(QUICK_LINK)),
         hosts(SLOW_LINK),
         net=True,
     ),
@@ -115,14 +110,14 @@ PLANTS: dict[str, Plant] = {
         "a server behind 20 Mbit/s",
         "server_saturation",
         "mxnet",
-        study("mxnet", "ps_sync", 2, batch=64, **hosts(QUICK_LINK)),
+        cell("mxnet", "ps_sync", 2, batch=64, **hosts(QUICK_LINK)),
         hosts(SLOW_LINK),
     ),
     "slow-loader": Plant(
         "JPEG images decoded between steps",
         "input_bound",
         "paddle",
-        study(
+        cell(
             "paddle",
             workloads=PHOTOS,
             batch=16,
@@ -135,35 +130,35 @@ PLANTS: dict[str, Plant] = {
         "a batch of one sample",
         "small_batch",
         "jax",
-        study("jax", batch=256),
+        cell("jax", batch=256),
         {"batch_per_worker": 1},
     ),
     "long-update": Plant(
         "Adam on 14 million parameters after each sample",
         "update_bound",
         "pytorch",
-        study("pytorch", batch=256, workloads={"name": "mlp"}, optimizer={"name": "adamw", "learning_rate": 0.001}),
+        cell("pytorch", batch=256, workloads={"name": "mlp"}, optimizer={"name": "adamw", "learning_rate": 0.001}),
         {"batch_per_worker": 1},
     ),
     "quota": Plant(
         "a quota of half a core",
         "throttled",
         "chainer",
-        study("chainer", batch=64),
+        cell("chainer", batch=64),
         quota=0.5,
     ),
     "many-threads": Plant(
         "four threads on two cores",
         "oversubscribed_cores",
         "reference",
-        study("reference", batch=64, threads_per_worker=2),
+        cell("reference", batch=64, threads_per_worker=2),
         {"threads_per_worker": 4},
     ),
     "zero1-buckets": Plant(
         "ZeRO's buckets of a thousand values",
         "latency_bound",
         "deepspeed",
-        study("deepspeed", "zero1", 2, batch=16),
+        cell("deepspeed", "zero1", 2, batch=16),
         {"options": {"deepspeed": {"bucket_values": 1000}}},
     ),
     "script-loader": Plant(
