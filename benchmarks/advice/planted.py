@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from verify import BASE, PHOTOS, PROGRAM, ROOT, add_rows, cell, verify_folder
+from verify import BASE, PHOTOS, PROGRAM, ROOT, UPDATED, add_rows, cell, verify_folder
 
 from steptime.cli.report import ReportedResults, read_report
 from steptime.diagnosis.form import TrialFinding
@@ -134,10 +134,10 @@ PLANTS: dict[str, Plant] = {
         {"batch_per_worker": 1},
     ),
     "long-update": Plant(
-        "Adam on 14 million parameters after each sample",
+        "AdamW of 2.8 million parameters after each sample",
         "update_bound",
         "pytorch",
-        cell("pytorch", batch=256, workloads={"name": "mlp"}, optimizer={"name": "adamw", "learning_rate": 0.001}),
+        cell("pytorch", batch=128, **UPDATED),
         {"batch_per_worker": 1},
     ),
     "quota": Plant(

@@ -25,7 +25,10 @@ BASE = {
     "equivalence": {"enabled": False},
 }
 LENET = {"name": "lenet5", "dataset": "digits"}
-UPDATED: dict[str, object] = {"workloads": {"name": "mlp"}, "optimizer": {"name": "adamw", "learning_rate": 0.001}}
+UPDATED: dict[str, object] = {
+    "workloads": {"name": "autoencoder"},
+    "optimizer": {"name": "adamw", "learning_rate": 0.001},
+}
 PHOTOS = {"name": "cifar_cnn", "dataset": "photos", "image": 32}
 
 
