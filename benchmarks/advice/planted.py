@@ -1,9 +1,9 @@
 """Plant one cause at a time in real frameworks and scripts: is it found, and does its removal gain what was predicted?
 
 Each plant is measured beside its clean twin, of which the rule must be silent. A change that the finding names is
-verified by ``steptime advise --verify``; where it names none that a study can make, the twin itself is the change. A
-plant that is done is not repeated, so that the program goes on where it was stopped; one that the rule ``noise``
-drowned gets as many launches again:
+verified by ``steptime advise --verify``; what the removal of the cause itself gains (``removed``) is that of the twin,
+which of a script is the change. A plant that is done is not repeated, so that the program goes on where it was stopped;
+one that the rule ``noise`` drowned gets as many launches again:
 
     .venv/bin/python benchmarks/advice/planted.py FOLDER [PLANT…]
 """
@@ -23,7 +23,7 @@ from verify import BASE, PHOTOS, PROGRAM, ROOT, UPDATED, add_rows, cell, verify_
 from steptime.cli.report import ReportedResults, read_report
 from steptime.diagnosis.form import TrialFinding
 from steptime.diagnosis.machine import NOISE
-from steptime.diagnosis.verified import read_verified
+from steptime.diagnosis.verified import VerifiedAdvice, read_verified
 from steptime.measurements.comparison import compare
 from steptime.measurements.estimate import estimate
 from steptime.measurements.json_form import Interval
@@ -45,7 +45,9 @@ COLUMNS = (
     "verified",
     "verified_low",
     "verified_high",
-    "verified_by",
+    "removed",
+    "removed_low",
+    "removed_high",
     "clean_silent",
     "clean_rules",
     "load",
@@ -227,16 +229,11 @@ def _trained(folder: Path, plant: Plant) -> dict[str, object]:
     rows = verify_folder(planted) if plant.quota is None and any(_changes(each) for each in _findings(found)) else []
     add_rows(rows)
     verified = next((each for each in rows if each.rule == plant.rule), None)
-    gain = (
-        Interval(verified.measured, verified.measured_low, verified.measured_high)
-        if verified
-        else _gain_of_twin(found, twin)
-    )
     return {
         **_judged(found, twin, plant.rule),
         **_numbers("predicted", fired.gain if fired else None),
-        **_numbers("verified", gain),
-        "verified_by": "its advice" if verified else "its clean twin",
+        **_verified(verified),
+        **_numbers("removed", _gain_of_twin(found, twin)),
         "load": f"{_load(found):.2g}",
     }
 
@@ -255,14 +252,17 @@ def _own_script(folder: Path, plant: Plant) -> dict[str, object]:
         subprocess.run([*advice, "--", *plant.script[1].split()], cwd=ROOT, env=_environment(folder), check=False)
         rows = read_verified(folder / "planted" / "advice" / plant.rule / "verified.csv")
     add_rows(rows)
-    gain = Interval(rows[0].measured, rows[0].measured_low, rows[0].measured_high) if rows else None
     return {
         **_judged(found, twin, plant.rule),
         **_numbers("predicted", fired.gain if fired else None),
-        **_numbers("verified", gain),
-        "verified_by": "its advice" if rows else "",
-        "load": f"{rows[0].load if rows else float('nan'):.2g}",
+        **_verified(rows[0] if rows else None),
+        "load": f"{rows[0].load:.2g}" if rows else "",
     }
+
+
+def _verified(row: VerifiedAdvice | None) -> dict[str, object]:
+    interval = row and Interval(row.measured, row.measured_low, row.measured_high)
+    return _numbers("verified", interval)
 
 
 def _environment(folder: Path) -> dict[str, str]:
