@@ -18,13 +18,24 @@ _LITTLE = 0.1
 """A share of a step that no faster loader can save more than."""
 
 
-def answer(summary: Summary) -> str:
-    """Return the paragraph; empty for a study without claims, trainings to compare, models and predictions."""
+def answer(summary: Summary, *, models: bool = True) -> str:
+    """Return the paragraph; empty for a study without claims, trainings to compare, models and predictions.
+
+    Args:
+        summary: the study.
+        models: whether what models explain and predict is part of it.
+    """
     learned = [sentence for group in accuracy_groups(summary) for sentence in _learned(group)]
-    if not (summary.published or learned or summary.models or summary.prediction):
+    if not (summary.published or learned or (models and (summary.models or summary.prediction))):
         return ""
     verdicts = (_verdict(found) for found in summary.published)
-    return " ".join([*verdicts, *learned, *model_sentences(summary), *_differences(summary)])
+    explained = model_sentences(summary) if models else ()
+    return " ".join([*verdicts, *learned, *explained, *_differences(summary)])
+
+
+def first_answer(summary: Summary) -> str:
+    """Return the paragraph for the beginning of a report; what models explain is there if a paper's study asks it."""
+    return answer(summary, models=answers_first(summary))
 
 
 def answers_first(summary: Summary) -> bool:

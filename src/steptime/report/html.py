@@ -13,7 +13,7 @@ from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
 from steptime.report.advice import largest_finding
-from steptime.report.answer import answer, answers_first, paper_line
+from steptime.report.answer import answers_first, first_answer, paper_line
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.overview import sentences
 from steptime.report.plain_text import plain_text
@@ -125,5 +125,5 @@ def _answers(summary: Summary, diagnosis: Diagnosis | None) -> list[str]:
     names = Names(summary.trials)
     called = {each.id: names.full(each) for each in summary.trials}
     largest = largest_finding(diagnosis, called) if diagnosis else ""
-    said = (answer(summary), *sentences(summary), largest)
+    said = (first_answer(summary), *sentences(summary), largest)
     return [each for each in (said if answers_first(summary) else (*said[1:], said[0])) if each]

@@ -18,7 +18,7 @@ from steptime.report.charts.chart import Figure, Spec, picture
 from steptime.report.charts.marks import Marks, parts
 from steptime.report.charts.scaling import prediction_bands
 from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, ratio
-from steptime.report.section import Column, Figures, Part, Section, SectionTable, TableRow, cells, text_table
+from steptime.report.section import Column, Figures, Part, Section, SectionTable, Sentences, TableRow, cells, text_table
 from steptime.report.trial_names import Names
 
 MODEL_TITLES = {
@@ -30,6 +30,8 @@ MODEL_TITLES = {
 def model_section(summary: Summary) -> Section | None:
     """Return the tables of models and predictions with the predicted efficiencies; None if the study has neither."""
     found: list[Part] = [*model_tables(summary)]
+    if found and summary.paper is None:
+        found.insert(0, Sentences(list(model_sentences(summary))))
     note = "Bands are the intervals of 90 % of each prediction."
     found.append(Figures(partial(prediction_figures, summary.prediction), note=note))
     return Section("Models and predictions", found, id="models") if len(found) > 1 else None

@@ -17,7 +17,7 @@ from rich.text import Text
 from steptime.diagnosis.form import Diagnosis
 from steptime.measurements.net.form import NetSummary
 from steptime.measurements.summary_form import Summary
-from steptime.report.answer import answer, paper_line
+from steptime.report.answer import first_answer, paper_line
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.section import Cell, Column, Layout, Pairs, Part, Section, SectionTable, Sentences, Style
 from steptime.report.sections import StudyFindings, sections
@@ -52,7 +52,7 @@ class _Report:
             (summary.study, "bold"),
             (summary.question, ""),
             (paper_line(summary), "dim"),
-            (answer(summary), ""),
+            (first_answer(summary), ""),
             (machine_in_a_line(summary.machine), "dim"),
         ):
             if line:
