@@ -1,7 +1,7 @@
 """The first paragraph of a study with published claims: whether each holds here."""
 
 from ablations import cluster
-from summaries import MACHINE, trial
+from summaries import MACHINE, quickstart, trial
 from summaries import summary as a_summary
 from trainings import trained, trainings
 
@@ -10,6 +10,7 @@ from steptime.measurements.model_form import ModelComparison, StudyPrediction
 from steptime.measurements.summary_form import PaperForm, PublishedRatio, Summary
 from steptime.report.answer import answer, paper_line
 from steptime.report.html import page_text
+from steptime.report.overview import sentences
 from steptime.report.plain_text import plain_text
 
 
@@ -95,6 +96,31 @@ def test_a_refused_prediction_says_why():
 def test_the_page_begins_with_the_answer():
     found = a_summary([trial()], published=[claim(1.1, 1.2, 1.3)])
     assert plain_text(answer(found)) in page_text(found, {}, "", "folder").replace("&#39;", "'")
+
+
+def where(found: Summary, *texts: str) -> list[int]:
+    """Return where the page has each text first."""
+    page = page_text(found, {}, "", "folder").replace("&#39;", "'")
+    return [page.index(plain_text(each)) for each in texts]
+
+
+def test_who_is_fastest_comes_before_a_claim_where_no_paper_asks_it():
+    found = quickstart().model_copy(update={"published": [claim(1.1, 1.2, 1.3)]})
+    verdict, claimed = where(found, sentences(found)[0], answer(found))
+    assert verdict < claimed
+
+
+def test_the_claims_of_a_paper_come_before_who_is_fastest():
+    paper = PaperForm(title="On Steps", authors="A. Author", year=2018, address="https://example.org/steps")
+    found = quickstart().model_copy(update={"published": [claim(1.1, 1.2, 1.3)], "paper": paper})
+    verdict, claimed = where(found, sentences(found)[0], answer(found))
+    assert claimed < verdict
+
+
+def test_a_refused_prediction_without_a_paper_is_among_the_models():
+    found = a_summary(prediction=StudyPrediction(conditions="", measured_workers=0, refused="no launch"))
+    heading, said = where(found, '<section id="models">', "Nothing is predicted: no launch.")
+    assert heading < said
 
 
 def learned(*tied: bool) -> str:

@@ -28,13 +28,15 @@ MODEL_TITLES = {
 
 
 def model_section(summary: Summary) -> Section | None:
-    """Return the tables of models and predictions with the predicted efficiencies; None if the study has neither."""
-    found: list[Part] = [*model_tables(summary)]
-    if found and summary.paper is None:
-        found.insert(0, Sentences(list(model_sentences(summary))))
+    """Return the tables of models and predictions with the predicted efficiencies; None if the study has neither.
+
+    Where a paper's study asks what models explain, its first answer says it, and this section does not.
+    """
+    said = [] if summary.paper else list(model_sentences(summary))
+    found: list[Part] = [*([Sentences(said)] if said else []), *model_tables(summary)]
     note = "Bands are the intervals of 90 % of each prediction."
-    found.append(Figures(partial(prediction_figures, summary.prediction), note=note))
-    return Section("Models and predictions", found, id="models") if len(found) > 1 else None
+    drawn = Figures(partial(prediction_figures, summary.prediction), note=note)
+    return Section("Models and predictions", [*found, drawn], id="models") if found else None
 
 
 def model_sentences(summary: Summary) -> Iterator[str]:
