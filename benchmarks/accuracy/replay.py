@@ -12,7 +12,7 @@ import numpy as np
 from campaign import Folders
 from quiet import all_quiet
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.table import build_workload
 from steptime.measurements.ablation.stages import StageTimes, stage_times_of
 from steptime.measurements.net.line import through_ends

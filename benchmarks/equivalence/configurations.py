@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import Manifest, load_manifests
-from steptime.catalog.optimizer import Optimizer
-from steptime.catalog.options import Tuning
-from steptime.catalog.strategies import STRATEGIES
+from steptime.catalog.options import Optimizer, Tuning
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.datasets.builtins import BUILTINS
 from steptime.measurements.records import EquivalenceResult

@@ -6,8 +6,7 @@ from simulated import a_trial
 from summaries import summary
 from summaries import trial as summary_of
 
-from steptime.diagnosis.expected import expected_steps
-from steptime.diagnosis.what_if import scenarios_of
+from steptime.diagnosis.expected import expected_steps, scenarios_of
 from steptime.errors import UsageError
 from steptime.report.expectations import judgement_in_words
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from steptime.catalog.site import FoundHost, NeededPaths, Site
-from steptime.launchers.hosts.misfits import misfits
+from steptime.launchers.hosts.probe import misfits
 
 FACT = {
     "boot": "b0",

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads.table import build_workload
 from steptime.errors import SteptimeError
 from steptime.predict.model.compute import work_of

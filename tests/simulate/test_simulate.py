@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from schedule import schedule, tasks_of
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads.table import build_workload
 from steptime.predict.model.collectives import Link
 from steptime.predict.model.compute import work_of

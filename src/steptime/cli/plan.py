@@ -22,7 +22,7 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     """Print what a run would do."""
     trials = plan.expansion.trials
     if as_json:
-        from steptime.cli.tables import print_json
+        from steptime.cli.console import print_json
 
         print_json(_as_json(plan))
         return

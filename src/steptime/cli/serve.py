@@ -35,7 +35,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
 ) -> None:
     """Show the report in a browser of this machine, live and read-only, until Ctrl-C."""
-    from steptime.cli.arguments import open_results
+    from steptime.cli.console import open_results
 
     open_results(folder)
     server = PageServer(folder, port)

@@ -6,9 +6,9 @@ from functools import cached_property
 from math import sqrt
 from typing import Any
 
+from steptime.catalog.choices import Strategy, strategy_named
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.options import OptionValue
-from steptime.catalog.strategies import Strategy, strategy_named
 from steptime.catalog.workloads.costs import costs
 from steptime.errors import SteptimeError
 from steptime.measurements.ablation.form import Phase, StepBreakdown

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from math import exp, hypot, log
 from typing import Literal
 
+from steptime.catalog.choices import strategy_named
 from steptime.catalog.cluster import Cluster
-from steptime.catalog.strategies import strategy_named
 from steptime.measurements.ablation.form import PopEfficiencies, StepBreakdown
 from steptime.measurements.comparison import Measured
 from steptime.measurements.json_form import Interval

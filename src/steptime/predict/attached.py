@@ -24,7 +24,7 @@ from steptime.measurements.json_form import Interval
 from steptime.measurements.net.form import NetRow
 from steptime.measurements.record_fields import Bytes, Count
 from steptime.phases import EXCHANGED, REST
-from steptime.plain_file import write_whole
+from steptime.plain_file import read_user_text, write_whole
 from steptime.predict.extrapolation import Extrapolation, ratio_outside, skewed
 from steptime.predict.model.collectives import Link, ring
 from steptime.predict.model.imbalance import expected_maximum
@@ -32,7 +32,6 @@ from steptime.predict.model.measured_links import link_of
 from steptime.predict.model.overlap import finish
 from steptime.predict.observation import PositiveSeconds, Rate, Seconds, Share
 from steptime.predict.profile import NetLink
-from steptime.user_file import read_user_text
 
 SCHEMA = 1
 KIND = "attached"

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import ValidationError
 
 import steptime
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.errors import StoreError
 from steptime.measurements.interval import t_quantile
 from steptime.measurements.record_fields import first_mistake

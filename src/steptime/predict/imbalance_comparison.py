@@ -7,7 +7,7 @@ computing of a step over the mean one, so that ``t = LIF * mean_i(t_comp,i) + t_
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.measurements.ablation.form import Imbalance
 from steptime.measurements.model_form import FrameworkImbalance, ModelComparison, ModelledStep
 from steptime.measurements.summary_form import TrialSummary

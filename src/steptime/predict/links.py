@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.measurements.net.form import NetRow
 from steptime.measurements.net.records import NetLaunch
 from steptime.predict.model.link_catalogue import LINKS, LinkSheet, inner_link_of

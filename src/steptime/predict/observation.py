@@ -10,8 +10,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from steptime.catalog.choices import strategy_named
 from steptime.catalog.options import OptionValue, Tuning
-from steptime.catalog.strategies import strategy_named
 from steptime.errors import StoreError
 from steptime.measurements.ablation.imbalance import imbalance
 from steptime.measurements.ablation.overlap import communication_s

@@ -6,7 +6,7 @@ from math import inf, isfinite
 
 import numpy as np
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.costs import Costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.builtins import BUILTINS

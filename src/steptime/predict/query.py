@@ -6,8 +6,7 @@ from itertools import product
 from math import prod
 from typing import Any, get_args
 
-from steptime.catalog.loaders import NATIVE, SYNTHETIC
-from steptime.catalog.strategies import SINGLE, STRATEGIES, strategy_named
+from steptime.catalog.choices import NATIVE, SINGLE, STRATEGIES, SYNTHETIC, strategy_named
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.errors import UsageError, choices_message
 from steptime.predict.model.collectives import LIBRARIES

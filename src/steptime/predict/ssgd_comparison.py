@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.table import build_workload
 from steptime.errors import SteptimeError
 from steptime.measurements.model_form import Limit, ModelComparison, ModelledStep, Remedy

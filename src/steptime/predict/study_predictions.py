@@ -5,7 +5,7 @@ Predictions come from a fit of the study's own measurements, beside published ef
 
 from collections.abc import Mapping, Sequence
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.errors import StoreError
 from steptime.measurements.json_form import Interval, IntervalOverLaunches
 from steptime.measurements.model_form import (

@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from steptime.catalog.loaders import SYNTHETIC
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import SYNTHETIC, strategy_named
 from steptime.catalog.workloads.table import build_workload
 from steptime.errors import WorkloadError
 from steptime.predict.model.devices import DEVICES, Device

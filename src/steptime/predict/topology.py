@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.costs import memory_bytes
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.table import build_workload

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.measurements.efficiency import ideal_throughput
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.summary_form import Efficiency, TrialSummary

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.choices import SYNTHETIC
 from steptime.catalog.site import Site
 from steptime.catalog.workloads.layers import Workload
 from steptime.environments.cache import cache_folder

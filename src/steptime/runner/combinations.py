@@ -6,11 +6,10 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from steptime.catalog.accelerators import Accelerators
+from steptime.catalog.choices import OWN, SYNTHETIC
 from steptime.catalog.cluster import Cluster, cluster_for
-from steptime.catalog.loaders import OWN, SYNTHETIC
 from steptime.catalog.manifest import Manifest
-from steptime.catalog.optimizer import Optimizer
-from steptime.catalog.options import OptionValue, Precision, Tuning
+from steptime.catalog.options import Optimizer, OptionValue, Precision, Tuning
 from steptime.catalog.site import Site
 from steptime.runner.workload_shapes import WorkloadShapes
 from steptime.study.hosts import ClusterChoice

@@ -17,13 +17,13 @@ from steptime.catalog.workloads.table import LIBRARY
 from steptime.datasets.builtins import BUILTINS
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import find_ready
-from steptime.environments.pythons import choose_python
+from steptime.environments.spec import choose_python
 from steptime.environments.subprocesses import ask
 from steptime.errors import EnvironmentFailure
 from steptime.launchers.emulation.control_groups import find_groups
-from steptime.launchers.emulation.delay_switch import can_switch
-from steptime.launchers.emulation.requirements import is_privileged, kernel_delays, missing_requirement
-from steptime.launchers.isolation import (
+from steptime.launchers.emulation.network import can_switch
+from steptime.launchers.emulation.verification import is_privileged, kernel_delays, missing_requirement
+from steptime.launchers.namespaces import (
     MAKE_DEVICE_FILE,
     NO_NAMESPACE,
     UNIFIED_MEMORY,

@@ -17,13 +17,12 @@ import numpy as np
 from PIL import Image
 from ruamel.yaml import YAML
 
-from steptime.catalog.loaders import NATIVE, SYNTHETIC
+from steptime.catalog.choices import NATIVE, SINGLE, STRATEGIES, SYNTHETIC
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.plugins import OWN
-from steptime.catalog.strategies import SINGLE, STRATEGIES
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.datasets.creation import open_dataset
-from steptime.datasets.loader_settings import loader_json
+from steptime.datasets.validation import loader_json
 from steptime.measurements.ablation.accounts import MARKS
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown

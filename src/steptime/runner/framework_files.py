@@ -17,10 +17,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import steptime
-from steptime.catalog.loaders import LOADERS, SYNTHETIC
+from steptime.catalog.choices import LOADERS, SINGLE, STRATEGIES, SYNTHETIC
 from steptime.catalog.manifest import FILE, Manifest, load_manifests
 from steptime.catalog.plugins import OWN
-from steptime.catalog.strategies import SINGLE, STRATEGIES
 from steptime.environments.locks import lock_of, requirement_lines
 from steptime.launchers.table import LAUNCHERS
 from steptime.runner.run_folder import make_run_folder

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from steptime.catalog.loaders import OWN, SYNTHETIC
+from steptime.catalog.choices import OWN, SYNTHETIC
 from steptime.catalog.workloads.layers import Workload
 from steptime.study.trial import Trial
 from steptime.worker.samples import steps_per_epoch

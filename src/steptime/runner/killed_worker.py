@@ -13,12 +13,12 @@ from typing import Any
 
 import psutil
 
+from steptime.catalog.choices import SINGLE, STRATEGIES
 from steptime.catalog.manifest import Manifest
-from steptime.catalog.strategies import SINGLE, STRATEGIES
 from steptime.catalog.workloads.table import build_workload
 from steptime.launchers.base import free_ports
-from steptime.launchers.orphans import end_marked, marked
 from steptime.launchers.process_env import inherited
+from steptime.launchers.processes import end_marked, marked
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import launcher_named
 from steptime.runner.framework_files import Finding, finding

@@ -7,8 +7,8 @@ import threading
 from pathlib import Path
 from typing import Literal
 
+from steptime.catalog.choices import SYNTHETIC
 from steptime.catalog.cluster import Cluster, cluster_for
-from steptime.catalog.loaders import SYNTHETIC
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.site import Site
 from steptime.launchers.request import Isolation, Request

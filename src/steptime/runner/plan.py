@@ -18,7 +18,7 @@ from steptime.datasets.dataset import Contents
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, addresses, find_ready
 from steptime.errors import LaunchError, StudyError
-from steptime.launchers.isolation import NO_NAMESPACE
+from steptime.launchers.namespaces import NO_NAMESPACE
 from steptime.launchers.request import Process, Request
 from steptime.launchers.table import launcher_named
 from steptime.runner.expansion import Expansion, Skipped, expand, skipped_in_words

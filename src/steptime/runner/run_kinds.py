@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.choices import SYNTHETIC
 from steptime.datasets.validation import Split
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.accuracy.records import TrainingRun

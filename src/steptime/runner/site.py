@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from steptime.catalog.accelerators import Accelerator, Accelerators, find_accelerators, version_of
-from steptime.catalog.launchers import launchers_with
+from steptime.catalog.choices import launchers_with
 from steptime.catalog.site import FoundHost, NeededPaths, Reach, Site, example_site
 from steptime.errors import FileError, LaunchError, StudyError, UsageError
 from steptime.file_name import host_name_mistake
 from steptime.launchers.hosts.probe import NOTHING_MORE, probed
 from steptime.measurements.store import Store
+from steptime.plain_file import read_user_text
 from steptime.runner.progress import Observer
 from steptime.study.host_lists import expanded_hosts
 from steptime.study.hosts import HostsChoice, SlurmChoice
 from steptime.study.study import Study
-from steptime.user_file import read_user_text
 
 ON_HOSTS = ("ssh", "slurm")
 """Launchers that always use the hosts of a site."""

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.choices import SYNTHETIC
 from steptime.catalog.workloads.layers import Workload
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.loaders.records import LoaderLaunch, PageCache

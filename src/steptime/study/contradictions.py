@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from steptime.catalog.launchers import AUTO, EMULATED, launchers_with
-from steptime.catalog.loaders import LOADERS, SYNTHETIC
+from steptime.catalog.choices import AUTO, EMULATED, LOADERS, SYNTHETIC, launchers_with
 from steptime.catalog.options import Option
 from steptime.errors import choices_message
 from steptime.file_name import MOST_CHARACTERS, file_name_mistake

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from steptime.catalog.launchers import LAUNCHERS
-from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.choices import LAUNCHERS, SYNTHETIC
 from steptime.catalog.manifest import Manifest, broken_frameworks, load_manifests
 from steptime.catalog.plugins import own_and_plugins
 from steptime.catalog.workloads.table import LIBRARY

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, create_model, field_serializer, model_validator
 
-from steptime.catalog.optimizer import Optimizer, OptimizerName
-from steptime.catalog.options import Precision, Tuning
+from steptime.catalog.options import Optimizer, OptimizerName, Precision, Tuning
 from steptime.file_name import FILE_NAME, MOST_CHARACTERS
 from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
 from steptime.study.own_module import OwnModuleKeys

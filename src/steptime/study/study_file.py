@@ -14,6 +14,7 @@ from steptime.catalog.plugins import OWN, plugins_of, taken_twice
 from steptime.catalog.workloads.own_module import find_own_module
 from steptime.errors import FileError, PluginError, StudyError, WorkloadError, choices_message
 from steptime.file_name import as_file_name, path_mistake
+from steptime.plain_file import read_user_text
 from steptime.study.contradictions import contradictions
 from steptime.study.document import Document, Mistake, read_yaml
 from steptime.study.known_names import KnownNames
@@ -22,7 +23,6 @@ from steptime.study.overrides import apply_overrides, apply_scale, scale_mistake
 from steptime.study.quantities import words_of
 from steptime.study.study import Study
 from steptime.study.unknown_names import environments_of, is_folder, unknown_names
-from steptime.user_file import read_user_text
 
 _FOLDER = Path(steptime.__file__).parent / "studies"
 _MOST_BYTES = 64 * 1024

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from steptime.catalog.launchers import AUTO
+from steptime.catalog.choices import AUTO
 from steptime.errors import choices_message
 from steptime.study.document import Document, Mistake, Path
 from steptime.study.known_names import KnownNames

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.measurements.ablation import form
 from steptime.measurements.ablation.accounts import MARKS, accounts, marked_phases
 from steptime.measurements.ablation.imbalance import ComputeImbalance, imbalance

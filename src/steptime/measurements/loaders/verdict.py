@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.choices import SYNTHETIC
 from steptime.measurements.estimate import Estimate
 from steptime.measurements.interval import LEVEL, t_quantile
 from steptime.measurements.json_form import Interval

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.predict.curve.curve import Setup
 from steptime.predict.curve.hardware import usual_hosts
