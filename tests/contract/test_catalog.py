@@ -3,7 +3,7 @@
 from steptime.catalog.choices import LAUNCHERS as NAMED_LAUNCHERS
 from steptime.environments.kinds import KINDS
 from steptime.launchers.table import LAUNCHERS
-from steptime.study.known_names import KnownNames
+from steptime.study.mistakes import KnownNames
 from steptime.study.study import ENVIRONMENT_KINDS, EnvironmentChoice, Study
 
 

@@ -19,8 +19,8 @@ from steptime.catalog.manifest import load_manifests
 from steptime.datasets.dataset import Dataset
 from steptime.datasets.stored_forms import STORED_FORMS, store
 from steptime.datasets.validation import loader_json
-from steptime.worker.augmentation import crops
 from steptime.worker.samples import batch_indices, scale_and_shift
+from steptime.worker.stored_images import crops
 
 SAMPLES, SIDE, WORKERS = 24, 32, 2
 BATCH, RAGGED = 4, 5

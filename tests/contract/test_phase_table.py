@@ -8,7 +8,7 @@ import pytest
 
 import steptime
 from steptime.phases import HIDDEN, IN_TIME, MARKS, NAMES, PHASES
-from steptime.worker.ablated_step import MARKS as MARKS_OF_WORKERS
+from steptime.worker.session import MARKS as MARKS_OF_WORKERS
 
 SOURCE = Path(steptime.__file__).parent
 TABLE = "phases.py"
@@ -40,14 +40,13 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "predict/attached.py": (EXCHANGE | {"backward"}, "models the step of an attached script"),
     "predict/compute_fit.py": (PASSES | {"input_wait", "update"}, "fits the parameters of these phases"),
     "predict/fit.py": ({"backward"}, "asks whether a launch has measured passes"),
-    "predict/imbalance_comparison.py": ({"comm_exposed", "h2d", "input_wait"}, "models the slowest worker's step"),
     "predict/importance_sampling.py": ({"comm_exposed", "comm_hidden"}, "fits the share of an exchange that hides"),
     "predict/observation.py": (PASSES, "reads the marks between which messages become ready"),
     "predict/predict.py": (PASSES | {"h2d"}, "scales passes to another workload or device"),
-    "predict/ssgd_comparison.py": ({*NAMES} - {"residual"}, "models what a remedy would save of a phase"),
+    "predict/model_comparison.py": ({*NAMES} - {"residual"}, "models what a remedy would save of a phase"),
     "predict/step_model.py": ({*NAMES, "comm_hidden"}, "models every phase"),
     "report/attached.py": ({"sync_wait"}, "names the rank that is waited for"),
-    "report/breakdown_figures.py": ({"comm_exposed"}, "draws covered and exposed communication"),
+    "report/breakdown_section.py": ({"comm_exposed"}, "draws covered and exposed communication"),
     "report/charts/phases.py": ({"comm_exposed"}, "draws covered and exposed communication"),
     "runner/equivalence/verdict.py": ({"update"}, "speaks of the update of weights that a check compares"),
     "predict/simulate/simulate.py": (EXCHANGE | {"comm_hidden", "input_wait"}, "simulates phases"),

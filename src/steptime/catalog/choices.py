@@ -8,7 +8,7 @@ framework has which strategy, and who must be started for it, is in the framewor
 The loaders that feed a trial: what each is, and which stored form of a folder of images it reads.
 
 A framework has the loaders that its manifest lists. Each gives the same samples: the protocol's augmentation
-(``worker/augmentation.py``) of every image once an epoch.
+(``worker/stored_images.py``) of every image once an epoch.
 
 steptime's own launchers, by name, and the keys of a study that mean something to each; their code is elsewhere.
 """

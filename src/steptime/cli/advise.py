@@ -84,7 +84,7 @@ def _verified_script(
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
     from steptime.diagnosis.own_script import script_outcome
-    from steptime.diagnosis.verified import write_verified
+    from steptime.diagnosis.verification import write_verified
     from steptime.runner.attached_run import run_in_turns
 
     run = found.attached
@@ -119,8 +119,7 @@ def _verified(
     """Run the best changes beside what they change; what was measured before is not repeated."""
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
-    from steptime.diagnosis.verification import outcomes
-    from steptime.diagnosis.verified import write_verified
+    from steptime.diagnosis.verification import outcomes, write_verified
     from steptime.errors import SteptimeError
     from steptime.measurements.store import Store
     from steptime.runner.study_run import StudyRun

@@ -15,7 +15,7 @@ from rich.segment import Segment
 
 from steptime.cli.streams import say
 from steptime.errors import UsageError
-from steptime.report.plain_text import plain_text
+from steptime.report.number_format import plain_text
 
 if TYPE_CHECKING:
     from steptime.measurements.store import Store

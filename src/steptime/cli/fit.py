@@ -11,7 +11,7 @@ from steptime.cli.streams import say, warn
 if TYPE_CHECKING:
     from steptime.measurements.attached.process_files import AttachedFiles, AttachedHeader
     from steptime.measurements.store import Store
-    from steptime.predict.nccl_tests import FittedTable
+    from steptime.predict.links import FittedTable
     from steptime.predict.profile import NetLink, Profile, ProfileGroup
 
 
@@ -32,8 +32,8 @@ def fit(
     """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see."""
     from steptime.cli.console import open_results
     from steptime.predict.held_out import fit_with_holdout
+    from steptime.predict.links import fit_tables
     from steptime.predict.nccl_output import read_nccl_tests
-    from steptime.predict.nccl_tests import fit_tables
     from steptime.predict.profile import default_profile_path, write_profile
 
     tables = read_nccl_tests(nccl_tests or [])

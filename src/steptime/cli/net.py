@@ -163,7 +163,7 @@ def _print_plan(plan: "NetPlan", launches: int, output: Path, *, as_json: bool) 
 
 def _print_found(folder: Path, *, as_json: bool) -> None:
     from steptime.cli.report import report_console
-    from steptime.measurements.net.form import SCHEMA, NetSummary
+    from steptime.measurements.net.times import SCHEMA, NetSummary
     from steptime.measurements.store import Store
     from steptime.predict.model.measured_links import stored_links
 
@@ -190,8 +190,8 @@ def peak(
     """Measure how quickly devices multiply matrices, while nothing else runs; reports then have MFU."""
     from steptime.cli.console import open_results, print_rows, stderr_console
     from steptime.cli.progress import LiveObserver
-    from steptime.report.work import flop_rate
-    from steptime.runner.peaks import measure_for, measure_peaks, settings_of_machine
+    from steptime.report.ranking import flop_rate
+    from steptime.runner.doctor import measure_for, measure_peaks, settings_of_machine
 
     with LiveObserver(stderr_console()) as observer:
         if folder is None:

@@ -31,7 +31,7 @@ _GAP = 2
 def _complete_keys(incomplete: str) -> list[str]:
     from steptime.catalog.choices import STRATEGIES
     from steptime.catalog.workloads.table import LIBRARY
-    from steptime.predict.model.devices import DEVICES
+    from steptime.predict.model.compute import DEVICES
     from steptime.predict.query import KEYS
 
     values = {"strategy": STRATEGIES, "workload": LIBRARY, "device": ["cpu", "cuda", *DEVICES]}
@@ -239,7 +239,7 @@ def _show_work(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: "S
     from dataclasses import astuple
 
     from steptime.report.number_format import percent
-    from steptime.report.work import flop_rate, tokens_rate
+    from steptime.report.ranking import flop_rate, tokens_rate
 
     known = [each for each in group if each.work and (each.work.peak_source or each.work.tokens_per_s.value)]
     rows = [

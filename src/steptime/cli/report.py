@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from steptime.cli.console import PlainConsole
     from steptime.diagnosis.form import Diagnosis
     from steptime.measurements.attached.form import AttachedRun
-    from steptime.measurements.net.form import NetSummary
+    from steptime.measurements.net.times import NetSummary
     from steptime.measurements.store import Store
     from steptime.measurements.summary_form import Summary
-    from steptime.predict.anomaly import Anomaly
+    from steptime.predict.held_out import Anomaly
     from steptime.report.section import Section
 
 _FORMATS = ("text", "json", "markdown", "csv", "latex")
@@ -149,7 +149,7 @@ def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
 
 def _in_form(found: ReportedResults, form: str) -> str:
     """Return a report as text of another form."""
-    from steptime.report.continuous_integration import markdown
+    from steptime.report.changes import markdown
     from steptime.report.formats import csv_of, latex_of
     from steptime.report.overview import sentences
 
@@ -159,7 +159,7 @@ def _in_form(found: ReportedResults, form: str) -> str:
 
 
 def _print_what_if(found: ReportedResults) -> None:
-    from steptime.report.expectations import what_if_section
+    from steptime.report.advice import what_if_section
     from steptime.report.terminal import SectionText
     from steptime.report.trial_names import Names
 
@@ -182,7 +182,7 @@ def print_json_report(found: ReportedResults) -> None:
 
 def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Sequence[str]) -> None:
     """Print the short report; one of messages alone is whole."""
-    from steptime.report.attached_answer import AttachedAnswer
+    from steptime.cli.attach import AttachedAnswer
     from steptime.report.overview import MOST_LINES, overview
 
     if found.attached:
@@ -214,7 +214,7 @@ def print_whole_report(found: ReportedResults) -> None:
 
 def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -> None:
     """Write the page of a report, with a notice above it; raises StoreError when it cannot be written."""
-    from steptime.report.html import write_page
+    from steptime.report.formats import write_page
 
     attached, diagnosis = found.attached, found.diagnosis
     write_page(found.store, found.summary, path, found.net, attached=attached, diagnosis=diagnosis, notice=notice)
@@ -263,7 +263,7 @@ def _with_anomalies(report: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _anomalies(report: Mapping[str, Any], folder: Path) -> "dict[str, Anomaly]":
     from steptime.errors import StoreError
-    from steptime.predict.anomaly import anomalies_of
+    from steptime.predict.held_out import anomalies_of
 
     steps = {trial["id"]: (trial.get("step_time_s") or {}).get("mean") for trial in report["trials"]}
     try:

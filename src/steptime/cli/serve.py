@@ -80,8 +80,8 @@ def _page(folder: Path) -> bytes:
     from steptime.cli.report import read_report
     from steptime.errors import SteptimeError
     from steptime.measurements.progress import run_progress, run_state
-    from steptime.report.html import page_of
-    from steptime.report.plain_text import plain_text
+    from steptime.report.formats import page_of
+    from steptime.report.number_format import plain_text
 
     try:
         found = read_report(folder)

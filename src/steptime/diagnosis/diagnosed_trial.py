@@ -13,8 +13,8 @@ from steptime.catalog.workloads.costs import costs
 from steptime.errors import SteptimeError
 from steptime.measurements.ablation.form import Phase, StepBreakdown
 from steptime.measurements.json_form import Interval
-from steptime.measurements.loaders.form import LoaderVerdict
-from steptime.measurements.net.form import NetRow
+from steptime.measurements.loaders.verdict import LoaderVerdict
+from steptime.measurements.net.times import NetRow
 from steptime.measurements.summary_form import TrialSummary
 from steptime.study.trial import Trial
 

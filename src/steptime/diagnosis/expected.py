@@ -23,10 +23,15 @@ import numpy as np
 from steptime.catalog.choices import strategy_named
 from steptime.diagnosis.form import ExpectedStep, Judgement, Scenario
 from steptime.errors import FileError, UsageError
-from steptime.measurements.ablation.interval import over_blocks
-from steptime.measurements.ablation.overlap import communication_s
 from steptime.measurements.ablation.records import AblationLaunch, WorkerAblation
-from steptime.measurements.ablation.stages import Array, StageTimes, ablation_phases, stage_times_of
+from steptime.measurements.ablation.stages import (
+    Array,
+    StageTimes,
+    ablation_phases,
+    communication_s,
+    over_blocks,
+    stage_times_of,
+)
 from steptime.measurements.json_form import Interval
 from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store

@@ -9,10 +9,10 @@ from steptime.diagnosis import communication, computation, workers
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
 from steptime.diagnosis.form import Diagnosis, EvidenceNumber, TrialFinding, Unsettled
 from steptime.diagnosis.rule import Claim, DiagnosisRule
-from steptime.diagnosis.verified import record_of_rule
+from steptime.diagnosis.verification import record_of_rule
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.json_form import Interval
-from steptime.measurements.net.form import NetSummary
+from steptime.measurements.net.times import NetSummary
 from steptime.measurements.noise import FOREIGN_CORES
 from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store

@@ -23,14 +23,15 @@ from steptime.catalog.choices import STRATEGIES
 from steptime.errors import FileError, StoreError, choices_message
 from steptime.measurements.work import Peak
 from steptime.plain_file import read_user_text, write_whole
-from steptime.predict.machine_effects import NO_EFFECTS, MachineEffects
 from steptime.predict.model.collectives import LIBRARIES
 from steptime.predict.model.nccl import Medium
-from steptime.predict.model.traffic import COMPRESSIONS, SHARDS, WIDTHS
+from steptime.predict.model.policies import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.predict.observation import (
+    NO_EFFECTS,
     Deployment,
     EndSeconds,
     GroupKey,
+    MachineEffects,
     Number,
     PositiveSeconds,
     Rate,

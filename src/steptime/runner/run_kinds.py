@@ -19,7 +19,7 @@ from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule
 from steptime.runner.jobs import AblationSchedule
-from steptime.runner.living_hosts import LivingHosts
+from steptime.runner.site import LivingHosts
 from steptime.runner.training_runs import GUESS_S, TrainingRuns, training_schedule
 from steptime.runner.trial_runs import (
     TrialInputs,

@@ -8,7 +8,7 @@ from steptime.worker.clock import EventClock, HostClock
 from steptime.worker.framework import Framework, require_fp32, require_own_device
 from steptime.worker.imperative import ImperativeSession
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
-from steptime.worker.threads import compute_threads
+from steptime.worker.usage import compute_threads
 from steptime.worker.weights import initial_weights
 
 

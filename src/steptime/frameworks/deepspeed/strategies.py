@@ -20,11 +20,11 @@ from steptime.libraries.torch.checkpoint import (
     nested_value,
     set_buffers_state,
     set_module_state,
+    set_rate,
+    update_of,
 )
 from steptime.libraries.torch.devices import keep_group
-from steptime.libraries.torch.optimizers import set_rate, update_of
-from steptime.libraries.torch.store import rendezvous_url
-from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
+from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost, rendezvous_url
 
 
 def engine_settings(job, stage):

@@ -14,7 +14,7 @@ from steptime.frameworks.paddle.optimizers import open_optimizer
 from steptime.frameworks.paddle.workers import bucket_values, data_parallel, join_group, leave_group
 from steptime.worker.imperative import ImperativeSession
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
-from steptime.worker.threads import compute_threads
+from steptime.worker.usage import compute_threads
 from steptime.worker.weights import initial_weights
 
 

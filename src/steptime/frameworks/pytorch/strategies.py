@@ -12,8 +12,8 @@ from torch.nn.parallel import DistributedDataParallel
 from steptime.frameworks.pytorch.communication import bucket_cap_mb, sharding_groups
 from steptime.frameworks.pytorch.ddp_ablation import BucketAblation
 from steptime.frameworks.pytorch.parameter_server import AsynchronousParameterServers, ParameterServers
+from steptime.libraries.torch.checkpoint import update_of
 from steptime.libraries.torch.devices import join_group, leave_group
-from steptime.libraries.torch.optimizers import update_of
 from steptime.libraries.torch.strategy import TorchStrategy
 
 

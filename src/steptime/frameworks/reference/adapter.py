@@ -8,10 +8,9 @@ from steptime.frameworks.reference.collectives import connect
 from steptime.frameworks.reference.loader import open_reference_batches
 from steptime.frameworks.reference.network import ReferenceNetwork
 from steptime.frameworks.reference.optimizers import ReferenceOptimizer
-from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.framework import Framework, require_fp32
-from steptime.worker.session import Session
-from steptime.worker.threads import compute_threads
+from steptime.worker.session import AblatedStep, Session
+from steptime.worker.usage import compute_threads
 from steptime.worker.weights import initial_weights
 
 _BF16 = 16

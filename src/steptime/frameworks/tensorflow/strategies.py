@@ -13,7 +13,7 @@ from steptime.frameworks.tensorflow.communication import bytes_per_pack
 from steptime.libraries.tensorflow.loader import open_tensorflow_batches
 from steptime.libraries.tensorflow.startup import call_directly
 from steptime.libraries.tensorflow.training_step import TensorFlowTraining, build_network
-from steptime.worker.back_end import BackEnd, Message
+from steptime.worker.framework import BackEnd, Message
 
 
 class MirroredTraining(object):

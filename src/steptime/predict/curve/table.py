@@ -18,7 +18,7 @@ from steptime.catalog.choices import STRATEGIES
 from steptime.errors import FileError, choices_message
 from steptime.plain_file import read_user_text
 from steptime.predict.curve.curve import FIT, HOLDOUT, EvidenceError, Point, ScalingCurve, Setup
-from steptime.predict.curve.stacks import Exchange, Messages, stack_names
+from steptime.predict.curve.facts import Exchange, Messages, stack_names
 
 Value = TypeVar("Value")
 
