@@ -1,16 +1,76 @@
-"""Chains of convolutions and fully connected layers, and residual networks.
+"""Workloads that are chains of layers.
+
+Fully connected layers of sigmoids: FCN5 and the deep autoencoder of the MNIST digits.
 
 Chains of convolutions, pooling and linear layers: LeNet-5, the small AlexNet for CIFAR-10, AlexNet and VGG-16.
-
-Residual networks of bottleneck blocks, version 1.5 (the stride sits in the 3x3 convolution).
 """
 
-from collections.abc import Sequence
-from functools import partial
+from math import prod
 
 from steptime.catalog.workloads.kinds import Shape
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.catalog.workloads.table import Entry
+
+_MLP_WIDTHS = (4096, 2048, 1024)
+
+
+def _mlp(input_shape: Shape, classes: int) -> Workload:
+    """Return 784-4096-2048-1024-10; an image is flattened, and its size is that of the first layer."""
+    net = Network(input_shape)
+    x = _flat(net, net.input)
+    for index, width in enumerate(_MLP_WIDTHS, 1):
+        x = net.sigmoid(f"sigmoid{index}", net.linear(f"fc{index}", x, width))
+    net.linear("fc4", x, classes)
+    return net.finish("mlp", classes=classes)
+
+
+MLP = Entry(
+    name="mlp",
+    title="FCN5, a multilayer perceptron",
+    source="Shi et al. 2016, Benchmarking state-of-the-art deep learning software tools (FCN5 on MNIST)",
+    input_shape=(784,),
+    classes=10,
+    published_parameters=13_714_442,  # 13,707,264 weights, the published total, and 7,178 biases
+    build=_mlp,
+)
+
+
+_AUTOENCODER_WIDTHS = (1000, 500, 250)
+_CODE = 30
+
+
+def _autoencoder(input_shape: Shape, classes: int) -> Workload:
+    """Return an autoencoder of sigmoid layers around a linear code of 30 values.
+
+    Its output is linear too, and its loss the squared error, because inputs are standardised and not confined to 0
+    to 1 as in the source. An image is flattened; the output stays flat. ``classes`` is kept for datasets that have
+    labels; nothing is classified.
+    """
+    net = Network(input_shape)
+    x = _flat(net, net.input)
+    for index, width in enumerate(_AUTOENCODER_WIDTHS, 1):
+        x = net.sigmoid(f"encoder{index}.sigmoid", net.linear(f"encoder{index}", x, width))
+    x = net.linear("code", x, _CODE)
+    for index, width in enumerate(reversed(_AUTOENCODER_WIDTHS), 1):
+        x = net.sigmoid(f"decoder{index}.sigmoid", net.linear(f"decoder{index}", x, width))
+    net.linear("output", x, prod(input_shape))
+    return net.finish("autoencoder", classes=classes, loss="mean_squared_error")
+
+
+AUTOENCODER = Entry(
+    name="autoencoder",
+    title="deep autoencoder",
+    source="Hinton and Salakhutdinov 2006, Reducing the dimensionality of data with neural networks",
+    input_shape=(784,),
+    classes=10,
+    published_parameters=2_837_314,
+    build=_autoencoder,
+)
+
+
+def _flat(net: Network, source: str) -> str:
+    """Return ``source`` as it is if it has one axis, and flattened by a layer ``flatten`` if it is an image."""
+    return source if len(net.shape(source)) == 1 else net.flatten("flatten", source)
 
 
 def _lenet5(input_shape: Shape, classes: int) -> Workload:
@@ -131,63 +191,3 @@ VGG16 = Entry(
     published_parameters=138_357_544,
     build=_vgg16,
 )
-
-
-_SOURCE = "He et al. 2016, Deep residual learning; v1.5 as in the reference training scripts of the field"
-_EXPANSION = 4
-# Residual branches that start small keep deep workloads from amplifying rounding (Goyal et al. 2017 start at zero);
-# with a full start, two correct float32 computations of ResNet-50 differ by a tenth after five steps. Not zero: a
-# branch that a framework forgets must show.
-_BRANCH_SCALE = 0.1
-
-
-def _resnet(name: str, depths: Sequence[int], input_shape: Shape, classes: int) -> Workload:
-    """Return a bottleneck ResNet with ``depths`` blocks in its four stages; its parameters suit images of any size."""
-    net = Network(input_shape)
-    x = _conv_norm(net, "conv1", net.input, 64, 7, stride=2, padding=3)
-    x = net.relu("relu1", x)
-    x = net.max_pool("pool1", x, 3, stride=2, padding=1)
-    for stage, depth in enumerate(depths):
-        for block in range(depth):
-            stride = 2 if stage > 0 and block == 0 else 1
-            x = _bottleneck(net, f"stage{stage + 1}.{block}", x, 64 * 2**stage, stride)
-    x = net.flatten("flatten", net.global_avg_pool("pool", x))
-    net.linear("fc", x, classes)
-    return net.finish(name, classes=classes)
-
-
-def _bottleneck(net: Network, name: str, source: str, width: int, stride: int) -> str:
-    x = net.relu(f"{name}.relu1", _conv_norm(net, f"{name}.conv1", source, width, 1))
-    x = _conv_norm(net, f"{name}.conv2", x, width, 3, stride=stride, padding=1)
-    x = net.relu(f"{name}.relu2", x)
-    x = _conv_norm(net, f"{name}.conv3", x, width * _EXPANSION, 1, initial_scale=_BRANCH_SCALE)
-    shortcut = source
-    if net.shape(source) != net.shape(x):
-        shortcut = _conv_norm(net, f"{name}.shortcut", source, width * _EXPANSION, 1, stride=stride)
-    return net.relu(f"{name}.relu3", net.add(f"{name}.add", [x, shortcut]))
-
-
-def _conv_norm(  # noqa: PLR0913 - a convolution has this many numbers
-    net: Network,
-    name: str,
-    source: str,
-    out_channels: int,
-    kernel: int,
-    *,
-    stride: int = 1,
-    padding: int = 0,
-    initial_scale: float = 1.0,
-) -> str:
-    x = net.conv2d(name, source, out_channels, kernel, stride=stride, padding=padding, bias=False)
-    return net.batch_norm(f"{name}.norm", x, initial_scale=initial_scale)
-
-
-def _entry(depth: int, published_parameters: int, *blocks: int) -> Entry:
-    name = f"resnet{depth}"
-    build = partial(_resnet, name, blocks)
-    return Entry(name, f"ResNet-{depth}", _SOURCE, (3, 224, 224), 1000, published_parameters, build)
-
-
-RESNET50 = _entry(50, 25_557_032, 3, 4, 6, 3)
-RESNET101 = _entry(101, 44_549_160, 3, 4, 23, 3)
-RESNET152 = _entry(152, 60_192_808, 3, 8, 36, 3)
