@@ -11,6 +11,7 @@ import tensorflow as tf
 from steptime.libraries.tensorflow.network import TensorFlowNetwork
 from steptime.libraries.tensorflow.optimizers import open_optimizer
 from steptime.libraries.tensorflow.startup import collect_garbage
+from steptime.worker.process_context import micro_batches
 from steptime.worker.session import AblatedStep
 from steptime.worker.weights import initial_weights
 
@@ -176,7 +177,7 @@ class SingleTraining(object):
 
     def __init__(self, job, _context):
         self.network = build_network(job)
-        accumulation = job.get("accumulation", 1)
+        accumulation = micro_batches(job)
         self.training = TensorFlowTraining(self.network, job["optimizer"], accumulation=accumulation)
         self._xla = job["options"]["xla"]
         self.facts = {"xla": self._xla}
