@@ -22,8 +22,8 @@ from verify import BASE, PHOTOS, PROGRAM, ROOT, UPDATED, add_rows, cell, verify_
 
 from steptime.cli.report import ReportedResults, read_report
 from steptime.diagnosis.form import TrialFinding
-from steptime.diagnosis.machine import NOISE
-from steptime.diagnosis.verified import VerifiedAdvice, read_verified
+from steptime.diagnosis.verification import VerifiedAdvice, read_verified
+from steptime.diagnosis.workers import NOISE
 from steptime.measurements.comparison import compare
 from steptime.measurements.estimate import estimate
 from steptime.measurements.json_form import Interval

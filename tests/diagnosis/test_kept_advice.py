@@ -1,0 +1,56 @@
+"""The tables of advice that was tried and of causes that were planted: their rules exist, and the page counts them."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from steptime.diagnosis.own_script import OWN_SCRIPT
+from steptime.diagnosis.own_script import RULES as SCRIPT_RULES
+from steptime.diagnosis.rules import ALL_RULES
+from steptime.diagnosis.verification import read_verified, record_of
+
+ROOT = Path(__file__).parents[2]
+PAGE = " ".join((ROOT / "docs" / "advice.md").read_text(encoding="utf-8").split())
+NAMES = {rule.name for rule in (*ALL_RULES, *SCRIPT_RULES)}
+
+
+@pytest.fixture(scope="module")
+def planted():
+    with (ROOT / "benchmarks" / "advice" / "planted.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_rules_of_tried_advice_exist():
+    assert {row.rule for row in read_verified()} <= NAMES
+
+
+def test_rules_of_planted_causes_exist(planted):
+    assert {row["rule"] for row in planted} <= NAMES
+
+
+def test_the_page_counts_the_advice_that_was_tried():
+    rows = read_verified()
+    frameworks = {row.framework for row in rows} - {OWN_SCRIPT}
+
+    found = re.search(r"(\d+) pieces of advice\S* in (\d+) frameworks", PAGE)
+
+    assert found is not None
+    assert [int(each) for each in found.groups()] == [len(rows), len(frameworks)]
+
+
+def test_the_page_says_how_often_the_advice_was_right():
+    record = record_of(read_verified())
+
+    found = re.search(r"(\d+) showed a difference, (\d+) of them a gain[^.]*?; (\d+) gains were inside", PAGE)
+
+    assert found is not None
+    assert [int(each) for each in found.groups()] == [record.shown, record.sign_right, record.inside]
+
+
+def test_the_page_counts_the_planted_causes_that_were_found(planted):
+    found = re.search(r"(\d+) planted causes, of which (\d+) were found", PAGE)
+
+    assert found is not None
+    assert [int(each) for each in found.groups()] == [len(planted), sum(row["fired"] == "yes" for row in planted)]
