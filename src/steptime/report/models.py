@@ -29,7 +29,7 @@ MODEL_TITLES = {
 def model_section(summary: Summary) -> Section | None:
     """Return the tables of models and predictions with the predicted efficiencies; None if the study has neither.
 
-    Where a paper's study asks what models explain, its first answer says it, and this section does not.
+    Of a study that follows a paper, sentences about models are in its first answer instead.
     """
     said = [] if summary.paper else list(model_sentences(summary))
     found: list[Part] = [*([Sentences(said)] if said else []), *model_tables(summary)]
