@@ -177,6 +177,13 @@ PLANTS: dict[str, Plant] = {
         {},
         script=(f"python {SCRIPT} save", f"python {SCRIPT} save-seldom"),
     ),
+    "script-summary": Plant(
+        "a script writes histograms after each update",
+        "own_gap",
+        "own script",
+        {},
+        script=(f"python {SCRIPT} summarise", f"python {SCRIPT} summarise-seldom"),
+    ),
     "script-rank": Plant(
         "rank 1 of a script computes more than rank 0",
         "own_straggler",

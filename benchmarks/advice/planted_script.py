@@ -1,11 +1,13 @@
 """A script of PyTorch with one cause planted: ``python planted_script.py CAUSE``, or by torchrun.
 
 ``decode`` decodes each JPEG image between steps, ``decode-beside`` does so in another process, ``decoded`` once.
-``save`` writes a checkpoint to the disk after each update, ``save-seldom`` after every twentieth. ``uneven`` has rank 1
-compute what rank 0 does not; ``even`` has neither.
+``save`` writes a checkpoint to the disk after each update, ``save-seldom`` after every twentieth; ``summarise`` writes
+histograms of all weights after each update, ``summarise-seldom`` after every twentieth. ``uneven`` has rank 1 compute
+what rank 0 does not; ``even`` has neither.
 """
 
 import io
+import json
 import os
 import sys
 from pathlib import Path
@@ -19,6 +21,8 @@ from torch.utils.data import DataLoader, Dataset
 
 STEPS, BATCH, WIDTH = 120, 8, 768
 CAUSE = sys.argv[1]
+OUT = Path(os.environ.get("OUT", "."))
+EVERY = {"save": 1, "save-seldom": 20, "summarise": 1, "summarise-seldom": 20}
 
 
 def encoded(side):
@@ -66,6 +70,12 @@ class Net(nn.Module):
         return self.layers(x)
 
 
+def summarise(net):
+    """Write a histogram of each weight's values to the disk."""
+    counts = [parameter.detach().histc(200).tolist() for parameter in net.parameters()]
+    (OUT / "summary.json").write_text(json.dumps(counts))
+
+
 def main():
     """Train."""
     torch.set_num_threads(1)
@@ -78,15 +88,16 @@ def main():
     optimizer = torch.optim.AdamW(net.parameters())
     samples = Pictures(160, once=CAUSE not in {"decode", "decode-beside"})
     beside = {"num_workers": 1} if CAUSE == "decode-beside" else {}
-    every = {"save": 1, "save-seldom": 20}.get(CAUSE)
+    saved, summarised = (EVERY.get(CAUSE) if CAUSE.startswith(name) else None for name in ("save", "summarise"))
     for number, (x, y) in enumerate(DataLoader(samples, batch_size=BATCH, **beside), 1):
         loss = nn.functional.cross_entropy(net(x), y)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        if every and number % every == 0:
-            path = Path(os.environ.get("OUT", ".")) / "checkpoint.pt"
-            torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, path)
+        if saved and number % saved == 0:
+            torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, OUT / "checkpoint.pt")
+        if summarised and number % summarised == 0:
+            summarise(net)
     print(f"loss {loss.item():.3f}")
     if world > 1:
         dist.destroy_process_group()
