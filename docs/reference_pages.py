@@ -149,7 +149,7 @@ def report_page() -> str:
         "",
         "Numbers with an interval are objects of some of "
         + ", ".join(f"`{key}`" for key in sorted({key for model in numbers for key in model.model_fields}))
-        + "; bounds are `null` where nothing shows them.",
+        + ". What is unknown or does not apply is `null`.",
     ]
     for model in models:
         if model in numbers:

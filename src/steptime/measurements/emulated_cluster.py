@@ -22,17 +22,16 @@ class HostForm(JsonForm):
 
     name: str
     roles: list[str]
-    """``worker-0``, ``server-1``, …: who runs on it."""
+    """``worker-0``, ``server-1``, …"""
     cores: list[int]
     nominal_bandwidth_bits_per_s: float | None
-    """Of its link, as set; None if nothing limits it."""
+    """Of its link, as set."""
     cpu_quota_cores: float | None
-    """None if it may use all the time of its cores."""
     sent_bytes: Spread
-    """By its interface while a launch ran."""
+    """By its interface during a launch."""
     received_bytes: Spread
     throttled_s: Spread | None
-    """How long its quota held it back; None if it has none, or it is not counted."""
+    """How long its quota held it back."""
 
 
 class LinkForm(JsonForm):
@@ -50,20 +49,20 @@ class LinkForm(JsonForm):
 
 
 class ClusterForm(JsonForm):
-    """The hosts of a trial."""
+    """The hosts that the launcher made for a trial."""
 
     kind: str
     launches: int
     delay_by: str | None
-    """What makes the delay; None if none was asked for."""
+    """What makes the delay."""
     cpu_groups: str | None
-    """What keeps foreign load away and holds quotas; None if the machine has nothing for it."""
+    """What keeps foreign load away and holds quotas."""
     hosts: list[HostForm]
     links: list[LinkForm]
     foreign_cores: Spread | None
-    """Cores' worth of work that was not the launch's; None if the system does not say."""
+    """Cores' worth of work that was not the launch's."""
     foreign_load: bool | None
-    """Whether that was above 0.1 core in any launch: then the cluster was not alone, and its times are too long."""
+    """Whether that was above 0.1 in any launch: then times are too long."""
 
 
 def cluster_of(launches: Sequence[Launch]) -> ClusterForm | None:

@@ -21,15 +21,15 @@ class Resources(JsonForm):
     """The memory and energy that a trial needed."""
 
     worker_memory_bytes: float | None
-    """The most that a worker's process had in any launch."""
+    """The most of a worker's process in any launch."""
     host_memory_bytes: float | None
-    """Likewise the sum over the workers of a host; what they share counts for each."""
+    """Likewise of all workers of a host; what they share counts for each."""
     device_memory_bytes: float | None
-    """The most in use of a device while steps were timed, by all programs."""
+    """The most in use of a device during timed steps, by all programs."""
     joules_per_sample: Interval[float | None]
-    """Of all devices together."""
+    """Of all devices."""
     not_read: str | None
-    """Why one of the last two is not known."""
+    """Why one of the last two is unknown."""
 
 
 def resources_of(

@@ -67,16 +67,15 @@ class WorkRates(JsonForm):
     """What a trial computes per second."""
 
     tokens_per_s: IntervalOverLaunches[float | None]
-    """Of all workers; None of a workload without tokens."""
+    """Of all workers."""
     flop_per_sample: int | None
-    """Of the model; None of a workload that is not installed."""
+    """Of the model."""
     flop_per_s_per_device: IntervalOverLaunches[float | None]
-    """Of each worker."""
     peak_flop_per_s: Interval[float | None]
-    """Products of matrices at the trial's precision, by each worker's device or cores."""
+    """Of matrix products at the trial's precision, on a worker's device or cores."""
     peak_source: Literal["measured", "data sheet"] | None
     mfu: Interval[float | None]
-    """FLOP/s over their peak; the interval holds what both leave open. None without a peak, never a guess."""
+    """FLOP/s over their peak; never a guess."""
 
 
 def setting_of(trial: Trial) -> tuple[str, str, int]:

@@ -24,12 +24,11 @@ class Gap(JsonForm):
 
     first: str
     second: str
-    """Ids of trials."""
     step_s: Difference
     parts: dict[str, Difference]
-    """By phase, in the order of phases; ``residual`` holds what neither trial's phases say, and what is folded."""
+    """By phase; ``residual`` holds the rest and what is folded."""
     folded: list[str]
-    """Phases that only one of both trials knows: no difference of them can be separated from the rest."""
+    """Phases that only one of both trials knows."""
 
 
 def gap(first: str, one: StepBreakdown, second: str, other: StepBreakdown) -> Gap:
