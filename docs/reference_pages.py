@@ -52,19 +52,26 @@ def study_page() -> str:
         "",
         "[The study file](study-file.md) explains how keys work together. `list`: one value or several.",
     ]
+    described: dict[str, str] = {}
     for key, node in form["properties"].items():
         lines += ["", f"## {key}", "", _facts(node, required=key in needed)]
         for name in _objects(node, form["$defs"]):
-            lines += ["", *_nested(form["$defs"][name], form["$defs"])]
+            if name in described:
+                lines += ["", f"Keys as of `{described[name]}`."]
+            else:
+                described[name] = key
+                lines += ["", *_nested(form["$defs"][name], form["$defs"])]
     return "\n".join(lines) + "\n"
 
 
 def _nested(form: Node, forms: Node, indent: str = "") -> Iterator[str]:
     """Yield a line for each key of a mapping; axes of ``include`` and ``exclude`` are only counted up."""
     axes = form["title"] in _OF_AXES
-    if axes:
-        named = [f"`{key}`" for key in form["properties"] if key not in _OWN_KEYS]
-        yield f"{indent}- {', '.join(named)}: as in the study"
+    named = [key for key in form["properties"] if key not in _OWN_KEYS]
+    if form["title"] == "Exclusion" and set(named) <= set(forms["Inclusion"]["properties"]):
+        yield f"{indent}- axes as of `include`"
+    elif axes:
+        yield f"{indent}- {', '.join(f'`{key}`' for key in named)}: as in the study"
     shown: set[str] = set()
     for key, node in form["properties"].items():
         if axes and key not in _OWN_KEYS:
