@@ -67,7 +67,7 @@ class TrainingSummary(JsonForm):
     samples_to_target: OverSeeds | None = None
     """Likewise."""
     samples_per_s: OverSeeds
-    """Median over epochs but the first, if there are others."""
+    """Over all epochs but the first, if there are others."""
     staleness: float | None = None
     """Mean over all updates."""
     curve: list[EpochPoint]
