@@ -75,10 +75,8 @@ class ExpectedStep(JsonForm):
 
     trial: str
     source: str
-    """Who expects it."""
     expected_s: Interval[float | None]
     ratio: Interval[float | None]
-    """Measured over expected."""
     judgement: Judgement | None
     phase: str | None = None
     """That exceeds its expectation most, where the step is slower."""

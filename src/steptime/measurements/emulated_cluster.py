@@ -25,10 +25,9 @@ class HostForm(JsonForm):
     """``worker-0``, ``server-1``, …"""
     cores: list[int]
     nominal_bandwidth_bits_per_s: float | None
-    """Of its link, as set."""
     cpu_quota_cores: float | None
     sent_bytes: Spread
-    """By its interface during a launch."""
+    """During a launch."""
     received_bytes: Spread
     throttled_s: Spread | None
     """How long its quota held it back."""

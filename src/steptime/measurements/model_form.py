@@ -19,7 +19,6 @@ class ModelledStep(JsonForm):
     """What the trial is counted with: ``even hosts``, ``2 workers``."""
     modelled_s: float
     measured_s: IntervalOverLaunches
-    """Mean of the timed steps."""
     ratio: float
     """Modelled divided by measured."""
 
@@ -57,13 +56,12 @@ class Limit(JsonForm):
 
 
 class Remedy(JsonForm):
-    """How many times as fast a step would be without one of its parts."""
+    """How many times as fast a step would be without one of its parts: geometric mean over trials."""
 
     remedy: str
     case: str
     trials: int
     speedup: IntervalOverLaunches
-    """Geometric mean over trials."""
     most: float
     """Of any trial."""
     most_trial: str
@@ -128,9 +126,7 @@ class StudyPrediction(JsonForm):
     conditions: str
     """The predicted hosts."""
     measured_workers: int
-    """The most that were measured."""
     points: list[PredictedConfiguration] = Field(default_factory=list)
     ranges: list[EfficiencyRange] = Field(default_factory=list)
     published: list[PublishedPoint] = Field(default_factory=list)
     refused: str | None = None
-    """Why nothing could be predicted."""

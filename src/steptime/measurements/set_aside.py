@@ -29,7 +29,6 @@ class SetAside(JsonForm):
     """A line of records that no number rests on."""
 
     file: str
-    """In the results folder."""
     line: int
     """From 1."""
     reason: Reason

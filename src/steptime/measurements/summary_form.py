@@ -40,14 +40,12 @@ class StepTime(JsonForm):
     """The step time: over all timed steps behind the warm-up."""
     low: float | None = None
     high: float | None = None
-    """Of the mean."""
     level: float = 0.95
     median: float | None = None
     p90: float | None = None
     p99: float | None = None
     least: float | None = None
     most: float | None = None
-    """With ``least``, the range of the means of launches."""
 
 
 class Staleness(JsonForm):
@@ -71,7 +69,6 @@ class Efficiency(JsonForm):
     high: float | None = None
     least: float | None = None
     most: float | None = None
-    """With ``least``, the range of launches."""
     baseline_workers: int | None = None
     baseline_strategy: str | None = None
 
@@ -91,7 +88,6 @@ class TrialSummary(JsonForm):
     dataset: str | None
     loader: str
     loader_processes: int = 0
-    """Helpers of each worker."""
     device: str
     precision: str
     workers: int
@@ -101,9 +97,7 @@ class TrialSummary(JsonForm):
     threads: int
     batch_per_worker: int
     accumulation: int = 1
-    """Micro-batches of a step."""
     environment_name: str | None = None
-    """Of the study's ``named_environments``."""
     tuning: Tuning = "documented"
     """Its tier."""
     tiers: tuple[Tuning, ...] = ("documented",)
@@ -234,13 +228,11 @@ class PublishedRatio(JsonForm):
     claim: str
     source: str
     machine: str | None = None
-    """Of the publication."""
     published: float | None
     """None if only the direction was."""
     measured: Interval[float | None]
     least: float | None
     most: float | None
-    """With ``least``, the range of the averaged ratios."""
     pairs: int
     """How many pairs of trials were averaged."""
 

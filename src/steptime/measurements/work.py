@@ -69,7 +69,6 @@ class WorkRates(JsonForm):
     tokens_per_s: IntervalOverLaunches[float | None]
     """Of all workers."""
     flop_per_sample: int | None
-    """Of the model."""
     flop_per_s_per_device: IntervalOverLaunches[float | None]
     peak_flop_per_s: Interval[float | None]
     """Of matrix products at the trial's precision, on a worker's device or cores."""

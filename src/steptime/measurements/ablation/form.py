@@ -98,7 +98,6 @@ class StepBreakdown(JsonForm):
     step_s: Phase
     """Of the ablation runs; the phases sum to it."""
     phases: dict[str, Phase | None]
-    """By name, in the order of ``steptime.phases``."""
     closure_error: float
     """|sum of phases without the residual - step| / step."""
     native: dict[str, Phase]
@@ -116,6 +115,5 @@ class StepBreakdown(JsonForm):
     """Arrivals closer than this were not distinguished."""
     pop: PopEfficiencies | None = None
     pop_refused: str | None = None
-    """Why there is no ``pop``."""
     flags: list[str] = Field(default_factory=list)
     """What else the machine did, in how many launches."""

@@ -27,19 +27,18 @@ class EpochPoint(JsonForm):
     accuracy: OverSeeds | None
     loss: OverSeeds | None
     seconds: float
-    """Of training so far, without evaluation and checkpoints: mean over seeds."""
+    """Of training so far: mean over seeds."""
     learning_rate: float
     """Of the epoch's last step."""
 
 
 class TrainingSummary(JsonForm):
-    """What the trainings of one trial reached, one for each seed."""
+    """What the trainings of one trial reached, over seeds; docs/learning.md defines the numbers."""
 
     optimizer: dict[str, Any]
     learning_rate: float
     """After the scaling rule."""
     rate_schedule: dict[str, Any]
-    """Its ``name`` and ``parameters``."""
     schedule: str
     scaling_rule: str
     warmup_epochs: int
@@ -53,21 +52,14 @@ class TrainingSummary(JsonForm):
     diverged: int
     """Trainings with a loss of NaN or infinity."""
     final_accuracy: OverSeeds | None = None
-    """Behind the last epoch, or the first that reached the target."""
     best_accuracy: OverSeeds | None = None
-    """Of the best epoch, chosen on the validation set and therefore optimistic."""
     final_loss: OverSeeds | None = None
-    """Of the validation set, without label smoothing."""
     training_s: OverSeeds
-    """Without evaluation and checkpoints."""
     reached_target: int | None = None
     """How many trainings did."""
     seconds_to_target: OverSeeds | None = None
-    """Of these trainings only."""
     samples_to_target: OverSeeds | None = None
-    """Likewise."""
     samples_per_s: OverSeeds
-    """Over all epochs but the first, if there are others."""
     staleness: float | None = None
     """Mean over all updates."""
     curve: list[EpochPoint]
@@ -84,4 +76,3 @@ class AccuracyPlace(JsonForm):
     difference_to_best: OverSeeds | None
     """Of final accuracy (of final loss if there is none), over the seeds that both trained."""
     tied_with_best: bool
-    """Whether the difference's interval holds 0, or there is none."""

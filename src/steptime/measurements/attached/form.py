@@ -147,7 +147,6 @@ class AttachedRun(JsonForm):
     waited_for: WaitedFor | None
     collectives: list[CollectiveCount]
     clock_uncertainty_s: float | None
-    """By how much the clocks of hosts may differ."""
     job: list[JobPart]
     findings: list[AttachedFinding]
     """Largest first."""
@@ -156,7 +155,6 @@ class AttachedRun(JsonForm):
     notes: list[str]
     """What limits these numbers."""
     noise: dict[str, float | None]
-    """What else the machine did."""
     problems: list[str]
     """Records that were set aside, in sentences."""
 

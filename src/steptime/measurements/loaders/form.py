@@ -37,7 +37,6 @@ class LoaderRow(JsonForm):
     """Of the timed launches."""
     together_samples_per_cpu_s: Interval | None
     step_s: Interval | None
-    """Likewise."""
     predicted_step_s: Interval
     """From loader and training alone."""
     limit: Limit
