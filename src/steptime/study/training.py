@@ -128,29 +128,29 @@ class ScheduleChoice(Strict):
     name: ScheduleName
     """The formula."""
     every_epochs: int | None = None
-    """Of `step`: from one reduction to the next; 10 by default."""
+    """Of `step`."""
     at_epochs: OneOrMany[int] | None = None
-    """Of `multi_step`: the epochs that begin with a reduction; 10 and 20 by default."""
+    """Of `multi_step`."""
     factor: float | None = None
-    """Of `step`, `multi_step` and `plateau` (0.1 by default), and of `exponential` (0.9)."""
+    """Of `step`, `multi_step`, `plateau` and `exponential`."""
     power: float | None = None
-    """Of `polynomial`; 1 by default."""
+    """Of `polynomial`."""
     minimum: float | None = None
-    """Of `polynomial`, `cosine`, `cosine_restarts` and `plateau`: least factor; 0 by default."""
+    """Of `polynomial`, `cosine`, `cosine_restarts` and `plateau`."""
     first_epochs: int | None = None
-    """Of `cosine_restarts`: to the first restart; 10 by default."""
+    """Of `cosine_restarts`."""
     multiplier: int | None = None
-    """Of `cosine_restarts`: growth of the period; 2 by default."""
+    """Likewise."""
     rise: float | None = None
-    """Of `one_cycle`: share of steps in which the rate rises; 0.3 by default."""
+    """Of `one_cycle`: the share of steps in which the rate rises."""
     start_factor: float | None = None
-    """Of `one_cycle`: in the first step; 1/25 by default."""
+    """Of `one_cycle`."""
     end_factor: float | None = None
-    """Of `one_cycle`: in the last step; 1/250000 by default."""
+    """Likewise."""
     patience: int | None = None
-    """Of `plateau`: epochs without a better validation loss that change nothing; 3 by default."""
+    """Of `plateau`."""
     threshold: float | None = None
-    """Of `plateau`: share of the loss by which an epoch must be better; 0.0001 by default."""
+    """Of `plateau`: the share of the loss by which an epoch must be better."""
 
     @model_validator(mode="after")
     def _parameters_are_its_own(self) -> "ScheduleChoice":
@@ -177,7 +177,7 @@ class TrainChoice(Strict):
     target_accuracy: Accuracy | None = None
     """A training ends with the first epoch whose validation accuracy reaches it."""
     schedules: Annotated[OneOrMany[NamedSchedule], Field(min_length=1)] = [ScheduleChoice(name="constant")]
-    """Of learning rates; docs/learning.md has their formulas."""
+    """Of learning rates; docs/learning.md has their formulas and defaults."""
     scaling_rule: Annotated[OneOrMany[ScalingRule], Field(min_length=1)] = ["none"]
     """What multiplies the learning rate: nothing, global batch / `base_batch`, or its root."""
     base_batch: Count = 32
