@@ -67,7 +67,7 @@ class Scenario(JsonForm):
     change: str
     step_s: float
     speedup: Interval
-    """The step as it was over the step as it would be."""
+    """Step as it was over step as it would be."""
 
 
 class ExpectedStep(JsonForm):

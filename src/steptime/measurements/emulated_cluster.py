@@ -41,7 +41,7 @@ class LinkForm(JsonForm):
     alpha_s: Spread
     bandwidth_bits_per_s: Spread
     message_bytes: int
-    """That the bandwidth was measured with."""
+    """Of the measurement."""
     nominal_bandwidth_bits_per_s: float | None
     """The lower one of both ends."""
     nominal_delay_s: float
@@ -53,7 +53,6 @@ class ClusterForm(JsonForm):
     kind: str
     launches: int
     delay_by: str | None
-    """What makes the delay."""
     cpu_groups: str | None
     """What keeps foreign load away and holds quotas."""
     hosts: list[HostForm]

@@ -79,7 +79,7 @@ class ModelComparison(JsonForm):
     limits: list[Limit] = Field(default_factory=list)
     remedies: list[Remedy] = Field(default_factory=list)
     left_out: list[str] = Field(default_factory=list)
-    """Trials without what the models need, with reasons."""
+    """With reasons."""
 
 
 class PredictedConfiguration(JsonForm):

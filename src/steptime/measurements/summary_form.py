@@ -99,7 +99,6 @@ class TrialSummary(JsonForm):
     accumulation: int = 1
     environment_name: str | None = None
     tuning: Tuning = "documented"
-    """Its tier."""
     tiers: tuple[Tuning, ...] = ("documented",)
     """In whose races it is: both, where ``tuned`` changes nothing."""
     implementation: str | None = None
@@ -114,7 +113,7 @@ class TrialSummary(JsonForm):
     container: str | None = None
     """The command that starts the interpreter in it."""
     varied_variables: dict[str, str] = Field(default_factory=dict)
-    """As ``varied_options``."""
+    """Likewise."""
     launches: int
     """That ended well."""
     failed_launches: int
@@ -137,9 +136,7 @@ class TrialSummary(JsonForm):
     """comm_hidden / communication."""
     imbalance: Imbalance | None = None
     native: list[Account] | None = None
-    """By the framework's own timers and marks."""
     breakdown: StepBreakdown | None = None
-    """Includes the five above."""
     pop: PopEfficiencies | None = None
     training: TrainingSummary | None = None
     cluster: ClusterForm | None = None
@@ -234,7 +231,7 @@ class PublishedRatio(JsonForm):
     least: float | None
     most: float | None
     pairs: int
-    """How many pairs of trials were averaged."""
+    """That were averaged."""
 
 
 class PaperForm(JsonForm):
@@ -278,7 +275,6 @@ class Summary(JsonForm):
     question: str
     paper: PaperForm | None = None
     machine: dict[str, Any]
-    """Fingerprint of the machine."""
     trials: list[TrialSummary]
     ranking: list[RankedTrial]
     tier_ranking: dict[Tuning, list[RankedTrial]] = Field(default_factory=dict)

@@ -101,7 +101,6 @@ class StepBreakdown(JsonForm):
     closure_error: float
     """|sum of phases without the residual - step| / step."""
     native: dict[str, Phase]
-    """By the framework's marks."""
     accounts: list[Account] = Field(default_factory=list)
     overlap: Overlap | None
     imbalance: Imbalance | None

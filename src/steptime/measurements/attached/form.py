@@ -38,7 +38,7 @@ class StepPart(JsonForm):
     device_s: float | None
     """What the device took for it, where known."""
     where: str | None
-    """The line of the script that most samples of it show."""
+    """The line of the script that most of its samples show."""
     reason: str | None
     """Why ``time_s`` is None."""
 
@@ -57,7 +57,6 @@ class WaitedFor(JsonForm):
     part_s: float | None
     """By how many seconds."""
     where: str | None
-    """The line of the script in which it spends that part."""
 
 
 class CollectiveCount(JsonForm):
@@ -81,7 +80,6 @@ class JobPart(JsonForm):
     ranks wait for others' evaluations and checkpoints; `restart`: from the last step of an attempt to the first of the
     next; `end`: behind the last step."""
     time_s: float
-    """Mean over ranks."""
     share: float
     count: int | None
     """Of steps, evaluations, checkpoints or restarts."""
@@ -149,7 +147,6 @@ class AttachedRun(JsonForm):
     clock_uncertainty_s: float | None
     job: list[JobPart]
     findings: list[AttachedFinding]
-    """Largest first."""
     not_attached: str | None
     """Why nothing is known, where no process was attached or none trained."""
     notes: list[str]
