@@ -43,7 +43,7 @@ class TrialFinding(JsonForm):
     claim: str
     evidence: list[EvidenceNumber]
     gain: Interval[float | None]
-    """Predicted samples per second with the change over those without, at ``GAIN_LEVEL``."""
+    """Predicted samples per second with the change over those without, with an interval of 90 %."""
     change: str
     overrides: list[str]
     """As ``key.path=value`` for ``steptime run``; empty where no key of a study makes the change."""
