@@ -64,7 +64,7 @@ test-environments:
 	$(STEPTIME) env create pytorch tensorflow mxnet chainer pytorch-dali $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos
 
-test-frameworks: $(DEV)  ## make every environment that this machine can have, then run the tests of the further frameworks
+test-frameworks: $(DEV)  ## make every environment that this machine can have, and test frameworks other than PyTorch
 	@rm -f $(SKIPPED)
 	@$(MAKE) --no-print-directory further-tests; $(SAY_SKIPPED)
 

@@ -12,7 +12,6 @@ from steptime.datasets.builtins import PYTHONS
 from steptime.datasets.corpus import Reading, scan_corpus
 from steptime.datasets.creation import run_maker
 from steptime.datasets.dataset import Dataset
-from steptime.datasets.loader_settings import loader_json
 from steptime.datasets.tokens import (
     TOKENIZER,
     TOKENIZER_REQUIREMENTS,
@@ -21,6 +20,7 @@ from steptime.datasets.tokens import (
     make_rows,
     mapped_row,
 )
+from steptime.datasets.validation import loader_json
 from steptime.environments.kinds import EnvironmentSpec, create
 from steptime.errors import DatasetError, EnvironmentFailure
 from steptime.worker.batches import TokenSamples

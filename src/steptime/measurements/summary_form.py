@@ -15,17 +15,15 @@ from pydantic import Field
 
 from steptime.catalog.options import OptionValue, Tuning
 from steptime.datasets.dataset import LeftOut
-from steptime.measurements.ablation.form import Account, Imbalance, Phase, PopEfficiencies, StepBreakdown
-from steptime.measurements.ablation.gap import Gap
-from steptime.measurements.accuracy.form import AccuracyPlace, TrainingSummary
+from steptime.measurements.ablation.form import Account, Gap, Imbalance, Phase, PopEfficiencies, StepBreakdown
+from steptime.measurements.accuracy.results import AccuracyPlace, TrainingSummary
+from steptime.measurements.consistency import SetAside
 from steptime.measurements.emulated_cluster import ClusterForm
 from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOverLaunches, JsonForm
-from steptime.measurements.loaders.form import LoaderVerdict
+from steptime.measurements.loaders.verdict import LoaderVerdict
 from steptime.measurements.model_form import ModelComparison, StudyPrediction
-from steptime.measurements.resources import Resources
-from steptime.measurements.set_aside import SetAside
 from steptime.measurements.stalls import Stalls
-from steptime.measurements.work import WorkRates
+from steptime.measurements.work import Resources, WorkRates
 from steptime.study.trial import Trial
 
 SCHEMA = 2

@@ -20,7 +20,7 @@ from steptime.measurements.consistency import misfit
 from steptime.measurements.stored_record import LaunchRecord
 from steptime.runner.allocation import Allocation
 from steptime.runner.executor import Executor, LaunchResult
-from steptime.runner.launch_spec import Launchable
+from steptime.runner.jobs import Launchable
 from steptime.runner.progress import Observer, Remaining
 
 START_S = 6.0

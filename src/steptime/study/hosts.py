@@ -6,8 +6,18 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from steptime.file_name import HOST_NAME
-from steptime.study.host_lists import MOST_HOSTS, expanded_hosts
-from steptime.study.quantities import BitRate, CpuShare, Delay, JobTime, OneOrMany, ProcessCount, Strict, by_number
+from steptime.study.quantities import (
+    MOST_HOSTS,
+    BitRate,
+    CpuShare,
+    Delay,
+    JobTime,
+    OneOrMany,
+    ProcessCount,
+    Strict,
+    by_number,
+    expanded_hosts,
+)
 
 
 class ClusterChoice(Strict):

@@ -9,11 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, create_model, field_serializer, model_validator
 
-from steptime.catalog.optimizer import Optimizer, OptimizerName
-from steptime.catalog.options import Precision, Tuning
+from steptime.catalog.options import Optimizer, OptimizerName, Precision, Tuning
 from steptime.file_name import FILE_NAME, MOST_CHARACTERS
 from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
-from steptime.study.own_module import OwnModuleKeys
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
 from steptime.study.quantities import (
     Command,
@@ -25,6 +23,7 @@ from steptime.study.quantities import (
     NamesAllowed,
     OneOrMany,
     OptionValue,
+    OwnModuleKeys,
     ProcessCount,
     Seed,
     Share,

@@ -9,11 +9,10 @@ from typing import Any, Dict, List, Optional, Tuple
 import numpy
 
 from steptime.worker.batches import DrawnBatches
-from steptime.worker.check import take_turns
+from steptime.worker.check import Sketcher, take_turns
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
 from steptime.worker.shared_file import RecordFile
-from steptime.worker.sketch import Sketcher
 from steptime.worker.weights import initial_weights
 
 _SUMS = 4
