@@ -33,6 +33,9 @@ GENERATED = (
 UNBOUNDED = 1_000_000
 """Limits from here on only keep a file from taking the machine's memory, and are not shown."""
 
+_OF_DURATIONS = "number above 0; `8m`"
+"""The kinds of value of a duration, which the page explains once."""
+
 Node = dict[str, Any]
 _OF_AXES = {"Inclusion", "Exclusion"}
 _OWN_KEYS = {"cluster", "train"}
@@ -50,7 +53,8 @@ def study_page() -> str:
         "",
         "# Keys of the study file",
         "",
-        "[The study file](study-file.md) explains how keys work together. `list`: one value or several.",
+        "[The study file](study-file.md) explains how keys work together.",
+        "`list`: one value or several; `duration`: seconds, or text as `8m`.",
     ]
     described: dict[str, str] = {}
     for key, node in form["properties"].items():
@@ -89,7 +93,7 @@ def _facts(node: Node, *, required: bool) -> str:
     while isinstance(default, list) and len(default) == 1:
         default = default[0]
     kinds = dict.fromkeys(_values(node))
-    values = "; ".join(kind for kind in kinds if kind not in {"text", "mapping"})
+    values = "; ".join(kind for kind in kinds if kind not in {"text", "mapping"}).replace(_OF_DURATIONS, "duration")
     if required:
         values += "; required" if values else "required"
     elif default not in (None, [], {}, "") and not isinstance(default, dict):
