@@ -188,7 +188,7 @@ def timed_schedule(study: Study, trials: Sequence[Trial], store: Store) -> Sched
         failures_count=True,
     )
     records = {trial.id: list(store.launches(trial.id)) for trial in trials}
-    return Schedule(trials, rule, seed=str(study.seed), records=records)
+    return Schedule(trials, rule, seed=str(study.seed), records=records, part=lambda trial: trial.workload)
 
 
 def ablation_schedule(
