@@ -273,3 +273,13 @@ def test_a_trained_tokenizer_is_the_same_every_time_and_loses_nothing(
     )
     assert json.loads(said.stdout) == (corpus / "d.txt").read_text()
     assert len(longest) < len((corpus / "d.txt").read_bytes()) / 2
+
+
+def test_every_way_to_read_a_text_has_a_name_of_its_own():
+    readings = [Reading(*tokens, text_field=field) for tokens in ((), ("bpe", 300)) for field in ("text", "body")]
+    assert [each.name for each in readings] == [
+        None,
+        "bytes of the field body",
+        "bpe 300",
+        "bpe 300 of the field body",
+    ]

@@ -143,19 +143,19 @@ class Optimizer(BaseModel):
     momentum: float = Field(0.9, ge=0, lt=1)
     """Of `sgd`, `nesterov` and `lars`."""
     weight_decay: float = Field(0.0, ge=0)
-    """Times the weights, added to the gradient; taken off the weights themselves in `adamw` and `lamb`."""
+    """Times the weights, added to the gradient; in `adamw` and `lamb` taken off the weights."""
     decayed: Literal["all", "matrices"] = "all"
     """`matrices` are arrays of two axes or more, not biases and scales."""
     clip_norm: float | None = Field(None, gt=0)
-    """Length of the mean gradient, over all weights, to which longer ones are cut; asynchronously, of one's own."""
+    """Length to which a longer mean gradient, over all weights, is cut; asynchronously, one's own."""
     beta1: float = Field(0.9, ge=0, lt=1)
-    """Of `adam`, `adamw` and `lamb`: how much of the mean of gradients is kept in each step."""
+    """Of `adam`, `adamw` and `lamb`: kept of the mean of gradients in each step."""
     beta2: float = Field(0.999, ge=0, lt=1)
-    """Of `adam`, `adamw` and `lamb`: how much of the mean of squared gradients is kept in each step."""
+    """Likewise of the mean of squared gradients."""
     epsilon: float = Field(1e-8, gt=0)
-    """Of `adam`, `adamw` and `lamb`: added to the root of the mean of squared gradients."""
+    """Of the same: added to the root of that mean."""
     trust_coefficient: float = Field(0.001, gt=0)
-    """Of `lars`: the length of an update relative to that of the weights, before the learning rate."""
+    """Of `lars`: length of an update relative to that of the weights, before the learning rate."""
 
     @model_validator(mode="after")
     def _settings_mean_something(self) -> "Optimizer":

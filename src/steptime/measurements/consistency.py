@@ -37,17 +37,15 @@ REASONS: dict[Reason, str] = {
 
 
 class SetAside(JsonForm):
-    """One line that is not used."""
+    """A line of records that no number rests on."""
 
     file: str
-    """Its path in the results folder."""
     line: int
     """From 1."""
     reason: Reason
     """``damaged``, ``other_trial``, ``repeated``, ``workers``, ``host``, ``facts``, ``steps``, ``clock``,
     ``duration`` or ``unfilled``."""
     message: str
-    """What is wrong, in one sentence."""
 
 
 def counted(found: Iterable[SetAside]) -> str:

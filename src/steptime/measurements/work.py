@@ -73,16 +73,14 @@ class WorkRates(JsonForm):
     """What a trial computes per second."""
 
     tokens_per_s: IntervalOverLaunches[float | None]
-    """Of all workers; None of a workload without tokens."""
+    """Of all workers."""
     flop_per_sample: int | None
-    """Of the model; None of a workload that is not installed."""
     flop_per_s_per_device: IntervalOverLaunches[float | None]
-    """Of each worker."""
     peak_flop_per_s: Interval[float | None]
-    """Products of matrices at the trial's precision, by each worker's device or cores."""
+    """Of matrix products at the trial's precision, on a worker's device or cores."""
     peak_source: Literal["measured", "data sheet"] | None
     mfu: Interval[float | None]
-    """FLOP/s over their peak; the interval holds what both leave open. None without a peak, never a guess."""
+    """FLOP/s over their peak; never a guess."""
 
 
 def setting_of(trial: Trial) -> tuple[str, str, int]:
@@ -199,15 +197,15 @@ class Resources(JsonForm):
     """The memory and energy that a trial needed."""
 
     worker_memory_bytes: float | None
-    """The most that a worker's process had in any launch."""
+    """The most of a worker's process in any launch."""
     host_memory_bytes: float | None
-    """Likewise the sum over the workers of a host; what they share counts for each."""
+    """Likewise of all workers of a host; what they share counts for each."""
     device_memory_bytes: float | None
-    """The most in use of a device while steps were timed, by all programs."""
+    """The most in use of a device during timed steps, by all programs."""
     joules_per_sample: Interval[float | None]
-    """Of all devices together."""
+    """Of all devices."""
     not_read: str | None
-    """Why one of the last two is not known."""
+    """Why one of the last two is unknown."""
 
 
 def resources_of(

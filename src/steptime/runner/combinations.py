@@ -84,7 +84,7 @@ class WorkloadShapes:
         return self._found[key]
 
     def tokens_of(self, choice: WorkloadChoice) -> str | None:
-        """Return the tokenizer of a workload's own text that must be trained; None for any other data."""
+        """Return how a workload's own text is read, where it is unlike the usual way; None for any other data."""
         corpus = self.datasets.get(choice.dataset or "", DatasetFacts()).corpus
         return corpus.reading.name if corpus else None
 

@@ -100,7 +100,7 @@ def _empty_range(document: Document, key: str, default: Launches | Steps) -> Ite
     )
     if isinstance(least, int) and isinstance(most, int) and least > most:
         end = "min" if document.at((key, "min")) is not None else "max"
-        yield Mistake((key, end), f"at least {least} and at most {most} {key} leave no choice; min must not exceed max")
+        yield Mistake((key, end), f"min ({least} {key}) must not exceed max ({most})")
 
 
 def _loaders_without_data(document: Document, known: KnownNames) -> Iterator[Mistake]:

@@ -415,11 +415,11 @@ class OwnModuleKeys(Strict):
     """What a workload has that is a module of the user's."""
 
     module: str | None = None
-    """Your own torch module, as `PACKAGE.MODULE:FUNCTION`: the function returns it."""
+    """Your own torch module, as `PACKAGE.MODULE:FUNCTION`; docs/own-module.md describes its functions."""
     data: str | None = None
-    """Of your own module, the function of `(rank, size, batch)` that returns an iterable of batches."""
+    """Its function of `(rank, size, batch)` that returns an iterable of batches."""
     loss: str | None = None
-    """Likewise, of `(module, batch)` the loss; by default cross entropy, or the `.loss` of a mapping's output."""
+    """Its function of `(module, batch)`; by default cross entropy, or the `.loss` of a mapping's output."""
 
     @model_serializer(mode="wrap")
     def _without_module(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:

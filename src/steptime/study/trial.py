@@ -37,7 +37,7 @@ class Trial(BaseModel):
     dataset: str | None
     """A built-in dataset's name or a folder; None with the synthetic loader."""
     tokens: str | None = None
-    """The tokenizer that is trained on the dataset's text, and its vocabulary, as ``bpe 4096``; None for any other."""
+    """How the dataset's text is read, as ``bpe 4096 of the field body``; None for bytes of the usual field, or none."""
     loader: str
     loader_processes: int = 0
     device: Literal["cpu", "cuda"]

@@ -14,7 +14,7 @@ from steptime.phases import REST
 
 
 class Phase(JsonForm):
-    """Seconds of a step; bounds are None if a single launch cannot show them."""
+    """Seconds of a step; a single launch may lack bounds."""
 
     value_s: float
     low_s: float | None
@@ -24,7 +24,7 @@ class Phase(JsonForm):
 
 
 class Account(JsonForm):
-    """What a part of a step takes by the framework itself, with the ablation's account of the same part."""
+    """A part of a step by the framework itself, with the ablation's account of it."""
 
     source: str
     """The framework's log or timers, or `marks`."""
@@ -32,12 +32,10 @@ class Account(JsonForm):
     """Or several, joined by ` + `."""
     native_s: Interval
     by_ablation_s: Interval | None
-    """None if the ablation cannot tell."""
     difference_s: Interval | None
-    """`native_s` minus `by_ablation_s`, paired by blocks."""
+    """Paired by blocks."""
     agrees: bool | None
-    """True if the whole interval of the difference is within 2 % of the step, False if all of it is beyond; None if
-    neither is shown, for example without an interval or an ablation."""
+    """True if the difference's whole interval is within 2 % of the step, False if all of it is beyond."""
 
 
 class WorkerPhases(JsonForm):
@@ -46,9 +44,9 @@ class WorkerPhases(JsonForm):
     rank: int
     host: str
     compute_s: Interval
-    """Seconds per step, without any waiting."""
+    """Per step, without waiting."""
     heat_s: list[float]
-    """Seconds of computation of each of some steps of the first launch, of the same steps for all workers."""
+    """Of single steps of the first launch, the same for all workers."""
 
 
 class Imbalance(JsonForm):
@@ -69,37 +67,30 @@ class Overlap(JsonForm):
     """How much communication computation covers."""
 
     ratio: float | None
-    """comm_hidden / communication; None if nothing is communicated."""
+    """comm_hidden / communication."""
     communication_s: Phase
-    """In all, covered or not."""
+    """Covered or not."""
     comm_hidden_s: Phase
 
 
 class PopEfficiencies(JsonForm):
-    """The factors by which computing centres judge a parallel program, of one step (``measurements/ablation/pop.py``).
-
-    parallel = load_balance x communication, communication = serialisation x transfer, global_efficiency =
-    parallel x computation.
-    """
+    """POP efficiencies of one step, by the formulas of docs/breakdown.md."""
 
     parallel: Interval
-    """What the mean worker does not spend on communication and on waiting for workers, as a share of the step."""
     load_balance: Interval
-    """The mean computation divided by that of the worker that is slowest on average."""
     communication: Interval
     serialisation: Interval
-    """What is lost beside transfers and lasting imbalance, such as pauses of one worker that all wait for."""
+    """Falls with pauses of one worker that all wait for."""
     transfer: Interval
-    """What exposed communication leaves of the step."""
     without_input_wait: Interval | None
-    """1 minus the share of the step that waits for input, which the others count as useful; None if it is unknown."""
+    """1 minus the share of input wait, which the others count as useful."""
     useful_s: Interval
-    """Seconds of a step that the mean worker neither communicates nor waits for workers."""
+    """In which the mean worker neither communicates nor waits for workers."""
     computation: Interval | None = None
-    """Useful seconds for a sample at the reference divided by those here; None without a trial of fewer workers."""
+    """Useful seconds for a sample at the reference divided by those here."""
     global_efficiency: Interval | None = None
     reference: str | None = None
-    """The id of that trial."""
+    """A trial of fewer workers."""
     reference_workers: int | None = None
     reference_strategy: str | None = None
     scaling: Literal["weak", "strong"] | None = None
@@ -111,31 +102,26 @@ class StepBreakdown(JsonForm):
 
     launches: int
     step_s: Phase
-    """The mean step of the ablation runs, which the phases sum to."""
+    """Of the ablation runs; the phases sum to it."""
     phases: dict[str, Phase | None]
-    """By name, in the order of ``steptime.phases``; None if nothing here can tell, which is not 0."""
     closure_error: float
     """|sum of phases without the residual - step| / step."""
     native: dict[str, Phase]
-    """Phases as the framework marks them, for a cross-check."""
     accounts: list[Account] = Field(default_factory=list)
-    """What the framework's timers and marks say, each with the ablation's account."""
     overlap: Overlap | None
     imbalance: Imbalance | None
     input_s: Phase | None
-    """The loader alone, per batch: what it could give if nothing else ran."""
+    """A batch by the loader alone."""
     instrumentation: Interval | None
-    """Step with the framework's marks divided by the step without, paired by blocks, minus 1."""
+    """Step with the framework's marks over the step without, paired by blocks, minus 1."""
     against_timing: Interval | None
-    """Step of the ablation runs divided by that of the timing runs, minus 1."""
+    """Step of the ablation runs over that of the timing runs, minus 1."""
     clock_uncertainty_s: float
-    """Arrivals of workers closer than this were not distinguished."""
+    """Arrivals closer than this were not distinguished."""
     pop: PopEfficiencies | None = None
-    """None if the step has none (`pop_refused`)."""
     pop_refused: str | None = None
-    """Why."""
     flags: list[str] = Field(default_factory=list)
-    """What else the machine did meanwhile, with how many of the launches it touched."""
+    """What else the machine did, in how many launches."""
 
 
 _ROUNDING = 1e-12
@@ -155,12 +141,11 @@ class Gap(JsonForm):
 
     first: str
     second: str
-    """Ids of trials."""
     step_s: Difference
     parts: dict[str, Difference]
-    """By phase, in the order of phases; ``residual`` holds what neither trial's phases say, and what is folded."""
+    """By phase; ``residual`` holds the rest and what is folded."""
     folded: list[str]
-    """Phases that only one of both trials knows: no difference of them can be separated from the rest."""
+    """Phases that only one of both trials knows."""
 
 
 def gap(first: str, one: StepBreakdown, second: str, other: StepBreakdown) -> Gap:
