@@ -1,11 +1,13 @@
 """The page that ``steptime serve`` shows: at one address, to this machine, and whatever is in the folder."""
 
 import http.client
+import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
+from program import PROGRAM
 
 sys.path.append(str(Path(__file__).parents[1] / "measurements"))
 
@@ -89,3 +91,12 @@ def test_a_folder_that_is_removed_meanwhile_is_said_in_a_sentence(tmp_path):
     served.server_close()
 
     assert b"gone" in served.page()
+
+
+def test_the_address_comes_through_a_pipe_while_the_page_is_served(tmp_path):
+    folder = a_store(tmp_path / "r").path
+    with subprocess.Popen([*PROGRAM, "serve", str(folder)], stdout=subprocess.PIPE, text=True) as served:
+        try:
+            assert f"http://{HOST}:" in served.stdout.readline()
+        finally:
+            served.terminate()

@@ -2,6 +2,7 @@
 
 import hmac
 import secrets
+import sys
 import threading
 import time
 from http import HTTPStatus
@@ -40,6 +41,7 @@ def serve(
     open_results(folder)
     server = PageServer(folder, port)
     say(f"report of {folder}, on this machine only: {server.address}", "Ctrl-C ends it")
+    sys.stdout.flush()  # a pipe or a file would get the address at the end
     try:
         server.serve_forever()
     finally:
