@@ -163,13 +163,24 @@ def test_predict_takes_the_profile_and_refuses_other_changes(tmp_path):
     assert "only --workers can change" in done.stderr
 
 
-def test_a_run_on_a_machine_that_others_keep_busy_is_refused(tmp_path):
+def refusal_on_a_busy_machine(folder, **end):
     processes = [
         process_lines(rank, 2, ddp_steps(rank, lambda _: [0.0, 0.0]), lines=[GRADIENTS, BUCKETS]) for rank in range(2)
     ]
-    run = found_in(write(tmp_path, *processes), noise={"foreign_cpu_cores": 1.5, "own_cpu_cores": 1.0})
-    files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
-    assert "others kept 1.5 cores busy" in attached_profile(run, files, [row(launcher="ssh")], 4).refused
+    for lines in processes:
+        lines[-1].update(end)
+    run = found_in(write(folder, *processes), noise={"foreign_cpu_cores": 1.5, "own_cpu_cores": 1.0})
+    files = read_attached(PlainFolder(folder), folder / RECORDS)
+    return attached_profile(run, files, [row(launcher="ssh")], 4).refused
+
+
+@pytest.mark.parametrize("end", [{}, {"delayed_ns": 3000 * MS}])
+def test_a_run_on_a_machine_that_others_keep_busy_is_refused(tmp_path, end):
+    assert "others kept 1.5 cores busy" in refusal_on_a_busy_machine(tmp_path, **end)
+
+
+def test_others_who_never_kept_the_run_from_a_processor_are_no_reason_to_refuse(tmp_path):
+    assert refusal_on_a_busy_machine(tmp_path, delayed_ns=0) is None
 
 
 def test_a_table_of_nccl_tests_replaces_the_message_benchmark(tmp_path):

@@ -41,7 +41,9 @@ _LEVEL = (0.05, 0.95)
 _MOST_REST = 0.1
 """Of a step, that may be unexplained."""
 _MOST_FOREIGN = 0.25
-"""Of the processor seconds during the run, that others may have used."""
+"""Of the processor seconds during the run, that others may have used where they delayed it."""
+_MOST_DELAYED = 0.05
+"""Of the time of a process, for which others may have kept it from running."""
 _NORMAL_95 = 1.96
 _QUARTILES = 1.349
 """Their distance in a normal distribution, in standard deviations."""
@@ -155,7 +157,7 @@ def attached_profile(
         buckets=_buckets(files),
         link=_link_of_tables(tables) if tables else _link(run, rows),
     )
-    return profile.model_copy(update={"refused": _refusal(run, profile)})
+    return profile.model_copy(update={"refused": _refusal(run, profile, _delayed_share(files))})
 
 
 def _value(part: StepPart | None) -> float:
@@ -227,7 +229,14 @@ def _link_of_tables(tables: Sequence[NetLink]) -> AttachedLink:
     )
 
 
-def _refusal(run: AttachedRun, profile: AttachedProfile) -> str | None:
+def _delayed_share(files: AttachedFiles) -> float:
+    """Return the share of its time for which others kept the most delayed process from running; 1 if it is unknown."""
+    ends = [(each.process.begin_ns, each.end) for each in files.processes]
+    known = [(end.delayed_ns, end.at_ns - begin) for begin, end in ends if end and end.delayed_ns is not None]
+    return max((held / max(1, lasted) for held, lasted in known), default=0.0) if len(known) == len(ends) else 1.0
+
+
+def _refusal(run: AttachedRun, profile: AttachedProfile, delayed: float) -> str | None:
     """Return why a run predicts nothing; None if it predicts something."""
     hidden = next((part.reason for part in run.parts if part.name == "sync_wait" and part.reason), None)
     if not run.ranks or hidden:
@@ -236,13 +245,13 @@ def _refusal(run: AttachedRun, profile: AttachedProfile) -> str | None:
         return "its steps have collectives inside (FSDP, tensor parallel, DeepSpeed), which no model covers yet"
     if not profile.buckets:
         return "the bytes of its gradients are not on record"
-    return _unsteady(run, profile) or _without_link(run, profile)
+    return _unsteady(run, profile, delayed) or _without_link(run, profile)
 
 
-def _unsteady(run: AttachedRun, profile: AttachedProfile) -> str | None:
+def _unsteady(run: AttachedRun, profile: AttachedProfile, delayed: float) -> str | None:
     """Return why the times of a run are not those of the script alone, or not explained; None if they are."""
     foreign, own = (run.noise.get(name) or 0.0 for name in ("foreign_cpu_cores", "own_cpu_cores"))
-    if not profile.on_device and foreign > _MOST_FOREIGN * (foreign + own):
+    if not profile.on_device and delayed > _MOST_DELAYED and foreign > _MOST_FOREIGN * (foreign + own):
         return f"others kept {foreign:.2g} cores busy during the run, which its times do not tell apart; run it alone"
     rest = next((part.share or 0.0 for part in run.parts if part.name == REST), 0.0)
     if rest > _MOST_REST:
