@@ -125,6 +125,40 @@ def test_what_the_data_does_not_support_is_refused_with_what_would_help(tmp_path
     assert said in found.refused
 
 
+def sharded_step(number, begin, gather_ms, scatter_ms):
+    """20 ms forward behind a gather of 2 MiB, 30 ms backward, and a scatter of as much, of which 1 MiB is kept."""
+    calls = [("all_gather_single", 2 * MIB, 0.0), ("wait", 0, gather_ms)]
+    calls += [("reduce_scatter_single", MIB, 0.0), ("wait", 0, scatter_ms)]
+    found, at = [], begin
+    for (kind, size, lasts), before in zip(calls, [0.0, 0.0, 50.0, 0.0], strict=True):
+        at += round(before * MS)
+        found.append([kind, size, at, at + round(lasts * MS)])
+        at = found[-1][3]
+    regions = {"collective": gather_ms + scatter_ms, "forward": 20.0, "backward": 30.0}
+    sums = {
+        "forward:all_gather_single": [1, 2 * MIB, 0],
+        "forward:wait": [1, 0, round(gather_ms * MS)],
+        "backward:reduce_scatter_single": [1, MIB, 0],
+        "backward:wait": [1, 0, round(scatter_ms * MS)],
+    }
+    return step(number, begin, regions, collectives=sums, intervals=found)
+
+
+def test_sharded_parameters_are_gathered_and_gradients_scattered_when_the_step_asks(tmp_path):
+    def gather_ms(workers):
+        return 1e3 * ((workers - 1) * START_S + (workers - 1) / workers * 2 * MIB / RATE)
+
+    parts = gather_ms(2), 2 * gather_ms(2)  # gloo reduces the whole on every worker, a ring of twice the steps
+    length = round((50 + sum(parts)) * MS)
+    steps = [sharded_step(number, 10**10 + number * length, *parts) for number in range(40)]
+    run = found_in(write(tmp_path, *(process_lines(rank, 2, steps, lines=[GRADIENTS]) for rank in range(2))))
+    files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
+    found = predict_attached(attached_profile(run, files, [row(launcher="ssh")], 4), [2, 4])
+    assert [each.exposed_s for each in found] == pytest.approx(
+        [3e-3 * gather_ms(workers) for workers in (2, 4)], rel=0.01
+    )
+
+
 def test_a_strategy_without_a_model_is_refused(tmp_path):
     processes = []
     for rank in range(2):

@@ -1,17 +1,18 @@
 """A user's own script on other numbers of workers: a profile of one attached run and a link, and what follows from it.
 
 What a worker computes stays; its gradients go in the same buckets, each when its last gradient is ready, over the link
-of the same back end one after the other (``model/overlap.py``); every step waits for the slowest worker of that step
-(``model/imbalance.py``). Where the attached run had several workers, its exposed transfer over the modelled one
-corrects the model.
+of the same back end one after the other (``model/overlap.py``); parameters that are sharded (FSDP) are gathered and
+their gradients scattered when the calls of the recorded step ask for it; every step waits for the slowest worker of
+that step (``model/imbalance.py``). Where the attached run had several workers, its exposed transfer over the modelled
+one corrects the model.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +27,10 @@ from steptime.measurements.record_fields import Bytes, Count
 from steptime.phases import EXCHANGED, REST
 from steptime.plain_file import write_whole
 from steptime.predict.extrapolation import Extrapolation, ratio_outside, skewed
-from steptime.predict.model.collectives import Link, ring
+from steptime.predict.model.collectives import Link, all_gather, reduce_scatter, ring
 from steptime.predict.model.imbalance import expected_maximum
 from steptime.predict.model.measured_links import link_of
-from steptime.predict.model.overlap import finish
+from steptime.predict.model.overlap import finish, waited
 from steptime.predict.observation import PositiveSeconds, Rate, Seconds, Share
 from steptime.predict.profile import NetLink
 from steptime.user_file import read_user_text
@@ -57,6 +58,18 @@ _CORRECTION = (0.2, 5.0)
 Array = NDArray[np.float64]
 
 
+_KINDS: Mapping[str, Literal["gather", "scatter", "reduce", "wait"]] = {
+    **dict.fromkeys(("_allgather_base", "all_gather_single", "allgather_into_tensor_coalesced"), "gather"),
+    **dict.fromkeys(("_reduce_scatter_base", "reduce_scatter_single", "reduce_scatter_tensor_coalesced"), "scatter"),
+    "allreduce": "reduce",
+    "wait": "wait",
+}
+"""What methods of process groups do."""
+_SHARDED = {("forward", "gather"), ("backward", "scatter")}
+_OTHERS = {("forward", "scatter"), ("forward", "reduce"), ("backward", "reduce")}
+"""Of activations that are split (tensor and sequence parallel)."""
+
+
 class _Form(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -67,6 +80,16 @@ class Bucket(_Form):
     bytes: Bytes
     ready: Share
     """The share of the backward pass after which the last of them is there."""
+
+
+class Call(_Form):
+    """A call of a step that starts a collective, or waits for the first that nobody has waited for."""
+
+    kind: Literal["gather", "scatter", "reduce", "wait"]
+    bytes: Bytes
+    """Of the whole, that all workers gather or reduce."""
+    after_s: Seconds
+    """Since the call before returned."""
 
 
 class AttachedLink(_Form):
@@ -104,6 +127,8 @@ class AttachedProfile(_Form):
     spread_s: Seconds
     """Standard deviation of a worker's step from step to step."""
     buckets: list[Bucket]
+    calls: list[Call] = []
+    """Of a step whose parameters are sharded, in place of buckets."""
     link: AttachedLink | None
     refused: Annotated[str | None, Field(max_length=1000)] = None
     """Why nothing can be predicted; None if something can."""
@@ -155,6 +180,7 @@ def attached_profile(
         one_is_slow=run.waited_for is not None and run.waited_for.rank is not None,
         spread_s=_spread_s(files),
         buckets=_buckets(files),
+        calls=_calls(run, files),
         link=_link_of_tables(tables) if tables else _link(run, rows),
     )
     return profile.model_copy(update={"refused": _refusal(run, profile, _delayed_share(files))})
@@ -201,6 +227,29 @@ def _buckets(files: AttachedFiles) -> list[Bucket]:
     return found
 
 
+def _calls(run: AttachedRun, files: AttachedFiles) -> list[Call]:
+    """Return the collectives of the median step if they are those of sharded parameters (FSDP); none if they are not.
+
+    Those are gathered in forward and backward passes, and gradients scattered in the backward pass alone.
+    """
+    kinds = {(each.region, _KINDS.get(each.kind)) for each in run.collectives if each.region != "none"}
+    if not kinds >= _SHARDED or any(kind is None or (region, kind) in _OTHERS for region, kind in kinds):
+        return []
+    known = (step for each in files.processes[:1] for step in each.steps if step.all_intervals and step.intervals)
+    steps = sorted((step for step in known if not step.holds_other_work), key=lambda step: step.active_s)
+    if not steps:
+        return []
+    found: list[Call] = []
+    step = steps[len(steps) // 2]
+    before = step.begin_ns
+    for name, size, begin, end in step.intervals:
+        kind = _KINDS[name]
+        whole = size * max(1, run.world) if kind == "scatter" else size  # what a worker keeps is on record
+        found.append(Call(kind=kind, bytes=whole, after_s=max(0, begin - before) * 1e-9))
+        before = end
+    return found
+
+
 def _link(run: AttachedRun, rows: Sequence[NetRow]) -> AttachedLink | None:
     back_end = (run.back_end or "").rpartition("/")[2]
     own = [row for row in rows if row.operation == "allreduce" and (not back_end or row.back_end == back_end)]
@@ -241,8 +290,8 @@ def _refusal(run: AttachedRun, profile: AttachedProfile, delayed: float) -> str 
     hidden = next((part.reason for part in run.parts if part.name == "sync_wait" and part.reason), None)
     if not run.ranks or hidden:
         return f"its exchange is not known: {hidden}" if hidden else "no step of the script is on record"
-    if any(each.region != "none" for each in run.collectives):
-        return "its steps have collectives inside (FSDP, tensor parallel, DeepSpeed), which no model covers yet"
+    if not profile.calls and any(each.region != "none" for each in run.collectives):
+        return "its steps have collectives inside (tensor parallel, DeepSpeed), or too many, which no model covers yet"
     if not profile.buckets:
         return "the bytes of its gradients are not on record"
     return _unsteady(run, profile, delayed) or _without_link(run, profile)
@@ -318,13 +367,24 @@ def _too_far(profile: AttachedProfile, workers: int) -> str | None:
 
 
 def _exposed_s(profile: AttachedProfile, link: AttachedLink, workers: int) -> float:
-    """Return the seconds from the end of the backward pass to the arrival of the last bucket."""
+    """Return the seconds that a step waits for messages: of buckets, from the end of the backward pass to the last."""
     if workers < 2:  # noqa: PLR2004 - it sends to no other
         return 0.0
+    if profile.calls:
+        return _waited_s(profile.calls, link, workers)
     sizes = np.array([bucket.bytes for bucket in profile.buckets], dtype=np.float64)
     ready = np.array([bucket.ready for bucket in profile.buckets]) * profile.backward_s
     lasting = np.asarray(ring(sizes, float(workers), Link(link.rate, link.start_s)))
     return float(max(0.0, float(finish(ready, lasting)) - profile.backward_s))
+
+
+def _waited_s(calls: Sequence[Call], link: AttachedLink, workers: int) -> float:
+    between = Link(link.rate, link.start_s)
+    models = {"gather": all_gather, "scatter": reduce_scatter, "reduce": ring}
+    if link.back_end == "gloo":  # it reduces the whole on every worker: ProcessGroupGloo of PyTorch 2.13
+        models["scatter"] = ring
+    lasting = [0.0 if each.kind == "wait" else float(models[each.kind](each.bytes, workers, between)) for each in calls]
+    return waited([each.after_s for each in calls], [each.kind != "wait" for each in calls], lasting)
 
 
 def _correction(profile: AttachedProfile, link: AttachedLink) -> float:
