@@ -83,7 +83,7 @@ class Bucket(_Form):
 
 
 class Call(_Form):
-    """A call of a step that starts a collective, or waits for the first that nobody has waited for."""
+    """A call of a step that starts a collective, or waits for the oldest one still under way."""
 
     kind: Literal["gather", "scatter", "reduce", "wait"]
     bytes: Bytes

@@ -38,7 +38,7 @@ def waited(computing: Sequence[float], starts: Sequence[bool], lasting: Sequence
 
     Args:
         computing: seconds before each call.
-        starts: whether the call starts a message, or waits for the first one that nobody has waited for.
+        starts: whether the call starts a message, or waits for the oldest one still under way.
         lasting: seconds of the message that a call starts.
 
     >>> waited([1.0, 0.0, 2.0, 0.0], [True, True, False, False], [3.0, 1.0, 0.0, 0.0])
