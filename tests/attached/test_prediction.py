@@ -1,6 +1,7 @@
 """One attached run and a link predict other numbers of workers, or say which measurement is missing."""
 
 import json
+import math
 
 import pytest
 from program import process
@@ -12,6 +13,7 @@ from steptime.measurements.net.form import Fit, NetRow
 from steptime.plain_file import PlainFolder
 from steptime.predict.attached import attached_profile, predict_attached, read_attached_profile, write_attached_profile
 from steptime.predict.profile import NetLink
+from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD
 
 MIB = 1 << 20
 RATE, START_S = 1e9, 1e-4
@@ -105,6 +107,17 @@ def test_intervals_widen_with_the_distance_from_what_was_measured(tmp_path):
     assert widths[0] < widths[1] < widths[2]
 
 
+def test_the_interval_of_what_was_measured_holds_how_launches_differ(tmp_path):
+    step = predict_attached(profile_of(tmp_path), [2])[0].step_s
+    assert step.high / step.low > math.exp(2 * 1.64 * USUAL_LAUNCH_SPREAD)
+
+
+def test_messages_that_one_worker_never_sent_widen_the_interval_more_than_further_workers(tmp_path):
+    alone = profile_of(tmp_path).model_copy(update={"workers": 1, "computing_s": 1e-4, "backward_s": 1e-4})
+    found = [predict_attached(each, [4])[0].step_s for each in (alone, alone.model_copy(update={"workers": 2}))]
+    assert found[0].high / found[0].value > found[1].high / found[1].value
+
+
 REFUSALS = {
     "no link": ({"rows": []}, 4, "steptime net gloo"),
     "a link of another back end": ({"rows": [row(back_end="mpi", launcher="ssh")]}, 4, "steptime net gloo"),
@@ -157,6 +170,14 @@ def test_sharded_parameters_are_gathered_and_gradients_scattered_when_the_step_a
     assert [each.exposed_s for each in found] == pytest.approx(
         [3e-3 * gather_ms(workers) for workers in (2, 4)], rel=0.01
     )
+
+
+def test_one_process_of_sharded_parameters_is_refused(tmp_path):
+    steps = [step(number, 10**10 + number * 50 * MS, {"forward": 20.0, "backward": 30.0}) for number in range(20)]
+    lines = [{**GRADIENTS, "roots": {"FSDPNet": 1}}]
+    run = found_in(write(tmp_path, process_lines(0, 1, steps, lines=lines)))
+    files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
+    assert "attach to two processes" in attached_profile(run, files, [row(launcher="ssh")], 4).refused
 
 
 def test_a_strategy_without_a_model_is_refused(tmp_path):

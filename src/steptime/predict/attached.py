@@ -32,7 +32,9 @@ from steptime.predict.model.imbalance import expected_maximum
 from steptime.predict.model.measured_links import link_of
 from steptime.predict.model.overlap import finish, waited
 from steptime.predict.observation import PositiveSeconds, Rate, Seconds, Share
+from steptime.predict.posterior import draw_factors, fit_level
 from steptime.predict.profile import NetLink
+from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD
 from steptime.user_file import read_user_text
 
 SCHEMA = 1
@@ -66,6 +68,8 @@ _KINDS: Mapping[str, Literal["gather", "scatter", "reduce", "wait"]] = {
 }
 """What methods of process groups do."""
 _SHARDED = {("forward", "gather"), ("backward", "scatter")}
+_SHARDED_ROOTS = ("FSDP", "FullyShardedDataParallel", "DeepSpeedEngine")
+"""How class names of outermost modules begin, as `fully_shard`, its predecessor and DeepSpeed make them."""
 _OTHERS = {("forward", "scatter"), ("forward", "reduce"), ("backward", "reduce")}
 """Of activations that are split (tensor and sequence parallel)."""
 
@@ -183,7 +187,7 @@ def attached_profile(
         calls=_calls(run, files),
         link=_link_of_tables(tables) if tables else _link(run, rows),
     )
-    return profile.model_copy(update={"refused": _refusal(run, profile, _delayed_share(files))})
+    return profile.model_copy(update={"refused": _refusal(run, profile, files)})
 
 
 def _value(part: StepPart | None) -> float:
@@ -285,16 +289,24 @@ def _delayed_share(files: AttachedFiles) -> float:
     return max((held / max(1, lasted) for held, lasted in known), default=0.0) if len(known) == len(ends) else 1.0
 
 
-def _refusal(run: AttachedRun, profile: AttachedProfile, delayed: float) -> str | None:
+def _is_sharded(files: AttachedFiles) -> bool:
+    return any(
+        root.startswith(_SHARDED_ROOTS) for each in files.processes for line in each.gradients for root in line.roots
+    )
+
+
+def _refusal(run: AttachedRun, profile: AttachedProfile, files: AttachedFiles) -> str | None:
     """Return why a run predicts nothing; None if it predicts something."""
     hidden = next((part.reason for part in run.parts if part.name == "sync_wait" and part.reason), None)
     if not run.ranks or hidden:
         return f"its exchange is not known: {hidden}" if hidden else "no step of the script is on record"
     if not profile.calls and any(each.region != "none" for each in run.collectives):
         return "its steps have collectives inside (tensor parallel, DeepSpeed), or too many, which no model covers yet"
+    if not profile.calls and _is_sharded(files):
+        return "its parameters are sharded (FSDP), of which one process shows no exchange; attach to two processes"
     if not profile.buckets:
         return "the bytes of its gradients are not on record"
-    return _unsteady(run, profile, delayed) or _without_link(run, profile)
+    return _unsteady(run, profile, _delayed_share(files)) or _without_link(run, profile)
 
 
 def _unsteady(run: AttachedRun, profile: AttachedProfile, delayed: float) -> str | None:
@@ -341,11 +353,17 @@ def _predicted(profile: AttachedProfile, workers: int) -> AttachedPrediction:
         return AttachedPrediction(workers, None, None, None, None, None, reason)
     exposed = _exposed_s(profile, link, workers) * correction
     waiting = _waiting_s(profile, workers)
-    extrapolation = Extrapolation(workers=ratio_outside(workers, [1.0, float(profile.workers)]))
+    # One worker has never met another, as workers of one host have never met another host.
+    extrapolation = Extrapolation(
+        workers=ratio_outside(workers, [1.0, float(profile.workers)]),
+        crosses=profile.workers < 2 <= workers,  # noqa: PLR2004
+    )
     rng = np.random.default_rng(0)
     computing = profile.computing_s + profile.computing_error_s * rng.standard_normal(_DRAWS)
     longer = np.exp(extrapolation.of_waiting * skewed(rng.standard_normal(_DRAWS)))
     draws = np.maximum(computing, 1e-12) + (exposed + waiting) * longer
+    # One launch says nothing of how launches differ: the profile's by Student's t, and the one that is predicted.
+    draws *= fit_level(np.ones(1), rng, _DRAWS).draws[:, 0] * draw_factors(USUAL_LAUNCH_SPREAD, rng, _DRAWS)
     low, high = np.quantile(draws, _LEVEL)
     value = profile.computing_s + exposed + waiting
     step = Interval(value, min(float(low), value), max(float(high), value))
