@@ -8,17 +8,18 @@ one corrects the model.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from steptime.errors import StoreError, UsageError
+from steptime.measurements.attached.exchange import CallKind, sharded_calls
 from steptime.measurements.attached.form import AttachedRun, StepPart
 from steptime.measurements.attached.process_files import AttachedFiles
 from steptime.measurements.json_form import Interval
@@ -60,18 +61,8 @@ _CORRECTION = (0.2, 5.0)
 Array = NDArray[np.float64]
 
 
-_KINDS: Mapping[str, Literal["gather", "scatter", "reduce", "wait"]] = {
-    **dict.fromkeys(("_allgather_base", "all_gather_single", "allgather_into_tensor_coalesced"), "gather"),
-    **dict.fromkeys(("_reduce_scatter_base", "reduce_scatter_single", "reduce_scatter_tensor_coalesced"), "scatter"),
-    "allreduce": "reduce",
-    "wait": "wait",
-}
-"""What methods of process groups do."""
-_SHARDED = {("forward", "gather"), ("backward", "scatter")}
 _SHARDED_ROOTS = ("FSDP", "FullyShardedDataParallel", "DeepSpeedEngine")
 """How class names of outermost modules begin, as `fully_shard`, its predecessor and DeepSpeed make them."""
-_OTHERS = {("forward", "scatter"), ("forward", "reduce"), ("backward", "reduce")}
-"""Of activations that are split (tensor and sequence parallel)."""
 
 
 class _Form(BaseModel):
@@ -89,7 +80,7 @@ class Bucket(_Form):
 class Call(_Form):
     """A call of a step that starts a collective, or waits for the oldest one still under way."""
 
-    kind: Literal["gather", "scatter", "reduce", "wait"]
+    kind: CallKind
     bytes: Bytes
     """Of the whole, that all workers gather or reduce."""
     after_s: Seconds
@@ -184,7 +175,7 @@ def attached_profile(
         one_is_slow=run.waited_for is not None and run.waited_for.rank is not None,
         spread_s=_spread_s(files),
         buckets=_buckets(files),
-        calls=_calls(run, files),
+        calls=[Call(**call._asdict()) for call in sharded_calls(run.world, run.collectives, files.processes)],
         link=_link_of_tables(tables) if tables else _link(run, rows),
     )
     return profile.model_copy(update={"refused": _refusal(run, profile, files)})
@@ -228,29 +219,6 @@ def _buckets(files: AttachedFiles) -> list[Bucket]:
             held = 0
     if held:
         found.append(Bucket(bytes=held, ready=1.0))
-    return found
-
-
-def _calls(run: AttachedRun, files: AttachedFiles) -> list[Call]:
-    """Return the collectives of the median step if they are those of sharded parameters (FSDP); none if they are not.
-
-    Those are gathered in forward and backward passes, and gradients scattered in the backward pass alone.
-    """
-    kinds = {(each.region, _KINDS.get(each.kind)) for each in run.collectives if each.region != "none"}
-    if not kinds >= _SHARDED or any(kind is None or (region, kind) in _OTHERS for region, kind in kinds):
-        return []
-    known = (step for each in files.processes[:1] for step in each.steps if step.all_intervals and step.intervals)
-    steps = sorted((step for step in known if not step.holds_other_work), key=lambda step: step.active_s)
-    if not steps:
-        return []
-    found: list[Call] = []
-    step = steps[len(steps) // 2]
-    before = step.begin_ns
-    for name, size, begin, end in step.intervals:
-        kind = _KINDS[name]
-        whole = size * max(1, run.world) if kind == "scatter" else size  # what a worker keeps is on record
-        found.append(Call(kind=kind, bytes=whole, after_s=max(0, begin - before) * 1e-9))
-        before = end
     return found
 
 
@@ -362,7 +330,7 @@ def _predicted(profile: AttachedProfile, workers: int) -> AttachedPrediction:
     computing = profile.computing_s + profile.computing_error_s * rng.standard_normal(_DRAWS)
     longer = np.exp(extrapolation.of_waiting * skewed(rng.standard_normal(_DRAWS)))
     draws = np.maximum(computing, 1e-12) + (exposed + waiting) * longer
-    # One launch says nothing of how launches differ: the profile's by Student's t, and the one that is predicted.
+    # One launch shows nothing of how launches differ: the profile's by Student's t, and the one that is predicted.
     draws *= fit_level(np.ones(1), rng, _DRAWS).draws[:, 0] * draw_factors(USUAL_LAUNCH_SPREAD, rng, _DRAWS)
     low, high = np.quantile(draws, _LEVEL)
     value = profile.computing_s + exposed + waiting
