@@ -22,6 +22,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def command_of(place: str, script: str, workers: int, python: Path) -> list[str]
     if place != LOCAL:
         settings += [f"WORLD_SIZE={workers}", "MASTER_ADDR=n0", f"MASTER_PORT={PORT}"]
         shell = ON_HOSTS.format(python=python, script=SCRIPT, name=script)
-        return [*settings, "srun", f"-N{workers}", f"-n{workers}", "sh", "-c", shell]
+        return [*settings, "srun", f"-N{workers}", "--ntasks-per-node=1", "sh", "-c", shell]
     several = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
     # Sharding needs a group of processes, also of one.
     return [*settings, str(python), *(several if workers > 1 or script == "fsdp2" else []), str(SCRIPT), script]
@@ -98,6 +99,7 @@ def run(act: Act, folder: Path, place: str, script: str, workers: int, python: P
     (results / LOAD).write_text(f"{load:.1f}")
 
 
+@cache
 def said(*words: str) -> dict[str, Any]:
     """Return the JSON that a verb of steptime prints."""
     done = subprocess.run([*STEPTIME, *words], capture_output=True, text=True, check=False)
@@ -109,8 +111,9 @@ def results_of(folder: Path, place: str, script: str, workers: int) -> Path:
     return folder / place / script / str(workers)
 
 
-def forecast_of(results: Path, workers: int) -> tuple[dict[str, Any], bool]:
-    """Return what is forecast, and whether that would be refused because others kept the machine busy.
+@cache
+def forecasts_of(results: Path, asked: tuple[int, ...]) -> tuple[dict[int, dict[str, Any]], bool]:
+    """Return what is forecast by workers, and whether that would be refused because others kept the machine busy.
 
     That refusal is lifted: the control groups of the runs go before all others, who take what is left.
     """
@@ -120,7 +123,8 @@ def forecast_of(results: Path, workers: int) -> tuple[dict[str, Any], bool]:
     busy = (fitted["refused"] or "").startswith("others kept")
     if busy:
         profile.write_text(json.dumps({**fitted, "refused": None}))
-    return said("predict", str(profile), "--workers", str(workers), "--json")["predictions"][0], busy
+    found = said("predict", str(profile), "--workers", ",".join(map(str, asked)), "--json")["predictions"]
+    return {each["workers"]: each for each in found}, busy
 
 
 def cell(folder: Path, place: str, script: str, known: int, asked: int) -> dict[str, Any] | None:
@@ -128,7 +132,8 @@ def cell(folder: Path, place: str, script: str, known: int, asked: int) -> dict[
     before, after = (results_of(folder, place, script, workers) for workers in (known, asked))
     if not (before / LOAD).exists() or not (after / LOAD).exists():
         return None
-    forecast, busy = forecast_of(before, asked)
+    forecasts, busy = forecasts_of(before, tuple(each for start, each in CELLS[place == LOCAL] if start == known))
+    forecast = forecasts[asked]
     found = [said("report", str(each), "--json")["attached"] for each in (before, after)]
     step, real = forecast["step_s"] or dict.fromkeys(("value", "low", "high")), found[1]["step_s"]
     numbers = {"forecast": step, "measured": real}
