@@ -23,6 +23,7 @@ from .record_file import now
 FEW = 4
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
 ENDED_WITHIN_S = 5.0
+COUNTED = "floating-point operations are as XLA counts them in the whole step, the body of a loop once"
 REASON = "the whole step is one compiled program, inside which JAX shows no times"
 
 
@@ -108,10 +109,7 @@ class JaxFunctions:
         self.recorder.rank(self.jax.process_index(), count, "jax")
 
     def count(self, function: Any, arguments: Any, step: int) -> None:
-        """Write the floating-point operations of a step where they are wanted: as XLA counts them, a loop's body once.
-
-        Sources: `jax.stages.Lowered.cost_analysis`; XLA's HloCostAnalysis.
-        """
+        """Write the floating-point operations of a step where they are wanted (`jax.stages.Lowered.cost_analysis`)."""
         if not self.wanted:
             return
         self.wanted = False
@@ -123,6 +121,7 @@ class JaxFunctions:
             process.note(f"its floating-point operations were not counted: {error!r}"[:500])
             return
         self.recorder.file.write({"kind": "flops", "step": step, "forward": counted})
+        process.note(COUNTED)
 
 
 class JittedFunction:
