@@ -8,7 +8,8 @@ The scripts are `scripts/held_out.py`. On this machine (`local`) two processes a
 links of a rate (root is needed) two from one, and four from one and from two. The hosts are those of
 `benchmarks/hosts/forecast_across_hosts.py`: four nodes of a bed of Slurm on two cores, of which each has 45 %, so that
 four compute as fast as one does. The commands are those that a user types: `attach`, `net`, `fit`, `predict`.
-FOLDER holds the runs, each of which is made once. forecast.csv has a row for each cell.
+FOLDER holds the runs, each of which is made once. forecast.csv has a row for each cell; those are kept that are there,
+and without the file all are forecast again from the same runs.
 """
 
 import argparse
@@ -43,6 +44,7 @@ SCRIPTS = ("mnist", "nanogpt", "trainer", "lightning", "torchvision", "fsdp2")
 LOCAL = "local"
 CELLS = {True: ((1, 2),), False: ((1, 2), (1, 4), (2, 4))}
 """Workers that are known and forecast, on this machine and on hosts."""
+KEY = ("place", "script", "known", "asked")
 STEPS = {True: 120, False: 60}
 STEPTIME = (sys.executable, "-m", "steptime")
 LOAD = "load"
@@ -127,11 +129,9 @@ def forecasts_of(results: Path, asked: tuple[int, ...]) -> tuple[dict[int, dict[
     return {each["workers"]: each for each in found}, busy
 
 
-def cell(folder: Path, place: str, script: str, known: int, asked: int) -> dict[str, Any] | None:
-    """Return a row of the table; None where a run is missing."""
+def cell(folder: Path, place: str, script: str, known: int, asked: int) -> dict[str, Any]:
+    """Return a row of the table."""
     before, after = (results_of(folder, place, script, workers) for workers in (known, asked))
-    if not (before / LOAD).exists() or not (after / LOAD).exists():
-        return None
     forecasts, busy = forecasts_of(before, tuple(each for start, each in CELLS[place == LOCAL] if start == known))
     forecast = forecasts[asked]
     found = [said("report", str(each), "--json")["attached"] for each in (before, after)]
@@ -173,6 +173,24 @@ def summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield line
 
 
+def table(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of all cells that were measured; those of the file are kept whose runs are older than it."""
+    kept: dict[tuple[str, ...], dict[str, Any]] = {}
+    if RESULT.exists():
+        with RESULT.open(newline="") as file:
+            kept = {tuple(row[name] for name in KEY): row for row in csv.DictReader(file)}
+    found = []
+    for place in sorted(path.name for path in folder.iterdir() if path.is_dir()):
+        for script in SCRIPTS:
+            for known, asked in CELLS[place == LOCAL]:
+                loads = [results_of(folder, place, script, workers) / LOAD for workers in (known, asked)]
+                if all(each.exists() for each in loads):
+                    row = kept.get((place, script, str(known), str(asked)))
+                    fresh = row and RESULT.stat().st_mtime > max(each.stat().st_mtime for each in loads)
+                    found.append(row if row and fresh else cell(folder, place, script, known, asked))
+    return found
+
+
 def main() -> None:
     """Make the runs that are missing, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -197,14 +215,7 @@ def main() -> None:
                     libraries = script in {"trainer", "lightning"}
                     python = libraries_python("pytorch") if libraries else ready_interpreter("pytorch")
                     run(act, folder, place, script, workers, python or sys.exit("run 'steptime env create pytorch'"))
-    places = sorted(path.name for path in folder.iterdir() if path.is_dir())
-    cells = [
-        cell(folder, place, script, *workers)
-        for place in places
-        for script in SCRIPTS
-        for workers in CELLS[place == LOCAL]
-    ]
-    rows = [each for each in cells if each is not None]
+    rows = table(folder)
     with RESULT.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
