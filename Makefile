@@ -20,8 +20,8 @@ WITHOUT_SOME := || test $$? = 3
 # report says so; one that met a wrong number is not. (Claims about measured times, marked `alone`, are measured anew by
 # themselves.)
 AFTER_A_CRASH := --reruns 1 --only-rerun "was ended by SIG" --only-rerun "still running; .* waits for a disk"
-# Two processes; tests that share a launch, an environment or a page run in the same one (tests/conftest.py groups them).
-IN_TWO := -n 2 --dist loadscope --no-loadscope-reorder --durations=15
+# Three processes, since on two cores two of them wait for launches a third of the time; tests that share a launch, an environment or a page run in the same one (tests/conftest.py groups them).
+IN_PARALLEL := -n 3 --dist loadscope --no-loadscope-reorder --durations=15
 # One line for each skipped test: its reason.
 SKIPPED := $(VENV)/.skipped
 # Ends the target with what was skipped, also when a test has failed.
@@ -29,7 +29,7 @@ SAY_SKIPPED = code=$$?; $(VENV)/bin/python .ci/skipped_tests.py $(SKIPPED); exit
 
 # What `make test` runs; `make test-ci` counts the lines that it ran and adds the claims about measured times, which have
 # the machine to themselves and take long.
-DEFAULT_TESTS = -m pytest $(IN_TWO) --frameworks default --skipped-to=$(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
+DEFAULT_TESTS = -m pytest $(IN_PARALLEL) --frameworks default --skipped-to=$(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
 
 .PHONY: race quick pure-tests test default-tests test-ci ci-tests test-environments test-frameworks further-tests fuzz lint \
 	docs wheel try-wheel setup clean
@@ -64,7 +64,7 @@ test-environments:
 	$(STEPTIME) env create pytorch tensorflow mxnet chainer pytorch-dali $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos
 
-test-frameworks: $(DEV)  ## make every environment that this machine can have, then run the tests of the further frameworks
+test-frameworks: $(DEV)  ## make every environment that this machine can have, and test frameworks other than PyTorch
 	@rm -f $(SKIPPED)
 	@$(MAKE) --no-print-directory further-tests; $(SAY_SKIPPED)
 
@@ -72,7 +72,7 @@ further-tests:
 	$(STEPTIME) env create --all $(WITHOUT_SOME)
 	$(STEPTIME) env create deepspeed-dali horovod_pytorch-dali jax-dali $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos
-	$(VENV)/bin/python -m pytest $(IN_TWO) --frameworks further --skipped-to=$(SKIPPED) $(AFTER_A_CRASH)
+	$(VENV)/bin/python -m pytest $(IN_PARALLEL) --frameworks further --skipped-to=$(SKIPPED) $(AFTER_A_CRASH)
 
 fuzz: $(DEV)  ## feed 5,000 mutants of studies, records, profiles, points and manifests to the program
 	$(VENV)/bin/python tests/corpus/fuzz.py --mutants 5000

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from steptime.environments.pythons import find_python
+from steptime.environments.spec import find_python
 
 VERSIONS = ("3.11", "3.12", "3.13")
 PAGE = Path("steptime-demo") / "four-frameworks" / "report.html"

@@ -33,6 +33,9 @@ GENERATED = (
 UNBOUNDED = 1_000_000
 """Limits from here on only keep a file from taking the machine's memory, and are not shown."""
 
+_OF_DURATIONS = "number above 0; `8m`"
+"""The kinds of value of a duration, which the page explains once."""
+
 Node = dict[str, Any]
 _OF_AXES = {"Inclusion", "Exclusion"}
 _OWN_KEYS = {"cluster", "train"}
@@ -50,21 +53,29 @@ def study_page() -> str:
         "",
         "# Keys of the study file",
         "",
-        "[The study file](study-file.md) explains how keys work together. `list`: one value or several.",
+        "[The study file](study-file.md) explains how keys work together.",
+        "`list`: one value or several; `duration`: seconds, or text as `8m`.",
     ]
+    described: dict[str, str] = {}
     for key, node in form["properties"].items():
         lines += ["", f"## {key}", "", _facts(node, required=key in needed)]
         for name in _objects(node, form["$defs"]):
-            lines += ["", *_nested(form["$defs"][name], form["$defs"])]
+            if name in described:
+                lines += ["", f"Keys as of `{described[name]}`."]
+            else:
+                described[name] = key
+                lines += ["", *_nested(form["$defs"][name], form["$defs"])]
     return "\n".join(lines) + "\n"
 
 
 def _nested(form: Node, forms: Node, indent: str = "") -> Iterator[str]:
     """Yield a line for each key of a mapping; axes of ``include`` and ``exclude`` are only counted up."""
     axes = form["title"] in _OF_AXES
-    if axes:
-        named = [f"`{key}`" for key in form["properties"] if key not in _OWN_KEYS]
-        yield f"{indent}- {', '.join(named)}: as in the study"
+    named = [key for key in form["properties"] if key not in _OWN_KEYS]
+    if form["title"] == "Exclusion" and set(named) <= set(forms["Inclusion"]["properties"]):
+        yield f"{indent}- axes as of `include`"
+    elif axes:
+        yield f"{indent}- {', '.join(f'`{key}`' for key in named)}: as in the study"
     shown: set[str] = set()
     for key, node in form["properties"].items():
         if axes and key not in _OWN_KEYS:
@@ -82,7 +93,7 @@ def _facts(node: Node, *, required: bool) -> str:
     while isinstance(default, list) and len(default) == 1:
         default = default[0]
     kinds = dict.fromkeys(_values(node))
-    values = "; ".join(kind for kind in kinds if kind not in {"text", "mapping"})
+    values = "; ".join(kind for kind in kinds if kind not in {"text", "mapping"}).replace(_OF_DURATIONS, "duration")
     if required:
         values += "; required" if values else "required"
     elif default not in (None, [], {}, "") and not isinstance(default, dict):
@@ -149,7 +160,7 @@ def report_page() -> str:
         "",
         "Numbers with an interval are objects of some of "
         + ", ".join(f"`{key}`" for key in sorted({key for model in numbers for key in model.model_fields}))
-        + "; bounds are `null` where nothing shows them.",
+        + ". What is unknown or does not apply is `null`.",
     ]
     for model in models:
         if model in numbers:

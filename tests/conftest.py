@@ -34,10 +34,8 @@ from launching import interpreter_for  # noqa: E402 - found through the line abo
 from system_packages import missing  # noqa: E402 - as is this
 
 FRAMEWORKS = set(load_manifests())
-_MADE = re.search(r"env create ((?:\w[\w-]* )+)\$\(", (HERE.parent / "Makefile").read_text())
-assert _MADE is not None, "the Makefile names no environments that tests need"
-DEFAULT = {name for name, each in load_manifests().items() if each.environment == "core"} | set(_MADE[1].split())
-"""Frameworks whose environments `make test` makes; `make test-frameworks` makes the others too."""
+DEFAULT = {name for name, each in load_manifests().items() if each.environment == "core"} | {"pytorch"}
+"""Frameworks that the contract suite trains in `make test`; in `make test-frameworks` it trains the others."""
 _TRAINING = {"contract", "frameworks", "launchers"}
 """Folders whose cases are named after frameworks; elsewhere a framework's name may be an example."""
 _LONG = [
@@ -109,7 +107,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["all", "default", "further", *sorted(FRAMEWORKS)],
         default="all",
         metavar="all|default|further|NAME",
-        help="leave out what trains frameworks beyond the default ones, or all but that; or run what one is tested by",
+        help="leave out what trains frameworks other than PyTorch and the reference, or all but that; or test one",
     )
     parser.addoption(
         "--device",

@@ -26,10 +26,9 @@ from typing import Any
 
 from scipy import stats
 
+from steptime.catalog.choices import strategy_named
 from steptime.catalog.manifest import Manifest
-from steptime.catalog.optimizer import Optimizer
-from steptime.catalog.options import OptionValue
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.options import Optimizer, OptionValue
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.catalog.workloads.table import build_workload
 from steptime.launchers.request import Request

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from steptime.diagnosis.verified import PATH, read_verified, write_verified
+from steptime.diagnosis.verification import PATH, read_verified, write_verified
 
 ROOT = Path(__file__).parents[2]
 MOST, LAUNCHES = 4, 4

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measurements.ablation.imbalance import blamed_worker
+from steptime.measurements.ablation.pop import blamed_worker
 from steptime.measurements.comparison import compare
 from steptime.measurements.jsonlines import CHECKSUM, signed
 from steptime.measurements.launch_spread import pool_spread

@@ -7,15 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import Manifest, load_manifests
-from steptime.catalog.optimizer import Optimizer
-from steptime.catalog.options import Tuning
-from steptime.catalog.strategies import STRATEGIES
+from steptime.catalog.options import Optimizer, Tuning
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.datasets.builtins import BUILTINS
 from steptime.measurements.records import EquivalenceResult
-from steptime.runner.equivalence.cache import CheckCache
-from steptime.runner.equivalence.check import Checker, EquivalenceCheck
+from steptime.runner.equivalence.check import CheckCache, Checker, EquivalenceCheck
 from steptime.runner.equivalence.loaders import LoaderInput, loader_cases
 from steptime.runner.equivalence.oracle import REFERENCE
 from steptime.runner.executor import Executor

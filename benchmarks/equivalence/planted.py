@@ -32,12 +32,12 @@ from configurations import (
     small_workload,
 )
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import Manifest, TrainingSetting, load_manifests
-from steptime.catalog.optimizer import Optimizer
-from steptime.catalog.strategies import STRATEGIES
+from steptime.catalog.options import Optimizer
 from steptime.catalog.workloads.layers import Workload
 from steptime.study.trial import Trial
-from steptime.worker.contract import CLIPPED_APART
+from steptime.worker.framework import CLIPPED_APART
 
 _HERE = Path(__file__).parent
 _TABLE = _HERE / "planted.csv"

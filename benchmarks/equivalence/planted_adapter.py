@@ -11,8 +11,7 @@ import os
 
 import numpy as np
 
-from steptime.worker.contract import EARLY_UPDATE, OF_SERVERS, STALE_WEIGHTS
-from steptime.worker.framework import Framework
+from steptime.worker.framework import EARLY_UPDATE, OF_SERVERS, STALE_WEIGHTS, Framework
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 

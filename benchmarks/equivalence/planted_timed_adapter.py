@@ -11,8 +11,7 @@ import json
 import os
 
 from steptime.worker.clock import HostClock
-from steptime.worker.contract import FROZEN_LAYER, KEPT_GRADIENT, NEVER_PULLED, PUSH_TWICE, ZEROS_SENT
-from steptime.worker.framework import Framework
+from steptime.worker.framework import FROZEN_LAYER, KEPT_GRADIENT, NEVER_PULLED, PUSH_TWICE, ZEROS_SENT, Framework
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _LATE = 50

@@ -20,7 +20,7 @@ from typing import Any
 from configurations import Bench, configurations, installed, loading, preload
 from planted_timed import Timed, rules
 
-from steptime.catalog.strategies import STRATEGIES
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.workloads.table import build_workload
 from steptime.measurements.training_evidence import EarlyLosses, deviating, early_losses
 from steptime.runner.jobs import TimingSchedule

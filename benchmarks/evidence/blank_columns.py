@@ -17,12 +17,11 @@ from pathlib import Path
 import numpy as np
 from learn_priors import POINTS
 
-from steptime.predict.curve.assessment import of_curve
+from steptime.predict.curve.assessment import ScoredPoint, of_curve, predict_holdout, score
 from steptime.predict.curve.curve import Setup
 from steptime.predict.curve.facts import workload_of
 from steptime.predict.curve.posterior import predict_curve
 from steptime.predict.curve.reference_models import NULLS
-from steptime.predict.curve.scores import ScoredPoint, predict_holdout, score
 from steptime.predict.curve.table import read_curves
 
 BLANKED: Mapping[str, Callable[[Setup], Setup]] = {

@@ -16,7 +16,7 @@ import numpy as np
 from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.facts import UNSTATED, facts_of
 from steptime.predict.curve.posterior import Sampling, weigh_samples
-from steptime.predict.curve.priors import INDEX, PARAMETERS, NormalPrior, Priors, expert_priors
+from steptime.predict.curve.shape import INDEX, PARAMETERS, NormalPrior, Priors, expert_priors
 
 _EXPERT_CURVES = 16
 _ROUNDS = 8

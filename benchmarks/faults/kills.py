@@ -45,7 +45,7 @@ from remnants import lines_of_records, living_processes, write_plugin
 from steptime.interruption import Interrupted, obeyed
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.network import NAMESPACES
-from steptime.launchers.emulation.requirements import missing_requirement
+from steptime.launchers.emulation.verification import missing_requirement
 
 _TOKEN = "STEPTIMES_KILLER"  # noqa: S105 - the name of a variable; launches drop those that begin with STEPTIME_
 _PATIENCE_S = 10.0

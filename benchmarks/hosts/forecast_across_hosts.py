@@ -23,8 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "launchers"))
 from cluster_bed import HEAD, ClusterBed, running_bed
 
-from steptime.launchers.emulation.control_groups import find_groups
-from steptime.launchers.emulation.owner import new_owner
+from steptime.launchers.emulation.control_groups import find_groups, new_owner
 
 STUDY = """\
 version: 1

@@ -27,8 +27,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "launchers"))
 from cluster_bed import HEAD, ClusterBed, running_bed
 
+from steptime.catalog.choices import SINGLE, strategy_named
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import SINGLE, strategy_named
 from steptime.environments.kinds import find_ready
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.record_kinds import ABLATION

@@ -13,8 +13,7 @@ import numpy as np
 
 from steptime.catalog.workloads.table import build_workload
 from steptime.predict.model.collectives import Link
-from steptime.predict.model.compute import work_of
-from steptime.predict.model.imbalance import WorkerSpread
+from steptime.predict.model.compute import WorkerSpread, work_of
 from steptime.predict.model.interconnect import Interconnect
 from steptime.predict.model.policies import step_graph
 from steptime.predict.simulate.configuration import Durations, WorkerGroup, shares_of

@@ -17,7 +17,7 @@ from steptime.catalog.workloads.table import LIBRARY
 from steptime.predict.curve.curve import Point, ScalingCurve
 from steptime.predict.curve.table import read_curves
 from steptime.predict.fit import fit_group
-from steptime.predict.model.traffic import Traffic
+from steptime.predict.model.policies import Traffic
 from steptime.predict.observation import Deployment, GroupKey, Observation
 from steptime.predict.profile import SCHEMA, Machine, Profile
 from steptime.predict.query import Query

@@ -143,4 +143,4 @@ OF_MARK = {phase.mark: phase.name for phase in PHASES if phase.mark}
 EXCHANGED = ("comm_exposed", "sync_wait")
 """The phases that the mark ``exchange`` ends together; arrivals of workers tell them apart."""
 MARKS = tuple(BY_NAME[name].mark or "exchange" for name in IN_TIME if BY_NAME[name].mark or name == EXCHANGED[0])
-"""The marks that a framework may set in a step, in the order in which it passes them (worker/ablated_step.py)."""
+"""The marks that a framework may set in a step, in the order in which it passes them (worker/session.py)."""

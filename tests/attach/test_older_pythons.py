@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from steptime.attach.folder import environment, write_hook
-from steptime.environments.pythons import candidates, how_to_get
+from steptime.environments.spec import candidates, how_to_get
 
 STEPS = 5
 SCRIPT = """

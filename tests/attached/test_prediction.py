@@ -9,7 +9,7 @@ from stored_processes import MS, ddp_steps, found_in, process_lines, step, write
 
 from steptime.measurements.attached.process_files import RECORDS, read_attached
 from steptime.measurements.json_form import Interval
-from steptime.measurements.net.form import Fit, NetRow
+from steptime.measurements.net.times import Fit, NetRow
 from steptime.plain_file import PlainFolder
 from steptime.predict.attached import attached_profile, predict_attached, read_attached_profile, write_attached_profile
 from steptime.predict.profile import NetLink

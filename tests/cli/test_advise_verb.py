@@ -14,7 +14,7 @@ from launch_phases import STAGES, launch_of
 from simulated import a_launch
 
 from steptime.cli.app import app
-from steptime.diagnosis.verified import read_verified
+from steptime.diagnosis.verification import read_verified
 from steptime.measurements.store import Store
 from steptime.runner.plan import plan_study
 

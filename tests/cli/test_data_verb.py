@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from steptime.catalog.loaders import LOADERS
+from steptime.catalog.choices import LOADERS
 from steptime.cli.app import app
 from steptime.cli.data import FORMS
 from steptime.datasets.stored_forms import STORED_FORMS

@@ -8,9 +8,8 @@ import pytest
 from program import steptime
 
 from steptime.catalog.accelerators import find_accelerators
-from steptime.catalog.loaders import LOADERS
+from steptime.catalog.choices import LOADERS, STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.cli.list import _LISTS
 from steptime.datasets.builtins import BUILTINS

@@ -6,9 +6,9 @@ import pytest
 from small_study import CHECKED_STUDY
 
 from steptime.cli import run as verb
+from steptime.runner.admission import TrialCounts
 from steptime.runner.equivalence import distance
 from steptime.runner.study_run import StudyRun
-from steptime.runner.verdicts import TrialCounts
 
 
 @pytest.fixture

@@ -117,7 +117,8 @@ def test_the_reference_of_the_study_file_lists_it(program):
     code = f"import sys; sys.path.insert(0, {str(PAGES.parent)!r}); import reference_pages as r; print(r.study_page())"
     page = program.output("-c", code)
     assert "## fused\n\n(`true`, `false`; list; default `false`) Whether the update is one kernel." in page
-    assert page.count("`environment_variables`: as in the study") == page.count("`fused`, ") == 2
+    assert page.count("`environment_variables`: as in the study") == page.count("`fused`, ") == 1
+    assert "\n## exclude\n\n(list) Combinations that are not wanted.\n\n- axes as of `include`\n" in page
 
 
 def test_the_report_names_trials_by_it(measured):

@@ -3,8 +3,8 @@
 import pytest
 from launching import LaunchResult, launch_ok
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import STRATEGIES
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.message_timing import net_job
 from steptime.runner.net_plan import OPERATIONS, back_ends_of

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from launching import TOLERANCES, LaunchResult, check_job, launch, launch_ok, library_workload, trial_of, weight_error
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import STRATEGIES
 from steptime.phases import NAMES, REST
 from steptime.runner.jobs import AblationSchedule, ablation_job
 from steptime.runner.run_folder import make_run_folder

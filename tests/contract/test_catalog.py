@@ -1,9 +1,9 @@
 """What a study can name lies in the catalog; the packages above implement each of its names, and no other."""
 
-from steptime.catalog.launchers import LAUNCHERS as NAMED_LAUNCHERS
+from steptime.catalog.choices import LAUNCHERS as NAMED_LAUNCHERS
 from steptime.environments.kinds import KINDS
 from steptime.launchers.table import LAUNCHERS
-from steptime.study.known_names import KnownNames
+from steptime.study.mistakes import KnownNames
 from steptime.study.study import ENVIRONMENT_KINDS, EnvironmentChoice, Study
 
 

@@ -23,7 +23,7 @@ FORBIDDEN = {
 does until its version 2.6, and what ``weights_only`` lets through ran code until then."""
 EXCEPTIONS = {
     "frameworks/mxnet/key_value_store.py": "its docstrings say what MXNet's own servers do with messages of a launch",
-    "launchers/isolation.py": "its docstring says what frameworks do with messages of a launch",
+    "launchers/namespaces.py": "its docstring says what frameworks do with messages of a launch",
     "libraries/torch/checkpoint.py": "its docstring says what is not done",
     "runner/training_runs.py": "it names what an older steptime left, in order to refuse it",
 }

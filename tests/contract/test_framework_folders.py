@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import Manifest, load_manifest, load_manifests
-from steptime.catalog.strategies import STRATEGIES
 from steptime.runner.framework_files import file_findings
 
 RIGHT = load_manifests()["pytorch"].folder

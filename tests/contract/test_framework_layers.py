@@ -7,9 +7,9 @@ import pytest
 from launching import LaunchResult, check_job, launch_ok, relative_error, update_error, weight_error
 from layer_workloads import OF_EVERY_KIND, OF_TRANSFORMERS, WORKLOADS
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
 from steptime.catalog.options import Tuning
-from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads import kinds
 from steptime.catalog.workloads.layers import Workload
 from steptime.worker.weights import initial_weights

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from launching import LaunchResult, check_job, interpreter_for, launch_ok, relative_error, weight_error
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.worker.weights import initial_weights
 

@@ -12,8 +12,8 @@ import pytest
 from image_files import PHOTO, SAMPLES, digits, photos
 from launching import check_job, launch, launch_ok, timing_job
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.worker.samples import epoch_indices
 from steptime.worker.weights import initial_weights

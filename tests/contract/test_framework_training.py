@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from launching import TOLERANCES, LaunchResult, check_job, launch_ok, relative_error, timing_job, weight_error
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import STRATEGIES
 
 ALLOWED = TOLERANCES["fp32"]
 STEPS = 5

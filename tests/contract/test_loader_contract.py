@@ -14,13 +14,13 @@ from loader_feeds import Fed, Feed, fed, fed_tokens
 from PIL import Image
 
 import steptime
-from steptime.catalog.loaders import LOADERS, SYNTHETIC
+from steptime.catalog.choices import LOADERS, SYNTHETIC
 from steptime.catalog.manifest import load_manifests
 from steptime.datasets.dataset import Dataset
-from steptime.datasets.loader_settings import loader_json
 from steptime.datasets.stored_forms import STORED_FORMS, store
-from steptime.worker.augmentation import crops
+from steptime.datasets.validation import loader_json
 from steptime.worker.samples import batch_indices, scale_and_shift
+from steptime.worker.stored_images import crops
 
 SAMPLES, SIDE, WORKERS = 24, 32, 2
 BATCH, RAGGED = 4, 5
@@ -155,13 +155,13 @@ def test_every_loader_of_a_manifest_is_in_the_table():
 
 
 def test_the_core_writes_the_name_of_the_synthetic_loader_once():
-    """Workers have the word of the protocol; everything above them has ``catalog/loaders.py``."""
+    """Workers have the word of the protocol; everything above them has ``catalog/choices.py``."""
     core = Path(steptime.__file__).parent
     workers = ("worker", "libraries", "frameworks")
     sources = [path for path in core.rglob("*.py") if path.relative_to(core).parts[0] not in workers]
 
     naming = [str(path.relative_to(core)) for path in sources if f'"{SYNTHETIC.name}"' in path.read_text("utf-8")]
-    assert naming == ["catalog/loaders.py"]
+    assert naming == ["catalog/choices.py"]
 
 
 @pytest.mark.parametrize(("framework", "loader"), OF_TOKENS)

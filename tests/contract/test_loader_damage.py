@@ -11,12 +11,12 @@ import pytest
 from image_folders import cut_off, write_folder
 from loader_feeds import Feed, faults, shared_loaders
 
-from steptime.catalog.loaders import LOADERS, NATIVE, SYNTHETIC
+from steptime.catalog.choices import LOADERS, NATIVE, SYNTHETIC
 from steptime.catalog.manifest import load_manifests
 from steptime.datasets.creation import open_dataset
 from steptime.datasets.dataset import Dataset
-from steptime.datasets.loader_settings import loader_json
 from steptime.datasets.stored_forms import STORED_FORMS, store
+from steptime.datasets.validation import loader_json
 from steptime.worker.batches import worker_order
 from steptime.worker.samples import read_index
 from steptime.worker.stored_images import TarMembers

@@ -8,7 +8,7 @@ import pytest
 
 import steptime
 from steptime.phases import HIDDEN, IN_TIME, MARKS, NAMES, PHASES
-from steptime.worker.ablated_step import MARKS as MARKS_OF_WORKERS
+from steptime.worker.session import MARKS as MARKS_OF_WORKERS
 
 SOURCE = Path(steptime.__file__).parent
 TABLE = "phases.py"
@@ -21,10 +21,12 @@ PASSES = {"forward", "backward"}
 EXCHANGE = {"comm_exposed", "sync_wait"}
 ALLOWED: dict[str, tuple[set[str], str]] = {
     "diagnosis/communication.py": ({"comm_exposed"}, "has the rules about this phase"),
-    "diagnosis/computation.py": (PASSES | {"comm_exposed", "update"}, "has the rules about these phases"),
-    "diagnosis/input.py": ({"h2d", "input_wait"}, "has the rules about these phases"),
+    "diagnosis/computation.py": (
+        PASSES | {"comm_exposed", "h2d", "input_wait", "update"},
+        "has the rules about these phases",
+    ),
     "diagnosis/own_script.py": ({"comm_exposed", "input_wait"}, "has the rules about these phases of a user's script"),
-    "diagnosis/what_if.py": ({"backward", "comm_exposed", "input_wait"}, "simulates a step without a phase"),
+    "diagnosis/expected.py": ({"backward", "comm_exposed", "input_wait"}, "simulates a step without a phase"),
     "diagnosis/workers.py": (PASSES | EXCHANGE | {"update"}, "has the rules about workers beside each other"),
     "measurements/ablation/stages.py": ({*NAMES} - {"residual"}, "measures phases as differences of stages"),
     "measurements/ablation/accounts.py": (EXCHANGE | {"h2d"}, "measures the phases that a mark ends"),
@@ -38,14 +40,13 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "predict/attached.py": (EXCHANGE | {"backward"}, "models the step of an attached script"),
     "predict/compute_fit.py": (PASSES | {"input_wait", "update"}, "fits the parameters of these phases"),
     "predict/fit.py": ({"backward"}, "asks whether a launch has measured passes"),
-    "predict/imbalance_comparison.py": ({"comm_exposed", "h2d", "input_wait"}, "models the slowest worker's step"),
     "predict/importance_sampling.py": ({"comm_exposed", "comm_hidden"}, "fits the share of an exchange that hides"),
     "predict/observation.py": (PASSES, "reads the marks between which messages become ready"),
     "predict/predict.py": (PASSES | {"h2d"}, "scales passes to another workload or device"),
-    "predict/ssgd_comparison.py": ({*NAMES} - {"residual"}, "models what a remedy would save of a phase"),
+    "predict/model_comparison.py": ({*NAMES} - {"residual"}, "models what a remedy would save of a phase"),
     "predict/step_model.py": ({*NAMES, "comm_hidden"}, "models every phase"),
     "report/attached.py": ({"sync_wait"}, "names the rank that is waited for"),
-    "report/breakdown_figures.py": ({"comm_exposed"}, "draws covered and exposed communication"),
+    "report/breakdown_section.py": ({"comm_exposed"}, "draws covered and exposed communication"),
     "report/charts/phases.py": ({"comm_exposed"}, "draws covered and exposed communication"),
     "runner/equivalence/verdict.py": ({"update"}, "speaks of the update of weights that a check compares"),
     "predict/simulate/simulate.py": (EXCHANGE | {"comm_hidden", "input_wait"}, "simulates phases"),

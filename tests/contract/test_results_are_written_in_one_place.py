@@ -28,9 +28,8 @@ ELSEWHERE = {
     "launchers/namespaces.py": "writes the maps of a user namespace",
     "launchers/unprivileged.py": "makes a folder in a mount of its own",
     "report/formats.py": "makes the folder of figures where its user wants it",
-    "runner/equivalence/cache.py": "keeps results of checks in the cache",
-    "runner/framework_check.py": "writes a study into a temporary folder",
-    "runner/killed_worker.py": "launches from a temporary folder",
+    "runner/equivalence/check.py": "keeps results of checks in the cache",
+    "runner/framework_check.py": "writes a study into a temporary folder, and launches from it",
     "runner/framework_template.py": "writes a new package where its user wants it",
 }
 """Files that write somewhere else, and where."""

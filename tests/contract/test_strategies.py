@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import steptime
+from steptime.catalog.choices import SINGLE, STRATEGIES, strategy_named
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import SINGLE, STRATEGIES, strategy_named
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

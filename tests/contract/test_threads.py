@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from launching import LaunchResult, launch_ok, timing_job
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import STRATEGIES
 
 THREADS = 3 if os.cpu_count() != 3 else 5
 NO_MORE_THAN_CORES = min(THREADS, len(os.sched_getaffinity(0)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from steptime.worker.augmentation import crops
+from steptime.worker.stored_images import crops
 
 USUAL = {"area": [0.08, 1.0], "aspect": [0.75, 4 / 3], "flip": True}
 MANY = np.arange(20_000)

@@ -6,7 +6,7 @@ import pytest
 
 from steptime.datasets.creation import open_dataset
 from steptime.datasets.dataset import Dataset, require_batch
-from steptime.datasets.loader_settings import loader_json
+from steptime.datasets.validation import loader_json
 from steptime.errors import DatasetError
 from steptime.worker.samples import read_arrays, read_index
 

@@ -12,7 +12,7 @@ from PIL import Image
 from steptime.datasets.atomic_writes import require_space
 from steptime.datasets.creation import expected_bytes, make, open_dataset
 from steptime.datasets.dataset import Dataset
-from steptime.datasets.picture_files import write_pictures
+from steptime.datasets.folder_entries import write_pictures
 from steptime.datasets.stored_forms import store
 from steptime.errors import DatasetError
 

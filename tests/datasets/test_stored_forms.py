@@ -12,11 +12,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from steptime.datasets import record_files, stored_forms
+from steptime.datasets import stored_forms
 from steptime.datasets.creation import open_dataset
 from steptime.datasets.dataset import Dataset
-from steptime.datasets.record_files import checksums, recordio_entry
-from steptime.datasets.stored_forms import STORED_FORMS, find_stored, store, stored_bytes, stored_folder
+from steptime.datasets.stored_forms import (
+    STORED_FORMS,
+    checksums,
+    find_stored,
+    recordio_entry,
+    store,
+    stored_bytes,
+    stored_folder,
+)
 from steptime.errors import DatasetError
 from steptime.worker.batches import worker_order
 from steptime.worker.samples import read_index, read_shards, read_sizes
@@ -216,7 +223,7 @@ def test_a_record_with_the_magic_number_inside_is_cut_there():
 
 
 def test_entries_carry_what_examples_hold():
-    example = record_files.tfrecord_example(300, 5, b"image")
+    example = stored_forms.tfrecord_example(300, 5, b"image")
 
     assert b"image/encoded" in example
     assert bytes([0xAC, 0x02]) in example

@@ -12,7 +12,6 @@ from steptime.datasets.builtins import PYTHONS
 from steptime.datasets.corpus import Reading, scan_corpus
 from steptime.datasets.creation import run_maker
 from steptime.datasets.dataset import Dataset
-from steptime.datasets.loader_settings import loader_json
 from steptime.datasets.tokens import (
     TOKENIZER,
     TOKENIZER_REQUIREMENTS,
@@ -21,6 +20,7 @@ from steptime.datasets.tokens import (
     make_rows,
     mapped_row,
 )
+from steptime.datasets.validation import loader_json
 from steptime.environments.kinds import EnvironmentSpec, create
 from steptime.errors import DatasetError, EnvironmentFailure
 from steptime.worker.batches import TokenSamples
@@ -273,3 +273,13 @@ def test_a_trained_tokenizer_is_the_same_every_time_and_loses_nothing(
     )
     assert json.loads(said.stdout) == (corpus / "d.txt").read_text()
     assert len(longest) < len((corpus / "d.txt").read_bytes()) / 2
+
+
+def test_every_way_to_read_a_text_has_a_name_of_its_own():
+    readings = [Reading(*tokens, text_field=field) for tokens in ((), ("bpe", 300)) for field in ("text", "body")]
+    assert [each.name for each in readings] == [
+        None,
+        "bytes of the field body",
+        "bpe 300",
+        "bpe 300 of the field body",
+    ]

@@ -6,10 +6,9 @@ from simulated import a_trial
 from summaries import summary
 from summaries import trial as summary_of
 
-from steptime.diagnosis.expected import expected_steps
-from steptime.diagnosis.what_if import scenarios_of
+from steptime.diagnosis.expected import expected_steps, scenarios_of
 from steptime.errors import UsageError
-from steptime.report.expectations import judgement_in_words
+from steptime.report.advice import judgement_in_words
 
 COMPUTED = STAGES["forward"] + STAGES["backward"] + STAGES["local"]
 STEP_S = COMPUTED + STAGES["exchange"] + STAGES["step"]

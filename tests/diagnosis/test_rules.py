@@ -13,7 +13,7 @@ from steptime.diagnosis.rules import ALL_RULES, diagnosis_of
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import Overlap, Phase
 from steptime.measurements.json_form import NOT_MEASURED, Interval
-from steptime.measurements.net.form import Fit, NetRow
+from steptime.measurements.net.times import Fit, NetRow
 
 CLEAN = {"forward": 0.010, "backward": 0.020, "local": 0.0005, "exchange": 0.0005, "step": 0.0002}
 """Stages of a step that computes nearly all the time, at what a usual core computes."""

@@ -48,7 +48,9 @@ def _lines() -> dict[str, str]:
     for top, part in _sections().items():
         lines[top] = part.split("\n\n")[1]
         if top not in ("include", "exclude"):
-            lines |= {f"{top}.{key}": line for key, line in re.findall(r"^- `(\w+)`: (.*)$", part, re.MULTILINE)}
+            same = re.search(r"^Keys as of `(\w+)`\.$", part, re.MULTILINE)
+            below = _sections()[same[1]] if same else part
+            lines |= {f"{top}.{key}": line for key, line in re.findall(r"^- `(\w+)`: (.*)$", below, re.MULTILINE)}
     return lines
 
 

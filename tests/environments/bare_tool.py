@@ -5,8 +5,8 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from steptime.environments.build import Command, installation
 from steptime.environments.spec import EnvironmentSpec
-from steptime.environments.tools import Command, installation
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 """The version that this machine has for certain."""

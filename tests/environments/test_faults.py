@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from bare_tool import SpecMaker, write_wheel
 
-from steptime.environments.inventory import list_environments, remove
-from steptime.environments.kinds import CachedEnvironment
+from steptime.environments.kinds import CachedEnvironment, list_environments, remove
 from steptime.environments.spec import BuildContext
 from steptime.errors import EnvironmentFailure
 

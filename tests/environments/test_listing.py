@@ -4,8 +4,7 @@ from pathlib import Path
 
 from bare_tool import SpecMaker
 
-from steptime.environments.inventory import list_environments, remove
-from steptime.environments.kinds import CachedEnvironment
+from steptime.environments.kinds import CachedEnvironment, list_environments, remove
 from steptime.environments.spec import BuildContext
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from bare_tool import HERE
 
-from steptime.environments import pythons
-from steptime.environments.pythons import apt_has, candidates, choose_python, find_python, how_to_get
+from steptime.environments import spec
+from steptime.environments.spec import apt_has, candidates, choose_python, find_python, how_to_get
 from steptime.environments.subprocesses import fingerprint_of
 from steptime.errors import EnvironmentFailure
 
@@ -30,7 +30,7 @@ def test_the_first_version_that_exists_is_taken() -> None:
 def test_a_shim_that_fails_does_not_hide_the_python_behind_it(tmp_path: Path) -> None:
     shim = _write_program(tmp_path / "python", "echo 'command not found' >&2; exit 127")
 
-    found, refusals = pythons._first_usable(HERE, (shim, Path(sys.executable)))
+    found, refusals = spec._first_usable(HERE, (shim, Path(sys.executable)))
 
     assert found == Path(sys.executable)
     assert refusals == (f"{shim}: exit code 127, command not found",)
@@ -61,7 +61,7 @@ def test_a_python_without_venv_is_named_with_the_missing_modules(tmp_path: Path)
     )
     program = _write_program(tmp_path / f"python{HERE}", stripped)
 
-    found, refusals = pythons._first_usable(HERE, (program,))
+    found, refusals = spec._first_usable(HERE, (program,))
 
     assert found is None
     assert refusals == (f"{program}: it lacks the modules venv and ensurepip",)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from steptime.catalog.cuda_build import CudaBuild
+from steptime.catalog.accelerators import CudaBuild
 from steptime.catalog.manifest import load_manifests
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks/gpu"))

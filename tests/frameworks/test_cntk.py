@@ -28,7 +28,7 @@ from launching import (
 from system_packages import install_command
 
 from steptime.catalog.manifest import load_manifests
-from steptime.environments.pythons import how_to_get
+from steptime.environments.spec import how_to_get
 from steptime.worker.process_context import ProcessContext
 
 pytestmark = pytest.mark.framework("cntk")

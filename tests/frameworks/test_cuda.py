@@ -24,8 +24,8 @@ from launching import (
 )
 
 from steptime.catalog.accelerators import Accelerator, Accelerators, find_accelerators
+from steptime.catalog.choices import strategy_named
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import strategy_named
 from steptime.runner.jobs import AblationSchedule, ablation_job
 
 pytestmark = pytest.mark.cuda

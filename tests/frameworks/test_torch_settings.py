@@ -9,8 +9,8 @@ import pytest
 from launching import check_job, interpreter_for, launch_ok, weight_error
 
 import steptime
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import STRATEGIES
 
 DDP = """
 import os, types

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from steptime.catalog.cluster import Cluster, cluster_for
-from steptime.launchers.emulated import EmulatedLauncher
-from steptime.launchers.emulation.control_groups import find_groups
+from steptime.launchers.emulation.control_groups import find_groups, owner_of
 from steptime.launchers.emulation.network import NAMESPACES
-from steptime.launchers.emulation.owner import owner_of
-from steptime.launchers.emulation.requirements import missing_requirement
+from steptime.launchers.emulation.verification import missing_requirement
 from steptime.launchers.request import LaunchOutcome, Request
+from steptime.launchers.table import EmulatedLauncher
 
 SOMEBODY = 65_534
 AS_SOMEBODY = ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups"]

@@ -19,12 +19,10 @@ from steptime.catalog.cluster import cluster_for
 from steptime.errors import LaunchError
 from steptime.launchers.emulation import hosts
 from steptime.launchers.emulation import verification as settings
-from steptime.launchers.emulation.control_groups import find_groups
-from steptime.launchers.emulation.delay_switch import can_switch
+from steptime.launchers.emulation.control_groups import find_groups, new_owner
 from steptime.launchers.emulation.hosts import remove_orphans
-from steptime.launchers.emulation.network import NAMESPACES, attempt, batch
-from steptime.launchers.emulation.owner import new_owner
-from steptime.launchers.emulation.requirements import kernel_delays
+from steptime.launchers.emulation.network import NAMESPACES, attempt, batch, can_switch
+from steptime.launchers.emulation.verification import kernel_delays
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,11 @@ import pytest
 from emulating import skip_where_impossible
 from launching import interpreter_for, timing_job
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.cluster import cluster_for
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import STRATEGIES
-from steptime.launchers.emulated import EmulatedLauncher
 from steptime.launchers.request import LaunchOutcome, Request
+from steptime.launchers.table import EmulatedLauncher
 from steptime.runner.run_folder import collect, make_run_folder
 
 STEPS = 7

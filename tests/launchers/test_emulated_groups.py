@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from steptime.errors import LaunchError
-from steptime.launchers.emulation.control_groups import Groups
-from steptime.launchers.emulation.owner import new_owner
+from steptime.launchers.emulation.control_groups import Groups, new_owner
 
 TEXTS = {
     1: {"cpu.shares": "262144", "h0": {}, "h1": {"cpu.cfs_period_us": "10000", "cpu.cfs_quota_us": "5000"}},

@@ -8,8 +8,8 @@ from launching import interpreter_for
 
 from steptime.catalog.cluster import cluster_for
 from steptime.catalog.manifest import load_manifests
-from steptime.measurements.net.form import NetRow
 from steptime.measurements.net.records import NetLaunch, NetSetting
+from steptime.measurements.net.times import NetRow
 from steptime.predict.model.measured_links import net_summary
 from steptime.runner.block_runner import BlockRunner
 from steptime.runner.executor import Executor

@@ -10,14 +10,14 @@ import pytest
 
 from steptime.catalog.cluster import cluster_for
 from steptime.errors import LaunchError
-from steptime.launchers import emulated
-from steptime.launchers.emulated import EmulatedLauncher
+from steptime.launchers import table
 from steptime.launchers.emulation import commands
-from steptime.launchers.emulation import requirements as possible
-from steptime.launchers.emulation.owner import new_owner, owner_of
-from steptime.launchers.emulation.paths import message_bytes
-from steptime.launchers.emulation.traffic_control import shape_for
+from steptime.launchers.emulation import verification as possible
+from steptime.launchers.emulation.control_groups import new_owner, owner_of
+from steptime.launchers.emulation.network import shape_for
+from steptime.launchers.emulation.verification import message_bytes
 from steptime.launchers.request import Request
+from steptime.launchers.table import EmulatedLauncher
 
 PORTS = tuple(range(15_001, 15_010))
 
@@ -122,7 +122,7 @@ def test_what_is_missing_is_said_before_anything_is_made(monkeypatch, tmp_path, 
         monkeypatch.setattr(possible, "user_namespaces_work", lambda: False)
     else:
         monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(emulated, "made_hosts", None)
+    monkeypatch.setattr(table, "made_hosts", None)
     with pytest.raises(LaunchError, match=sentence):
         EmulatedLauncher().run(request())
 

@@ -19,8 +19,8 @@ LAUNCH = """
     from pathlib import Path
     from steptime.catalog.cluster import cluster_for
     from steptime.errors import LaunchError
-    from steptime.launchers.emulated import EmulatedLauncher
-    from steptime.launchers.emulation.requirements import is_privileged, missing_requirement
+    from steptime.launchers.table import EmulatedLauncher
+    from steptime.launchers.emulation.verification import is_privileged, missing_requirement
     from steptime.launchers.request import Request
 
     if is_privileged() or missing_requirement():

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from steptime.launchers.hosts.gpu_facts import gpu_facts, smi_gpus
-from steptime.launchers.hosts.host_facts import has_ipv6, interface_addresses, usable_memory
+from steptime.launchers.hosts.host_facts import gpu_facts, has_ipv6, interface_addresses, smi_gpus, usable_memory
 
 GPUS = {
     "0000:3b:00.0": ("NVIDIA A100-SXM4-40GB", "GPU-1a2b0000-0000-0000-0000-000000000000", "0-1,8\n"),

@@ -15,9 +15,8 @@ import pytest
 from emulating import AS_SOMEBODY
 
 from steptime.errors import LaunchError
-from steptime.launchers import isolation
-from steptime.launchers.isolation import isolation_kind
-from steptime.launchers.namespaces import make_network
+from steptime.launchers import namespaces
+from steptime.launchers.namespaces import isolation_kind, make_network
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import LocalLauncher
 
@@ -123,7 +122,7 @@ def test_the_recorded_command_is_the_one_that_can_be_typed(tmp_path):
 
 
 def test_a_launch_runs_where_no_network_can_be_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(isolation, "isolation_kind", lambda: None)
+    monkeypatch.setattr(namespaces, "isolation_kind", lambda: None)
     outcome = LocalLauncher().run(request(tmp_path, "pass"))
     assert (outcome.ok, outcome.isolation) == (True, None)
 
@@ -132,8 +131,8 @@ def test_a_network_that_cannot_be_made_though_it_could_before_is_an_error(tmp_pa
     def refuse() -> int:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(isolation, "isolation_kind", lambda: isolation.NAMESPACE)
-    monkeypatch.setattr(isolation, "make_network", refuse)
+    monkeypatch.setattr(namespaces, "isolation_kind", lambda: namespaces.NAMESPACE)
+    monkeypatch.setattr(namespaces, "make_network", refuse)
     with pytest.raises(LaunchError, match=r"no private network could be made for the launch: .*not permitted"):
         LocalLauncher().run(request(tmp_path, "pass"))
 
@@ -149,7 +148,7 @@ def test_making_a_network_leaves_this_process_where_it_is():
 AS_USER = """
     import json, sys
     from pathlib import Path
-    from steptime.launchers.isolation import isolation_kind
+    from steptime.launchers.namespaces import isolation_kind
     from steptime.launchers.table import LocalLauncher
     from steptime.launchers.request import Request
 
@@ -166,12 +165,12 @@ def test_a_user_without_root_has_private_launches_and_stays_who_they_are(python,
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", timeout=60)
     if done.stderr.startswith("no: "):
         pytest.skip(done.stderr)
-    assert json.loads(done.stdout) == [True, None, isolation.USER_NAMESPACE], done.stderr
+    assert json.loads(done.stdout) == [True, None, namespaces.USER_NAMESPACE], done.stderr
     assert (folder / "user").read_text() == str(folder.stat().st_uid)
 
 
 @pytest.mark.parametrize(
-    ("kind", "made"), [(isolation.NAMESPACE, False), (isolation.USER_NAMESPACE, True), (None, False)]
+    ("kind", "made"), [(namespaces.NAMESPACE, False), (namespaces.USER_NAMESPACE, True), (None, False)]
 )
 def test_the_device_file_of_cuda_is_made_outside_of_a_user_namespace(tmp_path, monkeypatch, kind, made):
     """A program of the driver makes it; here one that stands in for it."""
@@ -179,17 +178,17 @@ def test_the_device_file_of_cuda_is_made_outside_of_a_user_namespace(tmp_path, m
     program.write_text(f'#!/bin/sh\n[ "$*" = "-u -c=0" ] && : > {file}\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(isolation, "DRIVER", tmp_path)
-    monkeypatch.setattr(isolation, "UNIFIED_MEMORY", file)
+    monkeypatch.setattr(namespaces, "DRIVER", tmp_path)
+    monkeypatch.setattr(namespaces, "UNIFIED_MEMORY", file)
 
-    isolation.require_device_file(kind)
+    namespaces.require_device_file(kind)
 
     assert file.exists() is made
 
 
 def test_a_device_file_that_cannot_be_made_is_named_with_the_command(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(isolation, "DRIVER", tmp_path)
-    monkeypatch.setattr(isolation, "UNIFIED_MEMORY", tmp_path / "nvidia-uvm")
+    monkeypatch.setattr(namespaces, "DRIVER", tmp_path)
+    monkeypatch.setattr(namespaces, "UNIFIED_MEMORY", tmp_path / "nvidia-uvm")
     with pytest.raises(LaunchError, match=r"sudo nvidia-modprobe -u -c=0\), or set isolation: off"):
-        isolation.require_device_file(isolation.USER_NAMESPACE)
+        namespaces.require_device_file(namespaces.USER_NAMESPACE)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from steptime.catalog.site import FoundHost, NeededPaths, Site
-from steptime.launchers.hosts.misfits import misfits
+from steptime.catalog.cluster import FoundHost, NeededPaths, Site
+from steptime.launchers.hosts.probe import misfits
 
 FACT = {
     "boot": "b0",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from emulating import skip_where_impossible
 
-from steptime.launchers.isolation import ENTRY
+from steptime.launchers.namespaces import ENTRY
 
 CPU_S = 0.5
 LEAVE_A_DAEMON = """

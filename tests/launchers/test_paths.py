@@ -13,7 +13,7 @@ import pytest
 
 from steptime.errors import LaunchError
 from steptime.launchers.emulation import ping
-from steptime.launchers.emulation.paths import measure_paths
+from steptime.launchers.emulation.verification import measure_paths
 
 SIZE = 1 << 16
 PLACE = "127.0.77.2"

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from steptime.errors import StoreError
-from steptime.file_lock import FileLock, locks_one_host_only
-from steptime.lease import Lease
+from steptime.file_lock import FileLock, Lease, locks_one_host_only
 from steptime.measurements.lock import FolderLock
 from steptime.measurements.store import Store
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from correlation import correlated
 
-from steptime.measurements.bootstrap import block_length, stationary_bootstrap
+from steptime.measurements.interval import block_length, stationary_bootstrap
 
 
 def mean(values):

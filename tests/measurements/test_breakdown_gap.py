@@ -7,7 +7,7 @@ from launch_phases import STAGES, launch_of
 from simulated import a_trial
 
 from steptime.measurements.ablation.breakdown import break_down
-from steptime.measurements.ablation.gap import against_first, gap
+from steptime.measurements.ablation.form import against_first, gap
 
 
 def taken_apart(seed, *, launches=3, strategy="allreduce", stages=STAGES, **changes):

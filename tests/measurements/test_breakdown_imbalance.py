@@ -3,7 +3,7 @@
 import pytest
 from launch_phases import STAGES, launch_of
 
-from steptime.measurements.ablation.imbalance import ComputeImbalance, imbalance
+from steptime.measurements.ablation.pop import ComputeImbalance, imbalance
 from steptime.measurements.ablation.stages import stage_times_of
 
 COMPUTED = STAGES["forward"] + STAGES["backward"] + STAGES["local"]

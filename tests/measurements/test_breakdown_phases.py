@@ -9,8 +9,8 @@ from simulated import a_trial
 
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
-from steptime.measurements.ablation.interval import over_blocks
 from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.ablation.stages import over_blocks
 from steptime.phases import NAMES
 
 PAIR = a_trial(strategy="allreduce", workers=2)

@@ -7,11 +7,9 @@ import pytest
 from simulated import a_failure, a_launch, a_store, a_trial
 
 from steptime.errors import UsageError
-from steptime.measurements.compared.change import change_between
-from steptime.measurements.compared.pairs import pair
+from steptime.measurements.compared.change import change_between, pair
 from steptime.measurements.compared.sides import side_of
-from steptime.measurements.comparison import compare
-from steptime.measurements.detection import launches_to_show, power_to_show, smallest_change
+from steptime.measurements.comparison import compare, launches_to_show, power_to_show, smallest_change
 from steptime.measurements.launch_times import reduce_times
 
 SPREAD = 0.02

@@ -9,12 +9,11 @@ from simulated import ENDED, a_failure, a_launch, a_store, a_training, a_trial, 
 
 from steptime.catalog.cluster import cluster_for
 from steptime.errors import StoreError
-from steptime.measurements.consistency import misfit
+from steptime.measurements.consistency import SetAside, counted, misfit, sentences
 from steptime.measurements.jsonlines import signed
 from steptime.measurements.loaders.records import LoaderLaunch, LoaderStretch, WorkerLoading
 from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits
 from steptime.measurements.record_kinds import ABLATION, LOADING, TRAINING
-from steptime.measurements.set_aside import SetAside, counted, sentences
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
 from steptime.study.training import Training

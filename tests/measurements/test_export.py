@@ -94,7 +94,7 @@ def test_a_row_per_epoch_has_the_measures_over_all_workers(store, tmp_path):
 
 def test_a_run_of_a_study_does_not_carry_the_table_library_in_memory():
     code = (
-        "import sys, steptime.measurements.store, steptime.measurements.stopping_rule, steptime.measurements.noise, "
+        "import sys, steptime.measurements.store, steptime.measurements.estimate, steptime.measurements.noise, "
         "steptime.measurements.machine, steptime.measurements.summary\n"
         "print([name for name in ('polars', 'pyarrow', 'pandas', 'scipy.stats', 'altair') if name in sys.modules])"
     )

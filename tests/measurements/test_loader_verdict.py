@@ -6,9 +6,8 @@ import pytest
 from simulated import ENDED, a_trial
 
 from steptime.measurements.estimate import Estimate
-from steptime.measurements.loaders.form import LoaderVerdict
 from steptime.measurements.loaders.records import LoaderLaunch, LoaderStretch, PageCache, WorkerLoading
-from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdicts
+from steptime.measurements.loaders.verdict import LoaderVerdict, MeasuredLoading, loader_verdicts
 from steptime.study.trial import Trial
 
 BATCH = 10

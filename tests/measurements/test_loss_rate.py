@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from steptime.measurements.asynchrony import loss_rate, staleness
+from steptime.measurements.efficiency import loss_rate, staleness
 from steptime.measurements.records import Launch, WorkerSteps
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from steptime.measurements import gpus, machine
-from steptime.measurements import kernel_counters as proc_files
+from steptime.measurements import machine as proc_files
 from steptime.measurements.noise import difference, flags, snapshot
 
 BURN = "import time\nend = time.monotonic() + 1.2\nwhile time.monotonic() < end: pass"

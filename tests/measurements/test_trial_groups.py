@@ -3,7 +3,7 @@
 import pytest
 from simulated import a_store, a_trial
 
-from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.options import Optimizer
 from steptime.measurements.summary import summarise
 from steptime.report.trial_names import Names
 from steptime.study.study import AXES

@@ -11,12 +11,11 @@ from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.measurements.export import trials_table
 from steptime.measurements.json_form import IntervalOverLaunches
-from steptime.measurements.resources import resources_of
 from steptime.measurements.summary import summarise
-from steptime.measurements.work import PEAKS, Peak, StoredPeaks, work_of
+from steptime.measurements.work import PEAKS, Peak, StoredPeaks, resources_of, work_of
 from steptime.report.number_format import UNKNOWN, scaled
+from steptime.report.ranking import resource_section, work_section
 from steptime.report.trial_names import Names
-from steptime.report.work import resource_section, work_section
 
 RATE = IntervalOverLaunches(100.0, 90.0, 110.0, 80.0, 120.0)
 NO_PEAKS = StoredPeaks()

@@ -6,14 +6,13 @@ from collections import Counter
 
 import pytest
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads.table import build_workload
 from steptime.errors import SteptimeError
 from steptime.predict.model.compute import work_of
 from steptime.predict.model.policies import BROUGHT_BY, has_own_policy, has_policy, policies_in, policies_of, step_graph
-from steptime.worker.communication import CommunicationPlan, Gradient, LayerWork, PolicyContext, Work
-from steptime.worker.policies import PLAINEST
+from steptime.worker.communication import PLAINEST, CommunicationPlan, Gradient, LayerWork, PolicyContext, Work
 
 PIECES = [*[3_125_000] * 31, 3_125_001]
 EVEN = Work(
@@ -167,7 +166,7 @@ class TestFrameworkElsewhere:
 
     def test_is_read_from_its_file(self, tmp_path):
         (tmp_path / "communication.py").write_text(
-            "from steptime.worker.policies import layerwise\nPOLICIES = {'allreduce': layerwise}\n"
+            "from steptime.worker.communication import layerwise\nPOLICIES = {'allreduce': layerwise}\n"
         )
 
         plan = policies_in(tmp_path)["allreduce"](WORKS[0], PolicyContext())
@@ -177,7 +176,7 @@ class TestFrameworkElsewhere:
 
     def test_gets_the_defaults_of_its_own_manifest(self, tmp_path, monkeypatch):
         (tmp_path / "communication.py").write_text(
-            "from steptime.worker.policies import averaged_in_blocks\n"
+            "from steptime.worker.communication import averaged_in_blocks\n"
             "def rare(work, context):\n"
             "    return averaged_in_blocks(work, context, context.number('pack_kb'))\n"
             "POLICIES = {'allreduce': rare}\n"

@@ -10,7 +10,7 @@ from steptime.measurements.json_form import Interval
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
 from steptime.predict.model.measured_links import net_summary
-from steptime.report.html import page_text, write_page
+from steptime.report.formats import page_text, write_page
 from steptime.report.links import link_section, operation_row
 from steptime.report.number_format import UNKNOWN
 from steptime.report.terminal import SectionText

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from messages import SIZES, launch, setting
 
-from steptime.measurements.net.line import least_squares, through_ends
 from steptime.measurements.net.records import read_net
-from steptime.measurements.net.times import message_times, run_times
+from steptime.measurements.net.times import least_squares, message_times, run_times, through_ends
 from steptime.predict.model.collectives import ring
 from steptime.predict.model.measured_links import link_of, net_summary
 

@@ -12,10 +12,10 @@ ADAPTER = '''\
 
 import numpy
 
-from steptime.worker.back_end import ADDED, FED, REPLACED, BackEnd, Message
+from steptime.worker.framework import ADDED, FED, REPLACED, BackEnd, Message
 from steptime.worker.clock import StepClock
 from steptime.worker.framework import Framework
-from steptime.worker.rendezvous import Rendezvous
+from steptime.worker.handshake import Rendezvous
 
 
 def open_back_end(job, place):

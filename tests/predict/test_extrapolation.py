@@ -4,7 +4,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from steptime.predict.extrapolation import Extrapolation, error_growth, ratio_outside, skewed
+from steptime.predict.uncertainty import Extrapolation, error_growth, ratio_outside, skewed
 
 
 def test_inside_what_was_measured_nothing_is_added():

@@ -5,10 +5,9 @@ from gpu_hosts import BATCH, GPU_HOST, RESNET, a_gpu_observation, a_gpu_profile
 from test_nccl_tests import ONE, TWO
 from world import asked
 
-from steptime.predict.links import device_link
+from steptime.predict.links import device_link, fit_tables
 from steptime.predict.model.nccl import OTHER_STEP, STEP
 from steptime.predict.nccl_output import parse_nccl_tests
-from steptime.predict.nccl_tests import fit_tables
 from steptime.predict.observation import Deployment
 from steptime.predict.step_model import Contention
 from steptime.predict.topology import step_model_of

@@ -3,8 +3,7 @@ from dataclasses import replace
 import pytest
 from world import KEY, World, a_profile, observed
 
-from steptime.predict.anomaly import anomaly_of
-from steptime.predict.held_out import errors_of, with_holdout
+from steptime.predict.held_out import anomaly_of, errors_of, with_holdout
 from steptime.predict.profile import PredictedSeconds
 
 

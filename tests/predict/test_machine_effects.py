@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from world import KEY, TRUTH
 
-from steptime.predict.machine_effects import MachineEffects, combined, effects_of
-from steptime.predict.observation import Deployment
+from steptime.predict.observation import Deployment, MachineEffects, combined, effects_of
 from steptime.predict.profile import LinkEstimate
 from steptime.predict.step_model import Contention, phases_of
 from steptime.predict.topology import step_model_of

@@ -6,9 +6,9 @@ from contextlib import suppress
 import pytest
 
 from steptime.errors import UsageError
+from steptime.predict.links import fit_tables
 from steptime.predict.model.nccl import STEP
 from steptime.predict.nccl_output import parse_nccl_tests, read_nccl_tests
-from steptime.predict.nccl_tests import fit_tables
 
 # Published rows: eight A100 of one host, two hosts of eight on Azure (addresses in benchmarks/nccl/systems.csv).
 HOST = """

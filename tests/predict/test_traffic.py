@@ -6,7 +6,7 @@ import pytest
 from gpu_hosts import RESNET, a_gpu_observation, a_gpu_profile
 from world import asked
 
-from steptime.predict.model.traffic import Traffic, with_traffic
+from steptime.predict.model.policies import Traffic, with_traffic
 from steptime.predict.observation import Deployment
 from steptime.predict.step_model import graph_of
 

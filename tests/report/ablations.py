@@ -4,8 +4,15 @@ import math
 
 from summaries import ranked, summary, trial
 
-from steptime.measurements.ablation.form import Account, Imbalance, Overlap, Phase, StepBreakdown, WorkerPhases
-from steptime.measurements.ablation.gap import against_first
+from steptime.measurements.ablation.form import (
+    Account,
+    Imbalance,
+    Overlap,
+    Phase,
+    StepBreakdown,
+    WorkerPhases,
+    against_first,
+)
 from steptime.measurements.emulated_cluster import ClusterForm, HostForm, LinkForm, Spread
 from steptime.measurements.json_form import Interval
 

@@ -1,7 +1,7 @@
 """Makes summaries with every kind of trial that a report must be able to show."""
 
+from steptime.measurements.consistency import SetAside, sentences
 from steptime.measurements.json_form import IntervalOverLaunches
-from steptime.measurements.set_aside import SetAside, sentences
 from steptime.measurements.summary_form import (
     Efficiency,
     EquivalenceSummary,

@@ -4,7 +4,7 @@ from trainings import trained, trainings
 
 from steptime.measurements.accuracy.results import over_seeds
 from steptime.report.accuracy import accuracy_groups
-from steptime.report.html import page_text
+from steptime.report.formats import page_text
 
 WIDE = over_seeds([100.0, 2900.0], lowest=0.0)
 """Of two seeds: 1500, from 0 to 19288."""

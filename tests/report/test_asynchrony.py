@@ -7,9 +7,9 @@ from summaries import place, summary, trial
 
 from steptime.measurements.json_form import Interval
 from steptime.measurements.summary_form import Staleness, Summary
-from steptime.report.charts.marks import Marks
+from steptime.report.charts.chart import Marks
+from steptime.report.formats import page_text
 from steptime.report.groups import ranked_groups
-from steptime.report.html import page_text
 from steptime.report.ranking import learning_section
 from steptime.report.section import TableRow
 from steptime.report.terminal import render

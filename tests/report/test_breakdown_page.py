@@ -8,9 +8,9 @@ from ablations import breakdown, cluster, emulated, launch_phases
 from summaries import quickstart, ranked, summary, trial
 from test_page import page
 
-from steptime.measurements.ablation.gap import gap
+from steptime.measurements.ablation.form import gap
 from steptime.report.breakdown import breakdown_groups
-from steptime.report.breakdown_figures import (
+from steptime.report.breakdown_section import (
     MOST_MAPS,
     MOST_PAIRED,
     MOST_PAIRS,
@@ -18,8 +18,7 @@ from steptime.report.breakdown_figures import (
     heat_figures,
     phase_figures,
 )
-from steptime.report.charts.gap import gap_chart
-from steptime.report.charts.phases import phases_chart
+from steptime.report.charts.phases import gap_chart, phases_chart
 from steptime.report.groups import ranked_groups
 from steptime.report.trial_names import Names
 

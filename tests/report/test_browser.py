@@ -9,7 +9,7 @@ from summaries import many, quickstart, summary, sweep, trial
 from test_charts import quantiles_of
 from trainings import asynchronous, schedules
 
-from steptime.report.html import page_text
+from steptime.report.formats import page_text
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")

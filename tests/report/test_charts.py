@@ -7,7 +7,7 @@ import pytest
 from launches import steady
 from summaries import many, quickstart, ranked, summary, sweep, trial
 
-from steptime.report.charts.marks import MOST, MOST_ROWS, Marks
+from steptime.report.charts.chart import MOST, MOST_ROWS, Marks
 from steptime.report.curves import panel_figures, scaling_panels
 from steptime.report.groups import ranked_groups
 from steptime.report.ranking import group_figures

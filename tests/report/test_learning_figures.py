@@ -7,8 +7,8 @@ from test_charts import Balance
 from trainings import GROUP, asynchronous, schedules, trained, trainings
 
 from steptime.report.accuracy import accuracy_groups, brief_names
-from steptime.report.html import page_text
-from steptime.report.learning_figures import (
+from steptime.report.formats import page_text
+from steptime.report.trainings import (
     batch_figures,
     learning_panels,
     schedule_figures,

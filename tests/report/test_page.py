@@ -9,7 +9,7 @@ from test_charts import quantiles_of
 
 from steptime.errors import StoreError
 from steptime.measurements.summary import summarise
-from steptime.report.html import page_text, write_page
+from steptime.report.formats import page_text, write_page
 
 
 def page(study, **options):

@@ -10,7 +10,7 @@ import steptime
 PACKAGE = Path(steptime.__file__).parent
 FILES = [
     *sorted((PACKAGE / "report").rglob("*.py")),
-    *(PACKAGE / "cli" / f"{verb}.py" for verb in ("report", "status", "export", "tables")),
+    *(PACKAGE / "cli" / f"{verb}.py" for verb in ("report", "progress", "export", "console")),
 ]
 ARITHMETIC = {"numpy", "scipy", "statistics", "polars"}
 

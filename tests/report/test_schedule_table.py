@@ -5,7 +5,7 @@ from rich.console import Console
 from trainings import trained, trainings
 
 from steptime.report.accuracy import accuracy_groups
-from steptime.report.html import page_text
+from steptime.report.formats import page_text
 from steptime.report.terminal import render
 from steptime.report.trainings import schedule_table
 

@@ -10,7 +10,7 @@ from summaries import quickstart, summary, trial
 from steptime.cli.console import PlainConsole
 from steptime.report import sections as table
 from steptime.report.charts.chart import Figure
-from steptime.report.html import page_text
+from steptime.report.formats import page_text
 from steptime.report.overview import overview
 from steptime.report.section import Column, Figures, Pairs, Section, SectionTable, Sentences, TableRow, cells
 from steptime.report.terminal import SectionText, render

@@ -6,8 +6,8 @@ from summaries import trial
 
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.summary_form import OptionChange, RankedTrial, Summary, TunedTrial
+from steptime.report.formats import page_text
 from steptime.report.groups import ranked_groups, verdict
-from steptime.report.html import page_text
 from steptime.report.ranking import tier_section
 from steptime.report.terminal import render
 from steptime.report.trial_names import Names

@@ -200,6 +200,12 @@ class TestBlocks:
         run(schedule(REPEATED), executor)
         assert executor.kept_folders == [True] * 4 + [False] * 4
 
+    def test_the_first_block_ends_one_part_before_it_begins_another(self):
+        divided = replace(schedule(REPEATED), part=lambda each: each.framework in {"b", "d"})
+        launched, _ = run(divided)
+        assert [set(in_block(launched, 0)[:2]), set(in_block(launched, 0)[2:])] == [{"a", "c"}, {"b", "d"}]
+        assert set(in_block(launched, 1)) == {"a", "b", "c", "d"}
+
 
 class TestResuming:
     """A run into a folder that holds launches already."""

@@ -13,7 +13,7 @@ from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.catalog.workloads.table import build_workload
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.measurements.records import EquivalenceResult
-from steptime.runner.equivalence.cache import CheckCache
+from steptime.runner.equivalence.check import CheckCache
 
 PACKAGE = Path(steptime.__file__).parent
 READY = ReadyEnvironment("pytorch", "venv", Path("python"), "3.11.2", {"torch": "2.0"})

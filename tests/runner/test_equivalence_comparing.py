@@ -18,7 +18,7 @@ from steptime.runner.equivalence.distance import (
 )
 from steptime.runner.equivalence.loaders import one_layer
 from steptime.runner.equivalence.probes import rounds_of
-from steptime.worker.sketch import LENGTH, Sketcher
+from steptime.worker.weights import LENGTH, Sketcher
 
 START = {"a.weight": np.linspace(-1, 1, 12), "a.bias": np.zeros(3)}
 END = {"a.weight": START["a.weight"] + 0.1, "a.bias": np.array([0.01, -0.02, 0.0])}

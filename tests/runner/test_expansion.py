@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steptime.catalog.accelerators import Accelerator, Accelerators
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import Manifest
-from steptime.catalog.strategies import STRATEGIES
 from steptime.datasets.corpus import Corpus, CorpusPart, Largest, Reading
+from steptime.runner.combinations import DatasetFacts
 from steptime.runner.equivalence.check import check_trial, equivalence_cases
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
-from steptime.runner.workload_shapes import DatasetFacts
 from steptime.study.study import Study
 from steptime.study.trial import Trial
 

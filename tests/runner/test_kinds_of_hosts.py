@@ -5,17 +5,16 @@ from dataclasses import replace
 import pytest
 from trials import trial
 
-from steptime.catalog.cluster import cluster_for
+from steptime.catalog.cluster import FoundGpu, FoundHost, NeededPaths, Site, cluster_for
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.site import FoundGpu, FoundHost, NeededPaths, Site
 from steptime.environments.cache import cache_folder
 from steptime.launchers.request import LaunchOutcome
 from steptime.runner.executor import Executor, LaunchResult
-from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.plan import plan_study
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Silent
 from steptime.runner.run_folder import Collected
+from steptime.runner.site import LivingHosts
 
 OLD, NEW = "Intel Xeon E5-2680 v3", "AMD EPYC 9654"
 GPU = FoundGpu("NVIDIA A100-SXM4-40GB")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from steptime.catalog.site import FoundHost, Site
+from steptime.catalog.cluster import FoundHost, Site
 from steptime.errors import Unfinished
-from steptime.runner.living_hosts import LivingHosts
+from steptime.runner.site import LivingHosts
 
 
 class Hosts:

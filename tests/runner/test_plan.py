@@ -11,7 +11,7 @@ import pytest
 
 import steptime
 from steptime.errors import LaunchError
-from steptime.launchers import isolation, processes
+from steptime.launchers import namespaces, processes
 from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.store import Store
 from steptime.runner import study_run
@@ -136,12 +136,12 @@ def test_a_budget_keeps_its_share_for_ablation_launches(plan, monkeypatch):
 
 @pytest.mark.parametrize(("kind", "words"), [("network namespace", "network namespace"), (None, None)])
 def test_the_plan_says_what_keeps_others_out_of_its_launches(plan, monkeypatch, kind, words):
-    monkeypatch.setattr(isolation, "isolation_kind", lambda: kind)
+    monkeypatch.setattr(namespaces, "isolation_kind", lambda: kind)
     assert plan.isolation() == {"local": words}
 
 
 def test_a_study_that_requires_isolation_starts_nothing_where_there_is_none(plan, started, monkeypatch):
-    monkeypatch.setattr(isolation, "isolation_kind", lambda: None)
+    monkeypatch.setattr(namespaces, "isolation_kind", lambda: None)
     strict = plan_study(str(plan.folder.parent / "planned.yaml"), ["isolation=required"], plan.folder, None)
     with pytest.raises(LaunchError, match=r"'isolation: required'.*launches by 'local': no network namespace"):
         StudyRun(strict, Silent()).run()
@@ -149,9 +149,9 @@ def test_a_study_that_requires_isolation_starts_nothing_where_there_is_none(plan
     assert not plan.folder.exists()
 
 
-@pytest.mark.parametrize("kind", [isolation.isolation_kind(), None])
+@pytest.mark.parametrize("kind", [namespaces.isolation_kind(), None])
 def test_a_launch_is_recorded_with_what_kept_others_out(plan, monkeypatch, kind):
-    monkeypatch.setattr(isolation, "isolation_kind", lambda: kind)
+    monkeypatch.setattr(namespaces, "isolation_kind", lambda: kind)
     StudyRun(plan, Silent()).run()
     launches = [
         each for trial in plan.expansion.trials for each in Store.open(plan.folder).iter_records(TIMING, trial.id)

@@ -9,7 +9,7 @@ from steptime.predict.model.collectives import Link
 from steptime.predict.model.interconnect import Interconnect
 from steptime.predict.model.policies import step_graph
 from steptime.predict.simulate.configuration import Durations, WorkerGroup
-from steptime.predict.simulate.link_contention import share_link
+from steptime.predict.simulate.fusion import share_link
 from steptime.predict.simulate.simulate import simulate
 from steptime.worker.communication import PolicyContext
 

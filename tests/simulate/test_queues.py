@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 from brute_force import closed_queue
 
-from steptime.predict.simulate.queues import asynchronous_bound, updates_evenly, updates_in_turn, updates_over_links
+from steptime.predict.simulate.parameter_server import (
+    asynchronous_bound,
+    updates_evenly,
+    updates_in_turn,
+    updates_over_links,
+)
 
 
 def _gamma(mean, variation):

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from schedule import schedule, tasks_of
 
+from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads.table import build_workload
 from steptime.predict.model.collectives import Link
-from steptime.predict.model.compute import work_of
-from steptime.predict.model.imbalance import WorkerSpread
+from steptime.predict.model.compute import WorkerSpread, work_of
 from steptime.predict.model.interconnect import Interconnect, Switch, communication_cost
 from steptime.predict.model.policies import policies_of, step_graph
 from steptime.predict.simulate.configuration import Durations, WorkerGroup, shares_of

@@ -16,7 +16,7 @@ from pathlib import Path
 from renamed import KEYS
 from stored_studies import unpacked
 
-from steptime.cli.demo import RECORDING, STUDY
+from steptime.cli.report import RECORDING, STUDY
 
 
 def demo_files() -> dict[str, bytes]:

@@ -3,7 +3,7 @@
 from golden import rounded
 from recorded_demo import demo_files
 
-from steptime.cli.demo import recorded_files
+from steptime.cli.report import recorded_files
 
 MAKE = "make it anew: .venv/bin/python tests/stored/recorded_demo.py"
 

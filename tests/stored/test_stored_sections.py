@@ -9,7 +9,7 @@ from steptime.cli.console import PlainConsole
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
 from steptime.predict.model.measured_links import stored_links
-from steptime.report.html import page_text
+from steptime.report.formats import page_text
 from steptime.report.sections import StudyFindings, sections
 from steptime.report.terminal import SectionText, render
 

@@ -8,7 +8,7 @@ import pytest
 
 from steptime.catalog.manifest import Manifest
 from steptime.errors import StudyError
-from steptime.study.known_names import KnownNames
+from steptime.study.mistakes import KnownNames
 from steptime.study.study import Study
 from steptime.study.study_file import read_study
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from standin import find_interpreter
 
-from steptime.environments.pythons import how_to_get
+from steptime.environments.spec import how_to_get
 
 VERSIONS = ("3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 

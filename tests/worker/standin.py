@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from steptime.environments.pythons import candidates
+from steptime.environments.spec import candidates
 from steptime.runner.run_folder import make_run_folder
 
 ADAPTER = '''\

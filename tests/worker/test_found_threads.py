@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 
-from steptime.worker.threads import compute_threads, found_threads
+from steptime.worker.usage import compute_threads, found_threads
 
 
 def test_cores_are_those_of_all_threads_and_threads_are_counted_by_name():
@@ -25,7 +25,7 @@ PINNED = """
 import json, os, sys, threading
 sys.path.insert(0, sys.argv[1])
 import numpy
-from steptime.worker.threads import compute_threads, found_threads
+from steptime.worker.usage import compute_threads, found_threads
 core = min(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {core})
 found = found_threads()
@@ -43,7 +43,7 @@ def test_pools_have_the_size_that_their_libraries_say(monkeypatch):
 
 
 def test_a_process_whose_libraries_have_no_pool_has_no_number():
-    code = "from steptime.worker.threads import compute_threads; print(compute_threads())"
+    code = "from steptime.worker.usage import compute_threads; print(compute_threads())"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert said.stdout.strip() == "None"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from steptime.worker.handshake import Rendezvous
 from steptime.worker.process_context import ProcessContext
-from steptime.worker.rendezvous import Rendezvous
 
 
 def run_worker(folder: Path, rank: int, workers: int, play: Callable[[Rendezvous], object]) -> object:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.options import Optimizer
 from steptime.catalog.workloads.layers import Network
 from steptime.runner.jobs import TrainingPlan, training_job
 from steptime.study.training import RateSchedule, Training, full_parameters

@@ -8,11 +8,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from steptime.catalog.accelerators import Accelerators
-from steptime.catalog.cuda_build import CudaBuild
-from steptime.catalog.loaders import SYNTHETIC
-from steptime.catalog.optimizer import OptimizerName
-from steptime.catalog.options import Option, OptionValue, Precision, Tuning
+from steptime.catalog.accelerators import Accelerators, CudaBuild
+from steptime.catalog.choices import SYNTHETIC
+from steptime.catalog.options import OptimizerName, Option, OptionValue, Precision, Tuning
 from steptime.catalog.plugins import OWN, Plugin, own_and_plugins
 from steptime.errors import PluginError, UsageError, choices_message
 
@@ -81,7 +79,7 @@ class LoaderEnvironment(_ManifestForm):
 
 
 class BackEndSupport(_ManifestForm):
-    """A back end of communication, as the framework uses it, for the message benchmark (worker/back_end.py)."""
+    """A back end of communication, as the framework uses it, for the message benchmark (worker/framework.py)."""
 
     summary: str
     strategy: str
@@ -93,7 +91,7 @@ class BackEndSupport(_ManifestForm):
 
 
 class ContractFacts(_ManifestForm):
-    """The table ``[contract]``: what tests of the framework must know before they start it (worker/contract.py)."""
+    """The table ``[contract]``: what tests of the framework must know before they start it (worker/framework.py)."""
 
     preload: str = ""
     """Python code that imports the framework, where that takes much longer than to start Python: tests fork workers
@@ -110,7 +108,7 @@ class ContractFacts(_ManifestForm):
     without_loader_helpers: str = ""
     """Why the loader has no helpers, whatever the study asks for."""
     without_faults: dict[str, str] = Field(default_factory=dict)
-    """Why a fault of ``worker/contract.py`` cannot exist in the framework, by the fault's name."""
+    """Why a fault of ``worker/framework.py`` cannot exist in the framework, by the fault's name."""
     without_stages: dict[str, dict[str, str]] = Field(default_factory=dict)
     """Why a step cannot be run without one of its stages, by strategy and by the stage of ``AblatedStep`` that is
     left out."""

@@ -47,8 +47,8 @@ def advise(
     Of your own script the change is yours: steptime advise DIR --verify -- COMMAND runs it in turns with the script as
     it was.
     """
+    from steptime.cli.console import print_json
     from steptime.cli.report import read_report, report_console
-    from steptime.cli.tables import print_json
     from steptime.report.advice import advice_section, outcome_section
     from steptime.report.terminal import SectionText
     from steptime.report.trial_names import Names
@@ -84,7 +84,7 @@ def _verified_script(
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
     from steptime.diagnosis.own_script import script_outcome
-    from steptime.diagnosis.verified import write_verified
+    from steptime.diagnosis.verification import write_verified
     from steptime.runner.attached_run import run_in_turns
 
     run = found.attached
@@ -119,8 +119,7 @@ def _verified(
     """Run the best changes beside what they change; what was measured before is not repeated."""
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
-    from steptime.diagnosis.verification import outcomes
-    from steptime.diagnosis.verified import write_verified
+    from steptime.diagnosis.verification import outcomes, write_verified
     from steptime.errors import SteptimeError
     from steptime.measurements.store import Store
     from steptime.runner.study_run import StudyRun

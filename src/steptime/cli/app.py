@@ -15,17 +15,16 @@ from steptime.cli import (
     attach,
     compare,
     data,
-    demo,
     env,
     export,
     fit,
     frameworks,
     net,
     predict,
+    progress,
     report,
     run,
     serve,
-    status,
     workloads,
 )
 from steptime.cli import list as listing
@@ -70,7 +69,7 @@ def _program(
     """Race distributed-training frameworks on your own machines, with honest error bars."""
 
 
-app.command()(demo.demo)
+app.command()(report.demo)
 app.command()(env.doctor)
 app.command("list")(listing.list_things)
 app.add_typer(frameworks.app, name="frameworks")
@@ -81,7 +80,7 @@ app.command()(frameworks.check)
 app.command()(run.run)
 app.command(context_settings={"allow_interspersed_args": False})(attach.attach)
 app.command()(run.submit)
-app.command()(status.status)
+app.command()(progress.status)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command()(advise.advise)

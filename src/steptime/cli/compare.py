@@ -44,7 +44,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Compare two measurements: faster, slower, or no difference larger than what the launches would have shown."""
-    from steptime.cli.arguments import Mistakes
+    from steptime.cli.console import Mistakes
     from steptime.errors import choices_message
     from steptime.measurements.compared.change import change_between
     from steptime.report.changes import change_sections, headline
@@ -60,15 +60,15 @@ def compare(
     found = change_between(*_sides(first, second or first, chosen), threshold)
     if junit is not None:
         from steptime.plain_file import write_whole
-        from steptime.report.continuous_integration import junit as junit_xml
+        from steptime.report.changes import junit as junit_xml
 
         write_whole(junit, junit_xml(found).encode())
     if as_json:
-        from steptime.cli.tables import print_json
+        from steptime.cli.console import print_json
 
         print_json(found.to_json())
     elif form == "markdown":
-        from steptime.report.continuous_integration import markdown
+        from steptime.report.changes import markdown
 
         say(markdown(headline(found), change_sections(found)))
     else:
@@ -85,9 +85,8 @@ def compare(
 
 def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> "tuple[ComparedSide, ComparedSide]":
     """Read both sides, and name them as shortly as they can be told apart."""
-    from steptime.cli.arguments import open_results
-    from steptime.measurements.compared.attached_runs import attached_folders, attached_sides
-    from steptime.measurements.compared.sides import side_of
+    from steptime.cli.console import open_results
+    from steptime.measurements.compared.sides import attached_folders, attached_sides, side_of
 
     key = chosen[0] if chosen else None
     names = _short_names(first.absolute(), second.absolute())

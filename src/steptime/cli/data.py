@@ -91,7 +91,7 @@ def _make_folder(name: str, folder: Path, images: int | None, pixels: tuple[int,
 
 def _make_stored(name: str, folder: Path, to: str, images: int | None, pixels: tuple[int, int] | None) -> None:
     """Make a folder of pictures next to ``folder``, store it there in its form, and remove it."""
-    from steptime.catalog.loaders import LOADERS
+    from steptime.catalog.choices import LOADERS
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
     from steptime.datasets.creation import open_dataset
@@ -126,7 +126,7 @@ def _write_folder(
     from steptime.datasets.atomic_writes import require_space
     from steptime.datasets.builtins import BUILTINS
     from steptime.datasets.creation import chosen_parameters, expected_bytes, make
-    from steptime.datasets.picture_files import write_pictures
+    from steptime.datasets.folder_entries import write_pictures
     from steptime.errors import DatasetError
     from steptime.runner.preparation import data_interpreter, prepare_datasets
     from steptime.runner.progress import SampleProgress

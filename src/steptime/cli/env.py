@@ -15,7 +15,7 @@ from steptime.interruption import Interrupted
 if TYPE_CHECKING:
     from typing import Any
 
-    from steptime.environments.inventory import ListedEnvironment
+    from steptime.environments.kinds import ListedEnvironment
     from steptime.environments.spec import EnvironmentSpec
     from steptime.runner.preparation import Prepared
 
@@ -53,9 +53,8 @@ def create(
     Ends with a table of what is ready, what could not be built, why, and the command that would help.
     """
     from steptime.catalog.manifest import broken_frameworks
-    from steptime.cli.console import stderr_console
+    from steptime.cli.console import print_rows, stderr_console
     from steptime.cli.progress import LiveObserver
-    from steptime.cli.tables import print_rows
     from steptime.runner.preparation import prepare_environments
 
     specs, refused = _for_device(names or [], device or "cpu", everything=everything)
@@ -82,7 +81,7 @@ def list_environments(as_json: AsJson = False) -> None:
     """List the environments in the cache, with their size and whether this version of steptime uses them."""
     from dataclasses import asdict
 
-    from steptime.cli.tables import print_json, print_rows
+    from steptime.cli.console import print_json, print_rows
     from steptime.environments import kinds as table
     from steptime.environments.cache import cache_folder
     from steptime.runner.preparation import all_environment_specs
@@ -114,7 +113,7 @@ def remove(
     device: OnDevice = None,
 ) -> None:
     """Remove environments from the cache, by the name or the folder name that `steptime env list` shows."""
-    from steptime.catalog.cuda_build import environment_parts
+    from steptime.catalog.accelerators import environment_parts
     from steptime.environments import kinds as table
     from steptime.environments.cache import cache_folder
     from steptime.errors import UsageError, choices_message
@@ -151,7 +150,7 @@ def lock(
 
     Needs uv and the package index. An environment whose lock has changed is made anew by the next `env create`.
     """
-    from steptime.cli.tables import print_rows
+    from steptime.cli.console import print_rows
     from steptime.environments.lock_renewal import LockRenewal
     from steptime.errors import UsageError
 
@@ -218,7 +217,7 @@ def _check_device(device: str) -> None:
 def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[list[EnvironmentSpec], dict[str, str]]":
     """Return the chosen environments for a device, and why there is none, by framework, for the others."""
     from steptime.catalog.accelerators import find_accelerators
-    from steptime.catalog.loaders import SYNTHETIC
+    from steptime.catalog.choices import SYNTHETIC
     from steptime.catalog.manifest import load_manifests
     from steptime.errors import EnvironmentFailure
     from steptime.runner.preparation import DATA_ENVIRONMENT, environment_spec
@@ -247,7 +246,7 @@ def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[li
 
 def _locked(names: list[str], device: str | None) -> "list[EnvironmentSpec]":
     """Return the environments whose locks are meant: of a framework all, or those for one device."""
-    from steptime.catalog.cuda_build import environment_parts
+    from steptime.catalog.accelerators import environment_parts
 
     if device is not None:
         _check_device(device)
@@ -284,7 +283,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """Show what this machine has, what is missing, and the command that mends it."""
-    from steptime.cli.tables import print_json
+    from steptime.cli.console import print_json
     from steptime.runner.doctor import examine
 
     if as_json:

@@ -27,7 +27,7 @@ def export(
     output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Where to [default: DIR/export].")] = None,
 ) -> None:
     """Write tables of trials, steps and epochs for notebooks, traces for Perfetto, or what other tools read."""
-    from steptime.cli.arguments import open_results
+    from steptime.cli.console import open_results
     from steptime.errors import UsageError, choices_message
 
     if to not in _FORMATS:
@@ -45,7 +45,7 @@ def export(
 
         paths = export_tables(store, target, _TABLES[to])
     elif to == "talp":
-        from steptime.measurements.talp import export_talp
+        from steptime.measurements.foreign_formats import export_talp
 
         paths = export_talp(store, target / "talp")
     elif to in {"mllog", "extrap"}:
@@ -53,7 +53,7 @@ def export(
 
         paths = (export_mllog if to == "mllog" else export_extrap)(store, target / to)
     elif to == "otava":
-        from steptime.measurements.histories import export_history
+        from steptime.measurements.foreign_formats import export_history
 
         paths = export_history(stores, target)
     else:

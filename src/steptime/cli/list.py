@@ -23,7 +23,7 @@ def list_things(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """List what can be named in a study."""
-    from steptime.cli.tables import print_rows
+    from steptime.cli.console import print_rows
     from steptime.errors import UsageError, choices_message
 
     if what not in _LISTS:
@@ -40,7 +40,7 @@ def framework_rows() -> Rows:
     from steptime.catalog.accelerators import find_accelerators
     from steptime.catalog.manifest import broken_frameworks, load_manifests
     from steptime.environments.kinds import find_ready
-    from steptime.environments.pythons import choose_python
+    from steptime.environments.spec import choose_python
     from steptime.errors import EnvironmentFailure
     from steptime.runner.preparation import environment_spec
 
@@ -96,8 +96,8 @@ def _workload_rows() -> Rows:
 
 
 def _strategy_rows() -> Rows:
+    from steptime.catalog.choices import STRATEGIES
     from steptime.catalog.manifest import load_manifests
-    from steptime.catalog.strategies import STRATEGIES
 
     manifests = load_manifests()
     return [
@@ -111,7 +111,7 @@ def _strategy_rows() -> Rows:
 
 
 def _loader_rows() -> Rows:
-    from steptime.catalog.loaders import LOADERS
+    from steptime.catalog.choices import LOADERS
     from steptime.catalog.manifest import load_manifests
 
     manifests = load_manifests()

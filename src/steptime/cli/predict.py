@@ -29,9 +29,9 @@ _GAP = 2
 
 
 def _complete_keys(incomplete: str) -> list[str]:
-    from steptime.catalog.strategies import STRATEGIES
+    from steptime.catalog.choices import STRATEGIES
     from steptime.catalog.workloads.table import LIBRARY
-    from steptime.predict.model.devices import DEVICES
+    from steptime.predict.model.compute import DEVICES
     from steptime.predict.query import KEYS
 
     values = {"strategy": STRATEGIES, "workload": LIBRARY, "device": ["cpu", "cuda", *DEVICES]}
@@ -61,7 +61,7 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/prediction.md) and nothing else.")] = False,
 ) -> None:
     """Predict step time, throughput and phases, with an interval of 90 %, or say which measurement is missing."""
-    from steptime.cli.arguments import Mistakes
+    from steptime.cli.console import Mistakes
     from steptime.predict.query import read_queries, read_workers
 
     mistakes = Mistakes()
@@ -90,7 +90,7 @@ def predict(
     mistakes.complain()
     found = predicted(read, counts or [], queries or [])
     if as_json:
-        from steptime.cli.tables import print_json
+        from steptime.cli.console import print_json
 
         print_json({"predictions": [to_json(each) for each in found], "baseline": BASELINE})
     else:
@@ -109,7 +109,7 @@ def _predict_attached(
     refuse_changes(overrides)
     found = predict_attached(profile, workers)
     if as_json:
-        from steptime.cli.tables import print_json
+        from steptime.cli.console import print_json
 
         print_json({"predictions": [asdict(each) for each in found]})
     else:
@@ -153,7 +153,7 @@ def _predict_curve(points: Path, workers: "Sequence[int]", *, as_json: bool) -> 
     warn([f"{curve.name}: {sentence}" for curve in curves for sentence in curve.repeated])
     found = forecast(curves, workers)
     if as_json:
-        from steptime.cli.tables import print_json
+        from steptime.cli.console import print_json
 
         print_json({"curves": [each.to_json() for each in found]})
         return
@@ -239,7 +239,7 @@ def _show_work(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: "S
     from dataclasses import astuple
 
     from steptime.report.number_format import percent
-    from steptime.report.work import flop_rate, tokens_rate
+    from steptime.report.ranking import flop_rate, tokens_rate
 
     known = [each for each in group if each.work and (each.work.peak_source or each.work.tokens_per_s.value)]
     rows = [

@@ -1,7 +1,11 @@
-"""``steptime report``: the findings of a results folder."""
+"""``steptime report``: the findings of a results folder.
+
+``steptime demo``: a recorded race, shown as any other results are.
+"""
 
 import shlex
 import sys
+import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,16 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import steptime
 from steptime.cli.streams import say, warn
 
 if TYPE_CHECKING:
     from steptime.cli.console import PlainConsole
     from steptime.diagnosis.form import Diagnosis
     from steptime.measurements.attached.form import AttachedRun
-    from steptime.measurements.net.form import NetSummary
+    from steptime.measurements.net.times import NetSummary
     from steptime.measurements.store import Store
     from steptime.measurements.summary_form import Summary
-    from steptime.predict.anomaly import Anomaly
+    from steptime.predict.held_out import Anomaly
     from steptime.report.section import Section
 
 _FORMATS = ("text", "json", "markdown", "csv", "latex")
@@ -112,12 +117,11 @@ def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
 
     Raises StoreError when the folder cannot be read, and UsageError when the reference cannot.
     """
-    from steptime.cli.arguments import open_results
-    from steptime.diagnosis.expected import expected_steps
+    from steptime.cli.console import open_results
+    from steptime.diagnosis.expected import expected_steps, scenarios
     from steptime.diagnosis.job_accounts import job_accounts
     from steptime.diagnosis.own_script import script_findings
     from steptime.diagnosis.rules import diagnose
-    from steptime.diagnosis.what_if import scenarios
     from steptime.errors import StoreError
     from steptime.measurements.attached.summary import attached_run
     from steptime.measurements.summary import summarise
@@ -146,7 +150,7 @@ def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
 
 def _in_form(found: ReportedResults, form: str) -> str:
     """Return a report as text of another form."""
-    from steptime.report.continuous_integration import markdown
+    from steptime.report.changes import markdown
     from steptime.report.formats import csv_of, latex_of
     from steptime.report.overview import sentences
 
@@ -156,7 +160,7 @@ def _in_form(found: ReportedResults, form: str) -> str:
 
 
 def _print_what_if(found: ReportedResults) -> None:
-    from steptime.report.expectations import what_if_section
+    from steptime.report.advice import what_if_section
     from steptime.report.terminal import SectionText
     from steptime.report.trial_names import Names
 
@@ -169,7 +173,7 @@ def _print_what_if(found: ReportedResults) -> None:
 
 def print_json_report(found: ReportedResults) -> None:
     """Print a report as JSON."""
-    from steptime.cli.tables import print_json
+    from steptime.cli.console import print_json
 
     net = found.net.to_json() if found.net else []
     attached = {"attached": found.attached.to_json()} if found.attached else {}
@@ -179,7 +183,7 @@ def print_json_report(found: ReportedResults) -> None:
 
 def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Sequence[str]) -> None:
     """Print the short report; one of messages alone is whole."""
-    from steptime.report.attached_answer import AttachedAnswer
+    from steptime.cli.attach import AttachedAnswer
     from steptime.report.overview import MOST_LINES, overview
 
     if found.attached:
@@ -211,7 +215,7 @@ def print_whole_report(found: ReportedResults) -> None:
 
 def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -> None:
     """Write the page of a report, with a notice above it; raises StoreError when it cannot be written."""
-    from steptime.report.html import write_page
+    from steptime.report.formats import write_page
 
     attached, diagnosis = found.attached, found.diagnosis
     write_page(found.store, found.summary, path, found.net, attached=attached, diagnosis=diagnosis, notice=notice)
@@ -260,10 +264,85 @@ def _with_anomalies(report: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def _anomalies(report: Mapping[str, Any], folder: Path) -> "dict[str, Anomaly]":
     from steptime.errors import StoreError
-    from steptime.predict.anomaly import anomalies_of
+    from steptime.predict.held_out import anomalies_of
 
     steps = {trial["id"]: (trial.get("step_time_s") or {}).get("mean") for trial in report["trials"]}
     try:
         return anomalies_of(folder, {name: seconds for name, seconds in steps.items() if seconds})
     except StoreError:
         return {}  # read_report has said so
+
+
+STUDY = "four-frameworks"
+RECORDING = Path(steptime.__file__).parent / "studies" / "recorded" / f"{STUDY}.tar.xz"
+"""A results folder and the profile beside it, made by ``tests/stored/recorded_demo.py``."""
+WORKERS = "2,4,8,16"
+CHANGES = ("framework=pytorch", "strategy=allreduce", "workers_per_host=2", "interconnect.bandwidth=10Gbit/s")
+"""What the demo predicts: the measured hosts, several of them, behind an ordinary link."""
+
+
+def demo(
+    output: Annotated[
+        Path, typer.Option("-o", "--output-dir", help="Folder for the recorded results and their page.")
+    ] = Path("steptime-demo"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
+) -> None:
+    """Show the recorded results of a real race: ranking, breakdown and prediction. Nothing is measured or installed."""
+    from steptime.cli.predict import predict
+    from steptime.cli.streams import say, warn
+
+    folder = unpack(output)
+    profile = output / f"{STUDY}.profile.json"
+    found = read_report(folder)
+    mark = _recorded(found)
+    if as_json:
+        warn([mark])
+        print_json_report(found)
+        return
+    say(mark, "")
+    page = folder / PAGE
+    print_overview(found, page=page, next_steps=())
+    question = shlex.join(["steptime", "predict", str(profile), "--workers", WORKERS, *CHANGES])
+    say("", "And on several such hosts? This is what the performance model fitted to these results predicts:", "")
+    predict(profile, list(CHANGES), workers=WORKERS, curve=None, as_json=False)
+    sys.stdout.flush()
+    write_report_page(found, page, notice=mark)
+    say("", "Next:")
+    say("  steptime run quickstart            # the same on this machine, with ResNet-50 (minutes; 3 GB of frameworks)")
+    say(f"  {shlex.join(['steptime', 'report', '--all', str(folder)])}")
+    say(f"  {question.replace('10Gbit/s', '10Gbit/s,100Gbit/s')}")
+
+
+def unpack(target: Path) -> Path:
+    """Write the recording into ``target``, where it may lie already; return the results folder in it.
+
+    Raises UsageError where a file in ``target`` has the name of one of the recording and holds something else.
+    """
+    from steptime.errors import UsageError
+    from steptime.plain_file import PlainFolder
+
+    folder = PlainFolder(target)
+    files = recorded_files()
+    kept = {name: folder.read(target / name) for name in files if (target / name).exists()}
+    if changed := [name for name, data in kept.items() if data != files[name]]:
+        message = f"{target / changed[0]} is not the file of the demo; name another folder: steptime demo -o DIR"
+        raise UsageError(message)
+    for name in files.keys() - kept.keys():
+        folder.put(target / name, files[name])
+    return target / STUDY
+
+
+def recorded_files() -> dict[str, bytes]:
+    """Return the files of the recording by their names."""
+    with tarfile.open(RECORDING) as archive:
+        return {member.name: file.read() for member in archive if (file := archive.extractfile(member))}
+
+
+def _recorded(found: "ReportedResults") -> str:
+    """Return where and when the results were measured, in a sentence."""
+    from steptime.report.conditions import machine_in_a_line
+
+    machine = {name: value for name, value in found.summary.machine.items() if name != "hostname"}
+    launches = (launch for trial in found.summary.trials for launch in found.store.launches(trial.id))
+    days = sorted({launch.started_at[:10] for launch in launches})
+    return f"Recorded on {machine_in_a_line(machine)}, {' and '.join(days)}. Nothing was measured on this machine."

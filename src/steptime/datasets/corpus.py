@@ -57,8 +57,10 @@ class Reading:
 
     @property
     def name(self) -> str | None:
-        """What a trial's configuration has; None for bytes."""
-        return f"bpe {self.trained_vocabulary}" if self.tokens == "bpe" else None
+        """What a trial's configuration has; None for bytes of the usual field."""
+        made = f"bpe {self.trained_vocabulary}" if self.tokens == "bpe" else "bytes"
+        of_field = "" if self.text_field == "text" else f" of the field {self.text_field}"
+        return None if made == "bytes" and not of_field else made + of_field
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from steptime.datasets.atomic_writes import keep_index
 from steptime.datasets.dataset import PICTURE_ENDINGS, Counts, Dataset, Reason, in_words, left_out_of
-from steptime.datasets.folder_entries import Entries, entries_of, unused_of
-from steptime.datasets.picture_files import MOST, broken_images, header, threads
+from steptime.datasets.folder_entries import MOST, Entries, broken_images, entries_of, header, threads, unused_of
 from steptime.errors import DatasetError
 
 ENDINGS = (".jpg", ".jpeg", ".png")

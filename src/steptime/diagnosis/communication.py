@@ -2,8 +2,7 @@
 
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
-from steptime.diagnosis.gain import gain_without
-from steptime.diagnosis.rule import Claim, DiagnosisRule
+from steptime.diagnosis.rule import Claim, DiagnosisRule, gain_without
 from steptime.measurements.json_form import Interval
 
 _NOTABLE = 0.1

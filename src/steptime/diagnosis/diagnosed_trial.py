@@ -6,15 +6,15 @@ from functools import cached_property
 from math import sqrt
 from typing import Any
 
+from steptime.catalog.choices import Strategy, strategy_named
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.options import OptionValue
-from steptime.catalog.strategies import Strategy, strategy_named
 from steptime.catalog.workloads.costs import costs
 from steptime.errors import SteptimeError
 from steptime.measurements.ablation.form import Phase, StepBreakdown
 from steptime.measurements.json_form import Interval
-from steptime.measurements.loaders.form import LoaderVerdict
-from steptime.measurements.net.form import NetRow
+from steptime.measurements.loaders.verdict import LoaderVerdict
+from steptime.measurements.net.times import NetRow
 from steptime.measurements.summary_form import TrialSummary
 from steptime.study.trial import Trial
 

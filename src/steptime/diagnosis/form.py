@@ -24,15 +24,15 @@ class RuleRecord(JsonForm):
     """How often a rule's advice was tried, and what came of it (``verified.csv``)."""
 
     verified: int
-    """Pieces of advice that were measured beside what they change."""
+    """Pieces of advice that were measured."""
     shown: int
-    """Those whose measured interval excludes 1: a gain or a loss was shown."""
+    """Those whose measured interval excludes 1."""
     sign_right: int
     """Of ``shown``, those that gained."""
     inside: int
-    """Of ``verified``, those whose measured gain is in the predicted interval."""
+    """Of ``verified``, those inside the predicted interval."""
     median_error: float | None
-    """Of |predicted / measured - 1|; None of a rule that was never verified."""
+    """Of |predicted / measured - 1|."""
 
 
 class TrialFinding(JsonForm):
@@ -43,12 +43,10 @@ class TrialFinding(JsonForm):
     claim: str
     evidence: list[EvidenceNumber]
     gain: Interval[float | None]
-    """Predicted: samples per second with the change over those without, with an interval at ``GAIN_LEVEL``; None if
-    the rule cannot tell."""
+    """Predicted samples per second with the change over those without, with an interval of 90 %."""
     change: str
-    """What to change, in a sentence."""
     overrides: list[str]
-    """The change as ``key.path=value`` for ``steptime run``; empty where no key of a study makes it."""
+    """As ``key.path=value`` for ``steptime run``; empty where no key of a study makes the change."""
     disproof: str
     """An observation that would show the claim to be wrong."""
     record: RuleRecord
@@ -69,7 +67,7 @@ class Scenario(JsonForm):
     change: str
     step_s: float
     speedup: Interval
-    """The step as it was over the step as it would be, with the interval of all phases."""
+    """Step as it was over step as it would be."""
 
 
 class ExpectedStep(JsonForm):
@@ -77,16 +75,13 @@ class ExpectedStep(JsonForm):
 
     trial: str
     source: str
-    """Who expects it."""
     expected_s: Interval[float | None]
     ratio: Interval[float | None]
-    """Measured over expected; the interval holds what both leave open."""
     judgement: Judgement | None
-    """None without an expectation."""
     phase: str | None = None
-    """The phase that exceeds its expectation most, where the step is slower."""
+    """That exceeds its expectation most, where the step is slower."""
     reason: str | None = None
-    """Why it has none."""
+    """Why it has no expectation."""
 
 
 class JobUse(JsonForm):
@@ -94,7 +89,7 @@ class JobUse(JsonForm):
 
     name: str
     seconds: float
-    """Mean over seeds, or over ranks of a user's own script."""
+    """Mean over seeds or ranks."""
     share: float
 
 
@@ -107,7 +102,7 @@ class JobAccount(JsonForm):
     total_s: float
     uses: list[JobUse]
     goodput: Interval
-    """The share of the whole time that is steps which count; its interval is over seeds."""
+    """The share of steps that count; its interval is over seeds."""
 
 
 class Diagnosis(JsonForm):
@@ -116,7 +111,6 @@ class Diagnosis(JsonForm):
     findings: list[TrialFinding] = Field(default_factory=list)
     unsettled: list[Unsettled] = Field(default_factory=list)
     expected: list[ExpectedStep] = Field(default_factory=list)
-    """Of every trial that was measured."""
     what_if: list[Scenario] = Field(default_factory=list)
     jobs: list[JobAccount] = Field(default_factory=list)
 

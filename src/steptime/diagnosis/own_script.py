@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from shlex import join
 
 from steptime.diagnosis.form import EvidenceNumber, TrialFinding
-from steptime.diagnosis.gain import gain_without
-from steptime.diagnosis.verification import AdviceOutcome
-from steptime.diagnosis.verified import VerifiedAdvice, record_of_rule
+from steptime.diagnosis.rule import gain_without
+from steptime.diagnosis.verification import AdviceOutcome, VerifiedAdvice, record_of_rule
 from steptime.measurements.attached.form import AttachedRun
 from steptime.measurements.attached.step_parts import at_line, known_part, title_of
 from steptime.measurements.compared.change import change_between

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from steptime.catalog.manifest import Manifest, load_manifests
-from steptime.diagnosis import communication, computation, input, machine, workers  # noqa: A004 - the family's name
+from steptime.diagnosis import communication, computation, workers
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
 from steptime.diagnosis.form import Diagnosis, EvidenceNumber, TrialFinding, Unsettled
 from steptime.diagnosis.rule import Claim, DiagnosisRule
-from steptime.diagnosis.verified import record_of_rule
+from steptime.diagnosis.verification import record_of_rule
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.json_form import Interval
-from steptime.measurements.net.form import NetSummary
+from steptime.measurements.net.times import NetSummary
 from steptime.measurements.noise import FOREIGN_CORES
 from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
@@ -27,17 +27,17 @@ RULES: tuple[DiagnosisRule, ...] = (
     workers.TRANSIENT,
     workers.OVERSUBSCRIBED,
     workers.IDLE,
-    input.LOADER,
-    input.COPIES,
+    computation.LOADER,
+    computation.COPIES,
     computation.UPDATE,
     computation.BATCH,
     computation.OVERHEAD,
     computation.PRECISION,
-    machine.THROTTLED,
-    machine.MEMORY,
+    workers.THROTTLED,
+    workers.MEMORY,
 )
 """A new rule is a row here and its place in the module of its family."""
-ALL_RULES = (machine.NOISE, *RULES)
+ALL_RULES = (workers.NOISE, *RULES)
 """With the rule that silences all others."""
 
 
@@ -73,12 +73,12 @@ def diagnosis_of(looked_at: Sequence[DiagnosedTrial]) -> Diagnosis:
     """Return what the rules say of trials, largest predicted gain first."""
     said = [each for at in looked_at for each in _said_of(at)]
     findings = [each for each in said if isinstance(each, TrialFinding)]
-    findings.sort(key=lambda each: (each.rule != machine.NOISE.name, -(each.gain.value or 0.0)))
+    findings.sort(key=lambda each: (each.rule != workers.NOISE.name, -(each.gain.value or 0.0)))
     return Diagnosis(findings=findings, unsettled=[each for each in said if isinstance(each, Unsettled)])
 
 
 def _said_of(at: DiagnosedTrial) -> Iterator[TrialFinding | Unsettled]:
-    noise = _judged(machine.NOISE, at)
+    noise = _judged(workers.NOISE, at)
     if noise is not None:
         yield noise
         return

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from steptime.errors import LaunchError
 from steptime.launchers.hosts.host_facts import FIRST_PORT, LAST_PORT, ports_free_at
-from steptime.launchers.isolation import made_network, require_device_file
+from steptime.launchers.namespaces import made_network, require_device_file
 from steptime.launchers.processes import watch
 from steptime.launchers.request import Isolation, LaunchOutcome, Process, Request
 

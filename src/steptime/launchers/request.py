@@ -7,8 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict
 
-from steptime.catalog.cluster import Cluster, ClusterFindings
-from steptime.catalog.site import Site
+from steptime.catalog.cluster import Cluster, ClusterFindings, Site
 
 Isolation = Literal["required", "preferred", "off"]
 LATE = "not finished after the time limit"

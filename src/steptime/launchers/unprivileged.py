@@ -12,9 +12,9 @@ import threading
 from pathlib import Path
 
 from steptime.errors import LaunchError
-from steptime.launchers.emulated import EmulatedLauncher
 from steptime.launchers.emulation.network import attempt
 from steptime.launchers.emulation.rootless import outcome_to_text, request_from_text
+from steptime.launchers.table import EmulatedLauncher
 from steptime.worker.tether import die_with_parent
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import steptime
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.errors import UsageError, choices_message
 from steptime.measurements.ablation.accounts import covered_by
 from steptime.measurements.ablation.breakdown import break_down

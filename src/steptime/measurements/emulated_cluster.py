@@ -22,17 +22,15 @@ class HostForm(JsonForm):
 
     name: str
     roles: list[str]
-    """``worker-0``, ``server-1``, …: who runs on it."""
+    """``worker-0``, ``server-1``, …"""
     cores: list[int]
     nominal_bandwidth_bits_per_s: float | None
-    """Of its link, as set; None if nothing limits it."""
     cpu_quota_cores: float | None
-    """None if it may use all the time of its cores."""
     sent_bytes: Spread
-    """By its interface while a launch ran."""
+    """During a launch."""
     received_bytes: Spread
     throttled_s: Spread | None
-    """How long its quota held it back; None if it has none, or it is not counted."""
+    """How long its quota held it back."""
 
 
 class LinkForm(JsonForm):
@@ -43,27 +41,26 @@ class LinkForm(JsonForm):
     alpha_s: Spread
     bandwidth_bits_per_s: Spread
     message_bytes: int
-    """That the bandwidth was measured with."""
+    """Of the measurement."""
     nominal_bandwidth_bits_per_s: float | None
     """The lower one of both ends."""
     nominal_delay_s: float
 
 
 class ClusterForm(JsonForm):
-    """The hosts of a trial."""
+    """The hosts that the launcher made for a trial."""
 
     kind: str
     launches: int
     delay_by: str | None
-    """What makes the delay; None if none was asked for."""
     cpu_groups: str | None
-    """What keeps foreign load away and holds quotas; None if the machine has nothing for it."""
+    """What keeps foreign load away and holds quotas."""
     hosts: list[HostForm]
     links: list[LinkForm]
     foreign_cores: Spread | None
-    """Cores' worth of work that was not the launch's; None if the system does not say."""
+    """Cores' worth of work that was not the launch's."""
     foreign_load: bool | None
-    """Whether that was above 0.1 core in any launch: then the cluster was not alone, and its times are too long."""
+    """Whether that was above 0.1 in any launch: then times are too long."""
 
 
 def cluster_of(launches: Sequence[Launch]) -> ClusterForm | None:

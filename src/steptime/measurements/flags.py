@@ -8,6 +8,8 @@ from statistics import median
 from typing import Any
 
 from steptime.catalog.options import Tuning
+from steptime.measurements.consistency import SetAside
+from steptime.measurements.consistency import counted as reasons_counted
 from steptime.measurements.noise import amount
 from steptime.measurements.pooled_conditions import (
     ScheduledLaunch,
@@ -19,8 +21,6 @@ from steptime.measurements.pooled_conditions import (
     versions_of,
 )
 from steptime.measurements.records import Launch
-from steptime.measurements.set_aside import SetAside
-from steptime.measurements.set_aside import counted as reasons_counted
 from steptime.measurements.stalls import Stalls
 from steptime.study.trial import Trial
 from steptime.units import format_seconds

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.measurements.records import Launch, WorkerSteps
 from steptime.measurements.stalls import by_length, excess_s, periods_of
 from steptime.measurements.warmup import find_steady_rows, inefficiencies

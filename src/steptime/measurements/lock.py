@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from steptime.errors import FolderInUse, StoreError
-from steptime.file_lock import FileLock
-from steptime.lease import SILENCE_S
+from steptime.file_lock import SILENCE_S, FileLock
 from steptime.measurements.progress import SILENT_S, last_sign_age_s, run_progress
 from steptime.plain_file import PlainFolder, cannot_write, remove_abandoned
 from steptime.units import format_seconds

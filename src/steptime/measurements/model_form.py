@@ -19,7 +19,6 @@ class ModelledStep(JsonForm):
     """What the trial is counted with: ``even hosts``, ``2 workers``."""
     modelled_s: float
     measured_s: IntervalOverLaunches
-    """The mean of the timed steps."""
     ratio: float
     """Modelled divided by measured."""
 
@@ -31,7 +30,7 @@ class ModelError(JsonForm):
     case: str
     trials: int
     ratio: IntervalOverLaunches
-    """Modelled divided by measured: the geometric mean over trials, with an interval of 95 % by how trials differ."""
+    """Modelled divided by measured: geometric mean over trials, with an interval by how they differ."""
     median_error: float
     """Of |ratio - 1|."""
     largest_error: float
@@ -53,19 +52,18 @@ class Limit(JsonForm):
     trials: int
     part: str
     share: IntervalOverLaunches
-    """Of the step: the mean over trials, with an interval of 95 % by how trials differ."""
+    """Of the step: mean over trials, with an interval by how they differ."""
 
 
 class Remedy(JsonForm):
-    """How many times as fast a step would be without one of its parts."""
+    """How many times as fast a step would be without one of its parts: geometric mean over trials."""
 
     remedy: str
     case: str
     trials: int
     speedup: IntervalOverLaunches
-    """The geometric mean over trials."""
     most: float
-    """The largest of any trial."""
+    """Of any trial."""
     most_trial: str
 
 
@@ -81,11 +79,11 @@ class ModelComparison(JsonForm):
     limits: list[Limit] = Field(default_factory=list)
     remedies: list[Remedy] = Field(default_factory=list)
     left_out: list[str] = Field(default_factory=list)
-    """Trials without what the models need, each with the reason."""
+    """With reasons."""
 
 
 class PredictedConfiguration(JsonForm):
-    """One configuration that the study predicts; bounds are those of an interval of 90 %."""
+    """A predicted configuration, with intervals of 90 %."""
 
     framework: str
     strategy: str
@@ -94,7 +92,7 @@ class PredictedConfiguration(JsonForm):
     workers: int
     throughput_samples_per_s: IntervalOverLaunches | None
     efficiency: IntervalOverLaunches | None
-    """Throughput per worker relative to that of one worker with the same batch, which is predicted too."""
+    """Relative to one worker with the same batch, predicted too."""
     refused: str | None = None
 
 
@@ -119,18 +117,16 @@ class PublishedPoint(JsonForm):
     published: float
     predicted: list[PredictedConfiguration]
     inside: int
-    """How many of the predicted intervals hold it."""
+    """How many predicted intervals hold it."""
 
 
 class StudyPrediction(JsonForm):
     """What a study predicts from its own measurements."""
 
     conditions: str
-    """A description of the predicted hosts."""
+    """The predicted hosts."""
     measured_workers: int
-    """The most workers that were measured."""
     points: list[PredictedConfiguration] = Field(default_factory=list)
     ranges: list[EfficiencyRange] = Field(default_factory=list)
     published: list[PublishedPoint] = Field(default_factory=list)
     refused: str | None = None
-    """Why nothing could be predicted."""

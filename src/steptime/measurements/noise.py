@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from steptime.measurements.gpus import GpuState, gpu_states, most
-from steptime.measurements.kernel_counters import (
+from steptime.measurements.machine import (
     cgroup_throttled_s,
     cpu_hz,
     load_averages,

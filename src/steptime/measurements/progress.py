@@ -17,10 +17,9 @@ from steptime.errors import StoreError
 from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.jsonlines import json_text
 from steptime.measurements.launch_times import step_times
-from steptime.measurements.record_fields import STRICT
 from steptime.measurements.record_kinds import RecordKind
 from steptime.measurements.records import Launch
-from steptime.measurements.stored_record import TrialLaunch
+from steptime.measurements.stored_record import STRICT, TrialLaunch
 from steptime.plain_file import PlainFolder
 from steptime.process_identity import ProcessIdentity
 from steptime.study.trial import Trial

@@ -4,9 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from steptime.measurements.evidence import ClockReadings, WorkerEvidence
-from steptime.measurements.record_fields import STRICT, Count, Facts, Option, Quantity, Seconds, Staleness
-from steptime.measurements.stored_record import StoredRecord, TrialLaunch, nothing_to_check, record_reader
+from steptime.measurements.stored_record import (
+    STRICT,
+    ClockReadings,
+    Count,
+    Facts,
+    Option,
+    Quantity,
+    Seconds,
+    Staleness,
+    StoredRecord,
+    TrialLaunch,
+    WorkerEvidence,
+    nothing_to_check,
+    record_reader,
+)
 
 StepLoss = tuple[Count, float | None]
 DrawnBatch = tuple[Count, Count, Count]

@@ -9,11 +9,18 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 import steptime
 from steptime.errors import StoreError
 from steptime.measurements.attached.process_files import AttachedHeader
-from steptime.measurements.consistency import AnyRecord, FileCheck, Misfit
+from steptime.measurements.consistency import AnyRecord, FileCheck, Misfit, SetAside
 from steptime.measurements.jsonlines import read_lines
-from steptime.measurements.record_fields import STRICT, Count, Quantity, StoredObject, first_mistake
-from steptime.measurements.set_aside import SetAside
-from steptime.measurements.stored_record import SCHEMA, Reader, Record
+from steptime.measurements.stored_record import (
+    SCHEMA,
+    STRICT,
+    Count,
+    Quantity,
+    Reader,
+    Record,
+    StoredObject,
+    first_mistake,
+)
 from steptime.measurements.work import StoredPeaks
 from steptime.plain_file import PlainFolder
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency

@@ -54,15 +54,14 @@ class Stalls(JsonForm):
     """Where the mean step and the median one of a trial part."""
 
     mean_over_median: float | None
-    """None if the median is 0 on the clock."""
     share: float
     """Of the steps; 0 if steps spread widely and none is much longer."""
     extra_s: float
-    """What a stall takes longer than the other steps, on average."""
+    """By how much a stall is longer than other steps, on average."""
     time_share: float
-    """Of all seconds of the steps, what stalls take longer."""
+    """Of all seconds, what stalls add."""
     period: int | None
-    """Steps from one stall to the next, where they come regularly."""
+    """Steps from one stall to the next, where they are regular."""
 
 
 def excess_s(launches: Sequence[Array]) -> list[Array]:

@@ -35,7 +35,7 @@ import steptime
 from steptime.errors import StoreError
 from steptime.file_name import file_name_mistake
 from steptime.measurements.attached.process_files import RECORDS, AttachedFiles, AttachedHeader, read_attached
-from steptime.measurements.consistency import FileCheck
+from steptime.measurements.consistency import FileCheck, SetAside, counted, sentences
 from steptime.measurements.jsonlines import append_line, json_text
 from steptime.measurements.lock import FolderLock
 from steptime.measurements.net.records import NetLaunch, read_net
@@ -43,7 +43,6 @@ from steptime.measurements.progress import TrialProgress, trial_progress
 from steptime.measurements.record_kinds import RECORD_KINDS, TIMING, KeptRecord, RecordKind, kind_of
 from steptime.measurements.records import EquivalenceResult, Launch, Replay, read_equivalence, read_replay
 from steptime.measurements.results_files import ResultsFiles
-from steptime.measurements.set_aside import SetAside, counted, sentences
 from steptime.measurements.stored_record import SCHEMA, StoredRecord, TrialLaunch
 from steptime.measurements.verdicts import TrialVerdict, trial_verdicts
 from steptime.plain_file import PlainFolder, cannot_write, refuse_links

@@ -11,14 +11,12 @@ from typing import Any
 from steptime.catalog.options import Tuning
 from steptime.datasets.dataset import Contents
 from steptime.measurements.ablation.breakdown import break_down
-from steptime.measurements.ablation.form import PopEfficiencies, StepBreakdown
-from steptime.measurements.ablation.gap import against_first
-from steptime.measurements.accuracy.form import TrainingSummary
+from steptime.measurements.ablation.form import PopEfficiencies, StepBreakdown, against_first
 from steptime.measurements.accuracy.records import TrainingRun
-from steptime.measurements.accuracy.results import accuracy_places, training_summary
-from steptime.measurements.asynchrony import StalenessCounts, loss_rate, staleness, to_json
+from steptime.measurements.accuracy.results import TrainingSummary, accuracy_places, training_summary
 from steptime.measurements.comparison import Measured, compare_trials
-from steptime.measurements.efficiency import baseline_of, with_scaling
+from steptime.measurements.consistency import SetAside, counted
+from steptime.measurements.efficiency import StalenessCounts, baseline_of, loss_rate, staleness, to_json, with_scaling
 from steptime.measurements.emulated_cluster import ClusterForm, cluster_of
 from steptime.measurements.estimate import Estimate, estimate
 from steptime.measurements.flags import (
@@ -31,7 +29,7 @@ from steptime.measurements.flags import (
     varied_names,
     varied_options,
 )
-from steptime.measurements.interval import LEVEL
+from steptime.measurements.interval import LEVEL, sidak_level
 from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOverLaunches
 from steptime.measurements.launch_spread import TrialSpread, pool_spread
 from steptime.measurements.loaders.records import LoaderLaunch
@@ -39,9 +37,6 @@ from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdic
 from steptime.measurements.published import average_ratio
 from steptime.measurements.record_kinds import ABLATION, LOADING, TIMING, TRAINING
 from steptime.measurements.records import EquivalenceResult, Launch
-from steptime.measurements.resources import Resources, resources_of
-from steptime.measurements.set_aside import SetAside, counted
-from steptime.measurements.simultaneous import sidak_level
 from steptime.measurements.sites import best_first, incomparable, site_forms
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import (
@@ -61,7 +56,7 @@ from steptime.measurements.summary_form import (
 from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
 from steptime.measurements.training_evidence import EarlyLosses, deviating, early_losses, mistake, roundings
 from steptime.measurements.verdicts import TrialVerdict, current_checks, explanations, fewer_checked
-from steptime.measurements.work import PEAKS, StoredPeaks, WorkRates, counted_flops, work_of
+from steptime.measurements.work import PEAKS, Resources, StoredPeaks, WorkRates, counted_flops, resources_of, work_of
 from steptime.study.trial import Trial
 
 

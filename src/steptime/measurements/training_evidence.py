@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.errors import PluginError, WorkloadError
 from steptime.measurements.records import EquivalenceResult, Launch, Replay, ShortSketches, WorkerSteps
 from steptime.measurements.verdicts import concerns

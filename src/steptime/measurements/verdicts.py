@@ -7,7 +7,7 @@ that file only adds what left no record: a shortage of memory, a missing environ
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
-from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.choices import SYNTHETIC
 from steptime.measurements.records import EquivalenceResult
 from steptime.study.trial import Trial
 

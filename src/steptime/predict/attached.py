@@ -1,10 +1,10 @@
 """A user's own script on other numbers of workers: a profile of one attached run and a link, and what follows from it.
 
 What a worker computes stays; its gradients go in the same buckets, each when its last gradient is ready, over the link
-of the same back end one after the other (``model/overlap.py``); parameters that are sharded (FSDP) are gathered and
-their gradients scattered when the calls of the recorded step ask for it; every step waits for the slowest worker of
-that step (``model/imbalance.py``). Where the attached run had several workers, its exposed transfer over the modelled
-one corrects the model.
+of the same back end one after the other (``model/synchronous_sgd.py``); parameters that are sharded (FSDP) are gathered
+and their gradients scattered when the calls of the recorded step ask for it; every step waits for the slowest worker of
+that step (``model/compute.py``). Where the attached run had several workers, its exposed transfer over the modelled one
+corrects the model.
 """
 
 import json
@@ -23,20 +23,18 @@ from steptime.measurements.attached.exchange import CallKind, sharded_calls
 from steptime.measurements.attached.form import AttachedRun, StepPart
 from steptime.measurements.attached.process_files import AttachedFiles
 from steptime.measurements.json_form import Interval
-from steptime.measurements.net.form import NetRow
-from steptime.measurements.record_fields import Bytes, Count
+from steptime.measurements.net.times import NetRow
+from steptime.measurements.stored_record import Bytes, Count
 from steptime.phases import EXCHANGED, REST
-from steptime.plain_file import write_whole
-from steptime.predict.extrapolation import Extrapolation, ratio_outside, skewed
+from steptime.plain_file import read_user_text, write_whole
 from steptime.predict.model.collectives import Link, all_gather, reduce_scatter, ring
-from steptime.predict.model.imbalance import expected_maximum
+from steptime.predict.model.compute import expected_maximum
 from steptime.predict.model.measured_links import link_of
-from steptime.predict.model.overlap import finish, waited
+from steptime.predict.model.synchronous_sgd import finish, waited
 from steptime.predict.observation import PositiveSeconds, Rate, Seconds, Share
 from steptime.predict.posterior import draw_factors, fit_level
 from steptime.predict.profile import NetLink
-from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD
-from steptime.user_file import read_user_text
+from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD, Extrapolation, ratio_outside, skewed
 
 SCHEMA = 1
 KIND = "attached"

@@ -6,11 +6,11 @@ import numpy as np
 from pydantic import ValidationError
 
 import steptime
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.errors import StoreError
 from steptime.measurements.interval import t_quantile
-from steptime.measurements.record_fields import first_mistake
 from steptime.measurements.store import Store
+from steptime.measurements.stored_record import first_mistake
 from steptime.measurements.work import PEAKS, StoredPeaks
 from steptime.predict.compute_fit import ComputeFit, fit_computing
 from steptime.predict.importance_sampling import (
@@ -24,16 +24,15 @@ from steptime.predict.links import (
     LINK_SOURCES,
     PRIOR_SPREADS,
     LinkSpread,
+    fit_tables,
     inner_link,
     measured_link,
     net_links,
     prior_spread,
 )
-from steptime.predict.machine_effects import MachineEffects, effects_of
 from steptime.predict.model.policies import has_own_policy, has_policy
 from steptime.predict.nccl_output import NcclTable
-from steptime.predict.nccl_tests import fit_tables
-from steptime.predict.observation import GroupKey, Observation
+from steptime.predict.observation import GroupKey, MachineEffects, Observation, effects_of
 from steptime.predict.posterior import LEVEL, Array, bounds
 from steptime.predict.profile import (
     SCHEMA,

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from steptime.errors import FileError, UsageError
-from steptime.user_file import read_user_text
+from steptime.plain_file import read_user_text
 
 _MOST_BYTES = 16 * 1024**2
 _LONGEST_LINE = 2000

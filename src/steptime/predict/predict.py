@@ -6,22 +6,17 @@ from math import inf, isfinite
 
 import numpy as np
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.costs import Costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.builtins import BUILTINS
 from steptime.measurements.json_form import Interval, IntervalOverLaunches
 from steptime.measurements.work import StoredPeaks, WorkRates, peak_of, rates_of
 from steptime.phases import HIDDEN, PHASES
-from steptime.predict.extrapolation import Extrapolation, ratio_outside
 from steptime.predict.importance_sampling import OVERLAP, overlap_prior
-from steptime.predict.machine_effects import combined
-from steptime.predict.model.compute import work_of
-from steptime.predict.model.devices import transfer
-from steptime.predict.model.imbalance import expected_maximum
-from steptime.predict.model.policies import has_own_policy, has_policy, option_mistake
-from steptime.predict.model.traffic import AS_PLANNED, ignored_option
-from steptime.predict.observation import BUCKET, Deployment, GroupKey
+from steptime.predict.model.compute import expected_maximum, transfer, work_of
+from steptime.predict.model.policies import AS_PLANNED, has_own_policy, has_policy, ignored_option, option_mistake
+from steptime.predict.observation import BUCKET, Deployment, GroupKey, combined
 from steptime.predict.posterior import DRAWS, Array, bounds, draw_factors
 from steptime.predict.profile import MeasuredConfiguration, Profile, ProfileGroup
 from steptime.predict.query import Query, check_sizes
@@ -38,7 +33,14 @@ from steptime.predict.step_model import (
 )
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Refusal, Topology, contention_of, step_model_of, topology_of
-from steptime.predict.uncertainty import IntervalShares, launch_spread, narrowing, uncertain_step
+from steptime.predict.uncertainty import (
+    Extrapolation,
+    IntervalShares,
+    launch_spread,
+    narrowing,
+    ratio_outside,
+    uncertain_step,
+)
 
 _SEED = 7
 BASELINE = "1 worker with the same batch per worker"

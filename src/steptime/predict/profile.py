@@ -19,18 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from steptime.catalog.strategies import STRATEGIES
+from steptime.catalog.choices import STRATEGIES
 from steptime.errors import FileError, StoreError, choices_message
 from steptime.measurements.work import Peak
-from steptime.plain_file import write_whole
-from steptime.predict.machine_effects import NO_EFFECTS, MachineEffects
+from steptime.plain_file import read_user_text, write_whole
 from steptime.predict.model.collectives import LIBRARIES
 from steptime.predict.model.nccl import Medium
-from steptime.predict.model.traffic import COMPRESSIONS, SHARDS, WIDTHS
+from steptime.predict.model.policies import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.predict.observation import (
+    NO_EFFECTS,
     Deployment,
     EndSeconds,
     GroupKey,
+    MachineEffects,
     Number,
     PositiveSeconds,
     Rate,
@@ -40,7 +41,6 @@ from steptime.predict.observation import (
 )
 from steptime.predict.posterior import DRAWS, bounds
 from steptime.predict.step_model import BOUNDS, INNER, OUTER
-from steptime.user_file import read_user_text
 
 SCHEMA = 3
 _MOST_BYTES = 64 * 1024**2

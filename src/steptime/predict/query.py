@@ -6,14 +6,13 @@ from itertools import product
 from math import prod
 from typing import Any, get_args
 
-from steptime.catalog.loaders import NATIVE, SYNTHETIC
-from steptime.catalog.strategies import SINGLE, STRATEGIES, strategy_named
+from steptime.catalog.choices import NATIVE, SINGLE, STRATEGIES, SYNTHETIC, strategy_named
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.errors import UsageError, choices_message
 from steptime.predict.model.collectives import LIBRARIES
-from steptime.predict.model.devices import DEVICES
-from steptime.predict.model.link_catalogue import LINKS
-from steptime.predict.model.traffic import COMPRESSIONS, SHARDS, WIDTHS
+from steptime.predict.model.compute import DEVICES
+from steptime.predict.model.interconnect import LINKS
+from steptime.predict.model.policies import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.predict.profile import Profile
 from steptime.study.trial import ServerPlacement
 from steptime.units import parse_bit_rate, parse_duration, parse_share

@@ -5,7 +5,7 @@ Predictions come from a fit of the study's own measurements, beside published ef
 
 from collections.abc import Mapping, Sequence
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.errors import StoreError
 from steptime.measurements.json_form import Interval, IntervalOverLaunches
 from steptime.measurements.model_form import (
@@ -18,11 +18,10 @@ from steptime.measurements.model_form import (
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
 from steptime.predict.fit import fit
-from steptime.predict.imbalance_comparison import compare_imbalance
+from steptime.predict.model_comparison import compare_imbalance, compare_s_sgd
 from steptime.predict.observation import Observation, observe
 from steptime.predict.predict import Prediction, predict
 from steptime.predict.query import Query
-from steptime.predict.ssgd_comparison import compare_s_sgd
 from steptime.study.paper import PredictionChoice, PublishedEfficiency
 from steptime.units import format_bit_rate
 

@@ -4,11 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from steptime.catalog.loaders import SYNTHETIC
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import SYNTHETIC, strategy_named
 from steptime.catalog.workloads.table import build_workload
 from steptime.errors import WorkloadError
-from steptime.predict.model.devices import DEVICES, Device
+from steptime.predict.model.compute import DEVICES, Device
 from steptime.predict.observation import GroupKey
 from steptime.predict.profile import Machine, Profile, ProfileGroup
 from steptime.predict.query import Query

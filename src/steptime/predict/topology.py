@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.costs import memory_bytes
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.table import build_workload
@@ -27,12 +27,10 @@ from steptime.predict.links import (
     sheet_link,
     unknown_card,
 )
-from steptime.predict.machine_effects import NO_EFFECTS, RAMP_S, TICK_S, MachineEffects
 from steptime.predict.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link
-from steptime.predict.model.link_catalogue import BELIEVED, LINKS
-from steptime.predict.model.policies import has_policy
-from steptime.predict.model.traffic import Traffic
-from steptime.predict.observation import Deployment, GroupKey
+from steptime.predict.model.interconnect import BELIEVED, LINKS
+from steptime.predict.model.policies import Traffic, has_policy
+from steptime.predict.observation import NO_EFFECTS, RAMP_S, TICK_S, Deployment, GroupKey, MachineEffects
 from steptime.predict.profile import LinkEstimate, Machine, MeasuredConfiguration, Profile
 from steptime.predict.query import Query
 from steptime.predict.step_model import (

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from steptime.measurements.consistency import SetAside, counted
 from steptime.measurements.flags import RECORDS_SET_ASIDE, SHORT_STEPS, STALLS
 from steptime.measurements.pooled_conditions import SEVERAL_SITES
-from steptime.measurements.set_aside import SetAside, counted
 from steptime.measurements.summary_form import EquivalenceSummary, Summary, TrialSummary
 from steptime.report.number_format import UNKNOWN, count, distance, number, whole
 from steptime.report.section import (

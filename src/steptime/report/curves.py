@@ -4,13 +4,12 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.measurements.efficiency import ideal_throughput
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.summary_form import Efficiency, TrialSummary
-from steptime.report.charts.chart import Figure, Spec, picture
-from steptime.report.charts.marks import Marks, parts
-from steptime.report.charts.scaling import efficiency_lines, throughput_lines
+from steptime.report.charts.chart import Figure, Marks, Spec, parts, picture
+from steptime.report.charts.rows import efficiency_lines, throughput_lines
 from steptime.report.number_format import drawn_interval
 from steptime.report.section import Figures, Section, Sentences
 from steptime.report.trial_names import Names, size

@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from steptime.measurements.json_form import NOT_MEASURED, Interval
-from steptime.measurements.net.form import NetRow, NetSummary
-from steptime.measurements.net.line import Line, line_points
-from steptime.report.charts.chart import Figure, Spec, chart, picture, round_ticks
-from steptime.report.charts.marks import Marks, parts
+from steptime.measurements.net.times import Line, NetRow, NetSummary, line_points
+from steptime.report.charts.chart import Figure, Marks, Spec, chart, parts, picture, round_ticks
 from steptime.report.number_format import NO_INTERVAL, UNKNOWN, Shown, count, number
 from steptime.report.section import (
     Cell,

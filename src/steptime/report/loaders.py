@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from steptime.measurements.json_form import Interval
-from steptime.measurements.loaders.form import LoaderChange, LoaderRow, LoaderVerdict
+from steptime.measurements.loaders.verdict import LoaderChange, LoaderRow, LoaderVerdict
 from steptime.measurements.summary_form import Summary
 from steptime.report.number_format import UNKNOWN, count, number, percent, seconds, times
 from steptime.report.section import Section, Sentences, text_table

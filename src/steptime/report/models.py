@@ -13,9 +13,8 @@ from steptime.measurements.model_form import (
     StudyPrediction,
 )
 from steptime.measurements.summary_form import Summary
-from steptime.report.charts.chart import Figure, Spec, picture
-from steptime.report.charts.marks import Marks, parts
-from steptime.report.charts.scaling import prediction_bands
+from steptime.report.charts.chart import Figure, Marks, Spec, parts, picture
+from steptime.report.charts.rows import prediction_bands
 from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, ratio
 from steptime.report.section import Figures, Part, Section, text_table
 

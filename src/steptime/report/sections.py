@@ -6,26 +6,31 @@ from functools import cached_property
 
 from steptime.diagnosis.form import Diagnosis
 from steptime.measurements.attached.form import AttachedRun
-from steptime.measurements.net.form import NetSummary
+from steptime.measurements.net.times import NetSummary
 from steptime.measurements.summary_form import Summary, TrialSummary
-from steptime.report.advice import advice_section
+from steptime.report.advice import account_section, advice_section, expected_section, what_if_section
 from steptime.report.answer import published_section
 from steptime.report.attached import attached_section
 from steptime.report.breakdown_section import breakdown_section, pop_section
-from steptime.report.charts.marks import Marks
+from steptime.report.charts.chart import Marks
 from steptime.report.clusters import host_section
 from steptime.report.conditions import conditions_section, equivalence_section
 from steptime.report.curves import scaling_section
-from steptime.report.expectations import account_section, expected_section, what_if_section
 from steptime.report.groups import RankedGroup, ranked_groups, unranked_section
 from steptime.report.links import link_section
 from steptime.report.loaders import loader_section
 from steptime.report.models import model_section
-from steptime.report.ranking import Quantiles, learning_section, ranking_section, tier_section
+from steptime.report.ranking import (
+    Quantiles,
+    learning_section,
+    ranking_section,
+    resource_section,
+    tier_section,
+    work_section,
+)
 from steptime.report.section import Pairs, Part, Section, Sentences
 from steptime.report.trainings import training_section
 from steptime.report.trial_names import Names
-from steptime.report.work import resource_section, work_section
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steptime.diagnosis.form import Diagnosis
-from steptime.measurements.net.form import NetSummary
+from steptime.measurements.net.times import NetSummary
 from steptime.measurements.summary_form import Summary
 from steptime.report.answer import answer, paper_line
 from steptime.report.conditions import machine_in_a_line

@@ -20,7 +20,7 @@ from steptime.measurements.consistency import misfit
 from steptime.measurements.stored_record import LaunchRecord
 from steptime.runner.allocation import Allocation
 from steptime.runner.executor import Executor, LaunchResult
-from steptime.runner.launch_spec import Launchable
+from steptime.runner.jobs import Launchable
 from steptime.runner.progress import Observer, Remaining
 
 START_S = 6.0
@@ -118,6 +118,8 @@ class Schedule(Generic[Configuration, Record]):
     """By configuration id, those of earlier runs included; without failed ones where the rule does not count these.
 
     Those in which a host died do not count either."""
+    part: Callable[[Configuration], object] = lambda _: None
+    """By what the first block is divided: one part is over before the next begins, so that its results come early."""
     prior_s: Callable[[Configuration], float | None] = lambda _: None
     """The seconds of a first launch, where launches of another kind tell."""
 
@@ -149,7 +151,7 @@ class Schedule(Generic[Configuration, Record]):
         return [each for each in self.configurations if self.verdict(each) == "continue"]
 
     def next_block(self, fits: Callable[[Configuration], bool] = lambda _: True) -> tuple[int, list[Configuration]]:
-        """Return the index of the next block and its configurations in random order.
+        """Return the index of the next block and its configurations in random order; of the first block the next part.
 
         There are none when all configurations are finished, or no other ``fits``.
         """
@@ -159,6 +161,8 @@ class Schedule(Generic[Configuration, Record]):
         numbers = {each.id: self.next_number(each) for each in waiting}
         block = min(numbers.values())
         members = [each for each in waiting if numbers[each.id] == block]
+        if block == 0:
+            members = [each for each in members if self.part(each) == self.part(members[0])]
         random.Random(f"{self.seed}/{block}").shuffle(members)  # noqa: S311 - reproducible, not secret
         return block, members
 

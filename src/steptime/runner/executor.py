@@ -23,9 +23,9 @@ from steptime.measurements.gpus import GpuSamples
 from steptime.measurements.machine import machine_id
 from steptime.measurements.noise import difference, flags, of_counters, snapshot, worst
 from steptime.plain_file import PlainFolder
-from steptime.runner.launch_spec import EnvironmentKey, Launchable, environment_key, request_of
-from steptime.runner.living_hosts import LivingHosts
+from steptime.runner.jobs import EnvironmentKey, Launchable, environment_key, request_of
 from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
+from steptime.runner.site import LivingHosts
 from steptime.study.environment_variables import passed
 
 Item = TypeVar("Item")

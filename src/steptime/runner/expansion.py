@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from steptime.catalog.accelerators import Accelerators
+from steptime.catalog.cluster import Site
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.options import Tuning
-from steptime.catalog.site import Site
 from steptime.errors import StudyError
-from steptime.runner.combinations import Combination, ExpansionContext
+from steptime.runner.combinations import Combination, DatasetFacts, ExpansionContext, WorkloadShapes
 from steptime.runner.impossible_combinations import can_use_cuda, why_impossible
 from steptime.runner.site import launcher_on
 from steptime.runner.study_axes import PLAIN_AXES, StudyAxes
-from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
 from steptime.study.study import AXES, EnvironmentChoice, Exclusion, Study, named_axes, variables_of
 from steptime.study.trial import Trial
 

@@ -17,15 +17,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import steptime
-from steptime.catalog.loaders import LOADERS, SYNTHETIC
+from steptime.catalog.choices import LOADERS, SINGLE, STRATEGIES, SYNTHETIC
 from steptime.catalog.manifest import FILE, Manifest, load_manifests
 from steptime.catalog.plugins import OWN
-from steptime.catalog.strategies import SINGLE, STRATEGIES
 from steptime.environments.locks import lock_of, requirement_lines
 from steptime.launchers.table import LAUNCHERS
+from steptime.runner.framework_template import settings_mistakes
 from steptime.runner.run_folder import make_run_folder
-from steptime.runner.settings_table import settings_mistakes
-from steptime.worker.contract import (
+from steptime.worker.framework import (
     CLIPPED_APART,
     FROZEN_LAYER,
     KEPT_GRADIENT,
@@ -332,7 +331,7 @@ def _about_adapter(manifest: Manifest) -> Iterator[Finding]:
 
 def _contract_mistakes(manifest: Manifest, found: Mapping[str, Any]) -> Iterator[str]:
     if "contract_error" in found:
-        yield f"{found['contract_error']}; contract.py must end in CONTRACT = Contract(…) of steptime.worker.contract"
+        yield f"{found['contract_error']}; contract.py must end in CONTRACT = Contract(…) of steptime.worker.framework"
         return
     if set(manifest.loaders) - {SYNTHETIC.name} and not found["batches"]:
         yield "CONTRACT has no batches=, by which the loaders of the manifest are tested"

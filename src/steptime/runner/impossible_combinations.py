@@ -3,13 +3,11 @@
 from collections.abc import Callable, Mapping
 
 from steptime.catalog.accelerators import Version
-from steptime.catalog.loaders import OWN, loader_named
+from steptime.catalog.choices import OWN, loader_named, strategy_named
+from steptime.catalog.cluster import Site
 from steptime.catalog.manifest import Manifest, TrainingSetting
-from steptime.catalog.site import Site
-from steptime.catalog.strategies import strategy_named
 from steptime.catalog.workloads.kinds import OF_TRANSFORMERS
-from steptime.runner.combinations import Combination, ExpansionContext
-from steptime.runner.workload_shapes import DatasetFacts, has_classes, has_layer
+from steptime.runner.combinations import Combination, DatasetFacts, ExpansionContext, has_classes, has_layer
 
 
 def why_impossible(combination: Combination, context: ExpansionContext) -> str | None:

@@ -7,24 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steptime.catalog.cluster import Site
 from steptime.catalog.manifest import Manifest
-from steptime.catalog.site import Site
 from steptime.foreign_writers import require_folder_for_launches
-from steptime.launchers.orphans import end_orphans
+from steptime.launchers.processes import end_orphans
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits
 from steptime.measurements.store import Store
 from steptime.runner.block_runner import START_S, AbstractRuns, BlockRunner, Schedule, StoppingRule
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.host import usable_cores
-from steptime.runner.jobs import SCHEMA
-from steptime.runner.launch_spec import environment_key
-from steptime.runner.living_hosts import living_hosts
+from steptime.runner.jobs import SCHEMA, environment_key
 from steptime.runner.net_plan import NetPlan
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Observer
 from steptime.runner.run_folder import Collected
-from steptime.runner.site import accelerators_of, probe_site
+from steptime.runner.site import accelerators_of, living_hosts, probe_site
 
 QUESTION = "How long does a message take over each back end?"
 RUN_FOLDERS = "net-launches"

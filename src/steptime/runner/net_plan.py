@@ -6,19 +6,17 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from steptime.catalog.accelerators import find_accelerators
-from steptime.catalog.cluster import Cluster, cluster_for
+from steptime.catalog.choices import strategy_named
+from steptime.catalog.cluster import Cluster, Site, cluster_for
 from steptime.catalog.manifest import BackEndSupport, Manifest
-from steptime.catalog.site import Site
-from steptime.catalog.strategies import strategy_named
 from steptime.environments.kinds import find_ready
 from steptime.errors import UsageError, choices_message
-from steptime.launchers.emulation.requirements import missing_requirement
+from steptime.launchers.emulation.verification import missing_requirement
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.preparation import environment_spec
 from steptime.runner.site import launcher_on
-from steptime.study.host_lists import expanded_hosts
 from steptime.study.hosts import HostsChoice
-from steptime.study.quantities import MOST_PROCESSES
+from steptime.study.quantities import MOST_PROCESSES, expanded_hosts
 
 OPERATIONS = ("allreduce", "allreduce_queued", "push_pull", "incast")
 LAUNCHERS = ("auto", "local", "mpi", "emulated", "ssh", "slurm")

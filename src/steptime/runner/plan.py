@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from steptime.catalog.accelerators import Accelerators
+from steptime.catalog.cluster import NeededPaths, Site
 from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.catalog.plugins import OWN
-from steptime.catalog.site import NeededPaths, Site
 from steptime.catalog.workloads.own_module import OwnModule
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.datasets.builtins import BUILTINS
@@ -18,17 +18,17 @@ from steptime.datasets.dataset import Contents
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, addresses, find_ready
 from steptime.errors import LaunchError, StudyError
-from steptime.launchers.isolation import NO_NAMESPACE
+from steptime.launchers.namespaces import NO_NAMESPACE
 from steptime.launchers.request import Process, Request
 from steptime.launchers.table import launcher_named
+from steptime.runner.combinations import DatasetFacts
 from steptime.runner.expansion import Expansion, Skipped, expand, skipped_in_words
 from steptime.runner.host import usable_cores
-from steptime.runner.launch_spec import environment_key, request_of
+from steptime.runner.jobs import environment_key, request_of
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunKind
 from steptime.runner.site import accelerators_of, site_of_study
-from steptime.runner.workload_shapes import DatasetFacts
 from steptime.study.environment_variables import passed, refusal, stripped
 from steptime.study.study import SMALL, Study
 from steptime.study.study_file import read_study, study_files, study_text

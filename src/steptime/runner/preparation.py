@@ -5,26 +5,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from steptime.catalog.accelerators import Accelerators
-from steptime.catalog.cuda_build import CudaBuild
-from steptime.catalog.loaders import CACHED, NATIVE, OWN, SYNTHETIC, loader_named
+from steptime.catalog.accelerators import Accelerators, CudaBuild
+from steptime.catalog.choices import CACHED, NATIVE, OWN, SYNTHETIC, loader_named
 from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.datasets.builtins import BUILTINS, PYTHONS, REQUIREMENTS, VERIFY
 from steptime.datasets.corpus import Corpus, Reading, scan_corpus
 from steptime.datasets.creation import builtin_folder, find_builtin, make, open_dataset, run_maker
 from steptime.datasets.dataset import Dataset, require_batch
-from steptime.datasets.loader_settings import loader_json
 from steptime.datasets.stored_forms import STORED_FORMS, find_stored, store, stored_bytes, stored_folder
 from steptime.datasets.tokens import TOKENIZER, TOKENIZER_REQUIREMENTS, TOKENIZER_VERIFY, make_rows, mapped_row
-from steptime.datasets.validation import Split, split
+from steptime.datasets.validation import Split, loader_json, split
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, ReadyEnvironment, create_all, find_ready
 from steptime.environments.locks import is_locked
 from steptime.errors import DatasetError, EnvironmentFailure
+from steptime.runner.combinations import DatasetFacts
 from steptime.runner.jobs import synthetic_loader
 from steptime.runner.progress import Observer, SampleProgress
-from steptime.runner.workload_shapes import DatasetFacts
 from steptime.study.study import EnvironmentChoice, Study
 from steptime.study.trial import Trial
 from steptime.units import format_bytes

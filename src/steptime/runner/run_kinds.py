@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.choices import SYNTHETIC
 from steptime.datasets.validation import Split
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.accuracy.records import TrainingRun
@@ -19,7 +19,7 @@ from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule
 from steptime.runner.jobs import AblationSchedule
-from steptime.runner.living_hosts import LivingHosts
+from steptime.runner.site import LivingHosts
 from steptime.runner.training_runs import GUESS_S, TrainingRuns, training_schedule
 from steptime.runner.trial_runs import (
     TrialInputs,

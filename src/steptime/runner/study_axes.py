@@ -5,11 +5,9 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from steptime.catalog.launchers import AUTO
-from steptime.catalog.loaders import NATIVE, OWN, SYNTHETIC
+from steptime.catalog.choices import AUTO, NATIVE, OWN, SINGLE, SYNTHETIC, strategy_named
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.options import OptionValue, Tuning
-from steptime.catalog.strategies import SINGLE, strategy_named
 from steptime.runner.combinations import Combination, ExpansionContext
 from steptime.study.study import (
     AXES,

@@ -6,26 +6,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from steptime.catalog.site import Site
+from steptime.catalog.cluster import Site
 from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Dataset
 from steptime.foreign_writers import require_folder_for_launches, require_own_files
 from steptime.interruption import Interrupted, shielded
-from steptime.launchers.orphans import end_orphans
+from steptime.launchers.processes import end_orphans
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
 from steptime.measurements.tiers import merged_tiers
 from steptime.measurements.verdicts import TrialVerdict
-from steptime.runner.admission import Admission
+from steptime.runner.admission import HALF_TRAINED, NOT_RUN, Admission, TrialCounts, Verdicts
 from steptime.runner.allocation import Allocation
 from steptime.runner.block_runner import AbstractRuns, BlockRunner
 from steptime.runner.equivalence.loaders import LoaderInput
 from steptime.runner.equivalence.replay import Replays
 from steptime.runner.executor import OUT_OF_MEMORY, Executor
 from steptime.runner.expansion import skipped_in_words
-from steptime.runner.largest_batch import BatchSearch
 from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
     datasets_with_skips,
@@ -39,8 +38,7 @@ from steptime.runner.preparation import (
 from steptime.runner.progress import KeptProgress, Observer
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, deadlines, without_breakdown
 from steptime.runner.site import probe_site
-from steptime.runner.trial_runs import TrialInputs
-from steptime.runner.verdicts import HALF_TRAINED, NOT_RUN, TrialCounts, Verdicts
+from steptime.runner.trial_runs import BatchSearch, TrialInputs
 from steptime.study.trial import Trial
 
 

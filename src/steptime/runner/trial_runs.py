@@ -3,29 +3,36 @@
 Ablation launches break a step down; loader launches take batches and train on none. All kinds are launches of a trial
 in a run folder of the results; they differ in their job and in what is read from their processes. Only timed launches
 count for a step time: in them nothing but the clock of the step is measured.
+
+The largest batch that fits a trial's memory, searched by short launches where a trial ran out of memory.
+
+The batch is halved until one fits, and then bisected until the largest known to fit and the smallest known not to are
+12.5 % of the former apart.
 """
 
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.choices import SYNTHETIC
 from steptime.catalog.workloads.layers import Workload
 from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.estimate import suffices
 from steptime.measurements.loaders.records import LoaderLaunch, PageCache
 from steptime.measurements.record_kinds import ABLATION, LOADING
 from steptime.measurements.records import Launch
-from steptime.measurements.stopping_rule import suffices
 from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
-from steptime.runner.executor import LaunchResult
+from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, loader_job, timing_job
-from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.page_cache import dataset_files, drop_on_hosts, drop_page_cache
+from steptime.runner.progress import Observer
 from steptime.runner.run_folder import trial_run_folder, worker_ablations, worker_loadings, worker_steps
+from steptime.runner.site import LivingHosts
 from steptime.study.study import Study
 from steptime.study.trial import Trial
 
@@ -181,7 +188,7 @@ def timed_schedule(study: Study, trials: Sequence[Trial], store: Store) -> Sched
         failures_count=True,
     )
     records = {trial.id: list(store.launches(trial.id)) for trial in trials}
-    return Schedule(trials, rule, seed=str(study.seed), records=records)
+    return Schedule(trials, rule, seed=str(study.seed), records=records, part=lambda trial: trial.workload)
 
 
 def ablation_schedule(
@@ -221,3 +228,85 @@ def expected_ablation_s(timed: Sequence[Launch], timed_s: float, seconds: float)
     ``timed_s`` seconds.
     """
     return max(0.0, statistics.median(launch.wall_s for launch in timed) - timed_s) + seconds
+
+
+_WITHIN = 0.125
+_MOST_LAUNCHES = 16
+SHORT = TimingSchedule(warmup_steps=2, seconds=0.0, min_steps=3, max_steps=3)
+"""Steps of a launch that only has to fit: frameworks take memory in the first ones."""
+
+
+@dataclass(frozen=True)
+class LargestBatch:
+    """What a search found."""
+
+    fits: int
+    """The largest ``batch_per_worker`` that was seen to fit; 0 where none was."""
+    fails: int
+    """The smallest that was seen not to."""
+    launches: int
+    """How many were needed."""
+    stopped: str = ""
+    """Why the search ended early; empty where it did not."""
+
+    def in_words(self) -> str:
+        """Say what fits, for the report."""
+        launches = "1 short launch" if self.launches == 1 else f"{self.launches} short launches"
+        found = f"batch_per_worker {self.fits} fits" if self.fits else "no batch was seen to fit"
+        stopped = f"; the search ended there: {self.stopped}" if self.stopped else ""
+        return f"{found}, {self.fails} does not (by {launches}{stopped})"
+
+
+def search_largest_batch(fails: int, attempt: Callable[[int], bool | str]) -> LargestBatch:
+    """Search below a batch that does not fit.
+
+    Args:
+        fails: the batch.
+        attempt: returns whether a batch fits, or as a sentence why that cannot be found out any more.
+    """
+    fits, launches = 0, 0
+    while fails - fits > max(1, _WITHIN * fits) and launches < _MOST_LAUNCHES:
+        batch = (fits + fails) // 2
+        seen = attempt(batch)
+        if isinstance(seen, str):
+            return LargestBatch(fits, fails, launches, seen)
+        launches += 1
+        fits, fails = (batch, fails) if seen else (fits, batch)
+    return LargestBatch(fits, fails, launches)
+
+
+@dataclass(frozen=True)
+class BatchSearch:
+    """Searches for trials of a study that ran out of memory."""
+
+    executor: Executor
+    inputs: TrialInputs
+    observer: Observer
+    deadline: float | None
+    """The end of the study's budget on the monotonic clock; None if it has none."""
+
+    def run(self, trial: Trial, launch_s: float) -> LargestBatch:
+        """Search below the batch of ``trial``, whose own launches took about ``launch_s`` seconds each."""
+
+        def attempt(batch: int) -> bool | str:
+            if self.deadline is not None and time.monotonic() + launch_s > self.deadline:
+                return "the budget is spent"
+            smaller = trial.model_copy(update={"batch_per_worker": batch})
+            what = f"{trial.framework} {trial.strategy}, {trial.workload}, does batch_per_worker {batch} fit"
+            self.observer.working_on(what)
+            job = timing_job(smaller, self.inputs.workloads[trial.id], self.inputs.loaders[trial.id], SHORT)
+            result = self.executor.launch(smaller, job, self._folder, keep_folder=False)
+            self.observer.finished(what)
+            if result.reason and not result.out_of_memory:
+                return result.reason
+            return not result.reason
+
+        self.observer.stage("Searching the largest batch that fits", None)
+        try:
+            return search_largest_batch(trial.batch_per_worker, attempt)
+        finally:
+            self.executor.remove(self._folder)
+
+    @property
+    def _folder(self) -> Path:
+        return self.inputs.results / "largest_batch"

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from steptime.catalog.launchers import AUTO, EMULATED, launchers_with
-from steptime.catalog.loaders import LOADERS, SYNTHETIC
+from steptime.catalog.choices import AUTO, EMULATED, LOADERS, SYNTHETIC, launchers_with
 from steptime.catalog.options import Option
 from steptime.errors import choices_message
 from steptime.file_name import MOST_CHARACTERS, file_name_mistake
 from steptime.study.document import Document, Mistake, Path
 from steptime.study.environment_variables import refusal
-from steptime.study.known_names import KnownNames
+from steptime.study.mistakes import KnownNames, axis_mappings, environments_of, is_folder
 from steptime.study.study import TRAIN_AXES, EnvironmentChoice, Launches, Steps, Study
-from steptime.study.unknown_names import axis_mappings, environments_of, is_folder
 
 _ON_HOSTS = {key: launchers_with(key) for key in ("hosts", "slurm")}
 """The keys of a study on real hosts, and the launchers that they mean something to."""
@@ -102,7 +100,7 @@ def _empty_range(document: Document, key: str, default: Launches | Steps) -> Ite
     )
     if isinstance(least, int) and isinstance(most, int) and least > most:
         end = "min" if document.at((key, "min")) is not None else "max"
-        yield Mistake((key, end), f"at least {least} and at most {most} {key} leave no choice; min must not exceed max")
+        yield Mistake((key, end), f"min ({least} {key}) must not exceed max ({most})")
 
 
 def _loaders_without_data(document: Document, known: KnownNames) -> Iterator[Mistake]:

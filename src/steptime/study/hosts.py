@@ -6,8 +6,18 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from steptime.file_name import HOST_NAME
-from steptime.study.host_lists import MOST_HOSTS, expanded_hosts
-from steptime.study.quantities import BitRate, CpuShare, Delay, JobTime, OneOrMany, ProcessCount, Strict, by_number
+from steptime.study.quantities import (
+    MOST_HOSTS,
+    BitRate,
+    CpuShare,
+    Delay,
+    JobTime,
+    OneOrMany,
+    ProcessCount,
+    Strict,
+    by_number,
+    expanded_hosts,
+)
 
 
 class ClusterChoice(Strict):
@@ -20,11 +30,11 @@ class ClusterChoice(Strict):
     bandwidth: BitRate | None = None
     """Of every host's link, in each direction; not limited by default."""
     host_bandwidth: Annotated[dict[int, BitRate], BeforeValidator(by_number)] = {}
-    """For hosts of workers whose link has another bandwidth, from 0."""
+    """For hosts of workers with another bandwidth, from 0."""
     delay: Delay = 0.0
-    """From one host to another, one way, on top of what the link takes anyway."""
+    """From one host to another, one way, on top of the link's own."""
     cpu_share: Annotated[dict[int, CpuShare], BeforeValidator(by_number)] = {}
-    """For hosts of workers that are meant to be slow, from 0: the share of their cores that they may use."""
+    """For slow hosts of workers, from 0: the share of their cores that they may use."""
 
 
 HostName = Annotated[
@@ -58,18 +68,16 @@ class HostsChoice(Strict):
     """The hosts of a real cluster, for the launchers `ssh`, `slurm` and `mpi`."""
 
     names: Annotated[OneOrMany[HostName], BeforeValidator(_expanded), Field(max_length=MOST_HOSTS)] = []
-    """As ssh or Slurm knows them, `n[0-3,7]` for several; by default those of the allocation that steptime runs in."""
+    """As ssh or Slurm knows them, `n[0-3,7]` for several; by default those of the allocation."""
     workers_per_host: ProcessCount = 1
     """Workers fill one host after the other."""
     gpus_per_host: Annotated[int, Field(ge=0, le=64)] | None = None
-    """That every host must have; by default as many as `slurm.gpus_per_node` asks for, or as the probe finds on each.
-    The machine that steptime runs on is not asked. The study trains on them where it is not 0.
-    """
+    """That every host must have; by default `slurm.gpus_per_node`, else as the probe finds."""
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$", max_length=15)] | None = None
     """By which hosts talk to each other, as `ib0`; by default the one that leads to the first host."""
     local_folder: Annotated[str, Field(max_length=200), AfterValidator(_on_each_host)] | None = None
-    """On each host's own disk, as `/local/scratch` or `$TMPDIR`: where environments are copied before their first use.
-    By default launches use them in the shared cache."""
+    """On each host's own disk, as `/local/scratch` or `$TMPDIR`: environments are copied there before their first
+    use."""
 
 
 def _number_as_text(value: object) -> object:
@@ -83,13 +91,13 @@ class SlurmChoice(Strict):
     nodes: ProcessCount = 1
     """Whole nodes."""
     time: JobTime | None = None
-    """Limit of the job, also as sbatch takes it: `90` (minutes), `1:30:00`, `1-12`; the partition's own by default."""
+    """Limit of the job, also as sbatch takes it: `90` (minutes), `1:30:00`, `1-12`; by default the partition's."""
     partition: Word | None = None
-    """The default one if null."""
+    """By default Slurm's."""
     account: Word | None = None
-    """Yours by default."""
+    """By default yours."""
     gpus_per_node: Annotated[Word, BeforeValidator(_number_as_text, json_schema_input_type=Word | int)] | None = None
-    """As Slurm's option of this name takes it: `4`, or `a100:4`. By default `hosts.gpus_per_host`."""
+    """As Slurm's option: `4`, or `a100:4`. By default `hosts.gpus_per_host`."""
 
     @property
     def gpu_count(self) -> int | None:

@@ -29,11 +29,11 @@ class Side(Strict):
     workloads: OneOrMany[str] | None = None
     """By name; all by default."""
     loaders: OneOrMany[str] | None = None
-    """A claim about loaders compares trials that differ in nothing else."""
+    """A claim about these, `workers` or batches compares trials that differ in nothing else."""
     workers: OneOrMany[ProcessCount] | None = None
-    """A claim about workers compares the time of as many samples, by trials that differ in nothing else."""
+    """A claim about workers compares the time of as many samples."""
     batch_per_worker: OneOrMany[Count] | None = None
-    """Likewise, of a claim about batches."""
+    """Likewise."""
 
 
 class Paper(Strict):
@@ -46,14 +46,14 @@ class Paper(Strict):
     year: Annotated[int, Field(ge=1900, le=2100)]
     """Of publication."""
     address: Annotated[str, Field(pattern="^https?://")]
-    """Where the paper, or its abstract, can be read."""
+    """Where it, or its abstract, can be read."""
 
 
 class Published(Strict):
     """A ratio that somebody published, to be compared with the one measured here."""
 
     claim: str
-    """What was found, in a few words."""
+    """What was found."""
     source: str
     """Who published it, where."""
     slower: Side
@@ -61,22 +61,22 @@ class Published(Strict):
     faster: Side
     """The trials that took less."""
     ratio: Annotated[float, Field(gt=0)] | None = None
-    """Time of `slower` divided by time of `faster`, as published; null where only the direction was."""
+    """Time of `slower` divided by time of `faster`; null where only the direction was published."""
     machine: str | None = None
-    """What it was measured on; the report lists where this machine differs."""
+    """On which; the report lists where this machine differs."""
 
 
 class PublishedEfficiency(Strict):
     """Points of a scaling curve that somebody published, to be shown beside the study's predictions."""
 
     claim: str
-    """What was found, in a few words."""
+    """What was found."""
     source: str
     """Who published it, where."""
     machine: str
-    """What it was measured on."""
+    """On which."""
     workloads: OneOrMany[str] | None = None
-    """Of the study, those that it may be compared with; all by default."""
+    """That it may be compared with; all by default."""
     efficiency: Annotated[dict[int, EfficiencyShare], BeforeValidator(by_number), Field(min_length=1)]
     """By number of workers, throughput per worker relative to one worker's."""
 
@@ -85,15 +85,14 @@ class PredictionChoice(Strict):
     """Numbers of workers that a study predicts from what it measures, and the hosts that they would have."""
 
     workers: Annotated[OneOrMany[WorkerCount], Field(min_length=1)]
-    """How many; the report predicts each for every strategy, workload and batch that was measured."""
+    """For every strategy, workload and batch that was measured."""
     strategies: OneOrMany[str] | None = None
-    """Of those measured, which are predicted; all by default."""
+    """Of those measured; all by default."""
     frameworks: OneOrMany[str] | None = None
     """Likewise."""
     workers_per_host: ProcessCount | None = None
     """As measured by default."""
     cores_per_host: ProcessCount | None = None
-    """Of emulated hosts, the cores that the predicted hosts would have for themselves; by default they share this
-    machine's."""
+    """Of predicted emulated hosts; by default they share this machine's."""
     bandwidth: BitRate | None = None
     """Of each host's link; as measured by default."""

@@ -9,11 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, create_model, field_serializer, model_validator
 
-from steptime.catalog.optimizer import Optimizer, OptimizerName
-from steptime.catalog.options import Precision, Tuning
+from steptime.catalog.options import Optimizer, OptimizerName, Precision, Tuning
 from steptime.file_name import FILE_NAME, MOST_CHARACTERS
 from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
-from steptime.study.own_module import OwnModuleKeys
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
 from steptime.study.quantities import (
     Command,
@@ -25,6 +23,7 @@ from steptime.study.quantities import (
     NamesAllowed,
     OneOrMany,
     OptionValue,
+    OwnModuleKeys,
     ProcessCount,
     Seed,
     Share,
@@ -52,7 +51,7 @@ class WorkloadChoice(OwnModuleKeys):
     validation: str | None = None
     """A folder of images with the same classes, to validate a training on; by default a fifth of the dataset."""
     image: Sides | None = None
-    """Side of the image in pixels, or [height, width]; by default the dataset's own, or else the workload's."""
+    """Side in pixels, or [height, width]; by default the dataset's, else the workload's."""
     sequence: Count | None = None
     """Tokens of a sample; by default the workload's."""
     tokens: Literal["bytes", "bpe"] | None = None
@@ -62,20 +61,20 @@ class WorkloadChoice(OwnModuleKeys):
     text_field: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Of a `.jsonl` line; by default `text`."""
     skip_broken: bool = False
-    """Leave images of the dataset out that cannot be decoded, and say which; otherwise they are an error."""
+    """Leave out images that cannot be decoded, and list them; otherwise they are an error."""
     classes: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Number of classes; by default the dataset's, or else the workload's."""
+    """By default the dataset's, else the workload's."""
     batch_per_worker: OneOrMany[Count] | None = None
-    """Wins over the study's batch for this workload."""
+    """Wins over the study's."""
     global_batch: OneOrMany[Count] | None = None
-    """Wins over the study's batch for this workload."""
+    """Likewise."""
 
 
 class LoaderChoice(Strict):
     """How samples arrive."""
 
     name: str = "auto"
-    """`native`, `synthetic`, or `auto`: native where the workload has a dataset, synthetic elsewhere."""
+    """One of `steptime list loaders`, or `auto`: native where the workload has a dataset, synthetic elsewhere."""
     processes: Annotated[OneOrMany[Annotated[int, Field(ge=0, le=1024)]], Field(min_length=1)] = [0]
     """Helper processes of each worker, an axis; 0 loads in the training process."""
 
@@ -97,8 +96,7 @@ class EnvironmentChoice(Strict):
     python: str | None = None
     """The interpreter of an `existing` environment; in a container `python3` by default."""
     container: Annotated[Command | None, BeforeValidator(words_of), CommandLineAllowed()] = None
-    """The command that starts a program in a container, as `[apptainer, exec, --nv, /shared/image.sif]`; the
-    interpreter and its arguments follow it."""
+    """The command that starts a program in a container, as `[apptainer, exec, --nv, /shared/image.sif]`."""
 
     @property
     def interpreter(self) -> str | None:
@@ -115,16 +113,16 @@ class Launches(Strict):
     """How often a trial is launched in fresh processes."""
 
     min: Count = 3
-    """At least so often, unless the budget ends before."""
+    """At least so often, within the budget."""
     max: Count = 10
-    """At most so often, even if the target is not reached."""
+    """At most so often."""
 
 
 class BreakdownChoice(Strict):
     """Launches that say where the time of a step goes, apart from those that time it."""
 
     launches: Count = 3
-    """Of each trial, in fresh processes."""
+    """Of each trial."""
     seconds: Duration = 6.0
     """Time aimed for in each."""
 
@@ -133,20 +131,20 @@ class LoaderAloneChoice(Strict):
     """Launches that take batches from the loader and train on none, apart from those that time training."""
 
     launches: Count = 3
-    """Of each trial that reads data, in fresh processes."""
+    """Of each trial that reads data."""
     seconds: Duration = 10.0
-    """Time for the first epoch, at most, and for the epochs behind it."""
+    """Time for the first epoch, at most, and for later ones."""
 
 
 class Steps(Strict):
     """How many training steps a launch runs."""
 
     warmup: Count = 5
-    """Steps that are run first and never counted."""
+    """Steps that are never counted."""
     min: Count = 10
-    """Timed steps at least, however long they take."""
+    """Timed steps at least."""
     max: Count = 2000
-    """Timed steps at most, however short they are."""
+    """Timed steps at most."""
 
 
 class EquivalenceSettings(Strict):
@@ -155,9 +153,9 @@ class EquivalenceSettings(Strict):
     enabled: bool = True
     """False ranks frameworks without comparing them; the report states it."""
     steps: Count = 19
-    """Training steps of a launch, at most, that are compared with the reference in rounds of one to three."""
+    """Steps of a launch, at most, that are compared with the reference."""
     repeats: Count = 2
-    """Launches of every kind, as trained and with momentum and weight decay; faults may be intermittent."""
+    """Launches of every kind, as faults may be intermittent."""
 
 
 NamedOptimizer = Annotated[Optimizer, BeforeValidator(from_name), NameAllowed()]
@@ -276,9 +274,9 @@ class Inclusion(_IncludedAxes):  # type: ignore[misc, valid-type]  # as above
     """Adds combinations: the study's axes, with the axes named here replaced. What is included cannot be excluded."""
 
     cluster: ClusterChoice | None = None
-    """The hosts of these combinations, in a study whose launcher is ``emulated``."""
+    """The hosts of these combinations, for the launcher ``emulated``."""
     train: TrainChoice | None = None
-    """These combinations are trained until it is over, also where the steps of the study's own are timed."""
+    """These combinations are trained until it is over, whatever the study does."""
 
     @model_validator(mode="after")
     def _names_an_axis(self) -> "Inclusion":
@@ -313,22 +311,22 @@ class Study(Strict):
     name: Name
     """Letters, digits, dot, dash and underscore; by default the name of the file."""
     question: str = ""
-    """What you want to know, in your words; it heads the report."""
+    """What you want to know; it heads the report."""
     paper: Paper | None = None
-    """Whose question this is; the report names it."""
+    """Whose question this is."""
     scale: Name = SMALL
     """Which of `scales` is measured; `small` is the study without any of them."""
     scales: Annotated[
         dict[str, dict[str, Any]],
         Field(json_schema_extra={"propertyNames": {"pattern": FILE_NAME, "maxLength": MOST_CHARACTERS}}),
     ] = {}
-    """By name, keys of a study that another scale has instead, as for a cluster."""
+    """By name, keys of a study that another scale replaces."""
     workloads: Annotated[OneOrMany[NamedWorkload], Field(min_length=1)]
     """What is trained, on which data."""
     frameworks: Annotated[OneOrMany[str], Field(min_length=1)]
     """Who trains it."""
     strategies: Annotated[OneOrMany[str], Field(min_length=1)] = ["auto"]
-    """How workers agree; `auto` is `single` for one worker; for more, every synchronous one of the framework."""
+    """How workers agree; `auto` is `single` for one worker, else every synchronous one of the framework."""
     loaders: Annotated[OneOrMany[NamedLoader], Field(min_length=1)] = [LoaderChoice()]
     """How samples arrive."""
     workers: Annotated[OneOrMany[ProcessCount], Field(min_length=1)] = [1]
@@ -336,24 +334,23 @@ class Study(Strict):
     servers: Annotated[OneOrMany[ProcessCount], Field(min_length=1)] = [1]
     """Parameter-server processes, for the strategies that have them."""
     server_placement: Annotated[OneOrMany[ServerPlacement], Field(min_length=1)] = ["own"]
-    """`own` gives each server a core that no worker has, where there is one; `colocated` gives it a worker's cores."""
+    """`own`: on cores that no worker has, where there are any; `colocated`: on a worker's."""
     batch_per_worker: Annotated[OneOrMany[Count], Field(min_length=1)] | None = None
-    """Samples per step of each worker: weak scaling. 32 if neither batch is given."""
+    """Samples per step of each worker; 32 if neither batch is given."""
     global_batch: Annotated[OneOrMany[Count], Field(min_length=1)] | None = None
-    """Samples per step over all workers: strong scaling. Not together with `batch_per_worker`."""
+    """Samples per step over all workers, instead of `batch_per_worker`."""
     precision: Annotated[OneOrMany[Precision], Field(min_length=1)] = ["fp32"]
-    """Of products: `bf16` and `fp16` are the framework's automatic mixed precision; `tf32` and `fp16` need a GPU."""
+    """Of products; `bf16` and `fp16` are automatic mixed precision; `tf32` and `fp16` need a GPU."""
     device: Annotated[OneOrMany[Device], Field(min_length=1)] = ["auto"]
-    """`auto` is one device for the whole study: cuda where any of its frameworks can use a GPU of this machine."""
+    """`auto` is one device for the whole study: cuda where a framework of it can use a GPU here."""
     tuning: Annotated[OneOrMany[Tuning], Field(min_length=1)] = ["documented"]
-    """Which values options have that the study does not name: those of the framework's own guide, or the best ones."""
+    """Values of options that the study does not name: those of the framework's own guide, or the best ones."""
     threads_per_worker: ProcessCount = 1
-    """Compute threads of each worker and each server."""
+    """Compute threads of each worker and server."""
     cores_per_worker: ProcessCount | None = None
-    """Cores that a worker, its loader helpers and its threads for communication run on; as many as threads if null, on
-    GPUs its share."""
+    """For a worker, its loader helpers and communication threads; by default as many as threads, on GPUs its share."""
     launcher: str = "auto"
-    """How processes are started; `auto` is what the framework's strategy needs."""
+    """How processes are started; `auto` is what the strategy needs."""
     cluster: ClusterChoice | None = None
     """The hosts, for the launcher `emulated`."""
     hosts: Annotated[HostsChoice | None, BeforeValidator(from_names), NamesAllowed()] = None
@@ -363,21 +360,21 @@ class Study(Strict):
     isolation: Literal["required", "preferred"] = "preferred"
     """Whether launches run only where other users of the machine cannot reach their sockets."""
     options: Options = {}
-    """For each framework its own settings; each list is an axis of that framework alone. They win over `tuning`."""
+    """For each framework its own settings, which win over `tuning`; each list is an axis of that framework alone."""
     environment_variables: Variables = {}
-    """Variables by which libraries are tuned, for all frameworks or below the name of one; each list is an axis."""
+    """By which libraries are tuned, for all frameworks or below the name of one; each list is an axis."""
     environments: dict[str, EnvironmentChoice] = {}
-    """For each framework, where it runs if not in the environment that steptime makes for it."""
+    """By framework, where it runs if not in the environment that steptime makes."""
     named_environments: dict[Name, EnvironmentChoice] = {}
     """By names of yours, environments of the only framework, measured in the same blocks; `venv` is its usual one."""
     environment_names: Annotated[OneOrMany[str | None], Field(min_length=1)] = [None]
-    """Which of `named_environments` are measured; all of them by default."""
+    """Which of these are measured; all by default."""
     optimizer: Annotated[OneOrMany[NamedOptimizer], Field(min_length=1)] = [Optimizer()]
-    """How gradients change weights: one optimizer for all trials, or a list of them."""
+    """How gradients change weights: one for all trials, or a list."""
     accumulation: Annotated[OneOrMany[Count], Field(min_length=1)] = [1]
     """Equal micro-batches of a worker's step; gradients are added up and exchanged once."""
     train: TrainChoice | None = None
-    """Trains every trial until it is over, and measures accuracy beside speed."""
+    """Trains every trial until it is over, and measures accuracy too."""
     include: OneOrMany[Inclusion] = []
     """Further combinations."""
     exclude: OneOrMany[Exclusion] = []
@@ -387,25 +384,25 @@ class Study(Strict):
     target: Share = 0.01
     """Half-width of the 95 % interval, relative to the step time, at which a trial is measured well enough."""
     seconds_per_launch: Duration = 3.0
-    """Timed seconds aimed for in each launch."""
+    """Timed seconds aimed for."""
     steps: Steps = Steps()
     """How many steps a launch runs."""
     breakdown: Annotated[BreakdownChoice | None, BeforeValidator(form_if_true), TrueAllowed()] = None
-    """`true`, or its settings, adds launches that break each step down into its phases."""
+    """Adds launches that break each step down into its phases."""
     loader_alone: Annotated[LoaderAloneChoice | None, BeforeValidator(form_if_true), TrueAllowed()] = None
-    """`true`, or its settings, adds launches of every loader alone, and a verdict on who limits: loader or training."""
+    """Adds launches of every loader alone, and a verdict on who limits: loader or training."""
     budget: Duration | None = None
-    """Time for the launches of one run; environments, datasets and checks are made once and come on top."""
+    """Time for the launches of one run; environments, datasets and checks come on top."""
     time_limit: Duration = 300.0
-    """Time for one launch, after which it is ended and counts as failed."""
+    """Of one launch, after which it is ended and counts as failed."""
     published: list[Published] = []
-    """Ratios that others published, which the report shows beside the measured ones."""
+    """Ratios that others published, shown beside the measured ones."""
     published_efficiency: list[PublishedEfficiency] = []
-    """Points of scaling curves that others published, which the report shows beside the predicted ones."""
+    """Points of published scaling curves, shown beside the predicted ones."""
     performance_models: OneOrMany[ModelFamily] = []
-    """Families of performance models that the report compares with the measured steps."""
+    """Families of models that the report compares with the measured steps."""
     predictions: PredictionChoice | None = None
-    """What the report predicts from what was measured."""
+    """What the report predicts from the measurements."""
     equivalence: EquivalenceSettings = EquivalenceSettings()
     """The equivalence check."""
     seed: Seed = 0

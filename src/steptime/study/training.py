@@ -128,29 +128,29 @@ class ScheduleChoice(Strict):
     name: ScheduleName
     """The formula."""
     every_epochs: int | None = None
-    """Of `step`: epochs from one reduction to the next; 10 by default."""
+    """Of `step`."""
     at_epochs: OneOrMany[int] | None = None
-    """Of `multi_step`: the epochs that begin with a reduction; 10 and 20 by default."""
+    """Of `multi_step`."""
     factor: float | None = None
-    """Of `step`, `multi_step` and `plateau` (0.1 by default), and of `exponential` (0.9, for each epoch)."""
+    """Of `step`, `multi_step`, `plateau` and `exponential`."""
     power: float | None = None
-    """Of `polynomial`; 1 by default, which is linear."""
+    """Of `polynomial`."""
     minimum: float | None = None
-    """Of `polynomial`, `cosine`, `cosine_restarts` and `plateau`: the least factor of the rate; 0 by default."""
+    """Of `polynomial`, `cosine`, `cosine_restarts` and `plateau`."""
     first_epochs: int | None = None
-    """Of `cosine_restarts`: epochs to the first restart; 10 by default."""
+    """Of `cosine_restarts`."""
     multiplier: int | None = None
-    """Of `cosine_restarts`: how much longer each period is than the one before; 2 by default."""
+    """Likewise."""
     rise: float | None = None
-    """Of `one_cycle`: the share of the steps in which the rate rises; 0.3 by default."""
+    """Of `one_cycle`: the share of steps in which the rate rises."""
     start_factor: float | None = None
-    """Of `one_cycle`: the factor in the first step; 1/25 by default."""
+    """Of `one_cycle`."""
     end_factor: float | None = None
-    """Of `one_cycle`: the factor in the last step; 1/250000 by default."""
+    """Likewise."""
     patience: int | None = None
-    """Of `plateau`: epochs without a better validation loss that pass unpunished; 3 by default."""
+    """Of `plateau`."""
     threshold: float | None = None
-    """Of `plateau`: the share of the loss by which an epoch must be better to count; 0.0001 by default."""
+    """Of `plateau`: the share of the loss by which an epoch must be better."""
 
     @model_validator(mode="after")
     def _parameters_are_its_own(self) -> "ScheduleChoice":
@@ -177,19 +177,19 @@ class TrainChoice(Strict):
     target_accuracy: Accuracy | None = None
     """A training ends with the first epoch whose validation accuracy reaches it."""
     schedules: Annotated[OneOrMany[NamedSchedule], Field(min_length=1)] = [ScheduleChoice(name="constant")]
-    """Learning-rate schedules."""
+    """Of learning rates; docs/learning.md has their formulas and defaults."""
     scaling_rule: Annotated[OneOrMany[ScalingRule], Field(min_length=1)] = ["none"]
-    """What a larger global batch does to the learning rate: nothing, or times batch / `base_batch` or its root."""
+    """What multiplies the learning rate: nothing, global batch / `base_batch`, or its root."""
     base_batch: Count = 32
-    """The global batch that the optimizer's learning rate is meant for, to a scaling rule."""
+    """The global batch that the learning rate is meant for."""
     warmup_epochs: Annotated[OneOrMany[WarmupEpochs], Field(min_length=1)] = [0]
-    """Epochs in which the learning rate rises linearly to what the schedule begins with."""
+    """In which the learning rate rises linearly."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of each target that is spread equally over all classes, in training only."""
+    """The share of each target that is spread over all classes, in training only."""
     seeds: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Launches of each trial; launch n has the seed `seed + n` in every trial, so that comparisons pair by seed."""
+    """Launches of each trial; launch n has the seed `seed + n`."""
     time_limit: Duration = 14_400.0
-    """Time for one launch of training, after which it is ended; running again goes on from its last epoch."""
+    """Of one launch; running again resumes from its last epoch."""
 
 
 class Training(BaseModel):

@@ -7,8 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, computed_field, model_serializer
 
 from steptime.catalog.cluster import Cluster
-from steptime.catalog.optimizer import Optimizer
-from steptime.catalog.options import OptionValue, Precision, Tuning
+from steptime.catalog.options import Optimizer, OptionValue, Precision, Tuning
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.own_module import OwnModule
 from steptime.catalog.workloads.table import LIBRARY, build_workload, own_workload
@@ -38,7 +37,7 @@ class Trial(BaseModel):
     dataset: str | None
     """A built-in dataset's name or a folder; None with the synthetic loader."""
     tokens: str | None = None
-    """The tokenizer that is trained on the dataset's text, and its vocabulary, as ``bpe 4096``; None for any other."""
+    """How the dataset's text is read, as ``bpe 4096 of the field body``; None for bytes of the usual field, or none."""
     loader: str
     loader_processes: int = 0
     device: Literal["cpu", "cuda"]

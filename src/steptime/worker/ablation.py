@@ -15,11 +15,10 @@ import random
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
-from steptime.worker.ablated_step import MARKS, AblatedStep
 from steptime.worker.clock import StepClock
+from steptime.worker.handshake import Rendezvous
 from steptime.worker.process_context import Job, ProcessContext
-from steptime.worker.rendezvous import Rendezvous
-from steptime.worker.session import Session
+from steptime.worker.session import MARKS, AblatedStep, Session
 from steptime.worker.shared_file import RecordFile
 from steptime.worker.timing import MOST_STRETCHES, more_warmup, seconds_of_tick
 

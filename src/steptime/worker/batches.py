@@ -8,7 +8,6 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, 
 
 import numpy
 
-from steptime.worker.image_layout import channels_last
 from steptime.worker.kept_losses import kept_steps
 from steptime.worker.process_context import Job
 from steptime.worker.samples import (
@@ -21,6 +20,7 @@ from steptime.worker.samples import (
     synthetic_batches,
 )
 from steptime.worker.session import Session
+from steptime.worker.weights import channels_last
 
 
 def sends_bytes(job: Job) -> bool:

@@ -1,7 +1,7 @@
 """The loop of the equivalence check: steps on known batches from known weights, in rounds that run ahead.
 
 Within a round nothing is waited for, as in the timed steps. Behind each round the loss is read, and a sketch is made of
-the weights (``sketch.py``), which the core compares with those of the reference.
+the weights, which the core compares with those of the reference.
 """
 
 import os
@@ -33,7 +33,7 @@ def run_check(session: Session, job: Job, context: ProcessContext, records: Reco
         Whether the weights at the end go to ``weights-<rank>.npz`` as they are.
     """
     # Here, not at the top: timing needs no numpy, and every process of a launch imports this module.
-    from steptime.worker.sketch import Sketcher
+    from steptime.worker.weights import Sketcher
 
     schedule = job["schedule"]
     sketcher, sketches, losses = Sketcher(), {}, []

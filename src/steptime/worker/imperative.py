@@ -9,8 +9,7 @@ import abc
 import contextlib
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
-from steptime.worker.ablated_step import AblatedStep
-from steptime.worker.session import Session
+from steptime.worker.session import AblatedStep, Session
 
 if TYPE_CHECKING:
     from steptime.worker.batches import Batches

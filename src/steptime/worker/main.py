@@ -18,9 +18,9 @@ from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
 from steptime.worker.shared_file import RecordFile, open_plain
 from steptime.worker.tether import HelperWatch, die_with_parent, last_line
-from steptime.worker.threads import found_threads
 from steptime.worker.timing import run_loader, run_timed
 from steptime.worker.training import run_training
+from steptime.worker.usage import found_threads
 
 if TYPE_CHECKING:
     from steptime.worker.framework import Framework

@@ -12,10 +12,9 @@ import random
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from steptime.worker.back_end import ADDED, FED, BackEnd, Message
-from steptime.worker.framework import Framework
+from steptime.worker.framework import ADDED, FED, BackEnd, Framework, Message
+from steptime.worker.handshake import Rendezvous
 from steptime.worker.process_context import Job, ProcessContext
-from steptime.worker.rendezvous import Rendezvous
 from steptime.worker.shared_file import RecordFile
 
 if TYPE_CHECKING:

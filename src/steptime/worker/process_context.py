@@ -20,6 +20,12 @@ Job = Dict[str, Any]
 """``job.json``, the same in all processes of a launch."""
 
 
+def micro_batches(job: Job) -> int:
+    """Return in how many parts a worker computes the gradients of a batch; a job that does not say has one."""
+    count: int = job.get("accumulation", 1)
+    return count
+
+
 class ProcessContext(object):
     """The role, rank and peers of one process.
 

@@ -13,8 +13,7 @@ from steptime.worker.check import take_turns
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
 from steptime.worker.shared_file import RecordFile
-from steptime.worker.sketch import Sketcher
-from steptime.worker.weights import initial_weights
+from steptime.worker.weights import Sketcher, initial_weights
 
 _SUMS = 4
 """Numbers of a short sketch: the distance of two is that of the arrays within a factor of two, nearly always."""

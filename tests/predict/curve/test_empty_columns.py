@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from tables import curve
 
-from steptime.predict.curve.facts import facts_of
+from steptime.predict.curve.facts import all_usual_hosts, facts_of, usual_hosts
 from steptime.predict.curve.forecast import forecast
-from steptime.predict.curve.hardware import all_usual_hosts, usual_hosts
 from steptime.predict.curve.posterior import posterior, predict_curve
-from steptime.predict.curve.priors import priors_for
+from steptime.predict.curve.shape import priors_for
 from steptime.predict.curve.table import read_own_curves
 
 NO_NETWORK = {"inter_host_gbps": "", "nics_per_host": "", "transport": ""}

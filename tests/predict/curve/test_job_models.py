@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from steptime.predict.curve.job_models import (
+from steptime.predict.curve.reference_models import (
     INFORMED,
     PERCENT_OF_PEAK,
     Job,

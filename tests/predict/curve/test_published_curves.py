@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from steptime.predict.curve.assessment import assess
+from steptime.predict.curve.assessment import assess, predict_holdout, score
 from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.posterior import LEAST_SAMPLES, posterior, predict_curve
-from steptime.predict.curve.priors import learned_sources, priors_for
-from steptime.predict.curve.scores import predict_holdout, score
+from steptime.predict.curve.shape import learned_sources, priors_for
 from steptime.predict.curve.table import read_curves
 
 POINTS = Path(__file__).parent / "data" / "published-scaling.csv"

@@ -5,9 +5,8 @@ import pytest
 from tables import curve
 
 from steptime.errors import UsageError
-from steptime.predict.curve.assessment import assess, score_references
-from steptime.predict.curve.priors import learned_sources, priors_for
-from steptime.predict.curve.scores import ScoredPoint, score
+from steptime.predict.curve.assessment import ScoredPoint, assess, score, score_references
+from steptime.predict.curve.shape import learned_sources, priors_for
 
 
 def scored(measured, predicted, low=0.5, high=2.0):

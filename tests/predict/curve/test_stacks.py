@@ -3,7 +3,7 @@
 import pytest
 
 from steptime.predict.curve.curve import EvidenceError
-from steptime.predict.curve.stacks import UNKNOWN, declared_stacks, stack_names, stack_of
+from steptime.predict.curve.facts import UNKNOWN, declared_stacks, stack_names, stack_of
 from steptime.predict.curve.table import read_own_curves
 from steptime.predict.model.policies import step_graph
 from steptime.worker.communication import Gradient, LayerWork, PolicyContext, Work

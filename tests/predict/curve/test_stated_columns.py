@@ -9,8 +9,7 @@ from tables import COLUMNS, curve, row, write
 from steptime.predict.curve.curve import EvidenceError
 from steptime.predict.curve.facts import facts_of
 from steptime.predict.curve.posterior import Sampling, predict
-from steptime.predict.curve.priors import INDEX, expert_priors, joint_prior
-from steptime.predict.curve.shape import relative_times
+from steptime.predict.curve.shape import INDEX, expert_priors, joint_prior, relative_times
 from steptime.predict.curve.table import read_curves
 
 ON = {"workers_per_host": "4", "framework": "my own trainer", "inter_host_gbps": "10", "transport": "tcp"}

@@ -8,8 +8,7 @@ from tables import curve
 
 from steptime.predict.curve.curve import workers
 from steptime.predict.curve.posterior import Sampling, predict, weigh_samples
-from steptime.predict.curve.priors import INDEX, PARAMETERS, expert_priors, joint_prior
-from steptime.predict.curve.shape import relative_times
+from steptime.predict.curve.shape import INDEX, PARAMETERS, expert_priors, joint_prior, relative_times
 
 _CURVES = 80
 _SEEDS = (1, 2, 3)

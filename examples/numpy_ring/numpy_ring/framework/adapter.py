@@ -5,7 +5,7 @@ import numpy
 from steptime.worker.batches import open_batches
 from steptime.worker.framework import Framework
 from steptime.worker.imperative import ImperativeSession
-from steptime.worker.threads import compute_threads
+from steptime.worker.usage import compute_threads
 from steptime.worker.weights import initial_weights
 
 from .communication import bucket_lengths

@@ -4,8 +4,7 @@ Pure Python without imports of the framework: the session cuts its gradients by 
 what travels when.
 """
 
-from steptime.worker.communication import CommunicationPlan
-from steptime.worker.policies import END_OF_BACKWARD, KIB, message_of
+from steptime.worker.communication import END_OF_BACKWARD, KIB, CommunicationPlan, message_of
 
 
 def bucket_lengths(sizes, limit_bytes):

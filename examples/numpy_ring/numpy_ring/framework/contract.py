@@ -1,7 +1,7 @@
 """What numpy_ring gives to its tests: the batches of its loader, its live weights, and faults to plant in it."""
 
 from steptime.worker.batches import open_batches
-from steptime.worker.contract import FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
+from steptime.worker.framework import FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
 
 
 def _batches(job, context):

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from steptime.errors import FileError, WorkloadError, choices_message
-from steptime.user_file import read_user_text
+from steptime.plain_file import read_user_text
 
 _MOST_BYTES = 4 * 2**20
 """Of a file."""

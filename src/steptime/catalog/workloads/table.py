@@ -35,20 +35,20 @@ class Entry:
 
 
 class _Library(Mapping[str, Entry]):
-    """steptime's own workloads: the module of ``workloads/library`` and the entry in it, imported when asked for."""
+    """steptime's own workloads: the module beside this one and the entry in it, imported when asked for."""
 
     _PLACES: Mapping[str, str] = {
-        "mlp": "fully_connected:MLP",
-        "autoencoder": "fully_connected:AUTOENCODER",
-        "lenet5": "convolutional:LENET5",
-        "cifar_cnn": "convolutional:CIFAR_CNN",
-        "alexnet": "convolutional:ALEXNET",
-        "googlenet": "inception:GOOGLENET",
-        "vgg16": "convolutional:VGG16",
-        "inception_v3": "inception:INCEPTION_V3",
-        "resnet50": "resnet:RESNET50",
-        "resnet101": "resnet:RESNET101",
-        "resnet152": "resnet:RESNET152",
+        "mlp": "chains:MLP",
+        "autoencoder": "chains:AUTOENCODER",
+        "lenet5": "chains:LENET5",
+        "cifar_cnn": "chains:CIFAR_CNN",
+        "alexnet": "chains:ALEXNET",
+        "googlenet": "blocks:GOOGLENET",
+        "vgg16": "chains:VGG16",
+        "inception_v3": "blocks:INCEPTION_V3",
+        "resnet50": "blocks:RESNET50",
+        "resnet101": "blocks:RESNET101",
+        "resnet152": "blocks:RESNET152",
         "vit_tiny": "transformers:VIT_TINY",
         "vit_b16": "transformers:VIT_B16",
         "gpt2_tiny": "transformers:GPT2_TINY",
@@ -61,7 +61,7 @@ class _Library(Mapping[str, Entry]):
 
     def __getitem__(self, name: str) -> Entry:
         module, _, entry = self._PLACES[name].partition(":")
-        return cast("Entry", getattr(import_module(f"steptime.catalog.workloads.library.{module}"), entry))
+        return cast("Entry", getattr(import_module(f"steptime.catalog.workloads.{module}"), entry))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._PLACES)

@@ -7,7 +7,7 @@ stay on the worker, and one that notes when each sum is complete, for marked ste
 import time
 from typing import Any
 
-from steptime.worker.ablated_step import AblatedStep
+from steptime.worker.session import AblatedStep
 
 
 class CaffeAblation(AblatedStep):

@@ -6,7 +6,7 @@ import numpy
 
 from steptime.worker.framework import Framework, require_fp32
 from steptime.worker.session import Session
-from steptime.worker.threads import compute_threads
+from steptime.worker.usage import compute_threads
 from steptime.worker.weights import initial_weights
 
 # Caffe's log starts with its import; what it says about errors, it says on the way to its death.

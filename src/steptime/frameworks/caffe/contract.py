@@ -2,7 +2,7 @@
 
 import itertools
 
-from steptime.worker.contract import FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
+from steptime.worker.framework import FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
 
 
 def _batches(job, context):

@@ -8,7 +8,8 @@ from steptime.worker.clock import EventClock, HostClock
 from steptime.worker.framework import Framework, require_fp32, require_own_device
 from steptime.worker.imperative import ImperativeSession
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
-from steptime.worker.threads import compute_threads
+from steptime.worker.process_context import micro_batches
+from steptime.worker.usage import compute_threads
 from steptime.worker.weights import initial_weights
 
 
@@ -65,7 +66,7 @@ class ChainerSession(ImperativeSession):
         self.chain = WorkloadChain(job["workload"], job["label_smoothing"])
         self.chain.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self.chain.to_device(self._device)
-        self.accumulation = job.get("accumulation", 1)
+        self.accumulation = micro_batches(job)
         self._settings = job["optimizer"]
         self._rule = optimizer = make_optimizer(self._settings)
         self._double_buffering = communicator is not None and options["double_buffering"]

@@ -5,7 +5,7 @@ import numpy
 from mpi4py import MPI
 
 from steptime.frameworks.chainer.communication import COMMUNICATORS, communicator_for
-from steptime.worker.back_end import FED, BackEnd, Message
+from steptime.worker.framework import FED, BackEnd, Message
 
 
 def open_communicator(name, device, context):

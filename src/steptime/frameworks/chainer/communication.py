@@ -2,8 +2,7 @@
 
 import typing
 
-from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work
-from steptime.worker.policies import flat, one_by_one
+from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work, flat, one_by_one
 
 COMMUNICATORS: typing.Mapping[str, typing.Tuple[str, ...]] = {
     "cpu": ("naive",),

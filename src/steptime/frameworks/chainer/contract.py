@@ -1,6 +1,6 @@
 """What Chainer gives to its tests."""
 
-from steptime.worker.contract import CLIPPED_APART, FROZEN_LAYER, KEPT_GRADIENT, Contract
+from steptime.worker.framework import CLIPPED_APART, FROZEN_LAYER, KEPT_GRADIENT, Contract
 
 
 def _batches(job, context):

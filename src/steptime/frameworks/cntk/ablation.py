@@ -8,7 +8,7 @@ learner does between gradients and new weights cannot be called by itself, so th
 import cntk
 import numpy
 
-from steptime.worker.ablated_step import AblatedStep
+from steptime.worker.session import AblatedStep
 
 
 class CntkAblation(AblatedStep):

@@ -6,8 +6,8 @@ import warnings
 
 import numpy
 
+from steptime.worker.communication import MIB
 from steptime.worker.framework import Framework, require_fp32
-from steptime.worker.policies import MIB
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 

@@ -5,8 +5,17 @@ CNTK 2.7; F. Seide et al., Interspeech 2014, for few bits per value; K. Chen, Q.
 
 import typing
 
-from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work
-from steptime.worker.policies import END_OF_BACKWARD, MIB, averaged_in_blocks, message_of, quantized
+from steptime.worker.communication import (
+    END_OF_BACKWARD,
+    MIB,
+    CommunicationPlan,
+    Policy,
+    PolicyContext,
+    Work,
+    averaged_in_blocks,
+    message_of,
+    quantized,
+)
 
 IN_FLIGHT = 4
 """CNTK starts all messages before it waits for any; workloads have no more large gradients than this."""

@@ -2,7 +2,7 @@
 
 import warnings
 
-from steptime.worker.contract import FROZEN_LAYER, Contract
+from steptime.worker.framework import FROZEN_LAYER, Contract
 
 
 def _batches(job, context):

@@ -6,8 +6,19 @@ S. Rajbhandari et al., SC 2020, and the sources of DeepSpeed 0.19, which differ 
 import itertools
 import typing
 
-from steptime.worker.communication import CommunicationPlan, Gather, PlannedMessage, Policy, PolicyContext, Work
-from steptime.worker.policies import END_OF_BACKWARD, VALUE_BYTES, flat, message_of, packs
+from steptime.worker.communication import (
+    END_OF_BACKWARD,
+    VALUE_BYTES,
+    CommunicationPlan,
+    Gather,
+    PlannedMessage,
+    Policy,
+    PolicyContext,
+    Work,
+    flat,
+    message_of,
+    packs,
+)
 
 KEPT_WHOLE_VALUES = 100000
 """Stage 3 keeps parameters of up to so many values whole (``stage3_param_persistence_threshold``)."""

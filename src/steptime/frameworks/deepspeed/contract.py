@@ -1,7 +1,7 @@
 """What DeepSpeed gives to its tests."""
 
 from steptime.libraries.torch.contract import batches, freeze_last_layer, keep_back_in_shards, weights
-from steptime.worker.contract import CLIPPED_APART, EARLY_UPDATE, FROZEN_LAYER, KEPT_GRADIENT, Contract
+from steptime.worker.framework import CLIPPED_APART, EARLY_UPDATE, FROZEN_LAYER, KEPT_GRADIENT, Contract
 
 
 def _keep_back(job, context):

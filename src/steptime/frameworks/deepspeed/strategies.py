@@ -20,11 +20,12 @@ from steptime.libraries.torch.checkpoint import (
     nested_value,
     set_buffers_state,
     set_module_state,
+    set_rate,
+    update_of,
 )
 from steptime.libraries.torch.devices import keep_group
-from steptime.libraries.torch.optimizers import set_rate, update_of
-from steptime.libraries.torch.store import rendezvous_url
-from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
+from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost, rendezvous_url
+from steptime.worker.process_context import micro_batches
 
 
 def engine_settings(job, stage):
@@ -37,8 +38,8 @@ def engine_settings(job, stage):
     mixed = job["precision"] == "bf16"
     by_engine = options["mixed_precision"] == "engine"
     return {
-        "train_micro_batch_size_per_gpu": job["batch_per_worker"] // job.get("accumulation", 1),
-        "gradient_accumulation_steps": job.get("accumulation", 1),
+        "train_micro_batch_size_per_gpu": job["batch_per_worker"] // micro_batches(job),
+        "gradient_accumulation_steps": micro_batches(job),
         # By default DeepSpeed would clip to a norm of 1, which is another training.
         "gradient_clipping": job["optimizer"].get("clip_norm", 0.0),
         "zero_optimization": zero,

@@ -3,8 +3,7 @@
 import typing
 
 from steptime.libraries.horovod.communication import POLICIES as PLAIN
-from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work
-from steptime.worker.policies import message_of
+from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work, message_of
 
 Value = typing.TypeVar("Value")
 

@@ -5,7 +5,7 @@ import torch
 
 from steptime.libraries.horovod.workers import HorovodWorkers
 from steptime.libraries.torch.devices import set_threads
-from steptime.worker.back_end import FED, BackEnd, Message
+from steptime.worker.framework import FED, BackEnd, Message
 
 
 class HorovodAllreduce(Message):

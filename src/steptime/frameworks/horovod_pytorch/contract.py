@@ -1,7 +1,7 @@
 """What Horovod with PyTorch gives to its tests."""
 
 from steptime.libraries.torch.contract import batches, clip_apart, freeze_last_layer, weights
-from steptime.worker.contract import CLIPPED_APART, FROZEN_LAYER, KEPT_GRADIENT, Contract
+from steptime.worker.framework import CLIPPED_APART, FROZEN_LAYER, KEPT_GRADIENT, Contract
 
 
 def _keep_back(*_):

@@ -9,6 +9,7 @@ import torch
 from steptime.libraries.horovod.workers import HorovodWorkers
 from steptime.libraries.torch.ablation import UNSYNCHRONIZED, TorchAblation
 from steptime.libraries.torch.strategy import TorchStrategy
+from steptime.worker.process_context import micro_batches
 
 
 class InnermostChannels(object):
@@ -178,7 +179,7 @@ class HorovodAverage(SingleWorker):
             named_parameters=module.named_parameters(),
             compression=_COMPRESSIONS[self.job["options"]["compression"]],
             groups=self.job["options"]["groups"] or None,
-            backward_passes_per_step=self.job.get("accumulation", 1),
+            backward_passes_per_step=micro_batches(self.job),
         )
         return module
 

@@ -5,6 +5,7 @@ from typing import Any, Tuple
 from steptime.libraries.tensorflow.session import TensorFlowSession
 from steptime.libraries.tensorflow.startup import import_tensorflow
 from steptime.worker.framework import Framework
+from steptime.worker.process_context import micro_batches
 
 
 def open_session(job, context):
@@ -43,7 +44,7 @@ class HorovodTraining(object):
         combine = self._combine if context.workers > 1 else None
         share = 1.0 / context.workers if self._in_loss else 1.0
         xla = options["xla"]
-        accumulation = job.get("accumulation", 1)
+        accumulation = micro_batches(job)
         self.training = TensorFlowTraining(
             self.network, job["optimizer"], combine, share, accumulation=accumulation, xla=xla
         )

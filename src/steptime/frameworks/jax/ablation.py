@@ -1,6 +1,6 @@
 """The ablated step in JAX, each stage a program of its own."""
 
-from steptime.worker.ablated_step import AblatedStep
+from steptime.worker.session import AblatedStep
 
 
 class JaxAblation(AblatedStep):

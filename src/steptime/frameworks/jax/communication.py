@@ -2,8 +2,7 @@
 
 import typing
 
-from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work
-from steptime.worker.policies import KIB, message_of
+from steptime.worker.communication import KIB, CommunicationPlan, Policy, PolicyContext, Work, message_of
 
 
 def packed_together(sizes: typing.Sequence[int], pack_kb: float) -> typing.List[int]:

@@ -1,7 +1,7 @@
 """What JAX gives to its tests."""
 
-from steptime.worker.contract import CLIPPED_APART, FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
-from steptime.worker.image_layout import channels_first
+from steptime.worker.framework import CLIPPED_APART, FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
+from steptime.worker.weights import channels_first
 
 
 def _batches(job, context):

@@ -8,7 +8,7 @@ import numpy
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from steptime.worker.back_end import BackEnd, Message
+from steptime.worker.framework import BackEnd, Message
 
 AXIS = "workers"
 

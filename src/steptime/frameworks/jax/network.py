@@ -6,9 +6,9 @@
 import os
 from typing import Any, Callable
 
-from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, to_canonical, to_own
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
 from steptime.worker.samples import TOKEN_LOSSES
+from steptime.worker.weights import ORDER_IS_FREE, flat_orders, to_canonical, to_own
 
 
 def import_jax(threads, device, local_rank, precision="fp32"):

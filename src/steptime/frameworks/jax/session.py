@@ -11,10 +11,9 @@ from steptime.frameworks.jax.mesh import MeshPlacement, leave_mesh, open_mesh
 from steptime.frameworks.jax.network import JaxNetwork
 from steptime.frameworks.jax.training_step import JaxStep, first_state
 from steptime.worker.clock import WaitingClock
-from steptime.worker.image_layout import channels_first, channels_last, shape_channels_first
 from steptime.worker.samples import TOKEN_LOSSES
 from steptime.worker.session import Session
-from steptime.worker.weights import initial_weights
+from steptime.worker.weights import channels_first, channels_last, initial_weights, shape_channels_first
 
 
 class JaxSession(Session):

@@ -6,6 +6,7 @@ from jax import lax, numpy
 from steptime.frameworks.jax.communication import packed_together
 from steptime.frameworks.jax.mesh import AXIS
 from steptime.frameworks.jax.optimizers import clipped, optimizer_of, slots_of
+from steptime.worker.process_context import micro_batches
 
 
 def mean_of_all(gradients, pack_kb):
@@ -41,7 +42,7 @@ class JaxStep(object):
         self._settings = job["optimizer"]
         self._slot = slots_of(self._settings)[0]
         self._together = job["strategy"] == "allreduce"
-        self._accumulation = job.get("accumulation", 1)
+        self._accumulation = micro_batches(job)
         self._pack_kb = job["options"].get("pack_kb", 0)
         self._donated = (0,) if job["options"]["donate"] else ()
         self._mesh = mesh

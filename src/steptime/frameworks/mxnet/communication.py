@@ -5,8 +5,16 @@ M. Li et al., OSDI 2014, and the sources of MXNet 1.9.
 
 import typing
 
-from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work
-from steptime.worker.policies import END_OF_BACKWARD, VALUE_BYTES, asynchronous, message_of
+from steptime.worker.communication import (
+    END_OF_BACKWARD,
+    VALUE_BYTES,
+    CommunicationPlan,
+    Policy,
+    PolicyContext,
+    Work,
+    asynchronous,
+    message_of,
+)
 
 KEY_MULTIPLIER = 9973
 """MXNet multiplies a key with this before it takes the remainder by the number of servers."""

@@ -1,7 +1,7 @@
 """What MXNet gives to its tests."""
 
 from steptime.libraries.mxnet.contract import batches, change_gradients, freeze_last_layer, weights
-from steptime.worker.contract import (
+from steptime.worker.framework import (
     FROZEN_LAYER,
     KEPT_GRADIENT,
     NEVER_PULLED,

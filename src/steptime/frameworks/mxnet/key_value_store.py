@@ -11,7 +11,7 @@ import mxnet
 
 from steptime.frameworks.mxnet.communication import priority_of
 from steptime.libraries.mxnet.optimizers import clip
-from steptime.worker.back_end import FED, BackEnd, Message
+from steptime.worker.framework import FED, BackEnd, Message
 
 _abandoned: List[Any] = []
 """Stores that must not be freed, for MXNet leaves a store when it frees it."""

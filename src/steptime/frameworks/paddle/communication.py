@@ -8,8 +8,7 @@ in the opposite order, each when all of its gradients are there.
 import itertools
 import typing
 
-from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work
-from steptime.worker.policies import MIB, message_of, packs
+from steptime.worker.communication import MIB, CommunicationPlan, Policy, PolicyContext, Work, message_of, packs
 
 
 def buckets(work: Work, context: PolicyContext) -> CommunicationPlan:

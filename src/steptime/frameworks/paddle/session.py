@@ -14,7 +14,8 @@ from steptime.frameworks.paddle.optimizers import open_optimizer
 from steptime.frameworks.paddle.workers import bucket_values, data_parallel, join_group, leave_group
 from steptime.worker.imperative import ImperativeSession
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
-from steptime.worker.threads import compute_threads
+from steptime.worker.process_context import micro_batches
+from steptime.worker.usage import compute_threads
 from steptime.worker.weights import initial_weights
 
 
@@ -42,7 +43,7 @@ class PaddleSession(ImperativeSession):
         multi_tensor = options["multi_tensor"]
         self._optimizer = open_optimizer(self.layer.parameters(), job["optimizer"], multi_tensor=multi_tensor)
         self.batches = open_paddle_batches(job, context)
-        self.accumulation = job.get("accumulation", 1)
+        self.accumulation = micro_batches(job)
         self._loss: Any = None
         self._outputs: Any = None
 

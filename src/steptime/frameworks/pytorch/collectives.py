@@ -10,7 +10,7 @@ from torch.distributed import rpc
 
 from steptime.frameworks.pytorch.parameter_server import RpcGroup, SharesOfAll
 from steptime.libraries.torch.devices import join_group, leave_group, open_device, set_threads
-from steptime.worker.back_end import FED, BackEnd, Message
+from steptime.worker.framework import FED, BackEnd, Message
 
 
 class TorchAllreduce(Message):

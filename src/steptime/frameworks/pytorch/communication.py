@@ -7,11 +7,15 @@ sources of torch 2.13 do. The grouping of layers for FSDP and the parameter serv
 import itertools
 import typing
 
-from steptime.worker.communication import CommunicationPlan, Gradient, Policy, PolicyContext, Work
-from steptime.worker.policies import (
+from steptime.worker.communication import (
     MIB,
     VALUE_BYTES,
+    CommunicationPlan,
+    Gradient,
+    Policy,
+    PolicyContext,
     Sharding,
+    Work,
     asynchronous,
     in_turn,
     lightest_largest_first,

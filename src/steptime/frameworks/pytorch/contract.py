@@ -1,7 +1,7 @@
 """What PyTorch gives to its tests."""
 
 from steptime.libraries.torch.contract import batches, clip_apart, freeze_last_layer, keep_back_in_shards, weights
-from steptime.worker.contract import (
+from steptime.worker.framework import (
     CLIPPED_APART,
     FROZEN_LAYER,
     KEPT_GRADIENT,

@@ -16,12 +16,19 @@ from torch.distributed import TCPStore, rpc
 
 from steptime.frameworks.pytorch.communication import SHARDINGS
 from steptime.frameworks.pytorch.parameter_server_ablation import ParameterServerAblation
-from steptime.libraries.torch.checkpoint import module_state, optimizer_state, set_module_state, set_optimizer_state
+from steptime.libraries.torch.checkpoint import (
+    is_linear,
+    module_state,
+    open_optimizer,
+    optimizer_state,
+    set_module_state,
+    set_optimizer_state,
+    set_rate,
+    update_option,
+)
 from steptime.libraries.torch.devices import set_threads
-from steptime.libraries.torch.optimizers import is_linear, open_optimizer, set_rate, update_option
 from steptime.libraries.torch.own_module import first_weights
-from steptime.libraries.torch.store import server_url
-from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
+from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost, server_url
 
 _LEAST_LENGTH = 1e-6
 """Of a gradient, as torch's own clipping has it."""

@@ -12,9 +12,10 @@ from torch.nn.parallel import DistributedDataParallel
 from steptime.frameworks.pytorch.communication import bucket_cap_mb, sharding_groups
 from steptime.frameworks.pytorch.ddp_ablation import BucketAblation
 from steptime.frameworks.pytorch.parameter_server import AsynchronousParameterServers, ParameterServers
+from steptime.libraries.torch.checkpoint import update_of
 from steptime.libraries.torch.devices import join_group, leave_group
-from steptime.libraries.torch.optimizers import update_of
 from steptime.libraries.torch.strategy import TorchStrategy
+from steptime.worker.process_context import micro_batches
 
 
 def sharded_children(module, smallest):
@@ -99,7 +100,7 @@ class DistributedDataParallelStrategy(_ProcessGroupStrategy):
             bucket_cap_mb=bucket_cap_mb(options["bucket_mb"]),
             gradient_as_bucket_view=options["gradients"] == "bucket_view",
             # Torch fails where a first step does not exchange with every backward pass.
-            static_graph=options["static_graph"] and self.job.get("accumulation", 1) == 1,
+            static_graph=options["static_graph"] and micro_batches(self.job) == 1,
             **_without_buffer_exchange(),
             **_batched_copy(options["gradients"]),
         )

@@ -8,10 +8,10 @@ from steptime.frameworks.reference.collectives import connect
 from steptime.frameworks.reference.loader import open_reference_batches
 from steptime.frameworks.reference.network import ReferenceNetwork
 from steptime.frameworks.reference.optimizers import ReferenceOptimizer
-from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.framework import Framework, require_fp32
-from steptime.worker.session import Session
-from steptime.worker.threads import compute_threads
+from steptime.worker.process_context import micro_batches
+from steptime.worker.session import AblatedStep, Session
+from steptime.worker.usage import compute_threads
 from steptime.worker.weights import initial_weights
 
 _BF16 = 16
@@ -37,7 +37,7 @@ class ReferenceSession(Session):
     def __init__(self, job, context):
         workload = job["workload"]
         self._batch = job["batch_per_worker"]
-        self._accumulation = job.get("accumulation", 1)
+        self._accumulation = micro_batches(job)
         self._shards = int(job["options"].get("shards", 1))
         bits = job["options"].get("bits", 32)
         self._network = ReferenceNetwork(

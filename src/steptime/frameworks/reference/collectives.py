@@ -6,7 +6,7 @@ worker then holds the same bits, in every run. A ring would spread the traffic b
 
 import numpy
 
-from steptime.worker.back_end import BackEnd, Message
+from steptime.worker.framework import BackEnd, Message
 from steptime.worker.handshake import accept_peers, connect_peer, open_listener
 
 _PATIENCE_S = 120.0

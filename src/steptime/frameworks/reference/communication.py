@@ -2,8 +2,7 @@
 
 import typing
 
-from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work
-from steptime.worker.policies import flat
+from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work, flat
 
 
 def star(work: Work, context: PolicyContext) -> CommunicationPlan:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from steptime.worker.contract import CLIPPED_APART, EARLY_UPDATE, FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
+from steptime.worker.framework import CLIPPED_APART, EARLY_UPDATE, FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
 
 
 def _batches(job, context):

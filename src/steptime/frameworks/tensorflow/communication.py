@@ -3,8 +3,17 @@
 import itertools
 import typing
 
-from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work
-from steptime.worker.policies import MIB, asynchronous, message_of, packs, pushed_one_by_one
+from steptime.worker.communication import (
+    MIB,
+    CommunicationPlan,
+    Policy,
+    PolicyContext,
+    Work,
+    asynchronous,
+    message_of,
+    packs,
+    pushed_one_by_one,
+)
 
 
 def bytes_per_pack(pack_mb: float) -> int:

@@ -3,7 +3,7 @@
 import copy
 
 from steptime.libraries.tensorflow.contract import batches, clip_apart, freeze_last_layer, keep_back, weights
-from steptime.worker.contract import (
+from steptime.worker.framework import (
     CLIPPED_APART,
     FROZEN_LAYER,
     KEPT_GRADIENT,

@@ -29,10 +29,9 @@ from steptime.frameworks.tensorflow.cluster import (
     start_server,
 )
 from steptime.frameworks.tensorflow.scheduled_batches import open_scheduled_batches
-from steptime.libraries.tensorflow.ablation import compile_on
-from steptime.libraries.tensorflow.checkpoint import read_variables, set_variables
+from steptime.libraries.tensorflow.session import read_variables, set_variables
 from steptime.libraries.tensorflow.startup import call_directly, collect_garbage
-from steptime.libraries.tensorflow.training_step import TensorFlowTraining, build_network
+from steptime.libraries.tensorflow.training_step import TensorFlowTraining, build_network, compile_on
 
 
 class CountedTraining(TensorFlowTraining):

@@ -13,10 +13,9 @@ from typing import Any, Dict
 import numpy
 
 from steptime.frameworks.tensorflow.cluster import PeerConnection
-from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.handshake import accept_peers, announce_address, connect_peer, open_listener, read_address
-from steptime.worker.image_layout import channels_first, channels_last
-from steptime.worker.session import Session
+from steptime.worker.session import AblatedStep, Session
+from steptime.worker.weights import channels_first, channels_last
 
 _MEETING_LIMIT_S = 300.0
 _FILE = "one-process.json"

@@ -11,8 +11,8 @@ import tensorflow as tf
 from steptime.libraries.tensorflow.input_files import SOURCES, epochs_of, file_at_fault
 from steptime.libraries.tensorflow.loader import SyntheticBatches, batches_ahead, batches_of
 from steptime.worker.batches import worker_order
-from steptime.worker.image_layout import channels_last
 from steptime.worker.samples import synthetic_batches
+from steptime.worker.weights import channels_last
 
 _PLANNED_EPOCHS = 64
 _PLANNED_SAMPLES = 4 * 10**6

@@ -20,10 +20,9 @@ from steptime.frameworks.tensorflow.cluster import (
     call,
     start_server,
 )
-from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import EventClock
-from steptime.worker.image_layout import channels_first, channels_last
-from steptime.worker.session import Session
+from steptime.worker.session import AblatedStep, Session
+from steptime.worker.weights import channels_first, channels_last
 
 _STEPS_AHEAD = 4
 """Steps that a worker asks for before the first of them is done; a user's loop schedules a whole epoch."""

@@ -13,7 +13,8 @@ from steptime.frameworks.tensorflow.communication import bytes_per_pack
 from steptime.libraries.tensorflow.loader import open_tensorflow_batches
 from steptime.libraries.tensorflow.startup import call_directly
 from steptime.libraries.tensorflow.training_step import TensorFlowTraining, build_network
-from steptime.worker.back_end import BackEnd, Message
+from steptime.worker.framework import BackEnd, Message
+from steptime.worker.process_context import micro_batches
 
 
 class MirroredTraining(object):
@@ -32,7 +33,7 @@ class MirroredTraining(object):
                 job["optimizer"],
                 workers.combine,
                 1.0 / context.workers,
-                accumulation=job.get("accumulation", 1),
+                accumulation=micro_batches(job),
                 xla=xla,
             )
         if xla:
@@ -105,7 +106,7 @@ class OneProcessTraining(object):
                 job["optimizer"],
                 self._combine,
                 1.0 / context.workers,
-                accumulation=job.get("accumulation", 1),
+                accumulation=micro_batches(job),
                 xla=xla,
             )
         self.local_results = self._strategy.experimental_local_results

@@ -3,7 +3,7 @@
 import numpy
 import tensorflow
 
-from steptime.worker.ablated_step import AblatedStep
+from steptime.worker.session import AblatedStep
 
 tf1 = tensorflow.compat.v1
 

@@ -1,6 +1,6 @@
 """Variables of a graph as numpy arrays and back, and the graph's evaluation of a batch."""
 
-from steptime.worker.image_layout import channels_first, channels_last
+from steptime.worker.weights import channels_first, channels_last
 
 
 class GraphVariables(object):

@@ -2,7 +2,7 @@
 
 from steptime.frameworks.tensorflow1 import cluster
 from steptime.frameworks.tensorflow1.network import version_of
-from steptime.worker.back_end import ADDED, BackEnd, Message
+from steptime.worker.framework import ADDED, BackEnd, Message
 
 
 class PushPullGraph(object):

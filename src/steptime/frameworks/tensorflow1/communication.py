@@ -2,8 +2,17 @@
 
 import typing
 
-from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work
-from steptime.worker.policies import Sharding, asynchronous, in_turn, lightest_in_turn, pushed_one_by_one
+from steptime.worker.communication import (
+    CommunicationPlan,
+    Policy,
+    PolicyContext,
+    Sharding,
+    Work,
+    asynchronous,
+    in_turn,
+    lightest_in_turn,
+    pushed_one_by_one,
+)
 
 SHARDINGS: typing.Mapping[str, Sharding] = {"round_robin": in_turn, "balanced": lightest_in_turn}
 """Which server holds which variable, by the option ``sharding``."""

@@ -3,7 +3,7 @@
 import itertools
 from typing import Any, Sequence
 
-from steptime.worker.contract import (
+from steptime.worker.framework import (
     FROZEN_LAYER,
     KEPT_GRADIENT,
     NEVER_PULLED,

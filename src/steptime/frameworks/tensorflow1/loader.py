@@ -13,8 +13,8 @@ import tensorflow
 
 from steptime.libraries.tensorflow.input_files import SOURCES, epochs_of, file_at_fault
 from steptime.worker.batches import worker_order
-from steptime.worker.image_layout import channels_last
 from steptime.worker.samples import PREFETCHED_PER_HELPER, synthetic_batches
+from steptime.worker.weights import channels_last
 
 tf1 = tensorflow.compat.v1
 

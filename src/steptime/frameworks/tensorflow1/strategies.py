@@ -12,7 +12,7 @@ from steptime.frameworks.tensorflow1.checkpoint import GraphEvaluation, GraphVar
 from steptime.frameworks.tensorflow1.cluster import server_device
 from steptime.frameworks.tensorflow1.network import GraphNetwork, session_settings
 from steptime.frameworks.tensorflow1.optimizers import GraphRate, decayed, open_optimizer
-from steptime.worker.policies import ServerLoads
+from steptime.worker.communication import ServerLoads
 from steptime.worker.weights import initial_weights
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from steptime.catalog.cluster import Cluster
 from steptime.launchers.emulation.network import INTERFACE, address, host_name
-from steptime.launchers.isolation import ENTRY
 from steptime.launchers.mpiexec import find_mpiexec, is_open_mpi, open_mpi_flags
+from steptime.launchers.namespaces import ENTRY
 from steptime.launchers.process_env import cores_in_words, pins, server_pins, shared_variables
 from steptime.launchers.request import Process, Request
 

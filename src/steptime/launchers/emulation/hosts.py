@@ -13,22 +13,22 @@ from steptime.errors import LaunchError
 from steptime.interruption import shielded
 from steptime.launchers.emulation import verification as settings
 from steptime.launchers.emulation.commands import AGENT, PLAN, agent_script, cores_on, enter_command
-from steptime.launchers.emulation.control_groups import Groups, find_groups
-from steptime.launchers.emulation.delay_switch import can_switch, running_switch
+from steptime.launchers.emulation.control_groups import Groups, Owner, find_groups, new_owner, owner_of
 from steptime.launchers.emulation.network import (
     NAMESPACES,
     address,
+    can_switch,
     host_name,
     hosts_file,
     make_network,
     namespace,
     remove_network,
+    running_switch,
+    shape_for,
+    shape_links,
 )
-from steptime.launchers.emulation.owner import Owner, new_owner, owner_of
-from steptime.launchers.emulation.paths import measure_paths, message_bytes
-from steptime.launchers.emulation.requirements import kernel_delays
 from steptime.launchers.emulation.rootless import made_users
-from steptime.launchers.emulation.traffic_control import shape_for, shape_links
+from steptime.launchers.emulation.verification import kernel_delays, measure_paths, message_bytes
 from steptime.launchers.process_env import pins
 from steptime.launchers.request import Request
 from steptime.plain_file import PlainFolder

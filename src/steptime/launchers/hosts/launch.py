@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from steptime.catalog.cluster import ClusterFindings, HostFindings
-from steptime.catalog.site import FoundHost, Site
+from steptime.catalog.cluster import ClusterFindings, FoundHost, HostFindings, Site
 from steptime.errors import LaunchError
 from steptime.interruption import shielded
 from steptime.launchers.hang import cause_of_hang, last_words

@@ -15,9 +15,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy
 
-from steptime.worker.augmentation import crops
 from steptime.worker.process_context import Job
 from steptime.worker.samples import PREFETCHED_PER_HELPER, read_index, read_sizes, undecodable
+from steptime.worker.stored_images import crops
 
 _DRAWN_TOGETHER = 16
 """Batches whose rectangles are drawn by one call, which costs as much for one batch as for several."""

@@ -6,8 +6,7 @@ gradients that all workers have, sends them in pieces of up to ``fusion_mb``, an
 
 import typing
 
-from steptime.worker.communication import CommunicationPlan, Fusion, Policy, PolicyContext, Work
-from steptime.worker.policies import MIB, layerwise
+from steptime.worker.communication import MIB, CommunicationPlan, Fusion, Policy, PolicyContext, Work, layerwise
 
 _MILLI = 1e-3
 

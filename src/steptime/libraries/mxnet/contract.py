@@ -2,7 +2,7 @@
 
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
-from steptime.worker.contract import last_layer
+from steptime.worker.framework import last_layer
 from steptime.worker.process_context import Job, ProcessContext
 
 

@@ -8,11 +8,10 @@ from typing import Any, Callable, Dict, Generator, Iterator, List, Tuple
 import mxnet
 import numpy
 
-from steptime.worker.augmentation import crops
 from steptime.worker.batches import Batches, open_batches, sends_bytes
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.samples import PREFETCHED_PER_HELPER, read_index, read_sizes, undecodable
-from steptime.worker.stored_images import damaged, require_whole
+from steptime.worker.stored_images import crops, damaged, require_whole
 
 _BILINEAR, _BY_AREA = 1, 3
 _START_OF_SCAN = b"\xff\xda"

@@ -8,18 +8,16 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import mxnet
 import numpy
 
-from steptime.libraries.mxnet.ablation import MXNetAblation
-from steptime.libraries.mxnet.engine import step_clock
+from steptime.libraries.mxnet.ablation import MXNetAblation, step_clock
 from steptime.libraries.mxnet.loader import open_mxnet_batches
 from steptime.libraries.mxnet.network import BoundWorkload
 from steptime.libraries.mxnet.optimizers import clip, optimizer_state, set_optimizer_state
 from steptime.libraries.mxnet.startup import BULK_VARIABLE, loss_scale
-from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import StepClock
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
-from steptime.worker.process_context import Job, ProcessContext
-from steptime.worker.session import Session
-from steptime.worker.threads import compute_threads
+from steptime.worker.process_context import Job, ProcessContext, micro_batches
+from steptime.worker.session import AblatedStep, Session
+from steptime.worker.usage import compute_threads
 from steptime.worker.weights import initial_weights
 
 _STEPS_AHEAD = 4
@@ -49,7 +47,7 @@ class MXNetSession(Session):
             mx_device,
             job["label_smoothing"],
             loss_scale(job),
-            job.get("accumulation", 1),
+            micro_batches(job),
         )
         self._bound.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self._batches = open_mxnet_batches(job, context, mx_device)

@@ -8,9 +8,8 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import numpy
 
-from steptime.worker.augmentation import crops
 from steptime.worker.samples import read_index, read_sizes, scale_and_shift, undecodable
-from steptime.worker.stored_images import DecodedImages, TarMembers
+from steptime.worker.stored_images import DecodedImages, TarMembers, crops
 
 
 def cropped(image: Any, size: Any, box: Any, flipped: bool) -> Any:
@@ -38,7 +37,7 @@ def cropped(image: Any, size: Any, box: Any, flipped: bool) -> Any:
 
 
 class PhotographFiles(object):
-    """The images of a dataset as crops in bytes, which are the same in every run (worker/augmentation.py).
+    """The images of a dataset as crops in bytes, which are the same in every run (worker/stored_images.py).
 
     ``labels``
         int64, one for each image.

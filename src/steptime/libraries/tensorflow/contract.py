@@ -1,6 +1,6 @@
 """What frameworks over TensorFlow 2 give to their tests: batches, live weights, and faults in the training step."""
 
-from steptime.worker.image_layout import channels_first
+from steptime.worker.weights import channels_first
 
 
 def batches(job, context):

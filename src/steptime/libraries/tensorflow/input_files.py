@@ -13,8 +13,6 @@ from typing import Any, Callable, Dict
 import numpy
 import tensorflow as tf
 
-from steptime.worker.augmentation import crops
-from steptime.worker.image_layout import channels_last
 from steptime.worker.samples import (
     read_arrays,
     read_index,
@@ -24,7 +22,8 @@ from steptime.worker.samples import (
     scale_and_shift,
     undecodable,
 )
-from steptime.worker.stored_images import damaged, require_whole
+from steptime.worker.stored_images import crops, damaged, require_whole
+from steptime.worker.weights import channels_last
 
 
 def epochs_of(order):

@@ -4,9 +4,9 @@ from typing import Any, Callable
 
 import numpy
 
-from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, shape_channels_first, to_canonical, to_own
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
 from steptime.worker.samples import TOKEN_LOSSES
+from steptime.worker.weights import ORDER_IS_FREE, flat_orders, shape_channels_first, to_canonical, to_own
 
 
 class TensorFlowNetwork(object):

@@ -1,13 +1,37 @@
-"""One worker's training loop in TensorFlow 2, whatever the strategy."""
+"""One worker's training loop in TensorFlow 2, whatever the strategy.
+
+Variables as numpy arrays and back, of every replica that a process computes for.
+"""
 
 import os
 from typing import Any
 
-from steptime.libraries.tensorflow.checkpoint import read_variables, set_variables
 from steptime.libraries.tensorflow.startup import ONEDNN, collect_garbage
 from steptime.worker.clock import HostClock, WaitingClock
-from steptime.worker.image_layout import channels_first, channels_last
 from steptime.worker.session import Session
+from steptime.worker.weights import channels_first, channels_last
+
+
+def read_variables(variables):
+    """Return ``{NAME/REPLICA: array}`` of ``{name: variable}``."""
+    return {
+        "%s/%d" % (name, replica): part.numpy()
+        for name, variable in variables.items()
+        for replica, part in enumerate(_parts(variable))
+    }
+
+
+def set_variables(variables, arrays):
+    """Give variables the values that ``read_variables`` returned."""
+    for name, variable in variables.items():
+        for replica, part in enumerate(_parts(variable)):
+            part.assign(arrays["%s/%d" % (name, replica)])
+
+
+def _parts(variable):
+    """Return the variables that a strategy's variable consists of in this process; of another, itself."""
+    return getattr(variable, "values", None) or (variable,)
+
 
 _STEPS_AHEAD = 16
 """How many steps the host may be ahead of a GPU: as many as keep it busy, and no more than its queue holds."""
@@ -82,7 +106,7 @@ class TensorFlowSession(Session):
         return dict(network.named_variables, **dict(network.statistics, **self._strategy.training.kept))
 
     def ablate(self):
-        from steptime.libraries.tensorflow.ablation import TensorFlowAblation
+        from steptime.libraries.tensorflow.training_step import TensorFlowAblation
 
         # A GPU computes after the operation of the host that would note the time.
         cuda = self._job["device"] == "cuda"

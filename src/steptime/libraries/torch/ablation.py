@@ -3,7 +3,7 @@
 import itertools
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from steptime.worker.ablated_step import AblatedStep
+from steptime.worker.session import AblatedStep
 
 UNSYNCHRONIZED = ("forward", "backward", "local")
 """Stages in which a worker exchanges nothing with others."""

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Union
 import torch
 from torch import distributed
 
-from steptime.libraries.torch.store import rendezvous_url
+from steptime.libraries.torch.strategy import rendezvous_url
 from steptime.worker.clock import EventClock, HostClock, StepClock
 from steptime.worker.framework import require_own_device
 from steptime.worker.process_context import Job, ProcessContext

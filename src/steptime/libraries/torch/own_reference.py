@@ -14,8 +14,8 @@ from typing import Any, Dict, Iterator, List, Optional
 import numpy
 import torch
 
+from steptime.libraries.torch.checkpoint import clip, open_optimizer, set_rate
 from steptime.libraries.torch.devices import open_device
-from steptime.libraries.torch.optimizers import clip, open_optimizer, set_rate
 from steptime.libraries.torch.own_module import (
     OwnLoader,
     OwnWorkload,

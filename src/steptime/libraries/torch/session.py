@@ -18,12 +18,11 @@ from steptime.libraries.torch.network import TorchWorkload
 from steptime.libraries.torch.own_module import OwnWorkload, open_own_batches
 from steptime.libraries.torch.own_reference import OwnReference
 from steptime.libraries.torch.strategy import channels_innermost
-from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import StepClock
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
-from steptime.worker.process_context import Job, ProcessContext
+from steptime.worker.process_context import Job, ProcessContext, micro_batches
 from steptime.worker.samples import IGNORED, TOKEN_LOSSES
-from steptime.worker.session import Session
+from steptime.worker.session import AblatedStep, Session
 from steptime.worker.weights import initial_weights
 
 _COMPILERS = {"cpu": ("CXX", ("g++", "clang++")), "cuda": ("CC", ("gcc", "clang"))}
@@ -232,7 +231,7 @@ class TorchSession(Session):
             batches, self._own_facts["own"]["flop_per_sample"] = open_own_batches(job, context, device, own)
             network = self._strategy.prepare(self._built)
             self._forward = OwnForward(network, job, batches, device.type, self._strategy.autocast, own)
-        self._accumulation = job.get("accumulation", 1)
+        self._accumulation = micro_batches(job)
         self._loss: Any = None
         self._evaluated_after: Any = None
 

@@ -1,21 +1,35 @@
-"""The strategy of a session in torch: it wraps the network, and turns a loss into new weights."""
+"""The strategy of a session in torch: it wraps the network, and turns a loss into new weights.
+
+The store in which torch's processes find each other, out of reach of other interfaces than the launch's own.
+
+Torch's own server of a store listens on every address of its host, and answers whoever calls.
+"""
 
 import contextlib
-from typing import Any, Dict, Optional
+import os
+import socket
+from datetime import timedelta
+from typing import Any, Dict, Iterator, Optional, Tuple
+from urllib.parse import parse_qs, quote, urlsplit
 
 import torch
+from torch import distributed
 
 from steptime.libraries.torch.ablation import TorchAblation
 from steptime.libraries.torch.checkpoint import (
+    clip,
     module_state,
+    open_optimizer,
     optimizer_state,
     scaler_state,
     set_module_state,
     set_optimizer_state,
+    set_rate,
     set_scaler_state,
+    update_of,
+    update_option,
 )
 from steptime.libraries.torch.network import prefers_channels_last
-from steptime.libraries.torch.optimizers import clip, open_optimizer, set_rate, update_of, update_option
 from steptime.worker.process_context import Job, ProcessContext
 
 
@@ -154,3 +168,49 @@ def channels_innermost(job: Job) -> bool:
     """Return whether images lie with their channels innermost, by the job's option ``channels_last``."""
     wanted = job["options"].get("channels_last", "auto")
     return prefers_channels_last(job["workload"]) if wanted == "auto" else wanted == "yes"
+
+
+_SCHEME = "steptime"
+_LIMIT = timedelta(seconds=1800)
+"""Torch's own, where it names none."""
+_CALLERS = 1024
+"""That may wait for the server at once."""
+
+
+def rendezvous_url(device: Any, context: ProcessContext) -> str:
+    """Return where the workers find each other.
+
+    On one host without CUDA devices that is a file of the run folder, else a server of worker 0 at the root address.
+    """
+    path = os.path.join(context.folder, "torch-store-%d" % context.root_port)
+    if context.interface == "lo" and device.backend == "gloo" and quote(path) == path:
+        return "file://" + path
+    return server_url(context)
+
+
+def server_url(context: ProcessContext) -> str:
+    """Return the ``init_method`` by which the first process serves a store at the root address, and others call it."""
+    return "%s://%s" % (_SCHEME, context.root_address)
+
+
+def _open_store(url: str, timeout: Any = _LIMIT, **_: Any) -> Iterator[Tuple[Any, int, int]]:
+    """Yield the store at ``url``, the rank and the number of processes: torch's form of a rendezvous."""
+    parts = urlsplit(url)
+    asked = parse_qs(parts.query)
+    rank, processes = int(asked["rank"][0]), int(asked["world_size"][0])
+    own = {} if rank else {"is_master": True, "master_listen_fd": _listener(parts.hostname, parts.port).detach()}
+    yield distributed.TCPStore(parts.hostname, parts.port, processes, timeout=timeout, **own), rank, processes
+    raise RuntimeError("processes that met at %s cannot meet there a second time" % url)
+
+
+def _listener(host: Any, port: Any) -> socket.socket:
+    """Return a socket that listens on one address; raises OSError where the port is taken."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    listener.listen(_CALLERS)
+    return listener
+
+
+if distributed.is_available():
+    distributed.register_rendezvous_handler(_SCHEME, _open_store)

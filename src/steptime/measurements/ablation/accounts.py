@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from steptime.measurements.ablation import form
-from steptime.measurements.ablation.interval import over_blocks
 from steptime.measurements.ablation.records import TOGETHER, AblationLaunch
-from steptime.measurements.ablation.stages import Array, StageTimes, aligned, uncertainty_s
+from steptime.measurements.ablation.stages import Array, StageTimes, aligned, over_blocks, uncertainty_s
 from steptime.measurements.json_form import Interval
 from steptime.phases import EXCHANGED, IN_TIME, NAMES, OF_MARK, REST
 
@@ -43,7 +42,7 @@ def covered_by(marks: Sequence[str], *, exchanging: bool) -> list[tuple[str, ...
     """Return, for each mark, the phases between it and the one before: several where one between them has no mark.
 
     Args:
-        marks: of a step, in their order (worker/ablated_step.py).
+        marks: of a step, in their order (worker/session.py).
         exchanging: whether the step exchanges anything.
     """
     found = []

@@ -5,15 +5,20 @@ from itertools import product
 
 import numpy as np
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.measurements.ablation import form
 from steptime.measurements.ablation.accounts import MARKS, accounts, marked_phases
-from steptime.measurements.ablation.imbalance import ComputeImbalance, imbalance
-from steptime.measurements.ablation.interval import over_blocks
-from steptime.measurements.ablation.overlap import communication_s
-from steptime.measurements.ablation.pop import pop_efficiencies, why_no_efficiencies
+from steptime.measurements.ablation.pop import ComputeImbalance, imbalance, pop_efficiencies, why_no_efficiencies
 from steptime.measurements.ablation.records import AblationLaunch
-from steptime.measurements.ablation.stages import Array, StageTimes, ablation_phases, stage_times_of, uncertainty_s
+from steptime.measurements.ablation.stages import (
+    Array,
+    StageTimes,
+    ablation_phases,
+    communication_s,
+    over_blocks,
+    stage_times_of,
+    uncertainty_s,
+)
 from steptime.measurements.flags import counted
 from steptime.measurements.json_form import Interval
 from steptime.phases import NAMES, PHASES, REST

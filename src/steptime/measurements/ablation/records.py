@@ -4,9 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from steptime.measurements.evidence import ClockReadings, WorkerEvidence
-from steptime.measurements.record_fields import STRICT, Bytes, Count, Duration, Facts, Quantity, Seconds
-from steptime.measurements.stored_record import TrialLaunch, record_reader
+from steptime.measurements.stored_record import (
+    STRICT,
+    Bytes,
+    ClockReadings,
+    Count,
+    Duration,
+    Facts,
+    Quantity,
+    Seconds,
+    TrialLaunch,
+    WorkerEvidence,
+    record_reader,
+)
 from steptime.phases import MARKS, NAMES
 
 TOGETHER = " + "

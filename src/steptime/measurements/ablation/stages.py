@@ -1,12 +1,21 @@
-"""Ablation launches as arrays: durations of each stage, phases as their differences, times on worker 0's clock."""
+"""Ablation launches as arrays: durations of each stage, phases as their differences, times on worker 0's clock.
 
+An estimate over ablation launches and their blocks, with its interval.
+
+How much of the communication computation covers.
+"""
+
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import fdtrc  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.measurements.ablation.records import AblationLaunch, WorkerAblation
+from steptime.measurements.interval import LEVEL, t_quantile
+from steptime.measurements.json_form import Interval
 
 Array = NDArray[np.float64]
 
@@ -111,3 +120,101 @@ def uncertainty_s(workers: Sequence[WorkerAblation]) -> float:
     if len({worker.host for worker in workers}) == 1:
         return 0.0  # one host has one monotonic clock
     return max(clock["rtt_s"] for worker in workers for clock in worker.clocks)
+
+
+_POOL_ABOVE = 0.25
+"""Launches are pooled when chance alone makes them differ as much with at least this probability."""
+
+
+def over_blocks(launches: Sequence[Array]) -> Interval:
+    """Return the mean over launches of what their blocks gave, with an interval at the level of all intervals.
+
+    Blocks of one launch are paired differences, neighbours in time. Launches may differ by more than their blocks
+    tell (memory layout, placement). If they do, by an F test of the variance between launches, the launches are the
+    sample: Student's t over their means. If they do not, all blocks are: "sometimes pooling" at a preliminary level
+    of 25 %, which keeps its level (Bancroft, Ann. Math. Stat. 15 (1944) 190; Bozivich, Bancroft, Hartley 27 (1956)
+    1017). The scale is linear, because phases are added up and may be 0.
+
+    Args:
+        launches: for each launch, one value of each block.
+    """
+    means = np.array([blocks.mean() for blocks in launches])
+    value = float(means.mean())
+    counts = np.array([len(blocks) for blocks in launches])
+    free_between, free_within = len(launches) - 1, int(counts.sum()) - len(launches)
+    within = float(sum(((blocks - blocks.mean()) ** 2).sum() for blocks in launches))
+    between = float((counts * (means - np.average(means, weights=counts)) ** 2).sum())
+    if free_within > 0 and (free_between == 0 or _alike(between, free_between, within, free_within)):
+        freedom = free_between + free_within
+        error = np.sqrt((between + within) / freedom * np.mean(1.0 / counts) / len(launches))
+    elif free_between > 0:
+        freedom, error = free_between, means.std(ddof=1) / np.sqrt(len(launches))
+    else:
+        return Interval(value, None, None)
+    half_width = float(t_quantile(freedom, LEVEL) * error)
+    return Interval(value, value - half_width, value + half_width)
+
+
+def _alike(between: float, free_between: int, within: float, free_within: int) -> bool:
+    if within <= 0.0:
+        return between <= 0.0
+    ratio = (between / free_between) / (within / free_within)
+    return float(fdtrc(free_between, free_within, ratio)) >= _POOL_ABOVE
+
+
+Pieces = list[tuple[float, float]]
+"""When each piece could be under way, and when its result was there."""
+
+
+def communication_s(launch: AblationLaunch, stage_times: StageTimes, *, synchronous: bool) -> tuple[Array, str] | None:
+    """Return how long a step communicates in all, covered or not, and how that is known; None if it is not.
+
+    Seconds of every block (one value where the framework's transfers give it).
+    From the framework's own transfers, the time in which any piece was under way; else from the stage that exchanges
+    and computes nothing.
+
+    Args:
+        launch: an ablation launch.
+        stage_times: the same as arrays.
+        synchronous: whether a piece waits for the last worker to have it ready, which is no communication.
+    """
+    seen = [worker for worker in launch.workers if worker.transfers and worker.marked]
+    if seen and len(seen) == len(launch.workers):
+        latest = _latest(seen) if synchronous else {}
+        busy = [_under_way(_pieces(worker, latest)) / len(worker.marked) for worker in seen]
+        return np.array([np.mean(busy)]), "direct"
+    if "communication" in stage_times.stages:
+        return stage_times.means("communication"), "derived"
+    return None
+
+
+def _times(worker: WorkerAblation) -> dict[tuple[str, int], tuple[float, float]]:
+    """When each piece was ready and back, on worker 0's clock, by its name and how often that had come before."""
+    times = aligned(worker, [(ready, done) for _, _, ready, done in worker.transfers])
+    seen: dict[str, int] = defaultdict(int)
+    found = {}
+    for (name, *_), (ready, done) in zip(worker.transfers, times, strict=True):
+        found[name, seen[name]] = (float(ready), float(done))
+        seen[name] += 1
+    return found
+
+
+def _latest(workers: Sequence[WorkerAblation]) -> dict[tuple[str, int], float]:
+    """When the last worker had each piece ready; nothing where workers do not name the same pieces."""
+    found = [_times(worker) for worker in workers]
+    if any(each.keys() != found[0].keys() for each in found):
+        return {}
+    return {key: max(each[key][0] for each in found) for key in found[0]}
+
+
+def _pieces(worker: WorkerAblation, latest: dict[tuple[str, int], float]) -> Pieces:
+    return [(min(max(ready, latest.get(key, ready)), done), done) for key, (ready, done) in _times(worker).items()]
+
+
+def _under_way(pieces: Pieces) -> float:
+    """Seconds in which at least one piece was ready and not yet back."""
+    total, until = 0.0, float("-inf")
+    for ready, done in sorted(pieces):
+        total += max(0.0, done - max(ready, until))
+        until = max(until, done)
+    return total

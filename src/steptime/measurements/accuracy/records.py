@@ -5,9 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from steptime.measurements.evidence import WorkerEvidence
-from steptime.measurements.record_fields import STRICT, Count, Duration, Facts, Quantity, Staleness
-from steptime.measurements.stored_record import TrialLaunch, record_reader
+from steptime.measurements.stored_record import (
+    STRICT,
+    Count,
+    Duration,
+    Facts,
+    Quantity,
+    Staleness,
+    TrialLaunch,
+    WorkerEvidence,
+    record_reader,
+)
 
 
 @dataclass(frozen=True)

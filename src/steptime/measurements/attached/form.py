@@ -19,46 +19,44 @@ class AttachedRank(JsonForm):
     host: str
     steps: int
     ended: bool
-    """Whether it ended by itself; one that was killed may lack its last step."""
+    """By itself; one that was killed may lack its last step."""
 
 
 class StepPart(JsonForm):
     """One part of a step: the mean over ranks and steps. The parts sum to the step."""
 
     name: str
-    """A phase of docs/breakdown.md; `call`, `device_wait` or `compile` of a step that is one call; or, of a gap, what
-    lies before and after it: `update>input`."""
+    """A phase of docs/breakdown.md; ``call``, ``device_wait`` or ``compile`` of a step that is one call; of a gap, what
+    lies before and after it: ``update>input``."""
     gap: bool
-    """Whether it is time outside of everything that was marked."""
+    """Whether nothing marks it."""
     time_s: Interval[float | None]
-    """None if it cannot be told; its interval is over the steps of this run alone."""
     share: float | None
     """Of the step."""
     ranks_s: list[float | None]
-    """Means of each rank, in the order of `ranks`."""
+    """Of each rank, in the order of ``ranks``."""
     device_s: float | None
-    """What the device took for it, where that is known; the host only asks for it."""
+    """What the device took for it, where known."""
     where: str | None
-    """The line of the script that most samples of it show."""
+    """The line of the script that most of its samples show."""
     reason: str | None
-    """Why `time_s` is not known; None if it is."""
+    """Why ``time_s`` is None."""
 
 
 class WaitedFor(JsonForm):
     """Whom the ranks wait for."""
 
     rank: int | None
-    """The one rank that is waited for; None if it is now one, now another."""
+    """None if it is now one, now another."""
     caused_share: float
     """Of all waiting, what the rank that causes most of it causes."""
     others_wait_s: Interval
-    """Seconds of a step that the others wait for that rank, on average."""
+    """Of a step, for that rank, on average."""
     part: str | None
-    """The part of the step that takes it longer than the others."""
+    """That takes it longer than the others."""
     part_s: float | None
     """By how many seconds."""
     where: str | None
-    """The line of the script in which it spends that part."""
 
 
 class CollectiveCount(JsonForm):
@@ -82,10 +80,9 @@ class JobPart(JsonForm):
     ranks wait for others' evaluations and checkpoints; `restart`: from the last step of an attempt to the first of the
     next; `end`: behind the last step."""
     time_s: float
-    """Mean over ranks."""
     share: float
     count: int | None
-    """How many steps, evaluations, checkpoints or restarts; None if nothing is counted."""
+    """Of steps, evaluations, checkpoints or restarts."""
     ranks_s: list[float]
 
 
@@ -113,7 +110,7 @@ class AttachedFinding(JsonForm):
     ]
     sentence: str
     lost_s: float | None
-    """Seconds of the whole job that it takes, as a mean over ranks; None for what takes none."""
+    """Of the whole job, mean over ranks."""
 
 
 class AttachedRun(JsonForm):
@@ -122,7 +119,7 @@ class AttachedRun(JsonForm):
     schema_: int = SCHEMA
     command: list[str]
     exit_code: int | None
-    """As a shell shows it; None while the command runs, and where steptime was killed before its end."""
+    """As a shell shows it."""
     started_at: str
     """UTC, ISO 8601."""
     wall_s: float | None
@@ -136,30 +133,27 @@ class AttachedRun(JsonForm):
     steps: int
     """That the parts are means of."""
     left_out: int
-    """Steps beside them: before the run became steady, with an evaluation or a checkpoint, or directly behind one."""
+    """Unsteady first steps, those with an evaluation or a checkpoint, and those directly behind one."""
     micro_steps: int | None
     """Backward passes of a step; None if that changes."""
     level: float
-    """Of all intervals. They are within this run: another run may differ by more."""
+    """Of all intervals, which are within this run."""
     step_s: Interval[float | None]
     flops: float | None
-    """Floating-point operations of one rank in a step, forward and backward; None without `--flops`."""
+    """Of one rank in a step, forward and backward, with ``--flops``."""
     parts: list[StepPart]
     waited_for: WaitedFor | None
     collectives: list[CollectiveCount]
     clock_uncertainty_s: float | None
-    """By how much the clocks of hosts may differ; None if nothing depends on it."""
     job: list[JobPart]
     findings: list[AttachedFinding]
-    """The one that takes most time first."""
     not_attached: str | None
-    """Why nothing is known, where no process was attached or none trained; None otherwise."""
+    """Why nothing is known, where no process was attached or none trained."""
     notes: list[str]
-    """What processes could not see, and what else limits these numbers."""
+    """What limits these numbers."""
     noise: dict[str, float | None]
-    """What else the machine did during the run; null where the system does not say."""
     problems: list[str]
-    """Lines of records that were set aside, in sentences."""
+    """Records that were set aside, in sentences."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints."""

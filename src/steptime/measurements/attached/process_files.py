@@ -27,9 +27,9 @@ from steptime.measurements.attached.process_lines import (
     SummedSteps,
     UnseenLine,
 )
+from steptime.measurements.consistency import SetAside
 from steptime.measurements.jsonlines import read_lines
-from steptime.measurements.record_fields import Quantity, StoredObject, first_mistake
-from steptime.measurements.set_aside import SetAside
+from steptime.measurements.stored_record import Quantity, StoredObject, first_mistake
 from steptime.plain_file import PlainFolder
 
 FORMAT = 1

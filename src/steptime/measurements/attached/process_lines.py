@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from steptime.measurements.record_fields import STRICT, Bytes, Count
+from steptime.measurements.stored_record import STRICT, Bytes, Count
 
 _PER_S = 1e-9
 

@@ -20,10 +20,10 @@ from steptime.measurements.attached.step_parts import (
     step_parts,
     whom_ranks_wait_for,
 )
+from steptime.measurements.consistency import sentences
 from steptime.measurements.interval import LEVEL
 from steptime.measurements.json_form import NOT_MEASURED
 from steptime.measurements.noise import amount
-from steptime.measurements.set_aside import sentences
 from steptime.plain_file import PlainFolder
 from steptime.units import format_seconds
 

@@ -7,7 +7,7 @@ Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 
 from typing import Any, Literal
 
-from steptime.measurements.ablation.gap import Gap
+from steptime.measurements.ablation.form import Gap
 from steptime.measurements.json_form import IntervalOverLaunches, JsonForm
 
 SCHEMA = 1

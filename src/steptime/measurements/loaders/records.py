@@ -4,9 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from steptime.measurements.evidence import ClockReadings, WorkerEvidence
-from steptime.measurements.record_fields import STRICT, Count, Facts, Quantity, Seconds
-from steptime.measurements.stored_record import TrialLaunch, record_reader
+from steptime.measurements.stored_record import (
+    STRICT,
+    ClockReadings,
+    Count,
+    Facts,
+    Quantity,
+    Seconds,
+    TrialLaunch,
+    WorkerEvidence,
+    record_reader,
+)
 
 StretchName = Literal["first", "later"]
 

@@ -9,9 +9,19 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from steptime.catalog.cluster import Cluster
-from steptime.measurements.evidence import ClockReadings, WorkerEvidence
-from steptime.measurements.record_fields import STRICT, Bytes, Count, Duration, Facts, Option, Seconds
-from steptime.measurements.stored_record import LaunchRecord, record_reader
+from steptime.measurements.stored_record import (
+    STRICT,
+    Bytes,
+    ClockReadings,
+    Count,
+    Duration,
+    Facts,
+    LaunchRecord,
+    Option,
+    Seconds,
+    WorkerEvidence,
+    record_reader,
+)
 
 
 class NetSetting(BaseModel):

@@ -3,20 +3,214 @@
 The rates are the data sheets' and the policies the declared ones of ``stacks.toml``; what a stack makes of them is
 learned. A stack of which nothing is declared is taken for one that exchanges during the backward pass. What no column
 states has a middle and a spread, from ``hardware.toml`` and from the numbers here.
+
+What is believed of hosts and links that a table does not state, by the accelerator, from ``hardware.toml``.
+
+An empty column is not a slow network, nor a fast one: it is a wide belief, and a question to whoever wrote the table.
+
+Declared facts of training stacks, from ``stacks.toml``: what a framework does with gradients, by its documentation.
+
+A stack is recognised by words of the free text of a table. Case, spaces and punctuation of that text do not count.
 """
 
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from math import ceil
+from functools import cache
+from importlib.resources import files
+from math import ceil, inf
+from typing import Any, Literal
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.predict.curve.curve import Setup
-from steptime.predict.curve.hardware import usual_hosts
-from steptime.predict.curve.stacks import Stack, stack_of
 
 _GIGA = 1e9
+_GBIT = 1e9 / 8
+
+
+@dataclass(frozen=True)
+class BelievedRate:
+    """Bytes per second, and the standard deviation of the logarithm of how far it is from that; 0 where stated."""
+
+    median: float
+    spread: float = 0.0
+
+
+@dataclass(frozen=True)
+class UsualHosts:
+    """What hosts of an accelerator usually have."""
+
+    name: str
+    hosts: Mapping[float, float]
+    """How likely a host holds so many workers; infinitely many where all share one. Adds up to one."""
+    network: BelievedRate
+    """Of all cards of a host together."""
+    cards: int
+    cards_spread: float
+    """Of the logarithm of their number, where the rate of one is stated and their number is not."""
+    links: Mapping[str, BelievedRate]
+    """Between two workers of a host, by the name of the link; under the empty name where it has none."""
+    shared: Collection[str]
+    """Those of the links by which all messages of a host cross one memory."""
+
+    def inside(self, link: str) -> BelievedRate:
+        """Return what is believed of a link inside a host, by its name in a table."""
+        return self.links.get(link, self.links[""])
+
+    def shares_memory(self, link: str) -> bool:
+        """Return whether all messages inside a host cross one memory over that link."""
+        return (link if link in self.links else "") in self.shared
+
+
+def usual_hosts(text: str) -> UsualHosts:
+    """Return the accelerator that a table names; spelling does not count, and none is unknown to it."""
+    runs = _runs(text)
+    return next(found for words, found in _read() if not words or any(_holds(runs, word) for word in words))
+
+
+def all_usual_hosts() -> tuple[UsualHosts, ...]:
+    """Return all that are declared, the unknown one last."""
+    return tuple(found for _, found in _read())
+
+
+_Runs = tuple[str, ...]
+
+
+def _runs(text: str) -> _Runs:
+    """Return the runs of letters and of digits of a text.
+
+    >>> _runs("A100-SXM4")
+    ('a', '100', 'sxm', '4')
+    """
+    return tuple(re.findall(r"[a-z]+|[0-9]+", text.lower()))
+
+
+def _holds(text: _Runs, word: _Runs) -> bool:
+    """Return whether the runs of a word follow each other in a text; the last may go on there."""
+    last = len(word) - 1
+    return any(
+        text[start : start + last] == word[:last] and text[start + last].startswith(word[last])
+        for start in range(len(text) - last)
+    )
+
+
+@cache
+def _read() -> tuple[tuple[tuple[_Runs, ...], UsualHosts], ...]:
+    content = tomllib.loads(files("steptime.predict.curve").joinpath("hardware.toml").read_text("utf-8"))
+    return tuple(
+        (
+            tuple(map(_runs, entry["words"])),
+            UsualHosts(
+                name=entry["name"],
+                hosts={inf if size == "inf" else float(size): share for size, share in entry["hosts"].items()},
+                network=BelievedRate(entry["network_gbps"] * _GBIT, entry["network_spread"]),
+                cards=entry["cards"],
+                cards_spread=entry["cards_spread"],
+                links={name: BelievedRate(rate * _GIGA, spread) for name, (rate, spread) in entry["inside"].items()},
+                shared=entry.get("shared", ()),
+            ),
+        )
+        for entry in content["accelerator"]
+    )
+
+
+Exchange = Literal["during_backward", "after_backward"]
+Messages = Literal["buckets", "tensors", "one"]
+
+UNKNOWN = ""
+"""The name of an undeclared stack."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What is declared of a stack; None if nothing is."""
+
+    name: str
+    exchange: Exchange | None = None
+    messages: Messages | None = None
+    value_bytes: int | None = None
+    """Of gradients in mixed precision."""
+    step_graph: str | None = None
+    """Framework and strategy whose step graph must say the same, as ``tensorflow/allreduce``."""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    words: tuple[str, ...]
+    without: tuple[str, ...]
+    facts: Mapping[str, Any]
+
+    def facts_of(self) -> dict[str, Any]:
+        """Return what the rule declares, by the names of ``Stack``."""
+        return {
+            key: self.facts[key] for key in ("exchange", "messages", "value_bytes", "step_graph") if key in self.facts
+        }
+
+    def fits(self, text: str) -> bool:
+        """Return whether a text without its spelling has the words."""
+        return all(word in text for word in self.words) and not any(word in text for word in self.without)
+
+
+def stack_of(framework: str, workload: str = "", declared: str = "") -> Stack:
+    """Return the stack of a row of a table.
+
+    Args:
+        framework: free text.
+        workload: its name; the same framework may cast one workload and not another.
+        declared: the name of a stack, which the text is then not searched for; options still are.
+    """
+    text = unspelled(f"{framework} {workload}")
+    if declared:
+        found = Stack(
+            declared, **next(rule for rule in _read_stacks().stacks if rule.facts["name"] == declared).facts_of()
+        )
+    else:
+        rule = next((rule for rule in _read_stacks().stacks if rule.fits(text)), None)
+        found = Stack(UNKNOWN) if rule is None else Stack(rule.facts["name"], **rule.facts_of())
+    for option in _read_stacks().options:
+        if option.fits(text):
+            found = replace(found, **option.facts_of())
+    return found
+
+
+def unspelled(text: str) -> str:
+    """Return a text as small letters and digits alone, with short names written out.
+
+    >>> unspelled("tf-2.3, Mirrored Strategy")
+    'tensorflow23mirroredstrategy'
+    """
+    spellings = _read_stacks().spellings
+    return "".join(spellings.get(word, word) for word in re.findall(r"[a-z0-9]+", text.lower()))
+
+
+def stack_names() -> tuple[str, ...]:
+    """Return the names of all declared stacks."""
+    return tuple(rule.facts["name"] for rule in _read_stacks().stacks)
+
+
+def declared_stacks() -> tuple[Stack, ...]:
+    """Return all declared stacks, without options."""
+    return tuple(Stack(rule.facts["name"], **rule.facts_of()) for rule in _read_stacks().stacks)
+
+
+@dataclass(frozen=True)
+class _StackTable:
+    spellings: Mapping[str, str]
+    stacks: tuple[_Rule, ...]
+    options: tuple[_Rule, ...]
+
+
+@cache
+def _read_stacks() -> _StackTable:
+    content = tomllib.loads(files("steptime.predict.curve").joinpath("stacks.toml").read_text("utf-8"))
+    return _StackTable(content["spellings"], _rules(content["stack"]), _rules(content["option"]))
+
+
+def _rules(entries: list[dict[str, Any]]) -> tuple[_Rule, ...]:
+    return tuple(_Rule(tuple(entry["words"]), tuple(entry.get("without", ())), entry) for entry in entries)
+
 
 COST_ONLY: Mapping[str, int] = {
     "resnet20": 269_722,

@@ -1,15 +1,171 @@
-"""Forecasts of a user's own scaling curve: step times at further worker counts, and scores of held-out rows."""
+"""Forecasts of a user's own scaling curve: step times at further worker counts, and scores of held-out rows.
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+What else would narrow the forecast of a curve: a column that is empty, or one more measured point.
+
+Both are read off the samples of the posterior, without measuring: how wide an interval is expected to be once a column
+is stated or a further point is known, over what they may turn out to say (H. Raiffa, R. Schlaifer, *Applied
+Statistical Decision Theory*, 1961, preposterior analysis).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+from scipy.special import logsumexp, ndtr  # type: ignore[import-untyped]  # scipy ships no types
+
 from steptime.measurements.json_form import Interval
+from steptime.predict.curve.assessment import ScoredPoint, predict_holdout, score
 from steptime.predict.curve.curve import ScalingCurve
-from steptime.predict.curve.information_value import EmptyColumn, FurtherPoint, empty_columns, further_points
-from steptime.predict.curve.posterior import posterior, predict_curve, summarize
-from steptime.predict.curve.priors import priors_for
-from steptime.predict.curve.scores import ScoredPoint, predict_holdout, score
+from steptime.predict.curve.facts import UNSTATED, facts_of
+from steptime.predict.curve.posterior import AssumedHosts, WeightedSamples, mixture, posterior, predict_curve, summarize
+from steptime.predict.curve.shape import INDEX, priors_for
+
+QUESTIONS: Mapping[str, str] = {
+    "inter_host_gbps": "which network joins the hosts (Gbit/s of one card; nics_per_host: how many)?",
+    "workers_per_host": "how many workers share a host?",
+    "intra_host_link": "which link joins the workers of a host (pcie, nvlink, nvswitch)?",
+    "parameters": "how many trainable values has the model?",
+    "transport": "do messages between hosts go by tcp or rdma?",
+}
+"""What a column that is empty would answer."""
+_BINS = 8
+"""Of what an empty column may turn out to say, each as likely."""
+_LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Quantiles of what a further point may turn out to be, each as likely."""
+
+
+@dataclass(frozen=True)
+class EmptyColumn:
+    """A column that the table leaves empty."""
+
+    column: str
+    ratio: float
+    """Upper over lower end of the target's interval, as is expected once the column is stated."""
+
+    @property
+    def question(self) -> str:
+        """What the column would answer."""
+        return QUESTIONS[self.column]
+
+
+@dataclass(frozen=True)
+class FurtherPoint:
+    """A number of workers that could be measured next."""
+
+    workers: int
+    ratio: float
+    """Upper over lower end of the target's interval, as is expected once this point is known."""
+
+
+def empty_columns(curve: ScalingCurve, found: Sequence[AssumedHosts], target: int) -> list[EmptyColumn]:
+    """Return the columns that are empty, the one that matters most first.
+
+    Args:
+        curve: whose table it is.
+        found: the posterior.
+        target: which of the points asked for the interval is of.
+    """
+    alone = [_of_one_point(one, target) for one in found]
+    columns = [
+        EmptyColumn(column, _mean_ratio([(1.0, part) for part in _parts(alone, INDEX[name])]))
+        for name, column in UNSTATED.items()
+        if facts_of(curve.setup).spreads[name] > 0
+    ]
+    if len(found) > 1:
+        parts = [(one.share, [replace(one, share=1.0)]) for one in alone]
+        columns.append(EmptyColumn("workers_per_host", _mean_ratio(parts)))
+    return sorted(columns, key=lambda each: each.ratio)
+
+
+def _of_one_point(one: AssumedHosts, point: int) -> AssumedHosts:
+    samples = one.samples
+    kept = replace(samples, mean=samples.mean[:, [point]], covariance=samples.covariance[:, [point]][:, :, [point]])
+    return replace(one, samples=kept)
+
+
+def _mean_ratio(parts: Sequence[tuple[float, Sequence[AssumedHosts]]]) -> float:
+    """Return the geometric mean of the ratios of interval ends, over parts with how likely each is."""
+    widths = [share * np.log(point.high / point.low) for share, part in parts for point in summarize(part)]
+    return float(np.exp(np.sum(widths) / sum(share for share, _ in parts)))
+
+
+def _parts(found: Sequence[AssumedHosts], column: int) -> list[list[AssumedHosts]]:
+    """Return the posterior cut into parts that are about as likely as each other, by the value of a parameter."""
+    values = np.concatenate([one.samples.parameters[:, column] for one in found])
+    weights = np.concatenate([one.share * one.samples.weights for one in found])
+    order = np.argsort(values)
+    part = np.empty(len(values), dtype=int)
+    part[order] = np.minimum((np.cumsum(weights[order]) * _BINS).astype(int), _BINS - 1)
+    ends = np.cumsum([len(one.samples.weights) for one in found])[:-1]
+    # One heavy sample may be worth several parts, of which the others are then empty.
+    members = [np.split(part == number, ends) for number in np.unique(part[weights > 0])]
+    return [
+        [
+            replace(one, samples=replace(one.samples, weights=one.samples.weights * own))
+            for one, own in zip(found, each, strict=True)
+        ]
+        for each in members
+    ]
+
+
+def further_points(found: Sequence[AssumedHosts], candidates: Mapping[int, int], target: int) -> list[FurtherPoint]:
+    """Return what each further point would make of the target's interval, the most useful first.
+
+    Args:
+        found: the posterior of candidates and target.
+        candidates: which of the points asked for each number of workers is.
+        target: which one the interval is about.
+    """
+    points = []
+    for count, candidate in candidates.items():
+        widths = [
+            np.log(one.high / one.low)
+            for level in _LEVELS
+            for one in summarize(_given(found, candidate, target, _quantile(found, candidate, level)))
+        ]
+        points.append(FurtherPoint(count, float(np.exp(np.mean(widths)))))
+    return sorted(points, key=lambda each: each.ratio)
+
+
+def _quantile(found: Sequence[AssumedHosts], point: int, level: float) -> float:
+    """Return a quantile of the logarithm of a predicted time."""
+    weights, means, deviations = mixture(found)
+    mean, deviation = means[:, point], deviations[:, point]
+    low, high = float(mean.min() - 5 * deviation.max()), float(mean.max() + 5 * deviation.max())
+    for _ in range(40):
+        middle = (low + high) / 2
+        below = float(weights @ ndtr((middle - mean) / deviation))
+        low, high = (middle, high) if below < level else (low, middle)
+    return (low + high) / 2
+
+
+def _given(found: Sequence[AssumedHosts], known: int, target: int, log_time: float) -> list[AssumedHosts]:
+    """Return the posterior of the target were the known point measured to have that logarithm."""
+    changed = [_condition(one.samples, known, target, log_time) for one in found]
+    with np.errstate(divide="ignore"):  # an assumption that the points rule out has no share
+        scores = np.log([one.share for one in found]) + [evidence for evidence, _ in changed]
+    shares = np.exp(scores - logsumexp(scores))
+    return [
+        replace(one, share=float(share), samples=samples)
+        for one, share, (_, samples) in zip(found, shares, changed, strict=True)
+    ]
+
+
+def _condition(samples: WeightedSamples, known: int, target: int, log_time: float) -> tuple[float, WeightedSamples]:
+    apart = log_time - samples.mean[:, known]
+    variance = samples.covariance[:, known, known]
+    with np.errstate(divide="ignore"):
+        score = np.log(samples.weights) - 0.5 * apart**2 / variance - 0.5 * np.log(variance)
+    evidence = float(logsumexp(score))
+    along = samples.covariance[:, known, target] / variance
+    rest = samples.covariance[:, target, target] - along * samples.covariance[:, known, target]
+    return evidence, replace(
+        samples,
+        weights=np.exp(score - evidence),
+        mean=(samples.mean[:, target] + along * apart)[:, None],
+        covariance=np.maximum(rest, 1e-12)[:, None, None],
+    )
 
 
 @dataclass(frozen=True)

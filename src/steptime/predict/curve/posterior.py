@@ -17,9 +17,16 @@ from scipy.special import logsumexp, ndtri  # type: ignore[import-untyped]  # sc
 
 from steptime.measurements.json_form import Interval
 from steptime.predict.curve.curve import Array, Point, PointsAsked, ScalingCurve, Setup, times, workers
-from steptime.predict.curve.hardware import usual_hosts
-from steptime.predict.curve.priors import INDEX, NormalVector, Priors, joint_prior, priors_for, standard_normals
-from steptime.predict.curve.shape import relative_times
+from steptime.predict.curve.facts import usual_hosts
+from steptime.predict.curve.shape import (
+    INDEX,
+    NormalVector,
+    Priors,
+    joint_prior,
+    priors_for,
+    relative_times,
+    standard_normals,
+)
 
 LEAST_SAMPLES = 100.0
 """So many independent samples those that were weighed must be worth, else more are drawn."""

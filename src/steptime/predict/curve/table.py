@@ -14,11 +14,11 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import TypeVar, get_args
 
-from steptime.catalog.strategies import STRATEGIES
+from steptime.catalog.choices import STRATEGIES
 from steptime.errors import FileError, choices_message
+from steptime.plain_file import read_user_text
 from steptime.predict.curve.curve import FIT, HOLDOUT, EvidenceError, Point, ScalingCurve, Setup
-from steptime.predict.curve.stacks import Exchange, Messages, stack_names
-from steptime.user_file import read_user_text
+from steptime.predict.curve.facts import Exchange, Messages, stack_names
 
 Value = TypeVar("Value")
 

@@ -104,7 +104,7 @@ def halving_doubling(size: Real, workers: Real, link: Link) -> Real:
     after the other, since saying that one is ready waits behind what one sends: such a part takes half as long again.
     Who waits so does not send ahead, and the longer of the two counts.
 
-    Both were measured with MPICH (docs/models/communication.md); tests hold the first to a simulation of every message.
+    Both were measured with MPICH (docs/models/README.md); tests hold the first to a simulation of every message.
 
     >>> float(halving_doubling(1e9, 4, Link(rate=1e9)))
     1.5

@@ -1,14 +1,25 @@
-"""Computing of one worker: by batch size, by layer, and beside other workers on the same processors."""
+"""Computing of one worker: by batch size, by layer, and beside other workers on the same processors.
 
-from collections.abc import Sequence
+Computing on an unmeasured device: the rates of its data sheet, in proportion to one that somebody did.
+
+A roofline per layer (S. Williams et al., Commun. ACM 52 (2009) 65) knows neither kernels nor caches, so that its
+uncertainty is stated and wide: a factor of 1.6 to either side is meant for nine of ten. Between published single-device
+speeds of the K80 and the P100, the only pair that the evidence has, the logarithm of the error has a spread of 0.28.
+
+Load imbalance: how much longer than the mean the slowest of p workers computes.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.layers import Workload
+from steptime.measurements.json_form import Interval
 from steptime.predict.model.collectives import Real
 from steptime.worker.communication import Gradient, LayerWork, Work
 
@@ -135,3 +146,135 @@ def layer_shares(
         layer_seconds(1.0, forward_flops, traffic, balance, 1.0),
         layer_seconds(1.0, backward_flops, list(backward_traffic), balance, 1.0),
     )
+
+
+_TERA, _GIGA, _GIBI = 1e12, 1e9, 1024.0**3
+
+LOG_SPREAD = 0.29
+"""Standard deviation of the logarithm of the factor by which such a prediction is off: 1.64 of them are 1.6 times."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a vendor states."""
+
+    name: str
+    flop_rate: float
+    """FLOPs per second in 32 bits, without tensor cores."""
+    memory_rate: float
+    """Bytes per second."""
+    memory: float
+    """Bytes."""
+    tensor_rate: float | None = None
+    """FLOPs per second of 16-bit matrix products, without sparsity; None if it has no units for them."""
+
+    def rate(self, precision: str) -> float:
+        """Return the FLOPs per second of a precision; 32 bits are computed without tensor cores."""
+        return self.flop_rate if precision == "fp32" or self.tensor_rate is None else self.tensor_rate
+
+
+def _device(name: str, tera_flops: float, gigabytes: float, memory: float, tensor: float | None = None) -> Device:
+    rate = None if tensor is None else tensor * _TERA
+    return Device(name, tera_flops * _TERA, gigabytes * _GIGA, memory * _GIBI, rate)
+
+
+DEVICES: Mapping[str, Device] = {
+    device.name: device
+    for device in (
+        _device("k80", 2.8, 240.0, 12),  # one of the card's two processors
+        _device("p100", 9.3, 732.0, 16, 18.7),
+        _device("v100", 15.7, 900.0, 32, 125.0),
+        _device("t4", 8.1, 320.0, 16, 65.0),
+        _device("rtx2080ti", 13.4, 616.0, 11, 53.8),
+        _device("a100-40gb", 19.5, 1555.0, 40, 312.0),
+        _device("a100-80gb", 19.5, 2039.0, 80, 312.0),
+        _device("rtx3090", 35.6, 936.0, 24, 71.0),
+        _device("a10", 31.2, 600.0, 24, 125.0),
+        _device("l4", 30.3, 300.0, 24, 121.0),
+        _device("rtx4090", 82.6, 1008.0, 24, 165.0),
+        _device("h100-sxm", 66.9, 3350.0, 80, 989.0),
+        _device("h200", 66.9, 4800.0, 141, 989.0),
+    )
+}
+"""By name, from data sheets of their vendors."""
+
+
+def transfer(
+    flops: Sequence[float], traffic: Sequence[float], measured_on: Device, wanted: Device, precision: str = "fp32"
+) -> Interval[float, float]:
+    """Return the factor from seconds measured on one device to those on another.
+
+    Args:
+        flops: of each layer.
+        traffic: bytes of each layer.
+        measured_on: where seconds were measured.
+        wanted: where they are asked for; on the same device the factor is 1 without uncertainty.
+        precision: ``fp32``, or another for which tensor cores are used.
+    """
+    if measured_on == wanted:
+        return Interval(1.0, 1.0, 1.0)
+    here, there = (
+        float(
+            np.sum(
+                roofline(np.asarray(flops, float), np.asarray(traffic, float), each.rate(precision), each.memory_rate)
+            )
+        )
+        for each in (measured_on, wanted)
+    )
+    factor, reach = there / here, float(np.exp(1.645 * LOG_SPREAD))
+    return Interval(factor, factor / reach, factor * reach)
+
+
+_GRID = 4001
+_REACH = 9.0
+"""Standard deviations to either side between which the integral is taken."""
+
+
+def expected_maximum(workers: float) -> float:
+    """Return the mean of the largest of p standard normal numbers, without the asymptote that is 27 % off at p = 32.
+
+    >>> round(expected_maximum(2), 4)
+    0.5642
+    """
+    if workers <= 1:
+        return 0.0
+    x = np.linspace(-_REACH, _REACH, _GRID)
+    reached = np.exp(workers * log_ndtr(x))
+    return float(np.trapezoid(np.heaviside(x, 0.5) - reached, x))
+
+
+@dataclass(frozen=True)
+class WorkerSpread:
+    """How workers differ, as shares of their mean computing time.
+
+    Differences are normal and independent. Every step waits for the slowest worker of that step, so that persistent
+    and transient differences add up as variances.
+    """
+
+    persistent: Real = 0.0
+    """Standard deviation between workers that lasts for a launch; moving work cures it."""
+    transient: Real = 0.0
+    """Standard deviation of a worker from step to step."""
+
+    def imbalance_factor(self, workers: Real) -> NDArray[np.float64]:
+        """Return the expected time of the slowest worker over the mean: ``1 + m_p sqrt(v1^2 + v2^2)``.
+
+        m_p is ``expected_maximum(p)``.
+        """
+        every = np.asarray(workers, float)
+        known, where = np.unique(every, return_inverse=True)
+        largest = np.array([expected_maximum(float(each)) for each in known])[where].reshape(every.shape)
+        return np.asarray(1.0 + largest * np.hypot(self.persistent, self.transient), float)
+
+
+def slowdown(shares: Sequence[float]) -> float:
+    """Return how many times as long as an even worker the slowest computes, of processor shares: ``max_i 1/s_i``.
+
+    >>> slowdown([1.0, 0.5])
+    2.0
+    """
+    return max(1.0 / each for each in shares)
+
+
+BALANCED = WorkerSpread()
+"""Workers that do not differ."""

@@ -9,10 +9,21 @@ from numpy.typing import NDArray
 
 from steptime.measurements.interval import LEVEL
 from steptime.measurements.json_form import NOT_MEASURED, Interval
-from steptime.measurements.net.form import Fit, NetRow, NetSummary, SizeRow
-from steptime.measurements.net.line import METHODS, PREFERRED, Line, bounded
 from steptime.measurements.net.records import NetLaunch, NetSetting
-from steptime.measurements.net.times import MessageTimes, SizeTime, message_times, size_time
+from steptime.measurements.net.times import (
+    METHODS,
+    PREFERRED,
+    Fit,
+    Line,
+    MessageTimes,
+    NetRow,
+    NetSummary,
+    SizeRow,
+    SizeTime,
+    bounded,
+    message_times,
+    size_time,
+)
 from steptime.measurements.pooled_conditions import pooled_versions, versions_of
 from steptime.measurements.store import Store
 from steptime.predict.model.collectives import ALL_REDUCES, OPERATIONS, Link

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.predict.model.collectives import Real
-from steptime.predict.model.compute import Shares, layer_shares
-from steptime.predict.model.imbalance import BALANCED, WorkerSpread
+from steptime.predict.model.compute import BALANCED, Shares, WorkerSpread, layer_shares
 from steptime.predict.model.interconnect import Interconnect
 from steptime.predict.model.policies import StepGraph
 

@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 
 from steptime.predict.model.collectives import ALLREDUCE, Link, Real
 from steptime.predict.model.interconnect import communication_cost
-from steptime.predict.model.overlap import finish
+from steptime.predict.model.synchronous_sgd import finish
 from steptime.predict.simulate.configuration import Configurations
-from steptime.predict.simulate.fusion import BusyCore, Readiness, fuse
-from steptime.predict.simulate.link_contention import share_link
-from steptime.predict.simulate.parameter_server import PushedKeys, ServerGroup, simulate_served_step
-from steptime.predict.simulate.queues import updates_in_turn, updates_over_links
+from steptime.predict.simulate.fusion import BusyCore, Readiness, fuse, share_link
+from steptime.predict.simulate.parameter_server import (
+    PushedKeys,
+    ServerGroup,
+    simulate_served_step,
+    updates_in_turn,
+    updates_over_links,
+)
 from steptime.worker.communication import PlannedMessage
 
 Array = NDArray[np.float64]

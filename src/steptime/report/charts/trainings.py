@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptime.report.charts.chart import Spec, chart, share_axis, with_dashes
-from steptime.report.charts.marks import Marks
+from steptime.report.charts.chart import Marks, Spec, chart, share_axis, with_dashes
 
 ACCURACY: Spec = {"title": "validation accuracy (%)", "axis": {"format": "~%", "tickCount": 6}}
 LOSS: Spec = {"title": "validation loss", "axis": {"format": ",~f", "tickCount": 6}}

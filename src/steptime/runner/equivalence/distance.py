@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from steptime.catalog.workloads.layers import Workload
 
 Sketch = Mapping[str, NDArray[np.floating[Any]]]
-"""Of all weights by their names, as ``worker/sketch.py`` makes it."""
+"""Of all weights by their names, as ``worker/weights.py`` makes it."""
 
 _ROUNDINGS = {"fp32": 16.0, "tf32": 1.0, "fp16": 1.0, "bf16": 2.0}
 """So many times the reference's own rounding is allowed: frameworks add in other orders, and convolve in other ways.

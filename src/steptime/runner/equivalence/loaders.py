@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from steptime.catalog.choices import SINGLE, Answer, strategy_named
 from steptime.catalog.manifest import Manifest
-from steptime.catalog.optimizer import Optimizer
-from steptime.catalog.strategies import SINGLE, Answer, strategy_named
+from steptime.catalog.options import Optimizer
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.measurements.verdicts import loader_check
 from steptime.runner.equivalence.probes import Probe, check_trial

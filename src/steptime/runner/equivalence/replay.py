@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from steptime.catalog.strategies import strategy_named
+from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.layers import Workload
 from steptime.measurements.records import Launch, Replay
 from steptime.measurements.training_evidence import REPEATS, STILL, differs_from_replay, losses_of, steps_of
