@@ -33,8 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "hosts"))
 from forecast_across_hosts import checked, shaped_bed
 from kinds import libraries_python
 
-from steptime.launchers.emulation.control_groups import find_groups
-from steptime.launchers.emulation.owner import new_owner
+from steptime.launchers.emulation.control_groups import find_groups, new_owner
 from steptime.runner.preparation import ready_interpreter
 
 HERE = Path(__file__).parent
