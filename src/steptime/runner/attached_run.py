@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.attach.folder import environment, write_hook
-from steptime.errors import LaunchError
+from steptime.errors import LaunchError, StoreError
 from steptime.file_name import as_file_name
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.own_command import CommandEnd, require_program, run_command
@@ -235,7 +235,10 @@ class AttachedCommand:
 
         Those do not descend from this process.
         """
-        ended = (each.end for each in read_latest(folder, self.folder / RECORDS) if each.process.boot == boot)
+        try:
+            ended = [each.end for each in read_latest(folder, self.folder / RECORDS) if each.process.boot == boot]
+        except (StoreError, OSError):  # the answer says what is wrong with the records
+            return 0.0
         return sum(end.processor_ns for end in ended if end is not None) * 1e-9
 
     def _why_nothing(self, watch: ProcessWatch) -> str | None:
