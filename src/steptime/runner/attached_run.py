@@ -237,7 +237,7 @@ class AttachedCommand:
         """
         try:
             ended = [each.end for each in read_latest(folder, self.folder / RECORDS) if each.process.boot == boot]
-        except (StoreError, OSError):  # the answer says what is wrong with the records
+        except (StoreError, OSError):  # the answer names what is wrong with the records
             return 0.0
         return sum(end.processor_ns for end in ended if end is not None) * 1e-9
 
