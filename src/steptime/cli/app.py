@@ -21,10 +21,10 @@ from steptime.cli import (
     frameworks,
     net,
     predict,
-    progress,
     report,
     run,
     serve,
+    status,
     workloads,
 )
 from steptime.cli import list as listing
@@ -80,7 +80,7 @@ app.command()(frameworks.check)
 app.command()(run.run)
 app.command(context_settings={"allow_interspersed_args": False})(attach.attach)
 app.command()(run.submit)
-app.command()(progress.status)
+app.command()(status.status)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command()(advise.advise)

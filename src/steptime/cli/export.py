@@ -27,7 +27,7 @@ def export(
     output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Where to [default: DIR/export].")] = None,
 ) -> None:
     """Write tables of trials, steps and epochs for notebooks, traces for Perfetto, or what other tools read."""
-    from steptime.cli.console import open_results
+    from steptime.cli.arguments import open_results
     from steptime.errors import UsageError, choices_message
 
     if to not in _FORMATS:

@@ -59,8 +59,9 @@ def check(
     """
     from steptime.catalog.manifest import manifest_named
     from steptime.catalog.workloads.table import LIBRARY
-    from steptime.cli.console import print_rows, stderr_console
+    from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
+    from steptime.cli.streams import print_rows
     from steptime.errors import UsageError, choices_message
     from steptime.runner.framework_check import launch_findings, usual_workload
     from steptime.runner.framework_files import file_findings

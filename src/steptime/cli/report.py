@@ -117,7 +117,7 @@ def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
 
     Raises StoreError when the folder cannot be read, and UsageError when the reference cannot.
     """
-    from steptime.cli.console import open_results
+    from steptime.cli.arguments import open_results
     from steptime.diagnosis.expected import expected_steps, scenarios
     from steptime.diagnosis.job_accounts import job_accounts
     from steptime.diagnosis.own_script import script_findings
@@ -172,7 +172,7 @@ def _print_what_if(found: ReportedResults) -> None:
 
 def print_json_report(found: ReportedResults) -> None:
     """Print a report as JSON."""
-    from steptime.cli.console import print_json
+    from steptime.cli.streams import print_json
 
     net = found.net.to_json() if found.net else []
     attached = {"attached": found.attached.to_json()} if found.attached else {}
@@ -182,7 +182,7 @@ def print_json_report(found: ReportedResults) -> None:
 
 def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Sequence[str]) -> None:
     """Print the short report; one of messages alone is whole."""
-    from steptime.cli.attach import AttachedAnswer
+    from steptime.report.attached_answer import AttachedAnswer
     from steptime.report.overview import MOST_LINES, overview
 
     if found.attached:

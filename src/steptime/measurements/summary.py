@@ -29,7 +29,7 @@ from steptime.measurements.flags import (
     varied_names,
     varied_options,
 )
-from steptime.measurements.interval import LEVEL, sidak_level
+from steptime.measurements.interval import LEVEL
 from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOverLaunches
 from steptime.measurements.launch_spread import TrialSpread, pool_spread
 from steptime.measurements.loaders.records import LoaderLaunch
@@ -37,6 +37,7 @@ from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdic
 from steptime.measurements.published import average_ratio
 from steptime.measurements.record_kinds import ABLATION, LOADING, TIMING, TRAINING
 from steptime.measurements.records import EquivalenceResult, Launch
+from steptime.measurements.simultaneous import sidak_level
 from steptime.measurements.sites import best_first, incomparable, site_forms
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import (

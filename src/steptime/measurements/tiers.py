@@ -5,7 +5,8 @@ from typing import Any, get_args
 
 from steptime.catalog.options import Tuning
 from steptime.measurements.comparison import Measured, compare_trials
-from steptime.measurements.interval import LEVEL, sidak_level
+from steptime.measurements.interval import LEVEL
+from steptime.measurements.simultaneous import sidak_level
 from steptime.measurements.summary_form import OptionChange, TunedTrial
 from steptime.study.trial import Trial
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from steptime.measurements.attached.attempts import Attempt
 from steptime.measurements.attached.process_lines import CollectiveInterval, StepLine
-from steptime.measurements.interval import LEVEL, mean_within, sidak_level
+from steptime.measurements.interval import LEVEL, mean_within
+from steptime.measurements.simultaneous import sidak_level
 
 Array = NDArray[np.float64]
 
