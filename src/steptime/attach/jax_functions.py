@@ -23,6 +23,7 @@ from .record_file import now
 FEW = 4
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
 ENDED_WITHIN_S = 5.0
+COUNTED = "floating-point operations are as XLA counts them in the whole step, the body of a loop once"
 REASON = "the whole step is one compiled program, inside which JAX shows no times"
 
 
@@ -71,6 +72,7 @@ class JaxFunctions:
         self.state: set[Any] = set()  # shapes of what steps take and return
         self.waits = DeviceWaits(self.recorder)
         self.evaluating = False  # whether what is made now is for evaluation alone
+        self.wanted = bool(os.environ.get("STEPTIME_ATTACH_FLOPS"))
 
     def patch(self, name: str) -> None:
         """Have ``jax.NAME`` return stand-ins."""
@@ -105,6 +107,21 @@ class JaxFunctions:
         """Note which process this is, once a back end runs."""
         count = self.jax.process_count()
         self.recorder.rank(self.jax.process_index(), count, "jax")
+
+    def count(self, function: Any, arguments: Any, step: int) -> None:
+        """Write the floating-point operations of a step where they are wanted (`jax.stages.Lowered.cost_analysis`)."""
+        if not self.wanted:
+            return
+        self.wanted = False
+        try:
+            cost = function.trace(*arguments[0], **arguments[1]).lower().cost_analysis()
+            # The program is that of all processes together.
+            counted = round(cost["flops"] / self.jax.process_count())
+        except Exception as error:  # of `pmap`, or of another version of JAX
+            process.note(f"its floating-point operations were not counted: {error!r}"[:500])
+            return
+        self.recorder.file.write({"kind": "flops", "step": step, "forward": counted})
+        process.note(COUNTED)
 
 
 class JittedFunction:
@@ -184,6 +201,7 @@ class JittedFunction:
             self.functions.state.update(shapes)
             self.recorder.first_call(self.label, begin, end)
             self.functions.said_rank()
+            self.functions.count(self.function, arguments, self.recorder.number)
             # A small result of another shape than any argument is not taken over by the next step.
             kept = [(str(getattr(leaf, "shape", "")), str(getattr(leaf, "dtype", ""))) for leaf in given]
             sizes = {index: getattr(leaf, "size", 1 << 40) for index, leaf in enumerate(results)}
