@@ -155,7 +155,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others: list[pytest.Item] = []
         for item in items:
             name = _framework_of(item)
-            by_default = name in {None, *DEFAULT}
+            by_default = name in {None, *DEFAULT} and item.get_closest_marker("further") is None
             wanted = name == chosen if chosen in FRAMEWORKS else by_default == (chosen == "default")
             (kept if wanted else others).append(item)
         config.hook.pytest_deselected(items=others)

@@ -10,7 +10,8 @@ import pytest
 from launching import interpreter_for
 from program import PROGRAM
 
-pytestmark = pytest.mark.timeout(900)  # seven runs, each of which imports PyTorch twice
+# Seven runs, each of which imports PyTorch twice.
+pytestmark = [pytest.mark.further, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 

@@ -54,7 +54,7 @@ MODULES = {
     "timm_vit": ("vit", "images"),
     "tv_resnet18": ("resnet18", "images"),
 }
-pytestmark = [pytest.mark.framework("pytorch"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.framework("pytorch"), pytest.mark.further, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,8 @@ from steptime.measurements.attached.attempts import Attempt
 from steptime.measurements.attached.form import CollectiveCount
 from steptime.measurements.attached.process_files import ProcessLines
 from steptime.measurements.attached.process_lines import CollectiveInterval, StepLine
-from steptime.measurements.interval import LEVEL, mean_within, sidak_level
+from steptime.measurements.interval import LEVEL, mean_within
+from steptime.measurements.simultaneous import sidak_level
 
 Array = NDArray[np.float64]
 
