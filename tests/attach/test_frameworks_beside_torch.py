@@ -40,7 +40,7 @@ def runs(request, tmp_path_factory):
     name, folder = request.param, tmp_path_factory.mktemp(request.param)
     python = interpreter_for(name)
     alone = faults.train(python, folder, STEPS, {}, name)
-    variables = environment(write_hook(folder / "own"), folder / "kept", lines=False, flops=False)
+    variables = environment(write_hook(folder / "own"), folder / "kept", lines=False, flops=True)
     attached = faults.train(python, folder, STEPS, variables, name)
     faulty, raised = faults.faulty_run(python, folder, STEPS, 0.3, 1, name)
     (path,) = (folder / "kept").glob("*.jsonl")
@@ -109,3 +109,12 @@ def test_the_device_time_of_a_jax_step_is_known(runs):
     timed = {line["step"]: line["regions"]["call"] for line in runs.of("device")}
     assert sorted(timed) == list(range(1, STEPS))  # the first one is the compilation
     assert all(timed.values())
+
+
+def test_the_arithmetic_of_a_jax_step_is_counted_when_asked(runs):
+    counted = [line["forward"] for line in runs.of("flops")]
+    if runs.framework != "jax":
+        assert counted == []
+        return
+    products = 2 * 4 * 16 * 16 * (5 + 5 + 4)  # of five layers: forward, of weights, of inputs but the first
+    assert products < counted[0] < 1.3 * products

@@ -123,6 +123,12 @@ def test_results_of_a_run_whose_steptime_was_killed_can_be_read(tmp_path):
     assert "no step was seen" in done.stdout
 
 
+def test_a_report_of_a_run_with_a_profile_beside_it_has_nothing_to_warn_of(tmp_path):
+    attach(tmp_path, "true")
+    process("fit", "results", cwd=tmp_path)
+    assert process("report", "results", cwd=tmp_path).stderr == ""
+
+
 def test_json_is_the_last_line_of_standard_error(tmp_path):
     done = attach(tmp_path, sys.executable, "-c", "import sys; print('mine', file=sys.stderr)", options=("--json",))
     first, last = done.stderr.splitlines()

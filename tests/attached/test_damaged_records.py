@@ -5,10 +5,10 @@ import json
 import pytest
 from stored_processes import MS, ddp_steps, found_in, process_lines, write
 
-from steptime.cli.attach import AttachedAnswer
 from steptime.cli.console import PlainConsole
 from steptime.errors import StoreError
 from steptime.measurements.attached.process_files import RECORDS
+from steptime.report.attached_answer import AttachedAnswer
 
 
 def lines_of_one():

@@ -1,6 +1,7 @@
 """One attached run and a link predict other numbers of workers, or say which measurement is missing."""
 
 import json
+import math
 
 import pytest
 from program import process
@@ -12,6 +13,7 @@ from steptime.measurements.net.times import Fit, NetRow
 from steptime.plain_file import PlainFolder
 from steptime.predict.attached import attached_profile, predict_attached, read_attached_profile, write_attached_profile
 from steptime.predict.profile import NetLink
+from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD
 
 MIB = 1 << 20
 RATE, START_S = 1e9, 1e-4
@@ -105,6 +107,17 @@ def test_intervals_widen_with_the_distance_from_what_was_measured(tmp_path):
     assert widths[0] < widths[1] < widths[2]
 
 
+def test_the_interval_of_what_was_measured_holds_how_launches_differ(tmp_path):
+    step = predict_attached(profile_of(tmp_path), [2])[0].step_s
+    assert step.high / step.low > math.exp(2 * 1.64 * USUAL_LAUNCH_SPREAD)
+
+
+def test_messages_that_one_worker_never_sent_widen_the_interval_more_than_further_workers(tmp_path):
+    alone = profile_of(tmp_path).model_copy(update={"workers": 1, "computing_s": 1e-4, "backward_s": 1e-4})
+    found = [predict_attached(each, [4])[0].step_s for each in (alone, alone.model_copy(update={"workers": 2}))]
+    assert found[0].high / found[0].value > found[1].high / found[1].value
+
+
 REFUSALS = {
     "no link": ({"rows": []}, 4, "steptime net gloo"),
     "a link of another back end": ({"rows": [row(back_end="mpi", launcher="ssh")]}, 4, "steptime net gloo"),
@@ -123,6 +136,48 @@ def test_what_the_data_does_not_support_is_refused_with_what_would_help(tmp_path
     found = predict_attached(profile, [workers])[0]
     assert found.step_s is None
     assert said in found.refused
+
+
+def sharded_step(number, begin, gather_ms, scatter_ms):
+    """20 ms forward behind a gather of 2 MiB, 30 ms backward, and a scatter of as much, of which 1 MiB is kept."""
+    calls = [("all_gather_single", 2 * MIB, 0.0), ("wait", 0, gather_ms)]
+    calls += [("reduce_scatter_single", MIB, 0.0), ("wait", 0, scatter_ms)]
+    found, at = [], begin
+    for (kind, size, lasts), before in zip(calls, [0.0, 0.0, 50.0, 0.0], strict=True):
+        at += round(before * MS)
+        found.append([kind, size, at, at + round(lasts * MS)])
+        at = found[-1][3]
+    regions = {"collective": gather_ms + scatter_ms, "forward": 20.0, "backward": 30.0}
+    sums = {
+        "forward:all_gather_single": [1, 2 * MIB, 0],
+        "forward:wait": [1, 0, round(gather_ms * MS)],
+        "backward:reduce_scatter_single": [1, MIB, 0],
+        "backward:wait": [1, 0, round(scatter_ms * MS)],
+    }
+    return step(number, begin, regions, collectives=sums, intervals=found)
+
+
+def test_sharded_parameters_are_gathered_and_gradients_scattered_when_the_step_asks(tmp_path):
+    def gather_ms(workers):
+        return 1e3 * ((workers - 1) * START_S + (workers - 1) / workers * 2 * MIB / RATE)
+
+    parts = gather_ms(2), 2 * gather_ms(2)  # gloo reduces the whole on every worker, a ring of twice the steps
+    length = round((50 + sum(parts)) * MS)
+    steps = [sharded_step(number, 10**10 + number * length, *parts) for number in range(40)]
+    run = found_in(write(tmp_path, *(process_lines(rank, 2, steps, lines=[GRADIENTS]) for rank in range(2))))
+    files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
+    found = predict_attached(attached_profile(run, files, [row(launcher="ssh")], 4), [2, 4])
+    assert [each.exposed_s for each in found] == pytest.approx(
+        [3e-3 * gather_ms(workers) for workers in (2, 4)], rel=0.01
+    )
+
+
+def test_one_process_of_sharded_parameters_is_refused(tmp_path):
+    steps = [step(number, 10**10 + number * 50 * MS, {"forward": 20.0, "backward": 30.0}) for number in range(20)]
+    lines = [{**GRADIENTS, "roots": {"FSDPNet": 1}}]
+    run = found_in(write(tmp_path, process_lines(0, 1, steps, lines=lines)))
+    files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
+    assert "attach to two processes" in attached_profile(run, files, [row(launcher="ssh")], 4).refused
 
 
 def test_a_strategy_without_a_model_is_refused(tmp_path):
@@ -163,13 +218,24 @@ def test_predict_takes_the_profile_and_refuses_other_changes(tmp_path):
     assert "only --workers can change" in done.stderr
 
 
-def test_a_run_on_a_machine_that_others_keep_busy_is_refused(tmp_path):
+def refusal_on_a_busy_machine(folder, **end):
     processes = [
         process_lines(rank, 2, ddp_steps(rank, lambda _: [0.0, 0.0]), lines=[GRADIENTS, BUCKETS]) for rank in range(2)
     ]
-    run = found_in(write(tmp_path, *processes), noise={"foreign_cpu_cores": 1.5, "own_cpu_cores": 1.0})
-    files = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS)
-    assert "others kept 1.5 cores busy" in attached_profile(run, files, [row(launcher="ssh")], 4).refused
+    for lines in processes:
+        lines[-1].update(end)
+    run = found_in(write(folder, *processes), noise={"foreign_cpu_cores": 1.5, "own_cpu_cores": 1.0})
+    files = read_attached(PlainFolder(folder), folder / RECORDS)
+    return attached_profile(run, files, [row(launcher="ssh")], 4).refused
+
+
+@pytest.mark.parametrize("end", [{}, {"delayed_ns": 3000 * MS}])
+def test_a_run_on_a_machine_that_others_keep_busy_is_refused(tmp_path, end):
+    assert "others kept 1.5 cores busy" in refusal_on_a_busy_machine(tmp_path, **end)
+
+
+def test_others_who_never_kept_the_run_from_a_processor_are_no_reason_to_refuse(tmp_path):
+    assert refusal_on_a_busy_machine(tmp_path, delayed_ns=0) is None
 
 
 def test_a_table_of_nccl_tests_replaces_the_message_benchmark(tmp_path):

@@ -1,6 +1,8 @@
 """``--help`` of every verb, on a terminal as narrow as a phone's."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 import typer.main
@@ -69,3 +71,16 @@ def test_no_verb_at_all_shows_the_help(tmp_path):
     done = steptime(cwd=tmp_path, check=None)
     assert re.search(r"Usage:.*steptime", done.stdout + done.stderr)
     assert "doctor" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("imported", "heavy"),
+    [
+        pytest.param("steptime.cli.app", ["numpy", "scipy", "pydantic", "polars", "rich"], id="the program"),
+        pytest.param("steptime.runner.plan", ["scipy.optimize", "polars", "altair", "jinja2"], id="a run"),
+    ],
+)
+def test_what_starts_often_does_not_import_what_few_commands_need(imported, heavy):
+    program = f"import sys, {imported}; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

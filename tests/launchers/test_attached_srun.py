@@ -38,12 +38,20 @@ def attached(bed: ClusterBed, folder: Path, *options: str) -> dict:
     return json.loads(done.stderr.splitlines()[-1])
 
 
-def test_ranks_on_two_nodes_are_reached_and_the_slow_one_is_named(bed, tmp_path):
-    found = attached(bed, tmp_path)
+@pytest.fixture(scope="module")
+def found(bed: ClusterBed, tmp_path_factory: pytest.TempPathFactory) -> dict:
+    return attached(bed, tmp_path_factory.mktemp("srun"))
+
+
+def test_ranks_on_two_nodes_are_reached_and_the_slow_one_is_named(found):
     assert [(rank["rank"], rank["host"], rank["steps"]) for rank in found["ranks"]] == [(0, "n0", 12), (1, "n1", 12)]
     assert found["waited_for"]["rank"] in {1, None}
     (forward,) = [part for part in found["parts"] if part["name"] == "forward"]
     assert forward["ranks_s"][1] - forward["ranks_s"][0] > 0.01
+
+
+def test_work_of_processes_that_a_daemon_started_is_the_commands_own(found):
+    assert found["noise"]["own_cpu_cores"] * found["wall_s"] > 2.0  # importing torch twice takes longer
 
 
 def test_an_environment_that_srun_keeps_back_is_named(bed, tmp_path):

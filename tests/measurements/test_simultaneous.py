@@ -5,9 +5,9 @@ from scipy.stats import studentized_range, t
 from steptime.measurements.ablation.pop import blamed_worker
 from steptime.measurements.accuracy.results import over_seeds
 from steptime.measurements.comparison import compare
-from steptime.measurements.interval import critical_value, sidak_level
 from steptime.measurements.launch_spread import pool_spread
 from steptime.measurements.launch_times import reduce_times
+from steptime.measurements.simultaneous import critical_value, sidak_level
 
 
 @pytest.mark.parametrize("family", [3, 8, 20, 50])

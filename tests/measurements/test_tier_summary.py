@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from simulated import a_launch, a_store, a_trial, a_worker
 
+from steptime.measurements.published import merged_tiers
 from steptime.measurements.summary import summarise
-from steptime.measurements.tiers import merged_tiers
 
 CHANGED = {"options": {"compile": True, "layout": "x"}, "documented_options": {"compile": False}, "tuning": "tuned"}
 PLAIN = {"options": {"compile": False, "layout": "x"}}

@@ -10,8 +10,8 @@ from steptime.measurements.model_form import ModelComparison, StudyPrediction
 from steptime.measurements.summary_form import PaperForm, PublishedRatio, Summary
 from steptime.report.answer import answer, paper_line
 from steptime.report.formats import page_text
-from steptime.report.number_format import plain_text
 from steptime.report.overview import sentences
+from steptime.report.plain_text import plain_text
 
 
 def summary(*published: PublishedRatio) -> Summary:

@@ -11,7 +11,7 @@ from rich.text import Text
 import steptime
 from steptime.cli.console import PlainConsole
 from steptime.report.charts.chart import chart, to_svg
-from steptime.report.number_format import plain_text
+from steptime.report.plain_text import plain_text
 
 GLOO = "worker-0: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer"
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\r\u202eevil\ud800"

@@ -10,7 +10,7 @@ import steptime
 PACKAGE = Path(steptime.__file__).parent
 FILES = [
     *sorted((PACKAGE / "report").rglob("*.py")),
-    *(PACKAGE / "cli" / f"{verb}.py" for verb in ("report", "progress", "export", "console")),
+    *(PACKAGE / "cli" / f"{verb}.py" for verb in ("report", "status", "streams")),
 ]
 ARITHMETIC = {"numpy", "scipy", "statistics", "polars"}
 

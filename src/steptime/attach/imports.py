@@ -24,12 +24,12 @@ TABLE = {
     "nvidia.dali.plugin.pytorch": ("torch_extensions", "install_dali"),
     "safetensors.torch": ("torch_extensions", "install_safetensors"),
     "jax": ("jax_functions", "install"),
-    "keras.src.backend.jax.trainer": ("keras_trainer", "install_jax"),
+    "keras.src.backend.jax.trainer": ("jax_functions", "install_keras"),
     "tensorflow.python.data.ops.iterator_ops": ("tensorflow_functions", "install_iterators"),
     "tensorflow.python.eager.polymorphic_function.polymorphic_function": ("tensorflow_functions", "install_functions"),
-    "chainer": ("chainer_trainer", "install"),
-    "chainermn": ("chainer_trainer", "install_mn"),
-    "mxnet": ("mxnet_trainer", "install"),
+    "chainer": ("trainers", "install_chainer"),
+    "chainermn": ("trainers", "install_chainermn"),
+    "mxnet": ("trainers", "install_mxnet"),
 }
 _installed: set[str] = set()
 

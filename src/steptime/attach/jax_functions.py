@@ -2,6 +2,8 @@
 
 `jax.jit` returns a stand-in for its function, below which the fast path stays. What a function is shows in its first
 call: one that returns as many new arrays of its arguments' shapes as a model has makes a step.
+
+Keras 3 on JAX: batches, which its functions take from an iterator before the compiled step.
 """
 
 from __future__ import annotations
@@ -13,20 +15,26 @@ import os
 import queue
 import threading
 import types
-from typing import Any, Callable
+import weakref
+from typing import TYPE_CHECKING, Any, Callable
 
 from . import patches, process
 from .library_calls import waits_of
 from .record_file import now
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 # Arrays of the same shapes in arguments and results, from which on a function is one of a training loop.
 FEW = 4
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
 ENDED_WITHIN_S = 5.0
+COUNTED = "floating-point operations are as XLA counts them in the whole step, the body of a loop once"
 REASON = "the whole step is one compiled program, inside which JAX shows no times"
 
-
 _made: list[JaxFunctions] = []
+_numbers = itertools.count(1)
+_sources: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 def install(jax: Any) -> None:
@@ -71,6 +79,7 @@ class JaxFunctions:
         self.state: set[Any] = set()  # shapes of what steps take and return
         self.waits = DeviceWaits(self.recorder)
         self.evaluating = False  # whether what is made now is for evaluation alone
+        self.wanted = bool(os.environ.get("STEPTIME_ATTACH_FLOPS"))
 
     def patch(self, name: str) -> None:
         """Have ``jax.NAME`` return stand-ins."""
@@ -105,6 +114,21 @@ class JaxFunctions:
         """Note which process this is, once a back end runs."""
         count = self.jax.process_count()
         self.recorder.rank(self.jax.process_index(), count, "jax")
+
+    def count(self, function: Any, arguments: Any, step: int) -> None:
+        """Write the floating-point operations of a step where they are wanted (`jax.stages.Lowered.cost_analysis`)."""
+        if not self.wanted:
+            return
+        self.wanted = False
+        try:
+            cost = function.trace(*arguments[0], **arguments[1]).lower().cost_analysis()
+            # The program is that of all processes together.
+            counted = round(cost["flops"] / self.jax.process_count())
+        except Exception as error:  # of `pmap`, or of another version of JAX
+            process.note(f"its floating-point operations were not counted: {error!r}"[:500])
+            return
+        self.recorder.file.write({"kind": "flops", "step": step, "forward": counted})
+        process.note(COUNTED)
 
 
 class JittedFunction:
@@ -184,6 +208,7 @@ class JittedFunction:
             self.functions.state.update(shapes)
             self.recorder.first_call(self.label, begin, end)
             self.functions.said_rank()
+            self.functions.count(self.function, arguments, self.recorder.number)
             # A small result of another shape than any argument is not taken over by the next step.
             kept = [(str(getattr(leaf, "shape", "")), str(getattr(leaf, "dtype", ""))) for leaf in given]
             sizes = {index: getattr(leaf, "size", 1 << 40) for index, leaf in enumerate(results)}
@@ -303,3 +328,56 @@ class DeviceWaits:
         self.asked.put(None)
         self.thread.join(ENDED_WITHIN_S)
         self.write(self.recorder.number + 1)
+
+
+def install_keras(module: Any) -> None:
+    """Patch the making of the iterators of epochs, and of functions for evaluation, which return the weights, too."""
+    for name in ("make_test_function", "make_predict_function"):
+        evaluation_made_by(module.JAXTrainer, name)
+    patch = patches.Patch(module.JAXEpochIterator, "_get_iterator")
+    inner = patch.original
+
+    def _get_iterator(self: Any) -> Any:
+        made = inner(self)
+        if not patch.on:
+            return made
+        batches = iter(made)  # as the caller does with it
+        try:
+            return TimedBatches(patch, batches, _source(self))
+        except Exception as error:
+            patch.fault(error)
+            return batches
+
+    patch.put(_get_iterator)
+
+
+def _source(iterator: Any) -> int:
+    # Of one dataset for all epochs; an id would be used again after its object.
+    number = _sources.get(iterator.data_adapter)
+    if number is None:
+        number = _sources[iterator.data_adapter] = -next(_numbers)
+    return number
+
+
+class TimedBatches:
+    """An iterator whose batches are requests to a loader."""
+
+    def __init__(self, patch: patches.Patch, batches: Iterator[Any], source: int) -> None:
+        recorder = process.recorder()
+
+        def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+            if recorder.stack or not recorder.is_mine():
+                return None
+            recorder.request_begin()
+            return True
+
+        def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
+            recorder.request_end(source, "input" if returned else "epoch")
+
+        self._next = patches.measured(patch, batches.__next__, before, after)
+
+    def __iter__(self) -> TimedBatches:
+        return self
+
+    def __next__(self) -> Any:
+        return self._next()

@@ -31,6 +31,10 @@ ENVIRONMENT = (
     "TORCHELASTIC_RUN_ID",
 )
 
+_CONTROLLER = "cpu"
+_MOUNTS = ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup")
+_THROTTLED = {"throttled_time": 1, "throttled_usec": 1000}
+
 now = time.monotonic_ns
 
 
@@ -190,3 +194,47 @@ def boot_id() -> str | None:
             return file.read().strip()
     except OSError:
         return None
+
+
+class ProcessorUse:
+    """How much of the processor this process had, and how long others kept its first thread from running."""
+
+    def __init__(self) -> None:
+        self._delayed, self._throttled = _delayed_ns(), _throttled_ns()
+
+    def to_line(self) -> dict[str, int]:
+        """Return keys of the line ``end``; without the delay where the kernel does not count it."""
+        found = {"processor_ns": round(sum(os.times()[:4]) * 1e9)}
+        delayed = _delayed_ns()
+        if delayed is not None and self._delayed is not None:
+            # A task whose group has used up its quota waits in its queue like any other (kernel/sched/fair.c).
+            held_back = _throttled_ns() - self._throttled
+            found["delayed_ns"] = max(0, delayed - self._delayed - held_back)
+        return found
+
+
+def _delayed_ns() -> int | None:
+    """Return for how long the first thread could have run and did not (Documentation/scheduler/sched-stats.rst)."""
+    words = _text("/proc/self/schedstat").split()
+    return int(words[1]) if len(words) > 1 else None
+
+
+def _throttled_ns() -> int:
+    """Return for how long the quota of this process's control group has held it back; 0 where that is not known."""
+    for line in _text("/proc/self/cgroup").splitlines():
+        number, controllers, group = line.split(":", 2)
+        if number == "0" or _CONTROLLER in controllers.split(","):
+            for mount in _MOUNTS:
+                for each in _text(f"{mount}{group}/cpu.stat").splitlines():
+                    name, _, value = each.partition(" ")
+                    if name in _THROTTLED:
+                        return int(value) * _THROTTLED[name]
+    return 0
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""

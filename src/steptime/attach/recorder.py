@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from .account import COLLECTIVE, GAP, REGION, Ledger
 from .patches import raised_by_signal_handler, report
-from .record_file import StepLines, now
+from .record_file import ProcessorUse, StepLines, now
 
 if TYPE_CHECKING:
     from .record_file import ProcessRecord
@@ -46,6 +46,7 @@ class Recorder:
     def begin_again(self) -> None:
         """Forget all that was recorded: a forked child records its own."""
         self.thread = threading.get_ident()
+        self.processor = ProcessorUse()
         self.stack: list[list[Any]] = []  # name, begin, time of regions inside
         self.before, self.before_end = "start", now()
         self.ledger = Ledger()
@@ -404,4 +405,5 @@ class Recorder:
             self.close(self.update_end_ns)
         self.lines.flush()
         self._tell(self.at_end)
-        self.file.write({"kind": "end", "steps": self.number, "at_ns": now(), "lost": self.file.lost})
+        line = {"kind": "end", "steps": self.number, "at_ns": now(), "lost": self.file.lost}
+        self.file.write({**line, **self.processor.to_line()})

@@ -10,23 +10,7 @@ from typing import Annotated
 import typer
 
 from steptime import __version__
-from steptime.cli import (
-    advise,
-    attach,
-    compare,
-    data,
-    env,
-    export,
-    fit,
-    frameworks,
-    net,
-    predict,
-    progress,
-    report,
-    run,
-    serve,
-    workloads,
-)
+from steptime.cli import advise, attach, compare, data, env, fit, frameworks, net, predict, report, run, serve, status
 from steptime.cli import list as listing
 from steptime.cli.streams import StandardStreams, say, warn
 from steptime.interruption import Interrupted, interruption, obeyed
@@ -73,18 +57,18 @@ app.command()(report.demo)
 app.command()(env.doctor)
 app.command("list")(listing.list_things)
 app.add_typer(frameworks.app, name="frameworks")
-app.add_typer(workloads.app, name="workloads")
+app.add_typer(frameworks.workloads_app, name="workloads")
 app.add_typer(env.app, name="env")
 app.add_typer(data.app, name="data")
 app.command()(frameworks.check)
 app.command()(run.run)
 app.command(context_settings={"allow_interspersed_args": False})(attach.attach)
 app.command()(run.submit)
-app.command()(progress.status)
+app.command()(status.status)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command()(advise.advise)
-app.command()(export.export)
+app.command()(report.export)
 app.command()(serve.serve)
 app.command()(net.net)
 app.command()(net.peak)

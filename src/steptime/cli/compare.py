@@ -44,7 +44,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Compare two measurements: faster, slower, or no difference larger than what the launches would have shown."""
-    from steptime.cli.console import Mistakes
+    from steptime.cli.arguments import Mistakes
     from steptime.errors import choices_message
     from steptime.measurements.compared.change import change_between
     from steptime.report.changes import change_sections, headline
@@ -64,7 +64,7 @@ def compare(
 
         write_whole(junit, junit_xml(found).encode())
     if as_json:
-        from steptime.cli.console import print_json
+        from steptime.cli.streams import print_json
 
         print_json(found.to_json())
     elif form == "markdown":
@@ -85,7 +85,7 @@ def compare(
 
 def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> "tuple[ComparedSide, ComparedSide]":
     """Read both sides, and name them as shortly as they can be told apart."""
-    from steptime.cli.console import open_results
+    from steptime.cli.arguments import open_results
     from steptime.measurements.compared.sides import attached_folders, attached_sides, side_of
 
     key = chosen[0] if chosen else None

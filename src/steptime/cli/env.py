@@ -53,8 +53,9 @@ def create(
     Ends with a table of what is ready, what could not be built, why, and the command that would help.
     """
     from steptime.catalog.manifest import broken_frameworks
-    from steptime.cli.console import print_rows, stderr_console
+    from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
+    from steptime.cli.streams import print_rows
     from steptime.runner.preparation import prepare_environments
 
     specs, refused = _for_device(names or [], device or "cpu", everything=everything)
@@ -81,7 +82,7 @@ def list_environments(as_json: AsJson = False) -> None:
     """List the environments in the cache, with their size and whether this version of steptime uses them."""
     from dataclasses import asdict
 
-    from steptime.cli.console import print_json, print_rows
+    from steptime.cli.streams import print_json, print_rows
     from steptime.environments import kinds as table
     from steptime.environments.cache import cache_folder
     from steptime.runner.preparation import all_environment_specs
@@ -150,7 +151,7 @@ def lock(
 
     Needs uv and the package index. An environment whose lock has changed is made anew by the next `env create`.
     """
-    from steptime.cli.console import print_rows
+    from steptime.cli.streams import print_rows
     from steptime.environments.lock_renewal import LockRenewal
     from steptime.errors import UsageError
 
@@ -283,7 +284,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """Show what this machine has, what is missing, and the command that mends it."""
-    from steptime.cli.console import print_json
+    from steptime.cli.streams import print_json
     from steptime.runner.doctor import examine
 
     if as_json:

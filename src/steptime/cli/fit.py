@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steptime.cli.console import print_json
-from steptime.cli.streams import say, warn
+from steptime.cli.streams import print_json, say, warn
 
 if TYPE_CHECKING:
     from steptime.measurements.attached.process_files import AttachedFiles, AttachedHeader
@@ -30,7 +29,7 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print parameters and held-out errors as JSON.")] = False,
 ) -> None:
     """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see."""
-    from steptime.cli.console import open_results
+    from steptime.cli.arguments import open_results
     from steptime.predict.held_out import fit_with_holdout
     from steptime.predict.links import fit_tables
     from steptime.predict.nccl_output import read_nccl_tests
@@ -49,7 +48,7 @@ def fit(
     write_profile(profile, path)
     warn([*store.problems, *(sentence for table in tables for sentence in table.passed_over)])
     if as_json:
-        from steptime.cli.console import print_json
+        from steptime.cli.streams import print_json
 
         groups = [_form(each) for each in profile.groups]
         seen = [each.to_json() for each in links]
@@ -79,7 +78,7 @@ def _fit_attached(
     profile = attached_profile(attached_run(*recorded), recorded[1], links.rows if links else [], cores or 1, tables)
     write_attached_profile(profile, path)
     if as_json:
-        from steptime.cli.console import print_json
+        from steptime.cli.streams import print_json
 
         print_json({"profile": str(path), "attached": profile.model_dump(mode="json", by_alias=True)})
         return

@@ -1,4 +1,7 @@
-"""``steptime frameworks`` and ``steptime check``: adding one of your own, and whether it meets what is demanded."""
+"""``steptime frameworks`` and ``steptime check``: adding one of your own, and whether it meets what is demanded.
+
+``steptime workloads``: begin with a module of your own.
+"""
 
 import sys
 from pathlib import Path
@@ -59,8 +62,9 @@ def check(
     """
     from steptime.catalog.manifest import manifest_named
     from steptime.catalog.workloads.table import LIBRARY
-    from steptime.cli.console import print_rows, stderr_console
+    from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
+    from steptime.cli.streams import print_rows
     from steptime.errors import UsageError, choices_message
     from steptime.runner.framework_check import launch_findings, usual_workload
     from steptime.runner.framework_files import file_findings
@@ -81,3 +85,24 @@ def check(
     )
     if not all(finding.ok for finding in findings):
         sys.exit(EXIT_FAILED)
+
+
+workloads_app = typer.Typer(no_args_is_help=True, help="Begin with a module of your own.")
+
+
+@workloads_app.callback()
+def _workloads_group() -> None:
+    """Begin with a module of your own (steptime list workloads shows those that come with steptime)."""
+
+
+@workloads_app.command("new")
+def new_workload(
+    name: Annotated[str, typer.Argument(help="Of the workload and its files: small letters, digits and '_'.")],
+    folder: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Folder of the files [default: .].")] = None,
+) -> None:
+    """Write a torch module with its batches, and a study that races it; put your own in its place."""
+    from steptime.runner.framework_template import write_workload
+
+    files = write_workload(name, folder or Path())
+    say(*map(str, files))
+    say("", f"next: steptime run {files[-1]}")

@@ -23,7 +23,7 @@ def list_things(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """List what can be named in a study."""
-    from steptime.cli.console import print_rows
+    from steptime.cli.streams import print_rows
     from steptime.errors import UsageError, choices_message
 
     if what not in _LISTS:

@@ -61,7 +61,7 @@ def net(
 
     from steptime.catalog.accelerators import find_accelerators
     from steptime.catalog.manifest import load_manifests
-    from steptime.cli.console import Mistakes, count
+    from steptime.cli.arguments import Mistakes, count
     from steptime.runner.net_plan import (
         NetQuery,
         back_ends_named,
@@ -134,8 +134,8 @@ def net(
 
 
 def _print_back_ends(*, as_json: bool) -> None:
-    from steptime.cli.console import print_rows
     from steptime.cli.list import back_end_rows
+    from steptime.cli.streams import print_rows
 
     columns = {"name": "back end", "operations": "operations", "framework": "framework", "summary": "what"}
     print_rows(back_end_rows(), columns, as_json=as_json)
@@ -143,7 +143,7 @@ def _print_back_ends(*, as_json: bool) -> None:
 
 def _print_plan(plan: "NetPlan", launches: int, output: Path, *, as_json: bool) -> None:
     if as_json:
-        from steptime.cli.console import print_json
+        from steptime.cli.streams import print_json
 
         settings = [{"id": each.id, **each.model_dump(mode="json")} for each in plan.settings]
         print_json({"folder": str(output), "launches": launches, "settings": settings, "skipped": plan.skipped})
@@ -170,7 +170,7 @@ def _print_found(folder: Path, *, as_json: bool) -> None:
     store = Store.open(folder)
     found = stored_links(store) or NetSummary(rows=[])
     if as_json:
-        from steptime.cli.console import print_json
+        from steptime.cli.streams import print_json
 
         print_json({"schema": SCHEMA, "folder": str(folder), "net": found.to_json(), "problems": store.problems})
         return
@@ -188,8 +188,10 @@ def peak(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """Measure how quickly devices multiply matrices, while nothing else runs; reports then have MFU."""
-    from steptime.cli.console import open_results, print_rows, stderr_console
+    from steptime.cli.arguments import open_results
+    from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
+    from steptime.cli.streams import print_rows
     from steptime.report.ranking import flop_rate
     from steptime.runner.doctor import measure_for, measure_peaks, settings_of_machine
 

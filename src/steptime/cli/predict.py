@@ -61,7 +61,7 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/prediction.md) and nothing else.")] = False,
 ) -> None:
     """Predict step time, throughput and phases, with an interval of 90 %, or say which measurement is missing."""
-    from steptime.cli.console import Mistakes
+    from steptime.cli.arguments import Mistakes
     from steptime.predict.query import read_queries, read_workers
 
     mistakes = Mistakes()
@@ -90,7 +90,7 @@ def predict(
     mistakes.complain()
     found = predicted(read, counts or [], queries or [])
     if as_json:
-        from steptime.cli.console import print_json
+        from steptime.cli.streams import print_json
 
         print_json({"predictions": [to_json(each) for each in found], "baseline": BASELINE})
     else:
@@ -109,7 +109,7 @@ def _predict_attached(
     refuse_changes(overrides)
     found = predict_attached(profile, workers)
     if as_json:
-        from steptime.cli.console import print_json
+        from steptime.cli.streams import print_json
 
         print_json({"predictions": [asdict(each) for each in found]})
     else:
@@ -153,7 +153,7 @@ def _predict_curve(points: Path, workers: "Sequence[int]", *, as_json: bool) -> 
     warn([f"{curve.name}: {sentence}" for curve in curves for sentence in curve.repeated])
     found = forecast(curves, workers)
     if as_json:
-        from steptime.cli.console import print_json
+        from steptime.cli.streams import print_json
 
         print_json({"curves": [each.to_json() for each in found]})
         return

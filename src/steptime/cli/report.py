@@ -1,6 +1,8 @@
 """``steptime report``: the findings of a results folder.
 
 ``steptime demo``: a recorded race, shown as any other results are.
+
+``steptime export``: results for other programs.
 """
 
 import shlex
@@ -9,7 +11,7 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -117,7 +119,7 @@ def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
 
     Raises StoreError when the folder cannot be read, and UsageError when the reference cannot.
     """
-    from steptime.cli.console import open_results
+    from steptime.cli.arguments import open_results
     from steptime.diagnosis.expected import expected_steps, scenarios
     from steptime.diagnosis.job_accounts import job_accounts
     from steptime.diagnosis.own_script import script_findings
@@ -134,7 +136,8 @@ def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
     attached = attached_run(*recorded) if recorded else None
     summary = with_models(summarise(store), store)
     try:
-        expected = expected_steps(folder, summary, reference)
+        # The profile of a user's own script has no trials to set beside.
+        expected = [] if recorded and reference is None else expected_steps(folder, summary, reference)
     except StoreError as error:
         if reference is not None:
             raise
@@ -172,7 +175,7 @@ def _print_what_if(found: ReportedResults) -> None:
 
 def print_json_report(found: ReportedResults) -> None:
     """Print a report as JSON."""
-    from steptime.cli.console import print_json
+    from steptime.cli.streams import print_json
 
     net = found.net.to_json() if found.net else []
     attached = {"attached": found.attached.to_json()} if found.attached else {}
@@ -182,7 +185,7 @@ def print_json_report(found: ReportedResults) -> None:
 
 def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Sequence[str]) -> None:
     """Print the short report; one of messages alone is whole."""
-    from steptime.cli.attach import AttachedAnswer
+    from steptime.report.attached_answer import AttachedAnswer
     from steptime.report.overview import MOST_LINES, overview
 
     if found.attached:
@@ -345,3 +348,62 @@ def _recorded(found: "ReportedResults") -> str:
     launches = (launch for trial in found.summary.trials for launch in found.store.launches(trial.id))
     days = sorted({launch.started_at[:10] for launch in launches})
     return f"Recorded on {machine_in_a_line(machine)}, {' and '.join(days)}. Nothing was measured on this machine."
+
+
+_TABLES: dict[str, Literal["parquet", "csv"]] = {"parquet": "parquet", "csv": "csv"}
+_EXPORTS = (*_TABLES, "chrome", "talp", "otava", "mllog", "extrap")
+
+
+def export(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="A results folder; of a history several.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="parquet, csv, chrome: a trace for Perfetto, talp: POP efficiencies for TALP-Pages, otava: the "
+            "history of several folders for Apache Otava; mllog: trainings as MLPerf's log, extrap: step times for "
+            "Extra-P.",
+            autocompletion=lambda: list(_EXPORTS),
+        ),
+    ] = "parquet",
+    trial: Annotated[str | None, typer.Option(metavar="ID", help="Only this trial; with --to chrome.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Where to [default: DIR/export].")] = None,
+) -> None:
+    """Write tables of trials, steps and epochs for notebooks, traces for Perfetto, or what other tools read."""
+    from steptime.cli.arguments import open_results
+    from steptime.errors import UsageError, choices_message
+
+    if to not in _EXPORTS:
+        raise UsageError(choices_message("format", to, _EXPORTS))
+    if trial is not None and to != "chrome":
+        message = f"--trial {trial} needs --to chrome; {to} holds all trials of a folder"
+        raise UsageError(message)
+    if len(folders) > 1 and to != "otava":
+        message = f"{len(folders)} results folders need --to otava; {to} is of one"
+        raise UsageError(message)
+    stores = [open_results(each) for each in folders]
+    store, target = stores[0], output or folders[0] / "export"
+    if to in _TABLES:
+        from steptime.measurements.export import export_tables
+
+        paths = export_tables(store, target, _TABLES[to])
+    elif to == "talp":
+        from steptime.measurements.foreign_formats import export_talp
+
+        paths = export_talp(store, target / "talp")
+    elif to in {"mllog", "extrap"}:
+        from steptime.measurements.foreign_formats import export_extrap, export_mllog
+
+        paths = (export_mllog if to == "mllog" else export_extrap)(store, target / to)
+    elif to == "otava":
+        from steptime.measurements.foreign_formats import export_history
+
+        paths = export_history(stores, target)
+    else:
+        from steptime.measurements.chrome_trace import export_traces
+
+        paths = export_traces(store, target, trial)
+    say(*map(str, paths))
+    for each in stores:
+        warn(each.problems)
+        each.require_launches()

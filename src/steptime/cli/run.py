@@ -1,34 +1,20 @@
-"""``steptime run`` and ``steptime submit``: measure what a study asks for, here or as one job of Slurm.
+"""``steptime run`` and ``steptime submit``: measure what a study asks for, here or as one job of Slurm."""
 
-The plan of a run as text or JSON, for ``steptime run --dry-run``.
-"""
-
-import os
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from steptime.errors import Unfinished
 from steptime.interruption import Interrupted
-from steptime.measurements.flags import Varied, varied_names, varied_options
-from steptime.runner.expansion import skipped_in_words
-from steptime.runner.plan import StudyPlan, missing_in_words
-from steptime.runner.run_kinds import RUN_KINDS, TRAININGS, without_breakdown
-from steptime.study.environment_variables import passed, stripped
-from steptime.study.study import further_settings
-from steptime.study.trial import Trial
-from steptime.units import format_seconds
 
 if TYPE_CHECKING:
-    from steptime.cli.console import PlainConsole
     from steptime.runner.allocation import Allocation
+    from steptime.runner.plan import StudyPlan
 
 EXIT_NOT_EQUIVALENT = 1
 EXIT_FAILED = 3
@@ -84,6 +70,8 @@ def run(
     changes += _named_environments(environments) if environments else []
     plan = plan_study(study, changes, output, budget, paths_from)
     if dry_run:
+        from steptime.cli.plan import print_plan
+
         print_plan(plan, as_json=as_json)
         return
     from steptime.cli.console import stderr_console
@@ -235,164 +223,3 @@ def submit(
     console.print("the job has the study as it is now; after a change, submit it again", soft_wrap=True)
     console.print(f"output: {job.log(number)}", soft_wrap=True)
     console.print(f"progress: steptime status {plan.folder}", soft_wrap=True)
-
-
-def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
-    """Print what a run would do."""
-    trials = plan.expansion.trials
-    if as_json:
-        from steptime.cli.console import print_json
-
-        print_json(_as_json(plan))
-        return
-    from rich.text import Text
-
-    from steptime.cli.console import PlainConsole
-
-    varied = varied_options(trials)
-    helpers = len({trial.loader_processes for trial in trials}) > 1
-    console = PlainConsole()
-    counted = f": {_launches_in_words(plan)}"
-    console.print(Text.assemble((plan.study.name, "bold"), counted))
-    for group in dict.fromkeys(trial.group for trial in trials):
-        console.print(f"\n{group}")
-        for trial in trials:
-            if trial.group == group:
-                implementation = plan.manifests[trial.framework].strategies[trial.strategy].implementation
-                mark = f" ({implementation})" if implementation else ""
-                console.print(
-                    f"  {_name(trial, varied, helpers=helpers)}{mark}{_tier(trial, plan)}{_training(trial)}",
-                    soft_wrap=True,
-                )
-    missing = {trial.id: plan.missing_requirement(trial) for trial in trials}
-    for line in (*missing_in_words(trials, missing), *_conditions(plan)):
-        console.print(line, soft_wrap=True)
-    if trials:
-        shown = next((trial for trial in reversed(trials) if not missing[trial.id]), trials[-1])
-        console.print(f"\nExact commands of {shown.id}, one per process, in its run folder:")
-        for command in plan.commands(shown):
-            console.print(f"  {command}", soft_wrap=True)
-    _print_times(plan, console)
-    console.print(f"results go to {plan.folder}")
-
-
-def _print_times(plan: StudyPlan, console: "PlainConsole") -> None:
-    """Say about how long the launches take, what the budget leaves out of them, and what that rests on."""
-    wanted, budget_s = plan.wanted_s, plan.budget_s
-    guesses = []
-    if plan.timed:
-        guesses.append("longer where a step takes a tenth of a second or more")
-    trainings, training_s = plan.launches(TRAININGS)
-    if trainings:
-        each = format_seconds(training_s / trainings)
-        guesses.append(f"a guess of {each} for each of {trainings} trainings, until the first has ended")
-    console.print(
-        f"\nabout {format_seconds(wanted)} of launches, besides environments, datasets and checks; {'; '.join(guesses)}"
-    )
-    if budget_s is not None and wanted > budget_s:
-        console.print(f"the budget ends them after {format_seconds(budget_s)}; the same command goes on")
-    for kind in RUN_KINDS:
-        launches, seconds = plan.launches(kind)
-        if launches and not kind.is_result:
-            if_affordable = " if the budget allows them" if budget_s is not None else ""
-            console.print(
-                f"among them {launches} launches that {kind.purpose}, about {format_seconds(seconds)}{if_affordable}"
-            )
-
-
-def _name(trial: Trial, varied: Varied, *, helpers: bool) -> str:
-    """Return framework and strategy with its servers, the options that vary, and, where asked, the loader's helpers."""
-    names = varied_names(trial, varied)
-    parts = [
-        trial.framework,
-        trial.strategy,
-        *(f"{name}={value}" for name, value in further_settings(partial(getattr, trial)).items()),
-        *(f"{name}={value}" for name, value in trial.options.items() if name in names),
-        *(f"{name}={value}" for name, value in trial.environment_variables.items() if name in names),
-    ]
-    if helpers and trial.dataset is not None:
-        parts.append(f"loader_processes={trial.loader_processes}")
-    if trial.servers:
-        parts.append(f"servers={trial.servers}")
-    if trial.server_placement == "colocated":
-        parts.append("colocated")
-    return " ".join(parts)
-
-
-def _training(trial: Trial) -> str:
-    """Say by what a trial is trained; nothing of one whose steps are timed."""
-    if trial.training is None:
-        return ""
-    found = trial.training
-    parts = [trial.optimizer.name, found.rate_schedule.in_words, f"{found.epochs} epochs"]
-    parts += [f"{found.scaling_rule} scaling"] if found.scaling_rule != "none" else []
-    parts += [f"warm-up {found.warmup_epochs}"] if found.warmup_epochs else []
-    return ", " + ", ".join(parts)
-
-
-def _tier(trial: Trial, plan: StudyPlan) -> str:
-    """Return in which tier a trial is and what that changes; nothing where the study has the documented tier only."""
-    if plan.study.tuning == ["documented"] and trial.tuning == "documented":
-        return ""
-    if trial.tuning == "documented":
-        unchanged = "tuned" in plan.expansion.tiers[trial.id]
-        return ", documented=tuned (tuned changes nothing)" if unchanged else ", documented"
-    return ", tuned: " + ", ".join(f"{name}={trial.options[name]}" for name in trial.documented_options)
-
-
-def _conditions(plan: StudyPlan) -> Iterator[str]:
-    """Say what is left out, who can reach the launches, and which programs of others run."""
-    for line in skipped_in_words(plan.expansion.skipped):
-        yield f"skipped: {line}"
-    yield from without_breakdown(plan.study, plan.expansion.trials)
-    for name, contents in plan.contents.items():
-        yield contents.in_words(name)
-    for launcher, isolation in plan.isolation().items():
-        kept = f"private ({isolation})" if isolation else "open to other users of this machine; see 'steptime doctor'"
-        yield f"sockets of the launcher {launcher}: {kept}"
-    yield from plan.devices_in_words()
-    yield from plan.variables_in_words()
-    for program in plan.foreign_programs():
-        yield f"runs {program}"
-
-
-def _launches(plan: StudyPlan) -> dict[str, float]:
-    """Return the number of launches of each kind, and the guess of their seconds."""
-    found: dict[str, float] = {}
-    for kind in RUN_KINDS:
-        found[f"{kind.name}_launches"], found[f"{kind.name}_estimated_s"] = plan.launches(kind)
-    return found
-
-
-def _as_json(plan: StudyPlan) -> dict[str, Any]:
-    return {
-        "study": plan.study.name,
-        "folder": str(plan.folder),
-        "estimated_s": plan.estimate_s,
-        **_launches(plan),
-        "budget_s": plan.budget_s,
-        "datasets": {name: contents.as_json() for name, contents in plan.contents.items()},
-        "isolation": plan.isolation(),
-        "foreign_programs": plan.foreign_programs(),
-        "variables_of_shell": {"stripped": stripped(os.environ), "passed": passed(os.environ)},
-        "trials": [
-            {
-                **trial.model_dump(mode="json"),
-                "tiers": plan.expansion.tiers[trial.id],
-                "commands": plan.commands(trial),
-                "missing_requirement": plan.missing_requirement(trial),
-            }
-            for trial in plan.expansion.trials
-        ],
-        "skipped": [{"combination": skip.combination, "reason": skip.reason} for skip in plan.expansion.skipped],
-    }
-
-
-def _launches_in_words(plan: StudyPlan) -> str:
-    """Say how many trials are timed and trained, and how often."""
-    train, timed = plan.study.training, len(plan.timed)
-    parts = [f"{timed} trials, {plan.study.launches.min} launches or more each"] if timed or train is None else []
-    if train is not None:
-        each = f"a training of {train.epochs} epochs at most for each of {train.seeds} seeds"
-        parts.append(f"{len(plan.expansion.trials) - timed} trials, {each}")
-    return "; ".join(parts)

@@ -36,7 +36,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
 ) -> None:
     """Show the report in a browser of this machine, live and read-only, until Ctrl-C."""
-    from steptime.cli.console import open_results
+    from steptime.cli.arguments import open_results
 
     open_results(folder)
     server = PageServer(folder, port)
@@ -83,7 +83,7 @@ def _page(folder: Path) -> bytes:
     from steptime.errors import SteptimeError
     from steptime.measurements.progress import run_progress, run_state
     from steptime.report.formats import page_of
-    from steptime.report.number_format import plain_text
+    from steptime.report.plain_text import plain_text
 
     try:
         found = read_report(folder)

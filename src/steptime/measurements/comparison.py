@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq  # type: ignore[import-untyped]  # scipy ships no types
 from scipy.special import gammaln, ndtr  # type: ignore[import-untyped]
 
-from steptime.measurements.interval import LEVEL, critical_value, scale_density, sidak_level, step_time
+from steptime.measurements.interval import LEVEL, step_time
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.launch_spread import TrialSpread, pooled_error, satterthwaite
 from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.simultaneous import critical_value, scale_density, sidak_level
 from steptime.study.trial import Trial
 
 _FEWEST_PAIRS = 3

@@ -16,8 +16,8 @@ from scipy.sparse import coo_array, csr_array, diags_array  # type: ignore[impor
 from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 from scipy.special import digamma, fdtrc, polygamma  # type: ignore[import-untyped]
 
-from steptime.measurements.interval import critical_value
 from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.simultaneous import critical_value
 
 FEWEST_TRIALS = 3
 """The spread of fewer trials is not pooled: two say nothing of how spreads differ between trials."""

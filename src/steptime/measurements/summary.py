@@ -29,14 +29,15 @@ from steptime.measurements.flags import (
     varied_names,
     varied_options,
 )
-from steptime.measurements.interval import LEVEL, sidak_level
+from steptime.measurements.interval import LEVEL
 from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOverLaunches
 from steptime.measurements.launch_spread import TrialSpread, pool_spread
 from steptime.measurements.loaders.records import LoaderLaunch
 from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdicts, step_cpu_s
-from steptime.measurements.published import average_ratio
+from steptime.measurements.published import TIERS, average_ratio, tiers_of, tuned_trials
 from steptime.measurements.record_kinds import ABLATION, LOADING, TIMING, TRAINING
 from steptime.measurements.records import EquivalenceResult, Launch
+from steptime.measurements.simultaneous import sidak_level
 from steptime.measurements.sites import best_first, incomparable, site_forms
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import (
@@ -53,7 +54,6 @@ from steptime.measurements.summary_form import (
     TrialStatus,
     TrialSummary,
 )
-from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
 from steptime.measurements.training_evidence import EarlyLosses, deviating, early_losses, mistake, roundings
 from steptime.measurements.verdicts import TrialVerdict, current_checks, explanations, fewer_checked
 from steptime.measurements.work import PEAKS, Resources, StoredPeaks, WorkRates, counted_flops, resources_of, work_of

@@ -1,8 +1,9 @@
 """A user's own script on other numbers of workers: a profile of one attached run and a link, and what follows from it.
 
 What a worker computes stays; its gradients go in the same buckets, each when its last gradient is ready, over the link
-of the same back end one after the other (``model/synchronous_sgd.py``); every step waits for the slowest worker of that
-step (``model/compute.py``). Where the attached run had several workers, its exposed transfer over the modelled one
+of the same back end one after the other (``model/synchronous_sgd.py``); parameters that are sharded (FSDP) are gathered
+and their gradients scattered when the calls of the recorded step ask for it; every step waits for the slowest worker of
+that step (``model/compute.py``). Where the attached run had several workers, its exposed transfer over the modelled one
 corrects the model.
 """
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from steptime.errors import StoreError, UsageError
+from steptime.measurements.attached.exchange import CallKind, sharded_calls
 from steptime.measurements.attached.form import AttachedRun, StepPart
 from steptime.measurements.attached.process_files import AttachedFiles
 from steptime.measurements.json_form import Interval
@@ -25,13 +27,14 @@ from steptime.measurements.net.times import NetRow
 from steptime.measurements.stored_record import Bytes, Count
 from steptime.phases import EXCHANGED, REST
 from steptime.plain_file import read_user_text, write_whole
-from steptime.predict.model.collectives import Link, ring
+from steptime.predict.model.collectives import Link, all_gather, reduce_scatter, ring
 from steptime.predict.model.compute import expected_maximum
 from steptime.predict.model.measured_links import link_of
-from steptime.predict.model.synchronous_sgd import finish
+from steptime.predict.model.synchronous_sgd import finish, waited
 from steptime.predict.observation import PositiveSeconds, Rate, Seconds, Share
+from steptime.predict.posterior import draw_factors, fit_level
 from steptime.predict.profile import NetLink
-from steptime.predict.uncertainty import Extrapolation, ratio_outside, skewed
+from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD, Extrapolation, ratio_outside, skewed
 
 SCHEMA = 1
 KIND = "attached"
@@ -40,7 +43,9 @@ _LEVEL = (0.05, 0.95)
 _MOST_REST = 0.1
 """Of a step, that may be unexplained."""
 _MOST_FOREIGN = 0.25
-"""Of the processor seconds during the run, that others may have used."""
+"""Of the processor seconds during the run, that others may have used where they delayed it."""
+_MOST_DELAYED = 0.05
+"""Of the time of a process, for which others may have kept it from running."""
 _NORMAL_95 = 1.96
 _QUARTILES = 1.349
 """Their distance in a normal distribution, in standard deviations."""
@@ -54,6 +59,10 @@ _CORRECTION = (0.2, 5.0)
 Array = NDArray[np.float64]
 
 
+_SHARDED_ROOTS = ("FSDP", "FullyShardedDataParallel", "DeepSpeedEngine")
+"""How class names of outermost modules begin, as `fully_shard`, its predecessor and DeepSpeed make them."""
+
+
 class _Form(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -64,6 +73,16 @@ class Bucket(_Form):
     bytes: Bytes
     ready: Share
     """The share of the backward pass after which the last of them is there."""
+
+
+class Call(_Form):
+    """A call of a step that starts a collective, or waits for the oldest one still under way."""
+
+    kind: CallKind
+    bytes: Bytes
+    """Of the whole, that all workers gather or reduce."""
+    after_s: Seconds
+    """Since the call before returned."""
 
 
 class AttachedLink(_Form):
@@ -101,6 +120,8 @@ class AttachedProfile(_Form):
     spread_s: Seconds
     """Standard deviation of a worker's step from step to step."""
     buckets: list[Bucket]
+    calls: list[Call] = []
+    """Of a step whose parameters are sharded, in place of buckets."""
     link: AttachedLink | None
     refused: Annotated[str | None, Field(max_length=1000)] = None
     """Why nothing can be predicted; None if something can."""
@@ -152,9 +173,10 @@ def attached_profile(
         one_is_slow=run.waited_for is not None and run.waited_for.rank is not None,
         spread_s=_spread_s(files),
         buckets=_buckets(files),
+        calls=[Call(**call._asdict()) for call in sharded_calls(run.world, run.collectives, files.processes)],
         link=_link_of_tables(tables) if tables else _link(run, rows),
     )
-    return profile.model_copy(update={"refused": _refusal(run, profile)})
+    return profile.model_copy(update={"refused": _refusal(run, profile, files)})
 
 
 def _value(part: StepPart | None) -> float:
@@ -226,22 +248,37 @@ def _link_of_tables(tables: Sequence[NetLink]) -> AttachedLink:
     )
 
 
-def _refusal(run: AttachedRun, profile: AttachedProfile) -> str | None:
+def _delayed_share(files: AttachedFiles) -> float:
+    """Return the share of its time for which others kept the most delayed process from running; 1 if it is unknown."""
+    ends = [(each.process.begin_ns, each.end) for each in files.processes]
+    known = [(end.delayed_ns, end.at_ns - begin) for begin, end in ends if end and end.delayed_ns is not None]
+    return max((held / max(1, lasted) for held, lasted in known), default=0.0) if len(known) == len(ends) else 1.0
+
+
+def _is_sharded(files: AttachedFiles) -> bool:
+    return any(
+        root.startswith(_SHARDED_ROOTS) for each in files.processes for line in each.gradients for root in line.roots
+    )
+
+
+def _refusal(run: AttachedRun, profile: AttachedProfile, files: AttachedFiles) -> str | None:
     """Return why a run predicts nothing; None if it predicts something."""
     hidden = next((part.reason for part in run.parts if part.name == "sync_wait" and part.reason), None)
     if not run.ranks or hidden:
         return f"its exchange is not known: {hidden}" if hidden else "no step of the script is on record"
-    if any(each.region != "none" for each in run.collectives):
-        return "its steps have collectives inside (FSDP, tensor parallel, DeepSpeed), which no model covers yet"
+    if not profile.calls and any(each.region != "none" for each in run.collectives):
+        return "its steps have collectives inside (tensor parallel, DeepSpeed), or too many, which no model covers yet"
+    if not profile.calls and _is_sharded(files):
+        return "its parameters are sharded (FSDP), of which one process shows no exchange; attach to two processes"
     if not profile.buckets:
         return "the bytes of its gradients are not on record"
-    return _unsteady(run, profile) or _without_link(run, profile)
+    return _unsteady(run, profile, _delayed_share(files)) or _without_link(run, profile)
 
 
-def _unsteady(run: AttachedRun, profile: AttachedProfile) -> str | None:
+def _unsteady(run: AttachedRun, profile: AttachedProfile, delayed: float) -> str | None:
     """Return why the times of a run are not those of the script alone, or not explained; None if they are."""
     foreign, own = (run.noise.get(name) or 0.0 for name in ("foreign_cpu_cores", "own_cpu_cores"))
-    if not profile.on_device and foreign > _MOST_FOREIGN * (foreign + own):
+    if not profile.on_device and delayed > _MOST_DELAYED and foreign > _MOST_FOREIGN * (foreign + own):
         return f"others kept {foreign:.2g} cores busy during the run, which its times do not tell apart; run it alone"
     rest = next((part.share or 0.0 for part in run.parts if part.name == REST), 0.0)
     if rest > _MOST_REST:
@@ -282,11 +319,17 @@ def _predicted(profile: AttachedProfile, workers: int) -> AttachedPrediction:
         return AttachedPrediction(workers, None, None, None, None, None, reason)
     exposed = _exposed_s(profile, link, workers) * correction
     waiting = _waiting_s(profile, workers)
-    extrapolation = Extrapolation(workers=ratio_outside(workers, [1.0, float(profile.workers)]))
+    # One worker has never met another, as workers of one host have never met another host.
+    extrapolation = Extrapolation(
+        workers=ratio_outside(workers, [1.0, float(profile.workers)]),
+        crosses=profile.workers < 2 <= workers,  # noqa: PLR2004
+    )
     rng = np.random.default_rng(0)
     computing = profile.computing_s + profile.computing_error_s * rng.standard_normal(_DRAWS)
     longer = np.exp(extrapolation.of_waiting * skewed(rng.standard_normal(_DRAWS)))
     draws = np.maximum(computing, 1e-12) + (exposed + waiting) * longer
+    # One launch shows nothing of how launches differ: the profile's by Student's t, and the one that is predicted.
+    draws *= fit_level(np.ones(1), rng, _DRAWS).draws[:, 0] * draw_factors(USUAL_LAUNCH_SPREAD, rng, _DRAWS)
     low, high = np.quantile(draws, _LEVEL)
     value = profile.computing_s + exposed + waiting
     step = Interval(value, min(float(low), value), max(float(high), value))
@@ -308,13 +351,24 @@ def _too_far(profile: AttachedProfile, workers: int) -> str | None:
 
 
 def _exposed_s(profile: AttachedProfile, link: AttachedLink, workers: int) -> float:
-    """Return the seconds from the end of the backward pass to the arrival of the last bucket."""
+    """Return the seconds that a step waits for messages: of buckets, from the end of the backward pass to the last."""
     if workers < 2:  # noqa: PLR2004 - it sends to no other
         return 0.0
+    if profile.calls:
+        return _waited_s(profile.calls, link, workers)
     sizes = np.array([bucket.bytes for bucket in profile.buckets], dtype=np.float64)
     ready = np.array([bucket.ready for bucket in profile.buckets]) * profile.backward_s
     lasting = np.asarray(ring(sizes, float(workers), Link(link.rate, link.start_s)))
     return float(max(0.0, float(finish(ready, lasting)) - profile.backward_s))
+
+
+def _waited_s(calls: Sequence[Call], link: AttachedLink, workers: int) -> float:
+    between = Link(link.rate, link.start_s)
+    models = {"gather": all_gather, "scatter": reduce_scatter, "reduce": ring}
+    if link.back_end == "gloo":  # it reduces the whole on every worker: ProcessGroupGloo of PyTorch 2.13
+        models["scatter"] = ring
+    lasting = [0.0 if each.kind == "wait" else float(models[each.kind](each.bytes, workers, between)) for each in calls]
+    return waited([each.after_s for each in calls], [each.kind != "wait" for each in calls], lasting)
 
 
 def _correction(profile: AttachedProfile, link: AttachedLink) -> float:

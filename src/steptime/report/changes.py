@@ -11,18 +11,8 @@ from steptime.measurements.ablation.form import Difference, Gap
 from steptime.measurements.compared.form import ChangedFact, ChangeOfTrial, ChangeReport
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.report.breakdown import TITLES
-from steptime.report.number_format import (
-    UNKNOWN,
-    Shown,
-    count,
-    listed,
-    number,
-    percent,
-    plain_text,
-    seconds,
-    time_unit,
-    times,
-)
+from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, seconds, time_unit, times
+from steptime.report.plain_text import plain_text
 from steptime.report.section import Cell, Column, Pairs, Part, Section, SectionTable, Sentences, Style, TableRow, cells
 
 _STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "no difference": "", "undecided": "warning"}

@@ -24,8 +24,8 @@ from steptime.report.advice import largest_finding
 from steptime.report.answer import answers_first, first_answer, paper_line
 from steptime.report.charts.chart import Figure
 from steptime.report.conditions import machine_in_a_line
-from steptime.report.number_format import plain_text
 from steptime.report.overview import sentences
+from steptime.report.plain_text import plain_text
 from steptime.report.ranking import Quantiles
 from steptime.report.section import Column, Figures, Part, Section, SectionTable, TableRow
 from steptime.report.sections import StudyFindings, sections

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from steptime.attach.folder import environment, write_hook
-from steptime.errors import LaunchError
+from steptime.errors import LaunchError, StoreError
 from steptime.file_name import as_file_name
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.own_command import CommandEnd, require_program, run_command
-from steptime.measurements.attached.process_files import RECORDS
+from steptime.measurements.attached.process_files import RECORDS, read_latest
 from steptime.measurements.compared.sides import ComparedSide, attached_sides
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.noise import difference, flags, snapshot
@@ -194,7 +194,7 @@ class AttachedCommand:
             with self._output(folder) as output:
                 ended = run_command(words, {**os.environ, **variables}, observe, _BEAT_S, output)
             said: dict[str, Any] = {"end_ns": round(ended.ended_s * 1e9), "exit_code": ended.exit_code}
-            noise = difference(before, snapshot())
+            noise = difference(before, snapshot(), self._processor_s(folder, header["boot"]))
             said |= {"noise": noise, "flags": flags(noise, workers=1, cores=len(usable_cores()), threads=1)}
             store.put("attached", {**header, **said, "not_attached": self._why_nothing(watch)})
             folder.remove(self.folder / HOOK)
@@ -229,6 +229,17 @@ class AttachedCommand:
             "begin_ns": monotonic,
             "wall_minus_monotonic_ns": time.time_ns() - monotonic,
         }
+
+    def _processor_s(self, folder: PlainFolder, boot: str) -> float:
+        """Return the processor seconds of the processes here that ended: a daemon may have started them, as srun does.
+
+        Those do not descend from this process.
+        """
+        try:
+            ended = [each.end for each in read_latest(folder, self.folder / RECORDS) if each.process.boot == boot]
+        except (StoreError, OSError):  # the answer names what is wrong with the records
+            return 0.0
+        return sum(end.processor_ns for end in ended if end is not None) * 1e-9
 
     def _why_nothing(self, watch: ProcessWatch) -> str | None:
         """Return why no process wrote anything; None if some did."""

@@ -13,10 +13,10 @@ from steptime.foreign_writers import require_folder_for_launches, require_own_fi
 from steptime.interruption import Interrupted, shielded
 from steptime.launchers.processes import end_orphans
 from steptime.measurements.machine import fingerprint
+from steptime.measurements.published import merged_tiers
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
-from steptime.measurements.tiers import merged_tiers
 from steptime.measurements.verdicts import TrialVerdict
 from steptime.runner.admission import HALF_TRAINED, NOT_RUN, Admission, TrialCounts, Verdicts
 from steptime.runner.allocation import Allocation

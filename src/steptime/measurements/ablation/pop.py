@@ -24,8 +24,9 @@ import numpy as np
 
 from steptime.measurements.ablation.form import Phase, PopEfficiencies
 from steptime.measurements.ablation.stages import Array, StageTimes, over_blocks
-from steptime.measurements.interval import LEVEL, sidak_level, t_quantile
+from steptime.measurements.interval import LEVEL, t_quantile
 from steptime.measurements.json_form import Interval
+from steptime.measurements.simultaneous import sidak_level
 
 ASYNCHRONOUS = (
     "POP efficiencies describe steps that all workers end together; workers of this strategy do not wait for each other"

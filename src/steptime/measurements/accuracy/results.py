@@ -12,8 +12,9 @@ from pydantic import Field
 
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.measurements.accuracy.records import TrainingRun, WorkerEpoch
-from steptime.measurements.interval import LEVEL, critical_value
+from steptime.measurements.interval import LEVEL
 from steptime.measurements.json_form import JsonForm
+from steptime.measurements.simultaneous import critical_value
 from steptime.study.trial import Trial
 
 

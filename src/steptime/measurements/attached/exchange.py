@@ -8,22 +8,47 @@ A rank waits until the last of all has come; what is left of its time in the exc
   collective that it waits for, at most for as long as its own call took.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steptime.measurements.attached.attempts import Attempt
+from steptime.measurements.attached.form import CollectiveCount
+from steptime.measurements.attached.process_files import ProcessLines
 from steptime.measurements.attached.process_lines import CollectiveInterval, StepLine
-from steptime.measurements.interval import LEVEL, mean_within, sidak_level
+from steptime.measurements.interval import LEVEL, mean_within
+from steptime.measurements.simultaneous import sidak_level
 
 Array = NDArray[np.float64]
 
 _PER_S = 1e-9
+CallKind = Literal["gather", "scatter", "reduce", "wait"]
+_KINDS: Mapping[str, CallKind] = {
+    **dict.fromkeys(("_allgather_base", "all_gather_single", "allgather_into_tensor_coalesced"), "gather"),
+    **dict.fromkeys(("_reduce_scatter_base", "reduce_scatter_single", "reduce_scatter_tensor_coalesced"), "scatter"),
+    "allreduce": "reduce",
+    "wait": "wait",
+}
+"""What methods of process groups do."""
+_SHARDED = {("forward", "gather"), ("backward", "scatter")}
+_OTHERS = {("forward", "scatter"), ("forward", "reduce"), ("backward", "reduce")}
+"""Of activations that are split (tensor and sequence parallel)."""
 _WAIT = "wait"
 _BLAME = 0.5
 """Of all waiting, that a rank causes at least to be the one that is waited for."""
+
+
+class ExchangeCall(NamedTuple):
+    """A call of a step that starts a collective, or waits for the oldest one still under way."""
+
+    kind: CallKind
+    bytes: int
+    """Of the whole, that all ranks gather or reduce."""
+    after_s: float
+    """Since the call before returned."""
 
 
 @dataclass(frozen=True)
@@ -182,3 +207,28 @@ def _clock(attempt: Attempt, meetings: Sequence[_Meeting]) -> ClockBounds | str:
         offsets[own] = (low + high) / 2.0
         uncertainty = max(uncertainty, (high - low) / 2.0)
     return ClockBounds(offsets, uncertainty)
+
+
+def sharded_calls(
+    world: int, collectives: Sequence[CollectiveCount], processes: Sequence[ProcessLines]
+) -> list[ExchangeCall]:
+    """Return the collectives of the median step if they are those of sharded parameters (FSDP); none if they are not.
+
+    Those are gathered in forward and backward passes, and gradients scattered in the backward pass alone.
+    """
+    kinds = {(each.region, _KINDS.get(each.kind)) for each in collectives if each.region != "none"}
+    if not kinds >= _SHARDED or any(kind is None or (region, kind) in _OTHERS for region, kind in kinds):
+        return []
+    known = (step for each in processes[:1] for step in each.steps if step.all_intervals and step.intervals)
+    steps = sorted((step for step in known if not step.holds_other_work), key=lambda step: step.active_s)
+    if not steps:
+        return []
+    found: list[ExchangeCall] = []
+    step = steps[len(steps) // 2]
+    before = step.begin_ns
+    for name, size, begin, end in step.intervals:
+        kind = _KINDS[name]
+        whole = size * max(1, world) if kind == "scatter" else size  # what a rank keeps is on record
+        found.append(ExchangeCall(kind, whole, max(0, begin - before) * _PER_S))
+        before = end
+    return found

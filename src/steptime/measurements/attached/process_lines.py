@@ -250,6 +250,10 @@ class EndLine:
 
     steps: Count
     at_ns: Nanoseconds
+    processor_ns: Nanoseconds = 0
+    """Of the process and its awaited children."""
+    delayed_ns: Nanoseconds | None = None
+    """For how long its first thread could have run and others did; None if the kernel does not say."""
     lost: Count = 0
 
 

@@ -25,10 +25,11 @@ from steptime.measurements.compared.form import (
 )
 from steptime.measurements.compared.sides import UNKNOWN_FACT, ComparedSide, Subject
 from steptime.measurements.comparison import Comparison, compare, launches_to_show, power_to_show, smallest_change
-from steptime.measurements.interval import LEVEL, sidak_level
+from steptime.measurements.interval import LEVEL
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.launch_spread import TrialSpread, pool_spread, pooled_error
 from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.simultaneous import sidak_level
 
 _MOST_DIFFERENCES = 3
 """Named of the nearest subject of the other side."""

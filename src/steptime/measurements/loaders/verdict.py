@@ -22,10 +22,11 @@ from pydantic import Field
 
 from steptime.catalog.choices import SYNTHETIC
 from steptime.measurements.estimate import Estimate
-from steptime.measurements.interval import LEVEL, sidak_level, t_quantile
+from steptime.measurements.interval import LEVEL, t_quantile
 from steptime.measurements.json_form import Interval, JsonForm
 from steptime.measurements.loaders.records import LoaderLaunch, LoaderStretch
 from steptime.measurements.records import Launch
+from steptime.measurements.simultaneous import sidak_level
 from steptime.study.trial import Trial
 
 Limit = Literal["loader", "training", "undecided"]

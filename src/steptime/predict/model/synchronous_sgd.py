@@ -10,7 +10,8 @@ Overlap: which part of communication and of input a step still has to wait for.
 Source of both formulas for communication: S. Shi et al., arXiv 1805.03812 and 1811.11141.
 """
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,33 @@ def finish(ready: Array, lasting: Array) -> Array:
     sums = np.cumsum(lasting, axis=-1)
     latest: Array = sums[..., -1] + np.max(ready - (sums - lasting), axis=-1)
     return latest
+
+
+def waited(computing: Sequence[float], starts: Sequence[bool], lasting: Sequence[float]) -> float:
+    """Return the seconds that a thread waits which starts messages and waits for them, the first started first.
+
+    Messages go one after the other.
+
+    Args:
+        computing: seconds before each call.
+        starts: whether the call starts a message, or waits for the oldest one still under way.
+        lasting: seconds of the message that a call starts.
+
+    >>> waited([1.0, 0.0, 2.0, 0.0], [True, True, False, False], [3.0, 1.0, 0.0, 0.0])
+    2.0
+    """
+    now = free = seconds = 0.0
+    under_way: deque[float] = deque()
+    for before, is_start, lasts in zip(computing, starts, lasting, strict=True):
+        now += before
+        if is_start:
+            free = max(free, now) + lasts
+            under_way.append(free)
+        elif under_way:
+            arrived = under_way.popleft()
+            seconds += max(0.0, arrived - now)
+            now = max(now, arrived)
+    return seconds
 
 
 def exposed(communication: Real, window: Real, hidden_share: Real) -> Real:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from markupsafe import Markup, escape
 
-from steptime.report.number_format import plain_text, plain_values
+from steptime.report.plain_text import plain_text, plain_values
 
 Spec = dict[str, Any]
 

@@ -1,4 +1,9 @@
-"""Chainer: iterators, outermost links, backward passes, optimizers and snapshots; ChainerMN's averaging."""
+"""Chainer and MXNet: what their trainings call.
+
+Chainer: iterators, outermost links, backward passes, optimizers and snapshots; ChainerMN's averaging.
+
+MXNet (gluon): what Python asks of its engine, which works later, and where Python waits for it.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +11,16 @@ import importlib
 from typing import Any
 
 from . import patches, process
-from .library_calls import backward_of, collective_of, forward_of, region_of, requests_of, update_of
+from .library_calls import backward_of, collective_of, forward_of, region_of, requests_of, update_of, waits_of
 
 ITERATORS = ("SerialIterator", "MultiprocessIterator", "MultithreadIterator", "DaliIterator")
 # Modules of communicators and their classes' method that averages gradients.
 COMMUNICATORS = ("naive", "flat", "non_cuda_aware", "pure_nccl")
 AVERAGE = "multi_node_mean_grad"
+REASON = "MXNet's engine runs later what Python asks for; the asking is in the call of the step"
 
 
-def install(chainer: Any) -> None:
+def install_chainer(chainer: Any) -> None:
     """Patch ``chainer``, which is imported whole."""
     for name in ITERATORS:
         iterator = getattr(chainer.iterators, name, None)
@@ -29,7 +35,7 @@ def install(chainer: Any) -> None:
     chainer.serializers.save_npz = saving.save_npz
 
 
-def install_mn(module: Any) -> None:
+def install_chainermn(module: Any) -> None:
     """Patch the averaging of gradients, and learn the rank from the communicator that does it."""
     del module
     for name in COMMUNICATORS:
@@ -50,3 +56,28 @@ def _average_of(communicator: Any) -> None:
         return sum(each.grad.nbytes for each in args[1].params() if each.grad is not None) if len(args) > 1 else 0
 
     collective_of(communicator, AVERAGE, AVERAGE, amount)
+
+
+def install_mxnet(mxnet: Any) -> None:
+    """Patch ``mxnet``, which is imported whole."""
+    recorder = process.recorder()
+    gluon, array, autograd = mxnet.gluon, mxnet.nd.NDArray, mxnet.autograd
+    loading = importlib.import_module("mxnet.gluon.data.dataloader")
+
+    def look(trainer: Any) -> None:
+        store = getattr(trainer, "_kvstore", None)
+        if store is not None:
+            recorder.rank(store.rank, store.num_workers, "mxnet")
+
+    forward_of(gluon.Block, "__call__", autograd.is_recording)
+    backward_of(array, "backward")
+    backward_of(autograd, "backward")
+    update_of(gluon.Trainer, "step", look)
+    # A loader without worker processes is a generator, whose batches are a gap.
+    for name in ("_MultiWorkerIter", "_MultiWorkerIterV1"):
+        if hasattr(loading, name):
+            requests_of(getattr(loading, name), "__next__", id, patches.never)
+    waits_of(array, "asnumpy", "wait_to_read")
+    waits_of(mxnet.nd, "waitall")
+    region_of(gluon.Block, "save_parameters", "save")
+    process.unseen(REASON, "forward", "backward", "update", "comm_exposed", "sync_wait")

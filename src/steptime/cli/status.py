@@ -1,0 +1,126 @@
+"""``steptime status``: how far a study is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from steptime.measurements.progress import RunProgress, RunState
+
+_MOST_NAMED = 4
+"""Trials with the same reason; of more, only the number is said."""
+
+
+def status(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
+) -> None:
+    """Show what a study is doing and how many launches and trainings each trial has.
+
+    This reads the results folder only: it may be another host that runs the study, such as the node of a Slurm job.
+    """
+    from steptime.cli.arguments import open_results
+    from steptime.cli.console import PlainConsole
+    from steptime.cli.streams import print_rows, warn
+    from steptime.measurements.progress import run_progress, run_state
+
+    store = open_results(folder)
+    found = run_progress(folder)
+    state = run_state(folder, found) if found else "ended"
+    if not as_json:
+        console = PlainConsole()
+        for line in _run_lines(found, state, folder) if found else []:
+            console.print(line, soft_wrap=True)
+    progress = store.status()
+    shown = [{**row, "run": _run_json(found, state, folder) if found else None} for row in progress]
+    trials = store.trials()
+    trained = any(trial.training for trial in trials)
+    timed = not trained or any(not trial.training for trial in trials)
+    apart = any(row["ablations_ok"] for row in shown) or bool(store.study_json.get("breakdown"))
+    columns = {
+        "trial": "trial",
+        **({"tuning": "tier"} if any(row["tuning"] == "tuned" for row in shown) else {}),
+        **({"ok": "ok"} if timed else {}),
+        **({"failed": "failed"} if any(row["failed"] for row in shown) else {}),
+        **({"ablations_ok": "broken down"} if apart else {}),
+        **({"ablations_failed": "failed"} if any(row["ablations_failed"] for row in shown) else {}),
+        **({"trainings_ok": "trainings"} if trained else {}),
+        **({"trainings_failed": "failed"} if any(row["trainings_failed"] for row in shown) else {}),
+        **({"epochs": "epochs"} if trained else {}),
+        **({"steps": "steps"} if timed else {}),
+        **({"set_aside": "set aside"} if any(row["set_aside"] for row in shown) else {}),
+    }
+    if not as_json:
+        shown = [{**row, "set_aside": len(each["set_aside"])} for row, each in zip(shown, progress, strict=True)]
+    print_rows(shown, columns, as_json=as_json)
+    if not as_json:
+        for line in _reasons_in_words(shown):
+            console.print(line, soft_wrap=True)
+    warn(store.problems)
+    store.require_launches()
+
+
+def _reasons_in_words(rows: "Sequence[Mapping[str, Any]]") -> list[str]:
+    """Return why trials stopped or have no launch: a line for each reason, with the trials that it is of."""
+    trials: dict[str, list[str]] = {}
+    for row in rows:
+        if row["reason"]:
+            trials.setdefault(row["reason"], []).append(row["trial"])
+    return [f"{_trials_in_words(ids, len(rows))}: {reason}" for reason, ids in trials.items()]
+
+
+def _trials_in_words(ids: "Sequence[str]", count: int) -> str:
+    if len(ids) == 1:
+        return ids[0]
+    some = "all " if len(ids) == count else ""
+    names = f" ({', '.join(ids)})" if len(ids) <= _MOST_NAMED else ""
+    return f"{some}{len(ids)} trials{names}"
+
+
+def _run_lines(found: "RunProgress", state: "RunState", folder: Path) -> list[str]:
+    """Return what the latest run of a folder does or how it ended, how much is left, and how old its last line is."""
+    from datetime import UTC, datetime
+
+    from steptime.measurements.progress import last_line_age_s, last_sign_age_s
+    from steptime.units import format_seconds, time_left
+
+    try:
+        since_s = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(found.at)).total_seconds())
+    except (ValueError, TypeError):
+        since_s = 0.0
+    job = f", Slurm job {found.job}" if found.job else ""
+    who = f"process {found.pid} on {found.host}{job}"
+    doing = found.item or found.stage
+    lines = {
+        "ended": [f"not running: {found.ended}, {format_seconds(since_s)} ago ({who})"],
+        "killed": [f"not running: {who} was killed; steptime run goes on where it was"],
+        "running": [f"running now: {doing}, for {format_seconds(since_s)} ({who})"],
+        "silent": [f"no heartbeat for {format_seconds(last_sign_age_s(folder) or 0.0)} from {who}, at: {doing}"],
+    }[state]
+    if state == "silent":
+        again = f"; scontrol requeue {found.job} does so in its job, if Slurm still has that" if found.job else ""
+        lines.append(f"if {found.host} is dead or cut off: steptime run goes on where it was, on any host{again}")
+    if found.stage and found.ended is None:
+        total = "" if found.least is None else f" of {found.least}"
+        total += f" to {found.most}" if found.most is not None and found.most != found.least else ""
+        left = ""
+        if found.least_s is not None and state == "running":
+            ends = [max(0.0, each - since_s) for each in (found.least_s, found.most_s or 0.0)]
+            left = f", {time_left(*ends)}"
+        lines.append(f"{found.stage}: {found.done}{total} done{left}")
+    age = last_line_age_s(folder)
+    if age is not None:
+        lines.append(f"last line: {format_seconds(age)} ago")
+    return [*lines, ""]
+
+
+def _run_json(found: "RunProgress", state: "RunState", folder: Path) -> dict[str, Any]:
+    """Return the same for programs; ``silent_s`` are the seconds since the run's last heartbeat."""
+    from steptime.measurements.progress import last_sign_age_s
+
+    who = {"host": found.host, "pid": found.pid, "job": found.job}
+    doing = {"stage": found.stage, "item": found.item, "ended": found.ended}
+    return {"state": state, **who, **doing, "silent_s": last_sign_age_s(folder)}
