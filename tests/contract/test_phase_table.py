@@ -32,6 +32,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "measurements/ablation/accounts.py": (EXCHANGE | {"h2d"}, "measures the phases that a mark ends"),
     "measurements/ablation/breakdown.py": (EXCHANGE | {"h2d", "input_wait"}, "knows where a phase cannot occur"),
     "measurements/ablation/pop.py": (EXCHANGE | {"input_wait"}, "defines efficiencies by phases"),
+    "measurements/attached/exchange.py": (PASSES, "knows sharded parameters by the passes of their collectives"),
     "measurements/attached/findings.py": (EXCHANGE | {"input_wait", "update"}, "finds what takes long in a step"),
     "measurements/attached/job_time.py": ({"input_wait"}, "adds up the waiting for input of a whole job"),
     "measurements/attached/step_parts.py": (PASSES | EXCHANGE | {"input_wait", "update"}, "makes phases of regions"),
