@@ -176,6 +176,13 @@ def test_nothing_follows_from_a_count_of_cores_that_others_use(rule):
     assert "other programs kept 1.5 cores busy" in next(each.reason for each in found.unsettled if each.rule == rule)
 
 
+@pytest.mark.parametrize("workers", [2, 4])
+def test_a_step_without_its_straggler_takes_as_long_as_the_others(workers):
+    """Worker 1 computes half as long again, so that a step without it is 1.5 times as quick, however many wait."""
+    found = said_of(looked_at(launch={"slow": {1: 1.5}}, workers=workers))["straggler"].gain
+    assert 1.35 < found.high < 1.55
+
+
 def test_a_straggler_is_named():
     assert "worker 1" in said_of(PLANTED["straggler"]())["straggler"].claim
 

@@ -32,7 +32,8 @@ def _one_slow(at: DiagnosedTrial, share: Interval) -> Claim | None:
         f"worker {rank} on {host} computes {100 * imbalance.persistent:.0f} % longer than the mean, and others wait",
         "give servers cores of their own" if colocated else f"find what else worker {rank} or its host does",
         ["server_placement=own"] if colocated else [],
-        gain_without(share, (0.5, 1.0)),
+        # The slow worker itself waits for none: of n workers the others wait n / (n - 1) times the mean.
+        gain_without(_times(share, at.trial.workers / (at.trial.workers - 1)), (0.5, 1.0)),
         [evidence],
     )
 
@@ -47,6 +48,11 @@ def _now_and_then(at: DiagnosedTrial, share: Interval) -> Claim | None:
     change = "keep other programs from the workers' cores, and look for pauses that come with some steps"
     claim = f"workers wait {100 * share.value:.0f} % of the step for whoever is slow in it, not always the same"
     return Claim(claim, change, [], gain_without(share), [evidence])
+
+
+def _times(share: Interval, factor: float) -> Interval:
+    low, high = (None if each is None else each * factor for each in (share.low, share.high))
+    return Interval(share.value * factor, low, high)
 
 
 def _threads_for_a_core(at: DiagnosedTrial) -> Interval | None:
@@ -94,14 +100,12 @@ def _too_few(at: DiagnosedTrial, ratio: Interval) -> Claim | None:
     if computing is None or threads <= at.trial.threads:
         return None
     saved = 1.0 - at.trial.threads / threads
-    scaled = Interval(
-        *(None if each is None else each * saved for each in (computing.value, computing.low, computing.high))
-    )
+    scaled = _times(computing, saved)
     return Claim(
         f"{at.busy} of {cores} cores compute",
         f"use {threads} threads for each worker",
         [f"threads_per_worker={threads}"],
-        gain_without(scaled, ANY_PART),  # type: ignore[arg-type]  # its value is a number where that of ``computing`` is
+        gain_without(scaled, ANY_PART),
     )
 
 
