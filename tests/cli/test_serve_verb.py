@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parents[1] / "measurements"))
 
 from simulated import a_launch, a_store, a_trial
 
-from steptime.cli.serve import HOST, PageServer
+from steptime.cli.status import HOST, PageServer
 
 HOSTILE = "<script>alert(1)</script>\x1b]0;t\x07"
 

@@ -14,7 +14,7 @@ import pytest
 from emulating import AS_SOMEBODY
 
 from living_processes import wait_until
-from steptime.launchers.processes import end_marked, end_orphans
+from steptime.launchers.orphans import end_marked, end_orphans
 from steptime.process_identity import ProcessIdentity
 
 SLEEP = ["sleep", "60"]

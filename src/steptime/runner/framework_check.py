@@ -33,8 +33,8 @@ from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.datasets.creation import open_dataset
 from steptime.datasets.validation import loader_json
 from steptime.launchers.base import free_ports
+from steptime.launchers.orphans import end_marked, marked
 from steptime.launchers.process_env import inherited
-from steptime.launchers.processes import end_marked, marked
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import launcher_named
 from steptime.measurements.ablation.accounts import MARKS

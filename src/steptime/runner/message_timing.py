@@ -10,7 +10,7 @@ from typing import Any
 from steptime.catalog.cluster import Site
 from steptime.catalog.manifest import Manifest
 from steptime.foreign_writers import require_folder_for_launches
-from steptime.launchers.processes import end_orphans
+from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits
 from steptime.measurements.store import Store

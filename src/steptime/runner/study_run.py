@@ -11,7 +11,7 @@ from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Dataset
 from steptime.foreign_writers import require_folder_for_launches, require_own_files
 from steptime.interruption import Interrupted, shielded
-from steptime.launchers.processes import end_orphans
+from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.published import merged_tiers
 from steptime.measurements.records import Launch

@@ -203,7 +203,7 @@ class HostAgent:
                 return
         self._plan = plan
         if plan.get("probe"):
-            from steptime.launchers.processes import end_orphans  # noqa: PLC0415 - launches do without
+            from steptime.launchers.orphans import end_orphans  # noqa: PLC0415 - launches do without
 
             self._say(ready={**facts(names), "left": end_orphans()})
             return
