@@ -233,13 +233,13 @@ def _ready(connection: socket.socket) -> socket.socket:
     return connection
 
 
-def _receive(connection: socket.socket, count: int) -> bytes:
+def _receive(connection: socket.socket, count: int, closed: str = "the other side closed the connection") -> bytes:
+    """Return so many bytes; raises ConnectionError with the message ``closed`` if the connection ends before."""
     data = b""
     while len(data) < count:
         piece = connection.recv(count - len(data))
         if not piece:
-            message = "the other side closed the connection"
-            raise ConnectionError(message)
+            raise ConnectionError(closed)
         data += piece
     return data
 
@@ -362,11 +362,4 @@ def _receive_message(connection: socket.socket) -> Any:
 
 
 def _receive_bytes(connection: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        piece = connection.recv(count - len(data))
-        if not piece:
-            message = "a worker exited; see its .jsonl"
-            raise ConnectionError(message)
-        data += piece
-    return data
+    return _receive(connection, count, closed="a worker exited; see its .jsonl")
