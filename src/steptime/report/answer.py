@@ -4,8 +4,9 @@ Whether published claims hold here, and how far; which training is the most accu
 what is predicted; and where this machine differs so much from that of a claim that the comparison means little.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from typing import TypeVar
 
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.summary_form import PublishedRatio, Summary
@@ -16,6 +17,7 @@ from steptime.report.section import Cell, Column, Section, SectionTable, TableRo
 
 _LITTLE = 0.1
 """A share of a step that no faster loader can save more than."""
+Line = TypeVar("Line")
 
 
 def answer(summary: Summary, *, models: bool = True) -> str:
@@ -35,12 +37,18 @@ def answer(summary: Summary, *, models: bool = True) -> str:
 
 def first_answer(summary: Summary) -> str:
     """Return the paragraph for the beginning of a report; what models explain is there if a paper's study asks it."""
-    return answer(summary, models=answers_first(summary))
+    return answer(summary, models=summary.paper is not None)
 
 
-def answers_first(summary: Summary) -> bool:
-    """Whether ``answer`` comes before who is fastest: a study that follows a paper asks what it claims."""
-    return summary.paper is not None
+def in_order(summary: Summary, said: Line, others: Sequence[Line]) -> list[Line]:
+    """Return the first lines of a report as they follow each other.
+
+    Args:
+        summary: the study; one that follows a paper asks what that claims.
+        said: its ``first_answer``.
+        others: who is fastest, and the largest finding.
+    """
+    return [*others, said] if summary.paper is None else [said, *others]
 
 
 def paper_line(summary: Summary) -> str:

@@ -21,7 +21,7 @@ from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
 from steptime.plain_file import write_whole
 from steptime.report.advice import largest_finding
-from steptime.report.answer import answers_first, first_answer, paper_line
+from steptime.report.answer import first_answer, in_order, paper_line
 from steptime.report.charts.chart import Figure
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.overview import sentences
@@ -252,5 +252,4 @@ def _answers(summary: Summary, diagnosis: Diagnosis | None) -> list[str]:
     names = Names(summary.trials)
     called = {each.id: names.full(each) for each in summary.trials}
     largest = largest_finding(diagnosis, called) if diagnosis else ""
-    said = (first_answer(summary), *sentences(summary), largest)
-    return [each for each in (said if answers_first(summary) else (*said[1:], said[0])) if each]
+    return [each for each in in_order(summary, first_answer(summary), [*sentences(summary), largest]) if each]

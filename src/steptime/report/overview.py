@@ -16,7 +16,7 @@ from steptime.measurements.summary_form import Summary
 from steptime.phases import PHASES
 from steptime.report import accuracy, conditions, loaders
 from steptime.report.advice import largest_finding
-from steptime.report.answer import answers_first, first_answer, paper_line
+from steptime.report.answer import first_answer, in_order, paper_line
 from steptime.report.breakdown import BreakdownRow, breakdown_groups
 from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, unranked, unranked_in_words
 from steptime.report.number_format import count
@@ -127,8 +127,8 @@ class _Overview:
         largest = ""
         if self._diagnosis:
             largest = largest_finding(self._diagnosis, {each.id: self._names.full(each) for each in summary.trials})
-        said = ((first_answer(summary), "bold"), *((each.sentence, "bold") for each in self._workloads), (largest, ""))
-        yield from said if answers_first(summary) else (*said[1:], said[0])
+        fastest = [(workload.sentence, "bold") for workload in self._workloads]
+        yield from in_order(summary, (first_answer(summary), "bold"), [*fastest, (largest, "")])
         if not self._groups and not summary.accuracy:
             yield NO_RESULT, "yellow"
         yield paper_line(summary), "dim"
