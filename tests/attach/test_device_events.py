@@ -1,4 +1,4 @@
-"""Events on a device, on a double of ``torch.cuda``: no GPU was at hand, and the real one is asked nothing more."""
+"""Events on a device, on a double of ``torch.cuda``; benchmarks/attach/scripts/on_gpu.py is for real ones."""
 
 import json
 from pathlib import Path
@@ -49,6 +49,7 @@ class Event:
         self.at = self.device.queued_ms
 
     def query(self):
+        assert not self.device.capturing
         return self.at <= self.device.done_ms
 
     def elapsed_time(self, other):
@@ -115,6 +116,17 @@ def test_a_region_on_the_device_is_without_those_inside_of_it(recorder, device):
         recorder.update_end(0)
         device.finish()
     assert written(recorder)[0]["regions"] == {"update": 5_000_000, "forward": 20_000_000}
+
+
+def test_no_event_is_asked_for_while_a_graph_is_captured(recorder, device):
+    """As CUDA has it, which then ends the capture with an error."""
+    train_step(recorder, device)
+    train_step(recorder, device)
+    device.capturing = True
+    train_step(recorder, device)
+    train_step(recorder, device)
+    device.capturing = False
+    assert recorder.device.on
 
 
 def test_no_event_is_recorded_while_a_graph_is_captured(recorder, device):

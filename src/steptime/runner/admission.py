@@ -114,6 +114,7 @@ def _measured(store: Store, trial: Trial) -> Iterable[Launch | TrainingRun]:
 
 
 _MOST_CHECKS_ON_HOSTS = 4
+_MOST_CHECKS_ON_A_DEVICE = 4
 
 
 def shared_memory_warning(trials: Sequence[Trial], folder: Path = SHARED_MEMORY) -> str | None:
@@ -223,13 +224,25 @@ class Admission:
         )
         manifests = self.plan.manifests
         checked = [trial for trial in trials if not manifests[trial.framework].altering(trial.options)]
-        equivalence.run(checked, side_by_side=self.checks_at_once(executor, trials))
+        equivalence.run(checked, side_by_side=self.checks_at_once(executor, trials, workloads))
         return self.verdicts.refuse(trials, equivalence.failures, "not_equivalent")
 
-    def checks_at_once(self, executor: Executor, trials: Sequence[Trial]) -> int:
+    def checks_at_once(self, executor: Executor, trials: Sequence[Trial], workloads: Mapping[str, Workload]) -> int:
         """Return how many checks run side by side; on hosts few, since sshd refuses those who call it all at once."""
-        if any(trial.device == "cuda" for trial in trials):  # two would want the same device, and its memory
-            return 1
+        if any(trial.device == "cuda" for trial in trials):
+            return self._sharing_a_device(executor, trials, workloads)
         if self.site is None:
             return max(1, len(executor.cores) // 2) + 1
         return min(_MOST_CHECKS_ON_HOSTS, self.site.fewest_cores(len(self.site.hosts)) // 2 + 1)
+
+    def _sharing_a_device(self, executor: Executor, trials: Sequence[Trial], workloads: Mapping[str, Workload]) -> int:
+        """Return how many launches one device has memory for twice over, since what they need is estimated."""
+        device_bytes = self.plan.accelerators.memory_bytes
+        if device_bytes is None or any(workload.own is not None for workload in workloads.values()):
+            return 1
+        cores = 1 if self.site else len(executor.cores)
+        for count in range(min(_MOST_CHECKS_ON_A_DEVICE, cores // 2), 1, -1):
+            share = device_bytes / (2 * count)
+            if not any(memory_shortage(each, workloads[each.id], None, share) for each in trials):
+                return count
+        return 1

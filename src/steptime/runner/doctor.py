@@ -263,8 +263,14 @@ def settings_of_machine() -> list[Setting]:
     return [*on_processor, *([("cuda", each, 0) for each in ("fp32", "tf32", "bf16", "fp16")] if _has_gpu() else [])]
 
 
-def measure_peaks(settings: Iterable[Setting], observer: Observer) -> list[Peak]:
-    """Measure each setting on this machine, which should do nothing else meanwhile; one that fails is named."""
+def measure_peaks(settings: Iterable[Setting], observer: Observer, given: Sequence[Path] = ()) -> list[Peak]:
+    """Measure each setting on this machine, which should do nothing else meanwhile; one that fails is named.
+
+    Args:
+        settings: to be measured.
+        observer: of what is done.
+        given: the user's interpreters, asked before steptime's own.
+    """
     wanted = list(dict.fromkeys(settings))
     observer.stage("Multiplying matrices", len(wanted))
     found = []
@@ -272,7 +278,7 @@ def measure_peaks(settings: Iterable[Setting], observer: Observer) -> list[Peak]
         name = "{} {}{}".format(setting[0], setting[1], f", {setting[2]} threads" if setting[2] else "")
         observer.working_on(name)
         try:
-            found.append(_measured(setting))
+            found.append(_measured(setting, given))
         except EnvironmentFailure as error:
             observer.note(f"{name}: {error}")
         observer.finished(name, ok=bool(found) and found[-1].setting == setting)
@@ -287,7 +293,9 @@ def measure_for(store: Store, observer: Observer) -> list[Peak]:
     require_folder_for_launches(store.path)
     with store.lock():
         store.set_machine(fingerprint())
-        found = measure_peaks([setting_of(trial) for trial in store.trials()], observer)
+        chosen = (store.study_json.get("environments") or {}).values()
+        given = [Path(each["python"]) for each in chosen if each.get("python") and not each.get("container")]
+        found = measure_peaks([setting_of(trial) for trial in store.trials()], observer, given)
         before = StoredPeaks.model_validate(store.get(PEAKS) or {}).peaks
         again = {each.setting for each in found}
         kept = [*(each for each in before if each.setting not in again), *found]
@@ -295,10 +303,10 @@ def measure_for(store: Store, observer: Observer) -> list[Peak]:
     return found
 
 
-def _measured(setting: Setting) -> Peak:
+def _measured(setting: Setting, given: Sequence[Path]) -> Peak:
     device, precision, threads = setting
     said = f"no environment multiplies {precision} matrices on {device}; steptime env create pytorch --device {device}"
-    for interpreter in _interpreters(device):
+    for interpreter in (*given, *_interpreters(device)):
         command: list[str | Path] = [interpreter, _PROGRAM, device, precision, str(_SECONDS)]
         code, said = ask(command, _PEAK_LIMIT_S, None, **thread_pools(max(1, threads)))
         answer = answer_in(said)

@@ -166,7 +166,7 @@ class StudyRun:
 
     def _replay(self, run: RunInputs, executor: Executor, trials: Sequence[Trial]) -> None:
         """Repeat the timed steps of ``trials`` without a clock, for the comparison."""
-        at_once = self._admission().checks_at_once(executor, trials)
+        at_once = self._admission().checks_at_once(executor, trials, run.inputs.workloads)
         scratch = self.plan.folder / "equivalence"
         replays = Replays(executor, scratch, run.store.append_replay, self.observer, at_once)
         replays.run(trials, run.inputs.workloads, run.inputs.loaders, run.timed, run.store.replays)

@@ -43,6 +43,8 @@ _FEWEST = 4
 """Fewer steps are not told apart."""
 _FEW = 8
 """From so many steps on, the first steady one is looked for; of fewer the first is left out."""
+_STARTING = 2.0
+"""Times the median step, above which the first steps are not steady whatever follows."""
 _MOST_UNCERTAIN = 0.5
 """Of the exchange, that the clocks may leave open."""
 _EXPLAINS = 0.25
@@ -119,7 +121,10 @@ def _first_steady(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int
     if len(numbers) < _FEW:
         return int(len(numbers) > 2)  # noqa: PLR2004 - a mean of at least two
     series = np.array([np.mean([step.active_s for step in steps[number]]) for number in numbers])
-    return reduce_times([series])[0].dropped if series.sum() > 0.0 else 0
+    # One step that loads kernels says too little of a trend for the rule below, and may outweigh all others.
+    starting = int(np.argmax(series <= _STARTING * np.median(series)))
+    rest = series[starting:]
+    return starting + (reduce_times([rest])[0].dropped if len(rest) >= _FEW and rest.sum() > 0.0 else 0)
 
 
 def step_length(kept: KeptSteps) -> Interval[float | None]:
