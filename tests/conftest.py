@@ -64,8 +64,6 @@ assert all((HERE / name).exists() for name in _NOT_QUICK), f"a name in {_NOT_QUI
 _SHARING = {"end_to_end", "datasets", "planted"}
 """Folders whose files share a study, a launch or an environment; elsewhere the tests of one file do, at most."""
 _WORTH_SHOWING_S = 60.0
-_CUDA_TESTS = pytest.StashKey[list[str]]()
-"""The tests that a run with ``--device cuda`` is about, by their ids."""
 _TRAINED = "trained framework"
 """The property of a test that trains a framework; its value is the framework's name."""
 
@@ -119,6 +117,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--skipped-to", type=Path, help="append the reason of each skipped test to this file, one a line")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Name each test of a device as it ends: a machine that is lent may be gone before the summary."""
+    if config.getoption("--device"):
+        config.option.verbose = max(1, config.option.verbose)
+
+
 class _OneProcessPerGroup(LoadScopeScheduling):
     """Keeps in one process the tests of a file, or of a folder whose files share a launch.
 
@@ -126,6 +131,8 @@ class _OneProcessPerGroup(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
+        if self.config.getoption("--device"):  # one launch a test, on a machine that may be lent for minutes
+            return nodeid
         file = nodeid.split("::", 1)[0]
         folder = file.rsplit("/", 1)[0]
         return folder if folder.rsplit("/", 1)[-1] in _SHARING else file
@@ -147,7 +154,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--device"):
         kept = [item for item in items if item.get_closest_marker("cuda")]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        config.stash[_CUDA_TESTS] = [item.nodeid for item in kept]
         items[:] = kept
     chosen = config.getoption("--frameworks")
     if chosen != "all":
@@ -185,11 +191,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def _show_held(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say what of the code for CUDA devices held, test by test."""
-    planned = config.stash.get(_CUDA_TESTS, [])
     found = find_accelerators()
     terminalreporter.section("on CUDA devices")
     names = ", ".join(each.name for each in found.devices) or "no CUDA device on this machine"
-    terminalreporter.line(f"{names}, driver {found.driver}; {len(planned)} tests")
+    terminalreporter.line(f"{names}, driver {found.driver}")
     outcomes = {"passed": "held", "failed": "did not hold", "error": "did not hold"}
     for outcome, words in outcomes.items():
         for report in terminalreporter.stats.get(outcome, []):

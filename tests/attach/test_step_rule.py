@@ -102,6 +102,23 @@ def test_a_wrapper_that_asks_ahead_has_its_last_step_behind_the_end_of_its_loade
     assert [step["micro_steps"] for step in played.steps()] == [1, 1, 1]
 
 
+def test_replays_of_a_graph_that_holds_a_whole_step_are_steps(played):
+    """Behind steps that the graph was warmed up and captured by, which asked no loader."""
+    for _ in range(2):
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+    for _ in range(4):
+        played.request(TRAINING, 10)
+        played.recorder.replay_begin(1)
+        played.wait(3)
+        played.recorder.replay_end()
+        played.wait(1)
+    steps = played.steps()
+    assert [step["duration_ns"] // MS for step in steps[2:]] == [14, 14, 14, 14 - 1]
+    assert milliseconds(steps[3]["regions"]) == {"input": 10, "replay": 3}
+
+
 def test_evaluation_between_two_steps_is_apart(played):
     for step in range(3):
         played.request(TRAINING, 10)

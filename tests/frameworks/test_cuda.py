@@ -1,6 +1,6 @@
 """What every framework must do on a CUDA device; ``pytest --device cuda`` runs it on a machine that has one.
 
-Nothing here was ever run on one. Each test is one claim of docs/gpu.md. Frameworks without a build for the devices are
+Each test is one claim of docs/gpu.md. Frameworks without a build for the devices are
 none of its cases.
 """
 

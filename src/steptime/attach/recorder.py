@@ -319,11 +319,17 @@ class Recorder:
         if timed is not None and self.between and not self.stack:
             self.ledger.extend_apart(timed[0], timed[1])
 
-    def replay_begin(self) -> None:
-        """Begin the replay of captured work: where no forward or backward is seen, of the step itself."""
+    def replay_begin(self, graph: int) -> None:
+        """Begin the replay of captured work: where no forward or backward is seen, the call of a whole step."""
         if not self.stack:
-            self._use(now())
+            self._call(f"replay of {graph}", now())
         self.enter("replay")
+
+    def replay_end(self) -> None:
+        """End it."""
+        timed = self.leave("replay")
+        if timed is not None and not self.stack:
+            self._called(timed[1])
 
     def collective(self, kind: str, size: int, begin: int, end: int) -> None:
         """Note a collective of ``size`` bytes that was asked for, or waited for, from ``begin`` to ``end``."""

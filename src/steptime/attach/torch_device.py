@@ -135,10 +135,10 @@ def install(torch: Any, recorder: Recorder, compiling: Callable[[], bool]) -> No
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
         if not recorder.is_mine() or recorder.inside("replay"):
             return None
-        recorder.replay_begin()
+        recorder.replay_begin(id(args[0]))
         return True
 
     def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
-        recorder.leave("replay")
+        recorder.replay_end()
 
     patches.measure(graph, "replay", before, after, compiling)

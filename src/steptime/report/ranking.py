@@ -308,6 +308,8 @@ def resource_section(measured: Sequence[TrialSummary], names: Names) -> Section 
         shown = [UNKNOWN if value is None else format_bytes(value) for value in memory]
         joules = scaled(each.joules_per_sample, "J")
         sentence = f"{names.full(trial)}: {shown[0]} of memory in a worker, {shown[1]} in a host"
+        sentence += f", {shown[2]} of a device" if each.device_memory_bytes is not None else ""
+        sentence += f", {joules.line} per sample" if each.joules_per_sample.value is not None else ""
         rows.append(TableRow(names.full(trial), cells(*shown, joules), sentence=sentence))
     reasons = dict.fromkeys(each.not_read for _, each in known if each.not_read)
     unknown = f" Not known: {'; '.join(reasons)}." if reasons else ""

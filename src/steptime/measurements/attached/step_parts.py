@@ -121,7 +121,7 @@ def _first_steady(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int
     if len(numbers) < _FEW:
         return int(len(numbers) > 2)  # noqa: PLR2004 - a mean of at least two
     series = np.array([np.mean([step.active_s for step in steps[number]]) for number in numbers])
-    # One step that loads kernels says too little of a trend for the rule below, and may outweigh all others.
+    # The rule below does not take one step that loads kernels for a trend; it may outweigh all others.
     starting = int(np.argmax(series <= _STARTING * np.median(series)))
     rest = series[starting:]
     return starting + (reduce_times([rest])[0].dropped if len(rest) >= _FEW and rest.sum() > 0.0 else 0)
