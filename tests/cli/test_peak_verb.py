@@ -1,6 +1,9 @@
 """``steptime peak``: real products of matrices, kept where a report finds them."""
 
 import json
+import shutil
+import sys
+from pathlib import Path
 
 import pytest
 from program import STUDY, steptime, write_study
@@ -40,3 +43,17 @@ def test_measuring_again_replaces_what_was_measured(measured):
     results, rows = measured
     steptime("peak", "results", cwd=results.parent)
     assert len(Store.open(results).get("peaks")["peaks"]) == len(rows)
+
+
+def test_the_interpreters_of_the_study_multiply_first(measured, tmp_path):
+    """Here one that leaves a trace; on a machine with a GPU it may be the only one with a build for it."""
+    results, _ = measured
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f'#!/bin/sh\ntouch "{tmp_path}/asked"\nexec "{sys.executable}" "$@"\n')
+    interpreter.chmod(0o700)
+    copied = Path(shutil.copytree(results, tmp_path / "copied"))
+    study = json.loads((copied / "study.json").read_text())
+    study["study"]["environments"] = {"pytorch": {"python": str(interpreter)}}
+    (copied / "study.json").write_text(json.dumps(study))
+    steptime("peak", "copied", cwd=tmp_path)
+    assert (tmp_path / "asked").exists()

@@ -7,7 +7,7 @@ import trials
 
 from steptime.catalog.options import Optimizer
 from steptime.catalog.workloads.table import build_workload
-from steptime.runner.admission import shared_memory_warning
+from steptime.runner.admission import launches_on_a_device, shared_memory_warning
 from steptime.runner.host import cores_near, memory_shortage, shared_batches_bytes, shared_memory_bytes
 from steptime.study.trial import Trial
 
@@ -28,6 +28,18 @@ def test_a_huge_batch_does_not_and_the_batch_that_is_named_does():
     named = int(re.search(r"batch_per_worker (\d+) would fit", reason)[1])
     assert memory_shortage(trial(named), RESNET, 8 * 2**30) is None
     assert memory_shortage(trial(4 * named), RESNET, 8 * 2**30) is not None
+
+
+@pytest.mark.parametrize(("gigabytes", "cores", "side_by_side"), [(140, 16, 4), (140, 2, 1), (16, 16, 2), (8, 16, 1)])
+def test_launches_share_a_device_that_has_memory_and_a_host_that_has_cores(gigabytes, cores, side_by_side):
+    """ResNet-50 with 8 pictures needs 1 GB beside what cuDNN tries."""
+    one = trial(8, device="cuda")
+    assert launches_on_a_device([one], {one.id: RESNET}, gigabytes * 2**30, cores) == side_by_side
+
+
+def test_no_launches_share_a_device_whose_memory_is_unknown():
+    one = trial(8, device="cuda")
+    assert launches_on_a_device([one], {one.id: RESNET}, None, 16) == 1
 
 
 def test_adam_keeps_a_value_per_weight_more_than_momentum():

@@ -115,6 +115,8 @@ def _measured(store: Store, trial: Trial) -> Iterable[Launch | TrainingRun]:
 
 _MOST_CHECKS_ON_HOSTS = 4
 _MOST_CHECKS_ON_A_DEVICE = 4
+_TRYING_BYTES = 5e9
+"""On an H200, LeNet-5 had 2.3 GB and ResNet-50 with 8 small pictures 4.9 GB allocated at most, by torch 2.11."""
 
 
 def shared_memory_warning(trials: Sequence[Trial], folder: Path = SHARED_MEMORY) -> str | None:
@@ -131,6 +133,26 @@ def shared_memory_warning(trials: Sequence[Trial], folder: Path = SHARED_MEMORY)
         f"{format_bytes(shared_batches_bytes(most))} of batches in it; a helper that finds it full ends the launch. "
         "Give a container more (docker run --shm-size=2g), or use fewer loader_processes or a smaller batch_per_worker"
     )
+
+
+def launches_on_a_device(
+    trials: Sequence[Trial], workloads: Mapping[str, Workload], device_bytes: float | None, cores: int
+) -> int:
+    """Return how many launches one device has memory for, with what cuDNN takes for a moment to try its algorithms.
+
+    Args:
+        trials: to be launched, of which nothing is timed.
+        workloads: by the trials' ids.
+        device_bytes: of the smallest CUDA device; None if unknown.
+        cores: of this host; two for a launch.
+    """
+    if device_bytes is None or any(workload.own is not None for workload in workloads.values()):
+        return 1
+    for count in range(min(_MOST_CHECKS_ON_A_DEVICE, cores // 2), 1, -1):
+        share = device_bytes / count - _TRYING_BYTES
+        if not any(memory_shortage(each, workloads[each.id], None, share) for each in trials):
+            return count
+    return 1
 
 
 @dataclass(frozen=True)
@@ -230,19 +252,8 @@ class Admission:
     def checks_at_once(self, executor: Executor, trials: Sequence[Trial], workloads: Mapping[str, Workload]) -> int:
         """Return how many checks run side by side; on hosts few, since sshd refuses those who call it all at once."""
         if any(trial.device == "cuda" for trial in trials):
-            return self._sharing_a_device(executor, trials, workloads)
+            cores = 1 if self.site else len(executor.cores)
+            return launches_on_a_device(trials, workloads, self.plan.accelerators.memory_bytes, cores)
         if self.site is None:
             return max(1, len(executor.cores) // 2) + 1
         return min(_MOST_CHECKS_ON_HOSTS, self.site.fewest_cores(len(self.site.hosts)) // 2 + 1)
-
-    def _sharing_a_device(self, executor: Executor, trials: Sequence[Trial], workloads: Mapping[str, Workload]) -> int:
-        """Return how many launches one device has memory for twice over, since what they need is estimated."""
-        device_bytes = self.plan.accelerators.memory_bytes
-        if device_bytes is None or any(workload.own is not None for workload in workloads.values()):
-            return 1
-        cores = 1 if self.site else len(executor.cores)
-        for count in range(min(_MOST_CHECKS_ON_A_DEVICE, cores // 2), 1, -1):
-            share = device_bytes / (2 * count)
-            if not any(memory_shortage(each, workloads[each.id], None, share) for each in trials):
-                return count
-        return 1
