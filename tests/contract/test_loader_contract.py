@@ -166,15 +166,24 @@ def test_the_core_writes_the_name_of_the_synthetic_loader_once():
 
 @pytest.mark.parametrize(("framework", "loader"), OF_TOKENS)
 def test_tokens_are_those_of_the_protocols_sequences(framework, loader, tmp_path):
-    """Sequence i begins at token 10 i of the part that is read, and each target is the token behind."""
+    """Sequence i begins at token 10 i of the part that is read, and each target is the token behind.
+
+    Or the token itself at the two places that the last token of the vocabulary hides.
+    """
     tokens = np.random.default_rng(0).integers(0, 5000, 1006, dtype=np.uint16)
     np.concatenate([tokens[:7], tokens, tokens]).tofile(tmp_path / "own.bin")
     dataset = Dataset("own", "tokens", tmp_path / "own.bin", None, len(tokens), (), None, 1, first_token=7)
     workload = {"input_shape": [10], "classes": 5000, "loss": "next_token_cross_entropy", "layers": []}
     settings = loader_json(dataset, (10,), loader)
+    hiding = {**settings, "dataset": {**settings["dataset"], "hidden_by": 5000}}
     feeds = [Feed(15, 4, rank, WORKERS) for rank in range(WORKERS)]
-    for rank, given in enumerate(fed_tokens(tmp_path, framework, settings, workload, feeds)):
+    shown, masked = fed_tokens(tmp_path, framework, [settings, hiding], workload, feeds)
+    for rank, (given, other) in enumerate(zip(shown, masked, strict=True)):
         order = batch_indices(100, 4, 5, rank, WORKERS)
         for inputs, targets, (_, chosen) in zip(given.inputs, given.targets, order, strict=False):
             np.testing.assert_array_equal(inputs, [tokens[10 * index : 10 * index + 10] for index in chosen])
             np.testing.assert_array_equal(targets, [tokens[10 * index + 1 : 10 * index + 11] for index in chosen])
+        hidden = other.inputs == 5000
+        assert (hidden.sum(axis=2) == 2).all()
+        np.testing.assert_array_equal(other.targets, np.where(hidden, given.inputs, -1))
+        np.testing.assert_array_equal(other.inputs[~hidden], given.inputs[~hidden])

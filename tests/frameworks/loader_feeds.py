@@ -76,10 +76,12 @@ def fed(  # noqa: PLR0913, PLR0917 - one per fact of a loader
 
 
 def fed_tokens(
-    folder: Path, framework: str, loader: dict[str, Any], workload: dict[str, Any], feeds: Sequence[Feed]
-) -> list[Fed]:
-    """Run a framework's loader of tokens as ``fed`` does; both arrays are (batches, batch, tokens)."""
-    return _read(_run(folder, framework, [(feed, loader) for feed in feeds], workload), feeds)
+    folder: Path, framework: str, loaders: Sequence[dict[str, Any]], workload: dict[str, Any], feeds: Sequence[Feed]
+) -> list[list[Fed]]:
+    """Run a framework's loaders of tokens as ``fed`` does, each on all feeds; arrays are (batches, batch, tokens)."""
+    asked = [(feed, loader) for loader in loaders for feed in feeds]
+    found = _read(_run(folder, framework, asked, workload), [feed for feed, _ in asked])
+    return [found[at : at + len(feeds)] for at in range(0, len(found), len(feeds))]
 
 
 def _of_images(side: int, classes: int) -> dict[str, Any]:

@@ -467,6 +467,15 @@ def test_a_sequence_is_as_long_as_the_study_says():
             "./own has the token 499 (a.bin, at place 8), outside of the vocabulary of 400 of gpt2_tiny; raise classes",
         ),
         (
+            {"workloads": {"name": "bert_tiny", "dataset": "./own", "classes": 500}},
+            "./own has the token 499 (a.bin, at place 8), outside of the vocabulary of 500 of bert_tiny; raise classes",
+        ),
+        (
+            {"workloads": {"name": "bert_tiny", "dataset": "text", "classes": 256}},
+            "text has 256 tokens in its vocabulary, and one more hides those that are predicted, more than the 256 "
+            "asked of bert_tiny",
+        ),
+        (
             {"workloads": {"name": "gpt2_tiny", "dataset": "./own", "classes": 500, "sequence": 99}},
             "./own has 99 tokens, fewer than a sequence of 99 of gpt2_tiny and the token behind it",
         ),

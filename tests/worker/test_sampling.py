@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from steptime.worker.samples import batch_indices, epoch_indices, read_arrays, read_index, scale_and_shift
+from steptime.worker.samples import (
+    batch_indices,
+    epoch_indices,
+    hidden_places,
+    read_arrays,
+    read_index,
+    scale_and_shift,
+)
 
 
 def test_shards_of_an_epoch_hold_every_sample_once() -> None:
@@ -64,3 +71,12 @@ def test_arrays_of_another_length_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "set.npz", images=np.zeros((3, 1, 2, 2), np.uint8), labels=np.zeros(3, np.int64))
     with pytest.raises(ValueError, match="holds 3 images and 3 labels where the job expects 4"):
         read_arrays({"path": str(tmp_path / "set.npz"), "samples": 4})
+
+
+def test_every_place_of_a_sequence_is_hidden_about_as_often() -> None:
+    """As many in each sample, 15 % of them, whatever samples are asked for together."""
+    hidden = hidden_places(np.arange(4000), 40)
+    assert set(hidden.sum(axis=1)) == {6}
+    assert np.abs(hidden.mean(axis=0) - 0.15).max() < 0.025
+    assert np.abs((hidden[:, 1:] & hidden[:, :-1]).mean() - 0.15 * 5 / 39) < 0.002
+    np.testing.assert_array_equal(hidden_places(np.array([7, 3999]), 40), hidden[[7, 3999]])

@@ -141,12 +141,13 @@ def _input_bound(at: DiagnosedTrial, share: Interval) -> Claim | None:
         gain = best.predicted_gain
         named = f"{best.loader} with {best.processes} helpers" if best.processes else best.loader
         predicted: Interval[float | None] = Interval(gain.value, gain.low, gain.high)
-        return Claim(claim, f"load by {named}", [_override(best.loader, best.processes)], predicted)
+        return Claim(claim, f"load by {named}", _loading_by(at, best.loader, best.processes), predicted)
     if at.trial.loader != _CACHED and at.has_loader(_CACHED) and _is_image_folder(at):
-        return Claim(claim, "decode images once", [_override(_CACHED, at.trial.loader_processes)], gain_without(share))
-    spare = at.cores is not None and at.cores > at.busy
+        changes = _loading_by(at, _CACHED, at.trial.loader_processes)
+        return Claim(claim, "decode images once", changes, gain_without(share))
+    spare = at.cores is not None and at.cores >= at.busy + at.trial.workers
     if at.trial.loader_processes == 0 and spare:
-        return Claim(claim, "load in a helper process", [_override(at.trial.loader, 1)], gain_without(share))
+        return Claim(claim, "load in a helper process", _loading_by(at, at.trial.loader, 1), gain_without(share))
     return Claim(claim, "give the loader more cores, or store what it reads in a form that is quicker to read")
 
 
@@ -155,8 +156,15 @@ def _is_image_folder(at: DiagnosedTrial) -> bool:
     return builtin is None or builtin.form == LOADERS["native"].form
 
 
-def _override(loader: str, processes: int) -> str:
-    return f"loaders={{name: {loader}, processes: {processes}}}"
+def _loading_by(at: DiagnosedTrial, loader: str, processes: int) -> list[str]:
+    """Return the overrides for a loader, whose helpers get cores beside those of their worker's threads."""
+    found = [f"loaders={{name: {loader}, processes: {processes}}}"]
+    cores = at.trial.threads + processes
+    pinned = at.trial.cores_per_worker or (at.trial.threads if at.trial.device == "cpu" else None)
+    fits = at.cores is not None and at.cores >= at.busy + at.trial.workers * processes
+    if processes and pinned is not None and pinned < cores and fits:
+        found.append(f"cores_per_worker={cores}")
+    return found
 
 
 def _copied(at: DiagnosedTrial) -> Interval | None:
@@ -166,7 +174,8 @@ def _copied(at: DiagnosedTrial) -> Interval | None:
 def _copies(at: DiagnosedTrial, share: Interval) -> Claim | None:
     claim = f"copies of batches to the device take {100 * share.value:.0f} % of the step"
     if at.trial.loader not in (SYNTHETIC.name, _DALI) and at.has_loader(_DALI):
-        return Claim(claim, "decode on the device", [_override(_DALI, at.trial.loader_processes)], gain_without(share))
+        changes = _loading_by(at, _DALI, at.trial.loader_processes)
+        return Claim(claim, "decode on the device", changes, gain_without(share))
     return Claim(claim, "copy the next batch while this one is computed, from pinned memory", [], gain_without(share))
 
 

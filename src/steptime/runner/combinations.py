@@ -24,6 +24,7 @@ from steptime.study.hosts import ClusterChoice
 from steptime.study.study import Axis, WorkloadChoice, further_settings
 from steptime.study.training import Training
 from steptime.study.trial import ServerPlacement, Trial
+from steptime.worker.samples import MASKED_LOSS
 
 _PLANE = 3  # axes of an image: channels, height, width
 _Key = tuple[str, str | None, str | None, str | None, tuple[int, int] | None, int | None, int | None]
@@ -121,10 +122,15 @@ def _shape_on(choice: WorkloadChoice, facts: DatasetFacts) -> WorkloadShape:
     reason = _mismatch(choice, facts, default)
     if reason:
         return WorkloadShape(reason=reason)
-    classes = choice.classes or facts.classes or default.classes
+    classes = choice.classes or (facts.classes + _hiding(default) if facts.classes else default.classes)
     shape = facts.shape or (_resized(default, choice.image) if choice.image else default.input_shape)
     workload = build_workload(choice.name, shape, classes)
     return WorkloadShape(workload.input_shape, workload.classes)
+
+
+def _hiding(workload: Workload) -> int:
+    """Return how many tokens a workload needs beyond those of its text: one, where it predicts what that hides."""
+    return int(workload.loss == MASKED_LOSS)
 
 
 def _mismatch(choice: WorkloadChoice, facts: DatasetFacts, default: Workload) -> str | None:
@@ -138,8 +144,9 @@ def _mismatch(choice: WorkloadChoice, facts: DatasetFacts, default: Workload) ->
         return f"{data} is stored as {there} and is not resized to {asked}"
     if choice.image and len(default.input_shape) != _PLANE:
         return f"{name} takes no images, so that the image size means nothing"
-    if facts.classes and choice.classes and choice.classes < facts.classes:
+    if facts.classes and choice.classes and choice.classes < facts.classes + _hiding(default):
         kinds = "tokens in its vocabulary" if facts.of_tokens else "classes"
+        kinds += ", and one more hides those that are predicted" if _hiding(default) else ""
         return f"{data} has {facts.classes} {kinds}, more than the {choice.classes} asked of {name}"
     return None
 
@@ -151,8 +158,6 @@ def _of_other_kind(choice: WorkloadChoice, data: str, facts: DatasetFacts, defau
         return f"{name} takes {kinds[not facts.of_tokens]}, and {data} has {kinds[facts.of_tokens]}"
     if not facts.of_tokens and (choice.tokens or choice.vocabulary):
         return f"{name} takes no tokens, so that a vocabulary means nothing"
-    if default.loss == "masked_token_cross_entropy":
-        return f"{name} hides tokens of synthetic samples only"
     return _unfit_text(facts.corpus, default, choice.classes) if facts.corpus else None
 
 
@@ -160,7 +165,7 @@ def _unfit_text(corpus: Corpus, default: Workload, asked: int | None) -> str | N
     """Return why a user's own text does not fit a workload: too large a vocabulary, or too little text."""
     name, data, largest = default.name, corpus.name, corpus.largest
     vocabulary = asked or corpus.vocabulary or default.classes
-    if largest and largest.token >= vocabulary:
+    if largest and largest.token >= vocabulary - _hiding(default):
         return (
             f"{data} has the token {largest.token} ({largest.file}, at place {largest.place}), outside of the "
             f"vocabulary of {vocabulary} of {name}; raise classes"

@@ -11,8 +11,11 @@ import numpy
 from steptime.worker.kept_losses import kept_steps
 from steptime.worker.process_context import Job
 from steptime.worker.samples import (
+    IGNORED,
     SHARDED_FORMS,
     batch_indices,
+    hidden_places,
+    hide,
     read_arrays,
     read_shards,
     read_tokens,
@@ -149,17 +152,23 @@ class DrawnBatches(object):
 
 
 class TokenSamples(object):
-    """A ``tokens`` dataset in memory: sample i begins at token i times its length, and targets are the next tokens."""
+    """A ``tokens`` dataset in memory: sample i begins at token i times its length.
+
+    Targets are the next tokens; or where the dataset names the token they are ``hidden_by``, hidden ones.
+    """
 
     def __init__(self, dataset: Dict[str, Any], input_shape: Sequence[int]) -> None:
         """Read ``dataset``; raises ValueError as ``read_tokens`` does."""
         self._tokens = read_tokens(dataset, input_shape)
         self._length = input_shape[0]
+        self._hidden_by = dataset.get("hidden_by")
 
     def batch(self, chosen: numpy.ndarray) -> Tuple[numpy.ndarray, numpy.ndarray]:
         """Return inputs and targets of the samples ``chosen``, both int64 (batch, tokens)."""
         places = chosen[:, None] * self._length + numpy.arange(self._length + 1)
         rows = self._tokens[places].astype(numpy.int64)
+        if self._hidden_by is not None:
+            return hide(rows[:, :-1], hidden_places(chosen, self._length), self._hidden_by)
         return numpy.ascontiguousarray(rows[:, :-1]), numpy.ascontiguousarray(rows[:, 1:])
 
 
@@ -264,7 +273,7 @@ class Validation(object):
 
         Of sequences each predicted token counts.
         """
-        correct, loss_sum, left = 0, 0.0, self._counted
+        correct, counted, loss_sum, left = 0, 0, 0.0, self._counted
         for chosen in self._chosen:
             inputs, targets = self._samples(chosen)
             outputs = numpy.asarray(session.outputs(inputs), dtype=numpy.float64)
@@ -273,12 +282,14 @@ class Validation(object):
             if self._squared:
                 distances = outputs.reshape(self._batch, -1) - inputs.reshape(self._batch, -1)
                 loss_sum += float(numpy.square(distances).mean(axis=1)[:kept].sum())
+                counted += kept
                 continue
             labels, outputs = targets[:kept].ravel(), outputs.reshape(self._batch * self._length, -1)
-            outputs = outputs[: len(labels)]
+            known = labels != IGNORED
+            labels, outputs = labels[known], outputs[: len(labels)][known]
+            counted += len(labels)
             loss_sum += float(_cross_entropies(outputs, labels).sum())
             correct += int((outputs.argmax(axis=1) == labels).sum())
-        counted = self._counted * self._length
         return {"counted": counted, "correct": None if self._squared else correct, "loss_sum": loss_sum}
 
 

@@ -14,7 +14,8 @@ from steptime.worker.process_context import Job
 
 SHARDED_FORMS = ("tar_shards", "tfrecord")
 """Forms of a dataset whose samples are read shard after shard."""
-TOKEN_LOSSES = ("next_token_cross_entropy", "masked_token_cross_entropy")
+MASKED_LOSS = "masked_token_cross_entropy"
+TOKEN_LOSSES = ("next_token_cross_entropy", MASKED_LOSS)
 """Losses of workloads whose inputs are tokens, whole numbers below the classes, and whose targets are the same."""
 IGNORED = -1
 """The target of a token that is not predicted."""
@@ -258,12 +259,35 @@ def token_batch(
     """
     tokens = tokens.astype(numpy.int64)
     inputs, following = tokens[:, :-1].copy(), tokens[:, 1:].copy()
-    if workload["loss"] == "next_token_cross_entropy":
+    if workload["loss"] != MASKED_LOSS:
         return inputs, following
-    targets = numpy.full_like(inputs, IGNORED)
-    hidden = max(1, round(_MASKED * inputs.shape[1]))
-    for row, target in zip(inputs, targets):
-        chosen = stream.permutation(len(row))[:hidden]
-        target[chosen] = row[chosen]
-        row[chosen] = workload["classes"] - 1
-    return inputs, targets
+    hidden = numpy.zeros(inputs.shape, dtype=bool)
+    for row in hidden:
+        row[stream.permutation(len(row))[: _hidden_of(len(row))]] = True
+    return hide(inputs, hidden, workload["classes"] - 1)
+
+
+def _hidden_of(length: int) -> int:
+    return max(1, round(_MASKED * length))
+
+
+def hide(inputs: numpy.ndarray, hidden: numpy.ndarray, token: int) -> Tuple[numpy.ndarray, numpy.ndarray]:
+    """Return ``inputs`` with ``token`` where they are ``hidden``, and the targets, ``IGNORED`` elsewhere."""
+    return numpy.where(hidden, token, inputs), numpy.where(hidden, inputs, IGNORED)
+
+
+def hidden_places(samples: numpy.ndarray, length: int) -> numpy.ndarray:
+    """Return which tokens of the samples of a dataset are hidden, bool (samples, length): as many in each.
+
+    They are the same in every epoch, run and framework (the static masking of Devlin et al. 2019): a hash of a token's
+    place decides, the finalizer of SplitMix64 (G. Steele, D. Lea, C. Flood, *Fast splittable pseudorandom number
+    generators*, OOPSLA 2014).
+    """
+    places = samples[:, None] * length + numpy.arange(length)
+    mixed: numpy.ndarray = (places.astype(numpy.uint64) + numpy.uint64(1)) * numpy.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+    hidden = numpy.zeros(mixed.shape, dtype=bool)
+    chosen = numpy.argsort(mixed ^ (mixed >> numpy.uint64(31)), axis=1, kind="mergesort")[:, : _hidden_of(length)]
+    hidden[numpy.arange(len(hidden))[:, None], chosen] = True
+    return hidden

@@ -14,6 +14,8 @@ import numpy
 import tensorflow as tf
 
 from steptime.worker.samples import (
+    IGNORED,
+    hidden_places,
     read_arrays,
     read_index,
     read_shards,
@@ -94,28 +96,36 @@ class ArraySource(object):
 
 
 class TokenSource(object):
-    """One row of tokens in memory; sample i begins at token i times its length, and each target is the next token."""
+    """One row of tokens in memory: the samples of ``TokenSamples``. A plan has, where tokens are hidden, which."""
 
-    signature = tf.TensorSpec((None, None), tf.int64)
     as_bytes = False
     """Whether batches are bytes: tokens go to a device as they are."""
 
     def __init__(self, dataset, input_shape, batch, _, constant=tf.constant):
         self._tokens = constant(read_tokens(dataset, input_shape))
         self._length, self._batch = input_shape[0], batch
+        self._hidden_by = dataset.get("hidden_by")
+        indices, places = tf.TensorSpec((None, None), tf.int64), tf.TensorSpec((None, None, None), tf.bool)
+        self.signature = indices if self._hidden_by is None else (indices, places)
 
     def plan(self, _, chosen):
         """Return what the pipeline gets for an epoch: the indices of its batches, (batches, samples)."""
-        return chosen
+        if self._hidden_by is None:
+            return chosen
+        return chosen, numpy.stack([hidden_places(each, self._length) for each in chosen])
 
     def batches(self, epochs, threads):
         """Return the dataset of ``(inputs, targets)``."""
         return epochs.unbatch().map(self._gather, num_parallel_calls=threads)
 
-    def _gather(self, chosen):
+    def _gather(self, chosen, hidden=None):
         starts = tf.ensure_shape(chosen, (self._batch,)) * self._length
         rows = tf.cast(tf.gather(self._tokens, starts[:, None] + tf.range(self._length + 1, dtype=tf.int64)), tf.int64)
-        return rows[:, :-1], rows[:, 1:]
+        if hidden is None:
+            return rows[:, :-1], rows[:, 1:]
+        hidden = tf.ensure_shape(hidden, (self._batch, self._length))
+        token, ignored = (tf.constant(each, tf.int64) for each in (self._hidden_by, IGNORED))
+        return tf.where(hidden, token, rows[:, :-1]), tf.where(hidden, rows[:, :-1], ignored)
 
     def normalised(self, tokens):
         """Return inputs of a batch, where these lie."""

@@ -12,11 +12,12 @@ from typing import Any
 from steptime.catalog.choices import SINGLE, Answer, strategy_named
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.options import Optimizer
-from steptime.catalog.workloads.layers import Network, Workload
+from steptime.catalog.workloads.layers import Loss, Network, Workload
 from steptime.measurements.verdicts import loader_check
 from steptime.runner.equivalence.probes import Probe, check_trial
 from steptime.runner.jobs import epoch_steps
 from steptime.study.trial import Trial
+from steptime.worker.samples import MASKED_LOSS
 
 _SIDE = 8
 """Of images, in pixels, at most, where they are averaged down: large ones, since the layer would be larger than most
@@ -72,14 +73,15 @@ def loader_cases(
     for trial in trials:
         if trial.id in inputs:
             key = (trial.framework, trial.device, trial.dataset, trial.loader, trial.loader_processes)
-            groups.setdefault((*key, trial.input_shape), []).append(trial)
+            hidden = _form(inputs[trial.id]) == "tokens" and trial.build().loss == MASKED_LOSS
+            groups.setdefault((*key, trial.input_shape, hidden), []).append(trial)
     for group in groups.values():
         # Several workers show whether shards are disjoint; where workers do not wait for each other, one is exact.
         chosen = max(group, key=lambda trial: (_answer(trial) == "mean", _answer(trial) != "blocks", trial.workers))
         small = _small(chosen, manifests[chosen.framework])
         found = inputs[chosen.id]
         if _form(found) == "tokens":
-            workload = pairs_of_tokens(chosen.input_shape, chosen.classes)
+            workload = pairs_of_tokens(chosen.input_shape, chosen.classes, chosen.build().loss)
         else:
             workload = one_layer(chosen.input_shape, chosen.classes, decoded=_form(found) not in _ROUNDING)
         yield LoaderCase(small, workload, loader_probe(small, found), tuple(each.id for each in group))
@@ -128,17 +130,18 @@ def one_layer(input_shape: tuple[int, ...], classes: int, *, decoded: bool = Fal
     return net.finish("one_layer", classes=classes)
 
 
-def pairs_of_tokens(input_shape: tuple[int, ...], vocabulary: int) -> Workload:
+def pairs_of_tokens(input_shape: tuple[int, ...], vocabulary: int, loss: Loss) -> Workload:
     """Return a network whose gradients are sums over pairs of a token and its target, and over places.
 
     Args:
         input_shape: of a sample: its tokens.
         vocabulary: how many tokens there are.
+        loss: of the workload that it stands for.
     """
     net = Network(input_shape)
     x = net.positions("positions", net.embedding("embedding", net.input, vocabulary, _FEATURES))
     net.linear("fc", x, vocabulary)
-    return net.finish("pairs_of_tokens", classes=vocabulary, loss="next_token_cross_entropy")
+    return net.finish("pairs_of_tokens", classes=vocabulary, loss=loss)
 
 
 def loader_probe(trial: Trial, found: LoaderInput) -> Probe:
