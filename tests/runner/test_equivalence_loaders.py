@@ -3,10 +3,13 @@
 import json
 import shutil
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 import trials
 
@@ -24,6 +27,14 @@ from image_files import SAMPLES, SIDE, digits, photos
 
 MANIFESTS = load_manifests()
 IMAGES = {"digits": (digits, (1, 28, 28)), "photographs": (partial(photos, processes=0), (3, SIDE, SIDE))}
+
+MASKED: dict[str, Any] = {"workload": "bert_tiny", "classes": 40}
+"""A workload of text whose tokens are below 39, which the last one hides."""
+HIDDEN = """
+from steptime.worker import batches
+right = batches.hidden_places
+batches.hidden_places = lambda samples, length: right(samples + 1, length)
+"""
 
 ORDER = """
 from steptime.worker import batches
@@ -57,12 +68,21 @@ def executor() -> Executor:
     return Executor(MANIFESTS, prepared.environments, (), 60.0)
 
 
-def refusal(executor: Executor, folder: Path, images: str, plant: str = "") -> str | None:
-    """Return why the check refuses the reference's loader with ``plant`` in its code."""
+def text(folder: Path) -> dict[str, Any]:
+    """Write random tokens and return the loader of their sequences of twelve."""
+    np.savez(folder / "text.npz", tokens=np.random.default_rng(0).integers(0, 39, 12 * SAMPLES + 1, dtype=np.uint16))
+    dataset = {"form": "tokens", "path": str(folder / "text.npz"), "samples": SAMPLES}
+    return {"kind": "native", "processes": 0, "dataset": dataset}
+
+
+def refusal(
+    executor: Executor, folder: Path, images: str, plant: str = "", asked: Mapping[str, Any] = MappingProxyType({})
+) -> str | None:
+    """Return why the check refuses the reference's loader with ``plant`` in its code, for a trial as ``asked``."""
     (folder / "images").mkdir()
-    make, shape = IMAGES[images]
+    make, shape = {**IMAGES, "text": (text, (12,))}[images]
     loader = make(folder / "images")
-    trial = loading(shape)
+    trial = loading(shape, **asked)
     (case,) = loader_cases([trial], MANIFESTS, {trial.id: LoaderInput(loader, loader)})
     own = MANIFESTS["reference"]
     shutil.copytree(own.folder, folder / "reference", ignore=shutil.ignore_patterns("__pycache__"))
@@ -87,6 +107,12 @@ def test_a_planted_fault_of_a_loader_is_refused(executor, tmp_path, images, faul
     assert reason.startswith("batches: worker 0: the "), reason
 
 
+@pytest.mark.parametrize(("plant", "refused"), [("", False), (HIDDEN, True)])
+def test_a_loader_that_hides_other_tokens_is_refused(executor, tmp_path, plant, refused):
+    reason = refusal(executor, tmp_path, "text", plant, MASKED)
+    assert (reason is not None) == refused, reason
+
+
 def cases(*of: Trial, samples: int = SAMPLES, form: str = "arrays") -> list[Any]:
     found = LoaderInput({"kind": "native", "processes": 0, "dataset": {"form": form, "samples": samples}}, {})
     return list(loader_cases(of, MANIFESTS, {each.id: found for each in of if each.dataset}))
@@ -96,6 +122,11 @@ def test_trials_with_the_same_loader_are_checked_once():
     alike = [loading((1, 28, 28), workload=name) for name in ("lenet5", "mlp")]
     (case,) = cases(*alike, loading((1, 28, 28), dataset=None, loader="synthetic"))
     assert case.stands_for == tuple(each.id for each in alike)
+
+
+def test_hidden_tokens_are_checked_beside_those_that_come_next():
+    alike = [loading((12,), workload=name, classes=40) for name in ("gpt2_tiny", "bert_tiny")]
+    assert [case.workload.loss for case in cases(*alike, form="tokens")] == [each.build().loss for each in alike]
 
 
 def test_each_number_of_helpers_is_checked():

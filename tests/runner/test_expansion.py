@@ -472,8 +472,7 @@ def test_a_sequence_is_as_long_as_the_study_says():
         ),
         (
             {"workloads": {"name": "bert_tiny", "dataset": "text", "classes": 256}},
-            "text has 256 tokens in its vocabulary, and one more hides those that are predicted, more than the 256 "
-            "asked of bert_tiny",
+            "text has 256 tokens in its vocabulary and one that hides them, more than the 256 asked of bert_tiny",
         ),
         (
             {"workloads": {"name": "gpt2_tiny", "dataset": "./own", "classes": 500, "sequence": 99}},

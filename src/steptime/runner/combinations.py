@@ -146,7 +146,7 @@ def _mismatch(choice: WorkloadChoice, facts: DatasetFacts, default: Workload) ->
         return f"{name} takes no images, so that the image size means nothing"
     if facts.classes and choice.classes and choice.classes < facts.classes + _hiding(default):
         kinds = "tokens in its vocabulary" if facts.of_tokens else "classes"
-        kinds += ", and one more hides those that are predicted" if _hiding(default) else ""
+        kinds += " and one that hides them" if _hiding(default) else ""
         return f"{data} has {facts.classes} {kinds}, more than the {choice.classes} asked of {name}"
     return None
 

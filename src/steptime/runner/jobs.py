@@ -68,7 +68,7 @@ def timing_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], sche
     return {
         **_shared(trial),
         "workload": workload.to_json(),
-        "loader": {**loader, **_read_by(workload, loader)},
+        "loader": read_by(workload, loader),
         "mode": "time",
         "schedule": {**schedule.to_json(), **_warm_device(trial, schedule.seconds)},
     }
@@ -96,7 +96,7 @@ def ablation_job(
     return {
         **_shared(trial),
         "workload": workload.to_json(),
-        "loader": {**loader, **_read_by(workload, loader)},
+        "loader": read_by(workload, loader),
         "mode": "ablation",
         "schedule": {**asdict(schedule), **_warm_device(trial, schedule.seconds)},
     }
@@ -107,7 +107,7 @@ def loader_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], seco
     return {
         **_shared(trial),
         "workload": workload.to_json(),
-        "loader": {**loader, **_read_by(workload, loader)},
+        "loader": read_by(workload, loader),
         "mode": "loader",
         "schedule": {"seconds": seconds},
     }
@@ -147,7 +147,7 @@ def training_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], pl
         **shared,
         "seed": plan.seed,
         "workload": workload.to_json(),
-        "loader": {**loader, **_read_by(workload, loader)},
+        "loader": read_by(workload, loader),
         "mode": "train",
         "training": {
             "epochs": training.epochs,
@@ -157,7 +157,7 @@ def training_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], pl
             "warmup_steps": training.warmup_epochs * plan.steps_per_epoch,
             "learning_rate": rate,
             "first_epoch": plan.first_epoch,
-            "validation": _read_by(workload, {"dataset": plan.validation})["dataset"],
+            "validation": read_by(workload, {"dataset": plan.validation})["dataset"],
             "checkpoint": str(plan.checkpoint) if plan.checkpoint else None,
         },
     }
@@ -181,21 +181,20 @@ def replay_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], roun
     return {
         **_shared(trial),
         "workload": workload.to_json(),
-        "loader": {**loader, **_read_by(workload, loader)},
+        "loader": read_by(workload, loader),
         "mode": "replay",
         "schedule": {"rounds": list(rounds)},
     }
 
 
-def _read_by(workload: Workload, loader: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ``dataset`` of a loader for a workload, with the token that hides those that it predicts, if it does.
+def read_by(workload: Workload, loader: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a job's ``loader`` for a workload: with the token that hides those that it predicts, if it does.
 
     That is the last one of its vocabulary, which the dataset lacks.
     """
-    if "dataset" not in loader:
-        return {}
-    hidden_by = {"hidden_by": workload.classes - 1} if workload.loss == MASKED_LOSS else {}
-    return {"dataset": {**loader["dataset"], **hidden_by}}
+    if "dataset" not in loader or workload.loss != MASKED_LOSS:
+        return dict(loader)
+    return {**loader, "dataset": {**loader["dataset"], "hidden_by": workload.classes - 1}}
 
 
 def synthetic_loader(batches: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from steptime.catalog.options import Optimizer
 from steptime.catalog.workloads.layers import Loss, Network, Workload
 from steptime.measurements.verdicts import loader_check
 from steptime.runner.equivalence.probes import Probe, check_trial
-from steptime.runner.jobs import epoch_steps
+from steptime.runner.jobs import epoch_steps, read_by
 from steptime.study.trial import Trial
 from steptime.worker.samples import MASKED_LOSS
 
@@ -84,7 +84,8 @@ def loader_cases(
             workload = pairs_of_tokens(chosen.input_shape, chosen.classes, chosen.build().loss)
         else:
             workload = one_layer(chosen.input_shape, chosen.classes, decoded=_form(found) not in _ROUNDING)
-        yield LoaderCase(small, workload, loader_probe(small, found), tuple(each.id for each in group))
+        read = LoaderInput(read_by(workload, found.loader), read_by(workload, found.reference))
+        yield LoaderCase(small, workload, loader_probe(small, read), tuple(each.id for each in group))
 
 
 def _small(trial: Trial, manifest: Manifest) -> Trial:
