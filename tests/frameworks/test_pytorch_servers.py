@@ -37,14 +37,19 @@ def in_framework(code: str, **values: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("workers", "servers", "sharding", "channels_last"),
-    [(2, 2, "balanced", "yes"), (3, 1, "balanced", "no"), (1, 3, "round_robin", "yes")],
+    ("workers", "servers", "sharding", "channels_last", "further"),
+    [
+        (2, 2, "balanced", "yes", {}),
+        (3, 1, "balanced", "no", {}),
+        (1, 3, "round_robin", "yes", {}),
+        (2, 3, "balanced", "no", {"clip_norm": 0.1}),
+    ],
 )
 def test_synchronous_servers_give_the_weights_of_the_oracle(
-    tmp_path: Path, workers: int, servers: int, sharding: str, channels_last: str
+    tmp_path: Path, workers: int, servers: int, sharding: str, channels_last: str, further: dict[str, float]
 ) -> None:
-    """However many workers and servers there are, and wherever the weights lie."""
-    how: dict[str, Any] = {"batch": 4, "steps": 4, "optimizer": SETTINGS}
+    """However many workers and servers there are, and wherever the weights lie; the whole mean gradient is clipped."""
+    how: dict[str, Any] = {"batch": 4, "steps": 4, "optimizer": {**SETTINGS, **further}}
     oracle = check_job("reference", "single", images(), options={"shards": workers}, **how)
     expected = launch_ok(tmp_path, oracle).weights[0]
     options = {"sharding": sharding, "channels_last": channels_last}
@@ -84,9 +89,10 @@ def test_a_free_server_counts_what_others_did_since_a_worker_pulled() -> None:
     """Its own update is not one of them; what was given out does not change later."""
     code = """
 import torch
+from types import SimpleNamespace
 from steptime.frameworks.pytorch.parameter_server import AsynchronousShard
 settings = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5, "weight_decay": 0.0}
-piece = AsynchronousShard(torch.zeros(2), lambda row: [row], settings, "default", 3)
+piece = AsynchronousShard(torch.zeros(2), lambda row: [row], settings, "default", SimpleNamespace(workers=3, servers=1))
 answers = [piece.take(worker, torch.full((2,), -1.0)).value() for worker in (0, 1, 1, 2, 0)]
 print(json.dumps([[late for _, late in answers], [weights[0].item() for weights, _ in answers]]))
 """
@@ -99,9 +105,10 @@ def test_an_agreed_server_updates_once_with_the_average() -> None:
     """When the last worker's gradient has come, and not before; decay counts once."""
     code = """
 import torch
+from types import SimpleNamespace
 from steptime.frameworks.pytorch.parameter_server import SynchronousShard
 settings = {"name": "sgd", "learning_rate": 0.5, "momentum": 0.0, "weight_decay": 0.1}
-piece = SynchronousShard(torch.ones(2), lambda row: [row], settings, "default", 2)
+piece = SynchronousShard(torch.ones(2), lambda row: [row], settings, "default", SimpleNamespace(workers=2, servers=1))
 first = piece.take(0, torch.full((2,), 1.0))
 waited = not first.done()
 second = piece.take(1, torch.full((2,), 3.0))
@@ -117,7 +124,7 @@ def test_every_parameter_has_one_server(sharding: str) -> None:
     """Balanced, no server holds more than a fair share and the largest parameter; a view is not a copy."""
     code = """
 import torch
-from steptime.frameworks.pytorch.parameter_server import ServerShards
+from steptime.frameworks.pytorch.communication import ServerShards
 pieces = ServerShards(layers, 3, sharding, innermost=True)
 rows = [torch.arange(float(size)) for size in pieces.sizes]
 views = [pieces.views(server, row) for server, row in enumerate(rows)]

@@ -4,7 +4,9 @@ S. Li et al., PVLDB 13 (2020) 3005, and the reducer of torch 2.13; Y. Zhao et al
 sources of torch 2.13 do. The grouping of layers for FSDP and the parameter servers are this adapter's own.
 """
 
+import functools
 import itertools
+import operator
 import typing
 
 from steptime.worker.communication import (
@@ -121,3 +123,49 @@ POLICIES: typing.Mapping[str, Policy] = {
     "ps_sync": server_rows,
     "ps_async": asynchronous(server_rows),
 }
+
+
+_OF_IMAGES = 4
+"""Dimensions of a convolution's weights."""
+
+
+class ServerShards(object):
+    """The weights of a network in one row of values per server.
+
+    ``names``
+        For every server, the parameters that it holds, in their order in the row.
+    ``sizes``
+        For every server, how many values it holds.
+    """
+
+    def __init__(self, layers: typing.List[typing.Any], servers: int, sharding: str, innermost: bool) -> None:
+        """Share the parameters of ``layers`` out.
+
+        Args:
+            layers: of the workload.
+            servers: how many there are; one that gets nothing holds an empty row.
+            sharding: ``balanced`` gives the largest parameter that is left to the server that holds least;
+                ``round_robin`` deals them out in the order of the layers.
+            innermost: whether the weights of convolutions lie with their channels innermost.
+        """
+        parameters = [parameter for layer in layers for parameter in layer["parameters"]]
+        self._shapes = {parameter["name"]: list(parameter["shape"]) for parameter in parameters}
+        self._innermost = innermost
+        order = [parameter["name"] for parameter in parameters]
+        chosen = SHARDINGS[sharding]([self._size(name) for name in order], servers)
+        self.names = [[name for name, own in zip(order, chosen) if own == server] for server in range(servers)]
+        self.sizes = [sum(map(self._size, held)) for held in self.names]
+
+    def views(self, server: int, row: typing.Any) -> typing.Dict[str, typing.Any]:
+        """Return ``{name: tensor}`` of the parameters that lie in ``row``, in their own shapes; nothing is copied."""
+        parts = row.split([self._size(name) for name in self.names[server]]) if self.names[server] else ()
+        return {name: self._shaped(part, self._shapes[name]) for name, part in zip(self.names[server], parts)}
+
+    def _shaped(self, part: typing.Any, shape: typing.Sequence[int]) -> typing.Any:
+        if self._innermost and len(shape) == _OF_IMAGES:
+            outputs, inputs, height, width = shape
+            return part.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
+        return part.view(shape)
+
+    def _size(self, name: str) -> int:
+        return functools.reduce(operator.mul, self._shapes[name], 1)

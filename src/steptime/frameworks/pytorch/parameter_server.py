@@ -14,7 +14,7 @@ from typing import Any, Dict, Tuple
 import torch
 from torch.distributed import TCPStore, rpc
 
-from steptime.frameworks.pytorch.communication import SHARDINGS
+from steptime.frameworks.pytorch.communication import ServerShards
 from steptime.frameworks.pytorch.parameter_server_ablation import ParameterServerAblation
 from steptime.libraries.torch.checkpoint import (
     is_linear,
@@ -32,50 +32,6 @@ from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost,
 
 _LEAST_LENGTH = 1e-6
 """Of a gradient, as torch's own clipping has it."""
-_OF_IMAGES = 4
-"""Dimensions of a convolution's weights."""
-
-
-class ServerShards(object):
-    """The weights of a network in one row of values per server.
-
-    ``names``
-        For every server, the parameters that it holds, in their order in the row.
-    ``sizes``
-        For every server, how many values it holds.
-    """
-
-    def __init__(self, layers, servers, sharding, innermost):
-        """Share the parameters of ``layers`` out.
-
-        Args:
-            layers: of the workload.
-            servers: how many there are; one that gets nothing holds an empty row.
-            sharding: ``balanced`` gives the largest parameter that is left to the server that holds least;
-                ``round_robin`` deals them out in the order of the layers.
-            innermost: whether the weights of convolutions lie with their channels innermost.
-        """
-        parameters = [parameter for layer in layers for parameter in layer["parameters"]]
-        self._shapes = {parameter["name"]: list(parameter["shape"]) for parameter in parameters}
-        self._innermost = innermost
-        order = [parameter["name"] for parameter in parameters]
-        chosen = SHARDINGS[sharding]([self._size(name) for name in order], servers)
-        self.names = [[name for name, own in zip(order, chosen) if own == server] for server in range(servers)]
-        self.sizes = [sum(map(self._size, held)) for held in self.names]
-
-    def views(self, server, row):
-        """Return ``{name: tensor}`` of the parameters that lie in ``row``, in their own shapes; nothing is copied."""
-        parts = row.split([self._size(name) for name in self.names[server]]) if self.names[server] else ()
-        return {name: self._shaped(part, self._shapes[name]) for name, part in zip(self.names[server], parts)}
-
-    def _shaped(self, part, shape):
-        if self._innermost and len(shape) == _OF_IMAGES:
-            outputs, inputs, height, width = shape
-            return part.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
-        return part.view(shape)
-
-    def _size(self, name):
-        return int(torch.Size(self._shapes[name]).numel())
 
 
 # A call ends when its answer comes, or when the launcher ends the launch: of a death it knows before we do.
@@ -126,7 +82,7 @@ def serve_shard(job, context):
     set_threads(job)
     kind = {"ps_sync": SynchronousShard, "ps_async": AsynchronousShard}[job["strategy"]]
     weights, parameters_in = _first_weights(job, context)
-    _held["shard"] = kind(weights, parameters_in, job["optimizer"], update_option(job), context.workers)
+    _held["shard"] = kind(weights, parameters_in, job["optimizer"], update_option(job), context)
     # No worker can call before all are here, so that no gradient comes to a server without weights.
     RpcGroup(context).leave()
     return {"threads": torch.get_num_threads()}
@@ -142,6 +98,12 @@ def exchange(worker, gradient, rate=None):
         rate: the learning rate with which it is applied; None for that of the gradient before.
     """
     return _held["shard"].take(worker, gradient, rate)
+
+
+@rpc.functions.async_execution
+def squared_length(own):
+    """Called by servers: add the squared length of a server's part of a gradient, and get a future of the whole's."""
+    return _held["shard"].lengths.take(own, torch.clone)
 
 
 def pull(worker):
@@ -243,7 +205,7 @@ class _Shard(object):
 class SynchronousShard(_Shard):
     """Updated once with the gradients of all workers."""
 
-    def __init__(self, weights, parameters_in, optimizer, update, workers):
+    def __init__(self, weights, parameters_in, optimizer, update, context):
         """Hold ``weights``, a row of float32, and update them by the job's ``optimizer`` settings.
 
         Args:
@@ -251,19 +213,21 @@ class SynchronousShard(_Shard):
             parameters_in: as ``_Shard`` has it.
             optimizer: the settings.
             update: the job's option of that name.
-            workers: how many send gradients.
+            context: names the workers, who send gradients, and the servers.
         """
         # The sum of the gradients stands for their average. Where the update is linear in it, the learning rate and the
         # decay can do the division, which would otherwise be one more pass over all values.
-        by: Tuple[int, int] = (workers, 1) if is_linear(optimizer) else (1, workers)
+        by: Tuple[int, int] = (context.workers, 1) if is_linear(optimizer) else (1, context.workers)
         self._by_rate, self._by_sum = by
+        self._longest = optimizer.get("clip_norm")
+        self.lengths = SharesOfAll(context.servers)
         settings = dict(
             optimizer,
             learning_rate=optimizer["learning_rate"] / self._by_rate,
             weight_decay=optimizer["weight_decay"] * self._by_rate,
         )
         super(SynchronousShard, self).__init__(weights, parameters_in, settings, update)
-        self._shares = SharesOfAll(workers)
+        self._workers, self._shares = context.workers, SharesOfAll(context.workers)
 
     def take(self, _, gradient, rate=None):
         """Add a worker's gradient; its future is fulfilled when the last worker's has come.
@@ -275,9 +239,18 @@ class SynchronousShard(_Shard):
         return self._shares.take(gradient, self._updated)
 
     def _updated(self, total):
+        if self._longest is not None:
+            self._clip(total)
         self._update(total if self._by_sum == 1 else total.div_(self._by_sum))
         # These weights change no more before each worker has them, since each has to send its next gradient first.
         return self._weights, 0
+
+    def _clip(self, total):
+        """Shorten the mean gradient, of which each server has a part: the first one adds up their squared lengths."""
+        own = torch.linalg.vector_norm(total).double().square()
+        length = float(rpc.rpc_sync("server-0", squared_length, (own,)).sqrt()) / self._workers
+        if length > self._longest:
+            total.mul_(self._longest / (length + _LEAST_LENGTH))
 
     def weights_for(self, _):
         """Return the weights, which each worker has already."""
@@ -287,12 +260,12 @@ class SynchronousShard(_Shard):
 class AsynchronousShard(_Shard):
     """Updated with each gradient at once, whatever the other workers do."""
 
-    def __init__(self, weights, parameters_in, optimizer, update, workers):
+    def __init__(self, weights, parameters_in, optimizer, update, context):
         """As ``SynchronousShard`` does."""
         super(AsynchronousShard, self).__init__(weights, parameters_in, optimizer, update)
         self._lock = threading.Lock()
         self._version = 0
-        self._pulled = [0] * workers
+        self._pulled = [0] * context.workers
 
     def take(self, worker, gradient, rate=None):
         """Update; the staleness is how many updates came after those weights that the worker got last.
@@ -358,11 +331,7 @@ class ParameterServers(TorchStrategy):
         self.forget()
 
     def clip(self):
-        """Shorten this worker's gradient, which updates by itself in all strategies that clip."""
-        if "clip_norm" in self.job["optimizer"]:
-            length = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(row) for row in self._gradients]))
-            factor = torch.clamp(self.job["optimizer"]["clip_norm"] / (length + _LEAST_LENGTH), max=1.0)
-            torch._foreach_mul_(self._gradients, float(factor))
+        """Leave a gradient as it is: the servers shorten the mean of all workers'."""
 
     def send(self, watch=None):
         """Give the servers the gradients that are there, and take their weights.
@@ -437,6 +406,13 @@ class ParameterServers(TorchStrategy):
 
 class AsynchronousParameterServers(ParameterServers):
     """Workers do not wait for each other, so that updates may be late: of several servers, the latest counts."""
+
+    def clip(self):
+        """Shorten this worker's gradient, which updates by itself."""
+        if "clip_norm" in self.job["optimizer"]:
+            length = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(row) for row in self._gradients]))
+            factor = torch.clamp(self.job["optimizer"]["clip_norm"] / (length + _LEAST_LENGTH), max=1.0)
+            torch._foreach_mul_(self._gradients, float(factor))
 
     def refresh(self):
         self._pull()
