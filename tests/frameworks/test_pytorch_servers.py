@@ -37,22 +37,21 @@ def in_framework(code: str, **values: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("workers", "servers", "sharding", "channels_last", "further"),
+    ("workers", "servers", "options", "further"),
     [
-        (2, 2, "balanced", "yes", {}),
-        (3, 1, "balanced", "no", {}),
-        (1, 3, "round_robin", "yes", {}),
-        (2, 3, "balanced", "no", {"clip_norm": 0.1}),
+        (2, 2, {"sharding": "balanced", "channels_last": "yes"}, {}),
+        (3, 1, {"sharding": "balanced", "channels_last": "no"}, {}),
+        (1, 3, {"sharding": "round_robin", "channels_last": "yes"}, {}),
+        (2, 3, {"sharding": "balanced", "channels_last": "no"}, {"clip_norm": 0.1}),
     ],
 )
 def test_synchronous_servers_give_the_weights_of_the_oracle(
-    tmp_path: Path, workers: int, servers: int, sharding: str, channels_last: str, further: dict[str, float]
+    tmp_path: Path, workers: int, servers: int, options: dict[str, str], further: dict[str, float]
 ) -> None:
     """However many workers and servers there are, and wherever the weights lie; the whole mean gradient is clipped."""
     how: dict[str, Any] = {"batch": 4, "steps": 4, "optimizer": {**SETTINGS, **further}}
     oracle = check_job("reference", "single", images(), options={"shards": workers}, **how)
     expected = launch_ok(tmp_path, oracle).weights[0]
-    options = {"sharding": sharding, "channels_last": channels_last}
     job = check_job("pytorch", "ps_sync", images(), workers=workers, options=options, **how)
     result = launch_ok(tmp_path, job, workers=workers, servers=servers, preloaded=True)
     assert sorted(result.weights) == list(range(workers))
