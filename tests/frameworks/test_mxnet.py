@@ -133,6 +133,15 @@ def test_one_worker_with_a_server_trains_like_a_worker_alone(tmp_path: Path) -> 
     assert relative_error(served, alone) < 1e-6
 
 
+def test_a_server_that_is_started_as_a_users_updates_by_adamw(tmp_path: Path) -> None:
+    """Its import of MXNet never ends, so that it lacks names which a server that is forked for a test has."""
+    optimizer = {"name": "adamw", "learning_rate": 0.02, "weight_decay": 0.1, "epsilon": 0.01}
+    job = check_job("mxnet", "ps_sync", "lenet5", steps=3, workers=1, optimizer=optimizer)
+    alone = check_job("mxnet", "single", "lenet5", steps=3, optimizer=optimizer)
+    expected = launch_ok(tmp_path / "alone", alone, preloaded=True).weights[0]
+    assert weight_error(launch_ok(tmp_path / "served", job, servers=1).weights[0], expected)[0] < 1e-5
+
+
 def test_asynchronous_workers_lower_the_loss(tmp_path: Path) -> None:
     """There is no fixed answer, since each worker's gradient is applied when it comes.
 

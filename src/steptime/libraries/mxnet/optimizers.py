@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Tuple
 
 import mxnet
 import numpy
+from mxnet.ndarray.contrib import adamw_update  # a server's own import of mxnet never ends, so that it has no mxnet.nd
 
 from steptime.libraries.mxnet.startup import loss_scale
 from steptime.worker.process_context import Job
@@ -45,7 +46,7 @@ class AdamW(mxnet.optimizer.Adam):
         updates = self._index_update_count[index]
         rate = self._get_lr(index)
         mean, variance = state
-        mxnet.nd.contrib.adamw_update(
+        adamw_update(
             weight,
             gradient,
             mean,
