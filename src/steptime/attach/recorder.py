@@ -179,7 +179,7 @@ class Recorder:
         if delivered and self.micro_steps and self._is_blind():
             self.flags.add("blind")
             self.stepped = True
-        # A wrapper that asks ahead trains on the last batch behind the request that none came to.
+        # A wrapper that asks ahead trains on the last batch behind the request that brought none.
         ended = any(request.region == "epoch" for request in mine)
         if self.stepped and (delivered or ended or self.source is None):
             self.close(first if first is not None else self.update_end_ns)
