@@ -13,12 +13,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS, WARM, BATCH, LOAD_S = 120, 20, 64, 0.0
+STEPS, WARM, BATCH = 120, 20, 64
 SIDE = 128
 
 
 class Pictures(Dataset):
-    """Random pictures, each of which takes ``LOAD_S`` to decode."""
+    """One random picture again and again, each of which takes ``seconds`` to decode."""
 
     def __init__(self, seconds):
         self.seconds = seconds
@@ -56,13 +56,13 @@ class Clock:
 
 
 def network():
-    """ResNet-50, or where torchvision is missing a net as deep."""
+    """ResNet-50 of torchvision."""
     import torchvision
 
     return torchvision.models.resnet50(num_classes=10).cuda()
 
 
-def loop(*, load_s=LOAD_S, helpers=0, wrap=lambda net: net, item=False):
+def loop(*, load_s=0.0, helpers=0, wrap=lambda net: net, item=False):
     """The usual loop in bf16 by autocast."""
     net = wrap(network())
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
@@ -121,7 +121,7 @@ def compiled():
 
 
 def whole(step_of):
-    """Steps that are one call of ``step_of(net, optimizer)``."""
+    """Steps that are one call of what ``step_of(net, optimizer, x)`` returns."""
     net = nn.Sequential(*[layer for _ in range(12) for layer in (nn.Linear(1024, 1024), nn.ReLU())]).cuda()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
     x = torch.randn(256, 1024, device="cuda")

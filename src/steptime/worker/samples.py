@@ -280,14 +280,22 @@ def hidden_places(samples: numpy.ndarray, length: int) -> numpy.ndarray:
     """Return which tokens of the samples of a dataset are hidden, bool (samples, length): as many in each.
 
     They are the same in every epoch, run and framework (the static masking of Devlin et al. 2019): a hash of a token's
-    place decides, the finalizer of SplitMix64 (G. Steele, D. Lea, C. Flood, *Fast splittable pseudorandom number
-    generators*, OOPSLA 2014).
+    place decides.
     """
-    places = samples[:, None] * length + numpy.arange(length)
-    mixed: numpy.ndarray = (places.astype(numpy.uint64) + numpy.uint64(1)) * numpy.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
-    hidden = numpy.zeros(mixed.shape, dtype=bool)
-    chosen = numpy.argsort(mixed ^ (mixed >> numpy.uint64(31)), axis=1, kind="mergesort")[:, : _hidden_of(length)]
+    places = mixed((samples[:, None] * length + numpy.arange(length)).astype(numpy.uint64))
+    hidden = numpy.zeros(places.shape, dtype=bool)
+    chosen = numpy.argsort(places, axis=1, kind="mergesort")[:, : _hidden_of(length)]
     hidden[numpy.arange(len(hidden))[:, None], chosen] = True
     return hidden
+
+
+def mixed(counters: numpy.ndarray) -> numpy.ndarray:
+    """Return a random uint64 for each of ``counters``, uint64, whichever are asked for together.
+
+    SplitMix64: G. Steele, D. Lea, C. Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014.
+    """
+    found: numpy.ndarray = (counters + numpy.uint64(1)) * numpy.uint64(0x9E3779B97F4A7C15)
+    found = (found ^ (found >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+    found = (found ^ (found >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+    found ^= found >> numpy.uint64(31)
+    return found

@@ -20,6 +20,8 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy
 
+from steptime.worker.samples import mixed
+
 
 def damaged(path: str, why: object) -> str:
     """Return the message about a damaged file of a stored form, with the next step."""
@@ -164,17 +166,10 @@ class _Stream(object):
     """Random numbers by counter (SplitMix64: Steele, Lea, Flood, OOPSLA 2014): any of them without those before it."""
 
     def __init__(self, seed: int, epoch: int, indices: Sequence[int]) -> None:
-        key = _mixed(_mixed(numpy.array([seed], dtype=numpy.uint64)) + numpy.uint64(epoch))
+        key = mixed(mixed(numpy.array([seed], dtype=numpy.uint64)) + numpy.uint64(epoch))
         self._first = key + numpy.asarray(indices).astype(numpy.uint64) * numpy.uint64(_DRAWS)
 
     def draw(self, first: int, count: int) -> numpy.ndarray:
         """Return float64 (samples, count) in [0, 1): the numbers from ``first`` on of each sample."""
         counters = self._first[:, None] + numpy.arange(first, first + count, dtype=numpy.uint64)
-        return (_mixed(counters) >> numpy.uint64(11)).astype(numpy.float64) * 2.0**-53
-
-
-def _mixed(counters: numpy.ndarray) -> numpy.ndarray:
-    mixed = (counters + numpy.uint64(1)) * numpy.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> numpy.uint64(31))
+        return (mixed(counters) >> numpy.uint64(11)).astype(numpy.float64) * 2.0**-53
