@@ -153,7 +153,8 @@ def test_a_parameter_that_is_not_synchronised_is_refused_by_its_name(tmp_path):
 ASKED = """\
 import hashlib, json, sys
 sys.path[:0] = sys.argv[1:3]
-from steptime.libraries.torch.own_module import OwnLoader, OwnWorkload
+from steptime.libraries.torch.own_module import TorchOwnWorkload
+from steptime.worker.own_module import OwnLoader
 
 said = {}
 for name, build, data in json.loads(sys.argv[3]):
@@ -161,7 +162,7 @@ for name, build, data in json.loads(sys.argv[3]):
     with open(sys.argv[2] + "/mine.py", "rb") as file:
         own["files"] = [["mine.py", hashlib.sha256(file.read()).hexdigest()]]
     try:
-        batches = iter(OwnLoader(OwnWorkload({"workload": {"own": own}, "framework": "pytorch", "seed": 0}), 1, 2, 4))
+        batches = iter(OwnLoader(TorchOwnWorkload({"workload": {"own": own}, "framework": "pytorch", "seed": 0}), 1, 2, 4))
         said[name] = [len(next(batches)) for _ in range(3)]
     except ValueError as error:
         said[name] = str(error)

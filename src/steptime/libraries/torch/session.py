@@ -15,8 +15,7 @@ from steptime.libraries.torch.checkpoint import random_state, set_random_state
 from steptime.libraries.torch.devices import open_device
 from steptime.libraries.torch.loader import open_torch_batches
 from steptime.libraries.torch.network import TorchWorkload
-from steptime.libraries.torch.own_module import OwnWorkload, open_own_batches
-from steptime.libraries.torch.own_reference import OwnReference
+from steptime.libraries.torch.own_module import TorchOwnReference, TorchOwnWorkload, open_own_torch_batches
 from steptime.libraries.torch.strategy import channels_innermost
 from steptime.worker.clock import StepClock
 from steptime.worker.precision import PROBE, identity_kernel, probe_size
@@ -178,7 +177,7 @@ class OwnForward(TorchForward):
     """The forward half of a step of a user's own module, whose batches are ``(batch, None)``."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - as above, and the user's module
-        self, network: Any, job: Job, batches: Any, device_type: str, autocast: Any, built: OwnWorkload
+        self, network: Any, job: Job, batches: Any, device_type: str, autocast: Any, built: TorchOwnWorkload
     ) -> None:
         super(OwnForward, self).__init__(network, job, batches, device_type, autocast)
         self.output_shape = [job["batch_per_worker"]]
@@ -194,7 +193,7 @@ class OwnForward(TorchForward):
 def open_torch_session(job: Job, context: ProcessContext, strategies: Dict[str, Any]) -> Session:
     """Return the session of a job: by its strategy, or the one process that the check of a user's module asks."""
     if "own_reference" in job:
-        return OwnReference(job, context)
+        return TorchOwnReference(job, context)
     return TorchSession(job, context, strategies[job["strategy"]])
 
 
@@ -211,7 +210,7 @@ class TorchSession(Session):
         self._device = open_device(job, context)
         torch.manual_seed(job["seed"] * 1009 + context.rank)  # of dropout: each worker draws its own
         self._channels_last = channels_innermost(job)
-        own = OwnWorkload(job) if "own" in workload else None
+        own = TorchOwnWorkload(job) if "own" in workload else None
         if own is None:
             self._built: Any = TorchWorkload(workload)
             self._built.load(initial_weights(workload["layers"], job["seed"]))
@@ -228,7 +227,7 @@ class TorchSession(Session):
             self._forward = TorchForward(network, job, batches, device.type, self._strategy.autocast)
         else:
             # Ahead of the strategy, which may put shards in the place of parameters.
-            batches, self._own_facts["own"]["flop_per_sample"] = open_own_batches(job, context, device, own)
+            batches, self._own_facts["own"]["flop_per_sample"] = open_own_torch_batches(job, context, device, own)
             network = self._strategy.prepare(self._built)
             self._forward = OwnForward(network, job, batches, device.type, self._strategy.autocast, own)
         self._accumulation = micro_batches(job)
