@@ -11,6 +11,10 @@ def open_session(job, context):
     from steptime.frameworks.jax.network import import_jax
 
     import_jax(job["threads"], job["device"], context.local_rank, job["precision"])
+    if "own_reference" in job:
+        from steptime.frameworks.jax.own_module import JaxOwnReference
+
+        return JaxOwnReference(job, context)
     from steptime.frameworks.jax.session import JaxSession
 
     return JaxSession(job, context)

@@ -39,6 +39,24 @@ def import_jax(threads, device, local_rank, precision="fp32"):
     return jax
 
 
+def probe_products(kind):
+    """Return the products of ``Session.probe_precision`` of values of a type."""
+    import jax
+    from jax import numpy
+
+    size = probe_size("cpu" if jax.default_backend() == "cpu" else "cuda")
+    one = numpy.eye(size.matrix, dtype=kind)
+    images = numpy.full((1, size.image, size.image, size.channels), PROBE, kind)
+    kernel = numpy.asarray(identity_kernel(size).transpose(2, 3, 1, 0), kind)
+    order = ("NHWC", "HWIO", "NHWC")
+    convolve = jax.jit(lambda x, w: jax.lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=order))
+    products = {
+        "matrix products": jax.jit(numpy.matmul)(numpy.full_like(one, PROBE), one),
+        "convolutions": convolve(images, kernel),
+    }
+    return {what: (float(product.ravel()[0]), str(product.dtype)) for what, product in products.items()}
+
+
 class JaxNetwork(object):
     """The functions of a workload; values that change are passed in and out, as JAX wants it.
 
@@ -70,19 +88,7 @@ class JaxNetwork(object):
 
     def probe(self):
         """Return the products of ``Session.probe_precision``, computed as in the forward pass."""
-        import jax
-
-        size = probe_size("cpu" if jax.default_backend() == "cpu" else "cuda")
-        one = self._np.eye(size.matrix, dtype=self._type)
-        images = self._np.full((1, size.image, size.image, size.channels), PROBE, self._type)
-        kernel = self._np.asarray(identity_kernel(size).transpose(2, 3, 1, 0), self._type)
-        order = ("NHWC", "HWIO", "NHWC")
-        convolve = jax.jit(lambda x, w: jax.lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=order))
-        products = {
-            "matrix products": jax.jit(self._np.matmul)(self._np.full_like(one, PROBE), one),
-            "convolutions": convolve(images, kernel),
-        }
-        return {what: (float(product.ravel()[0]), str(product.dtype)) for what, product in products.items()}
+        return probe_products(self._type)
 
     def variables(self, weights):
         """Return ``{name: numpy array}`` in the own layout, from the workload's."""

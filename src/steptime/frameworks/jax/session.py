@@ -5,11 +5,11 @@ from typing import Any, Tuple
 import jax
 import numpy
 
-from steptime.frameworks.jax.ablation import JaxAblation
 from steptime.frameworks.jax.loader import open_jax_batches
 from steptime.frameworks.jax.mesh import MeshPlacement, leave_mesh, open_mesh
 from steptime.frameworks.jax.network import JaxNetwork
-from steptime.frameworks.jax.training_step import JaxStep, first_state
+from steptime.frameworks.jax.own_module import open_own_training
+from steptime.frameworks.jax.training_step import JaxAblation, JaxStep, first_state
 from steptime.worker.clock import WaitingClock
 from steptime.worker.samples import TOKEN_LOSSES
 from steptime.worker.session import Session
@@ -23,14 +23,20 @@ class JaxSession(Session):
         self._job = job
         mesh = open_mesh(job, context)
         self._placement = MeshPlacement(mesh)
-        self._network = JaxNetwork(job["workload"], job["precision"], job["options"]["windows"], job["label_smoothing"])
-        weights = initial_weights(job["workload"]["layers"], job["seed"])
+        put, self._own_facts = self._placement.put_split, {}
+        if "own" in job["workload"]:
+            self._network, weights, self._batches, self._own_facts = open_own_training(job, context, put)
+        else:
+            self._network = JaxNetwork(
+                job["workload"], job["precision"], job["options"]["windows"], job["label_smoothing"]
+            )
+            weights = initial_weights(job["workload"]["layers"], job["seed"])
+            self._batches = open_jax_batches(job, context, put)
         self._state = first_state(self._network, weights, job, context, self._placement)
         self._step = JaxStep(self._network, job, mesh, self._placement)
         self._train = self._step.compiled(self._step.train)
         self._rate: Tuple[Any, ...] = ()
         self._evaluate = jax.jit(self._network.evaluate)
-        self._batches = open_jax_batches(job, context, self._placement.put_split)
         self._workers = context.workers
         self._losses = None
         self._newest = None
@@ -98,6 +104,8 @@ class JaxSession(Session):
         return sum(array.size for array in self._state[0].values())
 
     def output_shape(self):
+        if self._own_facts:
+            return [self._job["batch_per_worker"]]
         shape = [self._job["batch_per_worker"]] + self._own_input_shape()
         variables, _, statistics, _, keys = self._state
         of_tokens = self._job["workload"]["loss"] in TOKEN_LOSSES
@@ -116,6 +124,7 @@ class JaxSession(Session):
     def facts(self):
         device = self._placement.device
         return {
+            **self._own_facts,
             "framework_version": jax.__version__,
             "device": device.device_kind,
             "threads": self._job["threads"],
