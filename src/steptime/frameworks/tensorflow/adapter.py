@@ -17,6 +17,11 @@ def open_session(job, context):
         from steptime.frameworks.tensorflow.server_worker import CoordinatedSession
 
         return CoordinatedSession(_cpu_only(job), job, context)
+    if "own_reference" in job:
+        import_tensorflow(job, context.local_rank)
+        from steptime.libraries.tensorflow.own_module import KerasOwnReference
+
+        return KerasOwnReference(job, context)
     if fits_one_process(job, context):
         return open_one_process(job, context)
     tf = import_tensorflow(job, context.local_rank)

@@ -25,7 +25,12 @@ _GONE = "worker 0, which computes for all workers, has gone; its records say why
 
 
 def fits_one_process(job, context):
-    """Return whether worker 0's process is to compute for all workers: the job wants it and all are on one host."""
+    """Return whether worker 0's process is to compute for all workers: the job wants it and all are on one host.
+
+    A user's loader has a process for each worker in any case.
+    """
+    if "own" in job["workload"]:
+        return False
     hosts = {address.rsplit(":", 1)[0] for address in context.worker_addresses}
     return job["options"].get("one_process", False) and context.workers > 1 and len(hosts) == 1
 

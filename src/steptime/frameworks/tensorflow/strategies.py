@@ -27,7 +27,7 @@ class MirroredTraining(object):
         workers = MirroredWorkers(context, job["device"], pack_mb)
         xla = job["options"]["xla"]
         with workers.scope():
-            self.network = build_network(job)
+            self.network = build_network(job, context)
             self.training = TensorFlowTraining(
                 self.network,
                 job["optimizer"],
@@ -100,7 +100,7 @@ class OneProcessTraining(object):
         self._strategy = tf.distribute.MirroredStrategy(["/%s:%d" % (kind, rank) for rank in range(context.workers)])
         xla = job["options"]["xla"]
         with self._strategy.scope():
-            self.network = build_network(job)
+            self.network = build_network(job, context)
             self.training = TensorFlowTraining(
                 self.network,
                 job["optimizer"],

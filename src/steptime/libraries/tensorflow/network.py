@@ -9,6 +9,22 @@ from steptime.worker.samples import TOKEN_LOSSES
 from steptime.worker.weights import ORDER_IS_FREE, flat_orders, shape_channels_first, to_canonical, to_own
 
 
+def probe_products(tf, kind):
+    """Return the products of ``Session.probe_precision``, computed from values of a type of TensorFlow's."""
+    size = probe_size("cuda" if tf.config.list_physical_devices("GPU") else "cpu")
+    probe = tf.cast(PROBE, kind)
+    images = tf.fill((1, size.image, size.image, size.channels), probe)
+    kernel = tf.cast(identity_kernel(size).transpose(2, 3, 1, 0), kind)
+    products = {
+        "matrix products": tf.matmul(tf.fill((size.matrix, size.matrix), probe), tf.eye(size.matrix, dtype=kind)),
+        "convolutions": tf.nn.conv2d(images, kernel, 1, "VALID"),
+    }
+    return {
+        what: (float(tf.cast(tf.reshape(product, [-1])[0], tf.float32)), product.dtype.name)
+        for what, product in products.items()
+    }
+
+
 class TensorFlowNetwork(object):
     """A workload whose variables are TensorFlow's and whose loss can be differentiated by its tape.
 
@@ -124,21 +140,7 @@ class TensorFlowNetwork(object):
 
     def probe(self):
         """Return the products of ``Session.probe_precision``, computed from values of the type of activations."""
-        tf = self._tf
-        size = probe_size("cuda" if tf.config.list_physical_devices("GPU") else "cpu")
-        probe = tf.cast(PROBE, self._type)
-        images = tf.fill((1, size.image, size.image, size.channels), probe)
-        kernel = tf.cast(identity_kernel(size).transpose(2, 3, 1, 0), self._type)
-        products = {
-            "matrix products": tf.matmul(
-                tf.fill((size.matrix, size.matrix), probe), tf.eye(size.matrix, dtype=self._type)
-            ),
-            "convolutions": tf.nn.conv2d(images, kernel, 1, "VALID"),
-        }
-        return {
-            what: (float(tf.cast(tf.reshape(product, [-1])[0], tf.float32)), product.dtype.name)
-            for what, product in products.items()
-        }
+        return probe_products(self._tf, self._type)
 
     def loss(self, inputs, targets):
         """Return the loss of one batch; targets are class indices, and not used where the inputs are the target."""

@@ -97,7 +97,7 @@ class Adam(_TensorFlowOptimizer):
         counted = tf.raw_ops.AssignAddVariableOp(resource=self._steps.handle, value=tf.constant(1, tf.int64))
         with tf.control_dependencies([counted] if counted is not None else []):
             steps = tf.raw_ops.ReadVariableOp(resource=self._steps.handle, dtype=tf.int64)
-        steps = tf.cast(steps, tf.float32)
+        steps = tf.cast(steps, self._variables[0].dtype)
         powers = {
             "beta1_power": tf.pow(settings["beta1"], steps),
             "beta2_power": tf.pow(settings["beta2"], steps),

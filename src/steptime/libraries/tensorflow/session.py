@@ -61,6 +61,9 @@ class TensorFlowSession(Session):
         self._strategy = strategy
         self._workers = context.workers
         device = "/GPU:0" if job["device"] == "cuda" else None
+        self._own = "own" in job["workload"]
+        if self._own:
+            batches = strategy.network.batches
         self._batches = batches or open_tensorflow_batches(job, context.rank, context.workers, device)
         self._advance = self._batches.feed(strategy.wrap(strategy.training.step))
         self._run = self._advance_first
@@ -108,9 +111,9 @@ class TensorFlowSession(Session):
     def ablate(self):
         from steptime.libraries.tensorflow.training_step import TensorFlowAblation
 
-        # A GPU computes after the operation of the host that would note the time.
+        # A GPU computes after the operation of the host that would note the time; a user's batch may be of any form.
         cuda = self._job["device"] == "cuda"
-        marks = () if cuda else self._strategy.marks
+        marks = () if cuda or self._own else self._strategy.marks
         return TensorFlowAblation(self._strategy, self._batches, marks, several=self._workers > 1, cuda=cuda)
 
     def batches_ahead(self):
@@ -173,6 +176,8 @@ class TensorFlowSession(Session):
             "clock": "threads that wait for a number of each step" if gpus else "host",
         }
         facts.update(self._strategy.facts)
+        if self._own:
+            facts["own"] = self._strategy.network.facts
         return facts
 
     def probe_precision(self):

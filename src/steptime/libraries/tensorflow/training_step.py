@@ -52,7 +52,7 @@ class TensorFlowTraining(object):
 
     def _slot(self, variable, name):
         """Return a variable of zeros for the optimizer, which must lie where ``variable`` does."""
-        return tf.Variable(tf.zeros(variable.shape), trainable=False, name=name)
+        return tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False, name=name)
 
     @property
     def kept(self):
@@ -88,7 +88,8 @@ class TensorFlowTraining(object):
         with tf.GradientTape() as tape:
             loss = self._network.loss(inputs, targets)
             shared = loss if self._share == 1.0 else loss * self._share
-        return loss, tape.gradient(shared, self._variables)
+        unused = tf.UnconnectedGradients.ZERO  # of a user's module
+        return loss, tape.gradient(shared, self._variables, unconnected_gradients=unused)
 
     def local(self, inputs, targets):
         """Train on one batch without the other workers and return its loss before the update."""
@@ -154,8 +155,12 @@ class TensorFlowTraining(object):
         return self._optimizer.update(gradients, rate)
 
 
-def build_network(job):
-    """Return the ``TensorFlowNetwork`` of a job with its first weights."""
+def build_network(job, context=None):
+    """Return the network of a job with its first weights: a ``TensorFlowNetwork``, or of a user's model."""
+    if "own" in job["workload"]:
+        from steptime.libraries.tensorflow.own_module import open_own_network
+
+        return open_own_network(job, context)
     weights = initial_weights(job["workload"]["layers"], job["seed"])
     return TensorFlowNetwork(job["workload"], weights, job["precision"], job["label_smoothing"])
 
@@ -175,8 +180,8 @@ class SingleTraining(object):
 
     marks: Tuple[str, ...] = ("input", "forward", "backward", "update")
 
-    def __init__(self, job, _context):
-        self.network = build_network(job)
+    def __init__(self, job, context):
+        self.network = build_network(job, context)
         accumulation = micro_batches(job)
         self.training = TensorFlowTraining(self.network, job["optimizer"], accumulation=accumulation)
         self._xla = job["options"]["xla"]
