@@ -39,6 +39,8 @@ class StrategySupport(_ManifestForm):
     """Optimizers of the framework that the strategy does not have."""
     without_training_settings: dict[TrainingSetting, str] = Field(default_factory=dict)
     """Why the strategy lacks a setting of training that the framework has."""
+    without_own_modules: str = ""
+    """Why the strategy trains no module of a user, though the framework does."""
     learning: bool = True
     """Whether the framework's sessions can train with the strategy until it is over; means nothing where the manifest
     does not say ``learning``."""
@@ -130,8 +132,8 @@ class Manifest(_ManifestForm):
     """The folders of ``steptime/libraries`` whose code the adapter imports; a run folder gets these and no others."""
     python: list[str]
     """Python versions it runs on, preferred first, as ``3.11``."""
-    own_modules: bool = False
-    """Whether it trains torch modules of users."""
+    own_modules: Literal["torch", "jax", "keras"] | None = None
+    """Of which kind the modules of users are that it trains; None if it trains none."""
     environment: Literal["own", "core"] = "own"
     """``core`` runs with steptime's own interpreter, which needs nothing installed."""
     devices: list[Literal["cpu", "cuda"]] = ["cpu"]

@@ -99,10 +99,13 @@ def _workloads_group() -> None:
 def new_workload(
     name: Annotated[str, typer.Argument(help="Of the workload and its files: small letters, digits and '_'.")],
     folder: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Folder of the files [default: .].")] = None,
+    framework: Annotated[
+        str, typer.Option(help="That trains it: pytorch, jax, tensorflow …", autocompletion=complete_framework)
+    ] = "pytorch",
 ) -> None:
-    """Write a torch module with its batches, and a study that races it; put your own in its place."""
+    """Write a module with its batches, and a study that races it; put your own in its place."""
     from steptime.runner.framework_template import write_workload
 
-    files = write_workload(name, folder or Path())
+    files = write_workload(name, folder or Path(), framework)
     say(*map(str, files))
     say("", f"next: steptime run {files[-1]}")

@@ -20,7 +20,7 @@ import steptime
 from steptime.catalog.manifest import Manifest, broken_frameworks, load_manifests
 from steptime.catalog.options import OptionValue
 from steptime.catalog.workloads.table import LIBRARY
-from steptime.errors import UsageError
+from steptime.errors import UsageError, choices_message
 
 _INSTALLED = Path(steptime.__file__).parent / "framework_template"
 _INSTALLED_MODULE = _INSTALLED.with_name("workload_template")
@@ -28,6 +28,7 @@ _CHECKOUT = Path(steptime.__file__).parents[2] / "examples" / "numpy_ring"
 """Where the template is in a copy of the repository, which is installed without being copied."""
 _EXAMPLE = "numpy_ring"
 _MODULE = "my_module"
+_FOLDERS_OF_KINDS = {"torch": "", "jax": "jax", "keras": "keras"}
 _WORKLOAD = "tiny_mlp"
 _SUFFIXES = {".md", ".py", ".toml", ".txt", ".yaml"}
 
@@ -64,16 +65,21 @@ def write_framework(name: str, folder: Path) -> list[Path]:
     return written
 
 
-def write_workload(name: str, folder: Path) -> list[Path]:
+def write_workload(name: str, folder: Path, framework: str = "pytorch") -> list[Path]:
     """Write a user's module called ``name`` and the study that races it into ``folder``; return both files.
 
-    Raises UsageError for such a name and where one of the files is there, OSError when they cannot be written.
+    Raises UsageError for such a name or framework and where one of the files is there, OSError when they cannot be
+    written.
     """
+    kinds = {each: kind for each, manifest in load_manifests().items() if (kind := manifest.own_modules)}
+    if framework not in kinds:
+        raise UsageError(choices_message("framework for modules of your own", framework, kinds))
     _require_name(name, "a workload")
     if name in LIBRARY:
         message = f"there is a workload {name!r} already (steptime list workloads); choose another name"
         raise UsageError(message)
     template = _INSTALLED_MODULE if _INSTALLED_MODULE.is_dir() else _CHECKOUT.parent / "own_module"
+    template /= _FOLDERS_OF_KINDS[kinds[framework]]
     targets = {folder / f"{name}{suffix}": template / f"{_MODULE}{suffix}" for suffix in (".py", ".yaml")}
     for target in targets:
         if target.exists():
@@ -81,7 +87,8 @@ def write_workload(name: str, folder: Path) -> list[Path]:
             raise UsageError(message)
     folder.mkdir(parents=True, exist_ok=True)
     for target, original in targets.items():
-        target.write_text(original.read_text("utf-8").replace(_MODULE, name), encoding="utf-8")
+        text = re.sub("(?m)^frameworks: .*$", f"frameworks: {framework}", original.read_text("utf-8"))
+        target.write_text(text.replace(_MODULE, name), encoding="utf-8")
     return list(targets)
 
 

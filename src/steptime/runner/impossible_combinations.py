@@ -7,6 +7,7 @@ from steptime.catalog.choices import OWN, loader_named, strategy_named
 from steptime.catalog.cluster import Site
 from steptime.catalog.manifest import Manifest, TrainingSetting
 from steptime.catalog.workloads.kinds import OF_TRANSFORMERS
+from steptime.catalog.workloads.own_module import MODULE_KINDS, other_kind
 from steptime.runner.combinations import Combination, DatasetFacts, ExpansionContext, has_classes, has_layer
 
 
@@ -39,12 +40,17 @@ def _wrong_workers(combination: Combination, manifest: Manifest, _: ExpansionCon
     return None
 
 
-def _no_own_module(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
+def _no_own_module(combination: Combination, manifest: Manifest, context: ExpansionContext) -> str | None:
     name = combination.workload.name
     if combination.workload.module is None:
         return None
-    if not manifest.own_modules:
-        return f"cannot train {name}: a module of your own is a torch module, and {manifest.title} takes none"
+    kind, own = manifest.own_modules, context.shapes.of(combination.workload).own
+    if kind is None:
+        return f"cannot train {name}: {manifest.title} takes no module of your own"
+    if own is not None and (seen := other_kind(own, kind)):
+        return f"cannot train {name}: {seen}, and {manifest.title} trains {MODULE_KINDS[kind].title}"
+    if why := manifest.strategies[combination.strategy].without_own_modules:
+        return f"{combination.strategy!r} cannot train {name}: {why}"
     if combination.training is not None:
         return f"{name} has no validation set, which training until it is over needs"
     if combination.accumulation > 1:

@@ -415,7 +415,7 @@ class OwnModuleKeys(Strict):
     """What a workload has that is a module of the user's."""
 
     module: str | None = None
-    """Your own torch module, as `PACKAGE.MODULE:FUNCTION`; docs/own-module.md describes its functions."""
+    """Your own module, as `PACKAGE.MODULE:FUNCTION`; docs/own-module.md describes its functions."""
     data: str | None = None
     """Its function of `(rank, size, batch)` that returns an iterable of batches."""
     loss: str | None = None

@@ -40,7 +40,11 @@ class OwnReference(Session):
         self._ranks = [_Rank(job, built, rank, asked["shards"]) for rank in range(asked["shards"])]
         first = self._ranks[0].peek()
         built.prepare(first)
-        self._facts = dict(built.facts(), flop_per_sample=flop_per_sample(job, context, built, first))
+        self._facts = dict(
+            built.facts(),
+            first_batch=checksum_of(built, first),
+            flop_per_sample=flop_per_sample(job, context, built, first),
+        )
         self._bits = self.begin(asked["bits"], first)
         self._first = self.values()
         self._steps = self._pushes = 0

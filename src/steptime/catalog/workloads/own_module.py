@@ -1,4 +1,4 @@
-"""A workload of the user's own: a torch module, its batches and its loss, named by files that are read, never imported.
+"""A workload of the user's own: a module, its batches and its loss, named by files that are read, never imported.
 
 Which files of its folder a module imports is read from their text, so that a study can say it, and know a changed one,
 before anything runs.
@@ -7,8 +7,10 @@ before anything runs.
 import ast
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,6 +21,39 @@ _MOST_BYTES = 4 * 2**20
 """Of a file."""
 _MOST_FILES = 1000
 _SHOWN_DIGITS = 8
+
+
+class ModuleKind(NamedTuple):
+    """A kind of module, of which each framework takes one."""
+
+    title: str
+    """What ``build`` returns."""
+    packages: frozenset[str]
+    """Of which a file that makes such a module imports one."""
+    joining: str
+    """What makes batch normalisation join the batches of all workers; empty where nothing does."""
+    order: str
+    """What names operations without a fixed order; likewise."""
+
+
+MODULE_KINDS: Mapping[str, ModuleKind] = {
+    "torch": ModuleKind(
+        "a torch.nn.Module",
+        frozenset({"torch", "torchvision", "timm"}),
+        "torch.nn.SyncBatchNorm joins them on GPUs",
+        "torch.use_deterministic_algorithms",
+    ),
+    "jax": ModuleKind(
+        "an object with init and apply, as modules of flax.linen are", frozenset({"jax", "flax"}), "", ""
+    ),
+    "keras": ModuleKind(
+        "a keras.Model",
+        frozenset({"keras", "tensorflow"}),
+        "synchronized=True of BatchNormalization joins them",
+        "tf.config.experimental.enable_op_determinism",
+    ),
+}
+"""By the name that a framework's manifest has as ``own_modules``."""
 
 
 class OwnModule(BaseModel):
@@ -33,7 +68,7 @@ class OwnModule(BaseModel):
     data: str
     """Takes rank, number of workers and batch size, and returns an iterable of batches."""
     loss: str | None = None
-    """Takes the module and a batch, and returns the loss; None for the default of ``libraries/torch/own_module.py``."""
+    """Takes the module and a batch, and returns the loss; None for the default of the module's kind."""
     files: tuple[tuple[str, str], ...]
     """All that are imported from the folder, relative to it, and their SHA-256; the module's own is the first."""
 
@@ -84,6 +119,29 @@ def find_own_module(folder: Path, build: str, data: str, loss: str | None = None
         (path.relative_to(folder).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in files
     )
     return OwnModule(folder=str(folder), build=build, data=data, loss=loss, files=known)
+
+
+@cache
+def other_kind(own: OwnModule, kind: str) -> str | None:
+    """Return the file and the import that show a module to be of another kind than ``kind``; None if none does.
+
+    Files that import packages of several kinds, or of none, show nothing.
+    """
+    seen: dict[str, str] = {}
+    for path in own.paths:
+        for package in _packages(path):
+            for name, each in MODULE_KINDS.items():
+                if package in each.packages:
+                    seen.setdefault(name, f"{path} imports {package}")
+    return seen.popitem()[1] if len(seen) == 1 and kind not in seen else None
+
+
+def _packages(path: Path) -> Iterator[str]:
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.split(".")[0]
 
 
 def _file_of(folder: Path, parts: list[str]) -> Path | None:

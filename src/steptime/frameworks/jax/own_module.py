@@ -18,6 +18,8 @@ from steptime.worker.own_reference import BF16, DOUBLE, SINGLE, OwnReference
 
 _FLAX = "params"
 """The collection of what flax trains."""
+_NO_KEY = "InvalidRngError"
+"""What flax raises where a layer as dropout has no key."""
 _PAIR = 2
 
 
@@ -85,7 +87,15 @@ class JaxOwnWorkload(OwnWorkload):
         """Return the loss of a batch by ``{name: array}``, as one number."""
         parameters = jax.tree_util.tree_unflatten(self._form, list(variables.values()))
         with self.of_user("the loss of %s()" % self.own["build"]):
-            loss = self.loss(AppliedModule(self.module, parameters), batch)
+            try:
+                loss = self.loss(AppliedModule(self.module, parameters), batch)
+            except Exception as error:
+                if type(error).__name__ != _NO_KEY:
+                    raise
+                raise ValueError(
+                    "the module draws random numbers in its forward pass (%s), and steps in JAX have no key for them; "
+                    "build it with deterministic=True" % str(error).split(" (")[0]
+                ) from error
         self.require_number(loss)
         return loss.reshape(())
 

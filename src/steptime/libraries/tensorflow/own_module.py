@@ -40,12 +40,12 @@ class KerasOwnWorkload(OwnWorkload):
     def __init__(self, job):
         self._job = job
         self._batch = None
+        self._number = job["seed"]
         self._open(_MIXED if job["precision"] == "bf16" else _SINGLE)
         super(KerasOwnWorkload, self).__init__(job)
 
     def _open(self, policy):
         self.module = None
-        keras.utils.clear_session()  # so that names begin anew
         keras.config.set_dtype_policy(policy)
         keras.config.set_floatx(_DOUBLE if policy == _DOUBLE else _SINGLE)
 
@@ -56,8 +56,12 @@ class KerasOwnWorkload(OwnWorkload):
         """Compute a loss once where layers have no weights before."""
         self._batch = batch
         if not (self.module.built and all(each.built for each in self._layers())):
+            before, number = self.random_state(), self._number
+            self.seed(self._job["seed"])  # as while the model was built
             with self.of_user("the loss of %s()" % self.own["build"]):
                 self.loss(self.module, changed(self, batch, tf.constant))
+            self._seed_library(number)
+            self.set_random_state(before)
         if not self.own["dropout"]:
             self._drop_nothing()
         if keras.config.floatx() == _SINGLE:
@@ -66,6 +70,7 @@ class KerasOwnWorkload(OwnWorkload):
     def rebuild(self, policy):
         """Build the model by another policy, with the weights that it has now; ``prepare`` came before."""
         weights = list(self.weights().values())
+        keras.utils.clear_session()  # so that names begin anew; a strategy's scope would not survive it
         self._open(policy)
         self.module = self._built(self._job)
         self.prepare(changed(self, self._batch, lambda each: as_type(each, keras.config.floatx())))
@@ -85,6 +90,10 @@ class KerasOwnWorkload(OwnWorkload):
 
     def seed(self, number):
         super(KerasOwnWorkload, self).seed(number)
+        self._seed_library(number)
+
+    def _seed_library(self, number):
+        self._number = number
         tf.random.set_seed(number)
         for variable in self.module.non_trainable_variables if self.module is not None else ():
             if variable.path.endswith(_SEED):

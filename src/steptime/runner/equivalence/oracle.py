@@ -42,7 +42,7 @@ two in a row that go opposite ways, one changes the sign of what lies at zero to
 _NUDGES_OF_SMALL_RUNS = 64
 """Where several activations lie at zero, it takes many runs until one has their combination."""
 _NUDGES_OF_OWN = 8
-"""Of a user's module: each begins a process that imports torch."""
+"""Of a user's module: each begins a process that imports a library."""
 _SMALL_RUN_FLOPS = 5e10
 """The most that a small run costs."""
 _SHARE_LEFT = 0.5
@@ -245,7 +245,7 @@ class Oracle:
         Args:
             probe: of its check.
             workload: the module's.
-            settings: of ``own_reference`` in its job, as libraries/torch/own_reference.py has them.
+            settings: of ``own_reference`` in its job, as worker/own_reference.py has them.
 
         Returns why, where the process failed.
         """
@@ -260,7 +260,7 @@ class Oracle:
     ) -> _Run:
         """Run the reference as one process that does the work of all workers.
 
-        Of a user's module that is the module itself in its framework's environment, in plain steps of torch.
+        Of a user's module that is the module itself in its framework's environment, in plain steps of its library.
         """
         trial = probe.trial.with_learning_rate(rate)
         if workload.own is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steptime.catalog.workloads.layers import Workload
+from steptime.catalog.workloads.own_module import MODULE_KINDS, ModuleKind
 from steptime.runner.equivalence.distance import Sketch, norm
 from steptime.runner.equivalence.oracle import Oracle
 from steptime.runner.equivalence.probes import Probe, well_conditioned
@@ -55,9 +56,9 @@ def inspect(oracle: Oracle, trial: Trial, workload: Workload, steps: int) -> Ins
     first = ask()
     if isinstance(first, str):
         return f"one process cannot train it: {first}"
-    facts = first[2]
+    facts, kind = first[2], MODULE_KINDS[oracle.executor.manifests[trial.framework].own_modules or "torch"]
     same = _SAME if facts["bits"] == _DOUBLE else _SAME_SINGLE
-    if unequal := _unrepeatable(first, ask, same):
+    if unequal := _unrepeatable(first, ask, same, kind):
         return unequal
     affordable = _affordable(steps, facts["flop_per_sample"], trial)
     if trial.workers == 1:
@@ -68,22 +69,28 @@ def inspect(oracle: Oracle, trial: Trial, workload: Workload, steps: int) -> Ins
     name, distance = _furthest(first, together)
     if distance <= _APART * same:
         return Inspection(affordable, explanation=None)
-    return Inspection(affordable, explanation=_explained(facts, trial, name, distance))
+    return Inspection(affordable, explanation=_explained(facts, trial, kind, name, distance))
 
 
 def _unrepeatable(
     first: tuple[Sketch, Sketch, Mapping[str, Any]],
     ask: Callable[..., tuple[Sketch, Sketch, Mapping[str, Any]] | str],
     same: float,
+    kind: ModuleKind,
 ) -> str | None:
     """Return what two runs of one process from the same weights on the same batches disagree in, or None."""
     other = ask(draws=1)
     if isinstance(other, str):
         return f"one process cannot train it a second time: {other}"
+    if other[2]["first_batch"] != first[2]["first_batch"]:
+        return (
+            "its loader gives other batches each time it is called with the same arguments, though the random numbers "
+            "of Python, numpy and the library are seeded; draw from these, or from a seed made of rank"
+        )
     if other[2]["first_weights"] != first[2]["first_weights"]:
         return (
-            "its function gives other weights each time it builds the module, though Python's, numpy's and torch's "
-            "random numbers are seeded; take the weights from these"
+            "its function gives other weights each time it builds the module, though the random numbers of Python, "
+            "numpy and the library are seeded; take the weights from these"
         )
     name, distance = _furthest(first, other)
     if distance <= same:
@@ -97,14 +104,15 @@ def _unrepeatable(
             f"compared: two runs of one process give {name} updates {_share(distance)} apart, though dropout is off; "
             "let what draws do nothing in a module that is to be measured"
         )
+    named = f" ({kind.order} names them)" if kind.order else ""
     return (
         "the module is not deterministic: two runs of one process from the same weights on the same batches and random "
         f"numbers give {name} updates {_share(distance)} apart; it keeps something between runs, or uses operations "
-        "without a fixed order (torch.use_deterministic_algorithms names them)"
+        f"without a fixed order{named}"
     )
 
 
-def _explained(facts: Mapping[str, Any], trial: Trial, name: str, distance: float) -> str:
+def _explained(facts: Mapping[str, Any], trial: Trial, kind: ModuleKind, name: str, distance: float) -> str:
     workers, batch = trial.workers, trial.batch_per_worker
     apart = f"in the check {name} differs most, by {_share(distance)} of its update"
     layers: list[str] = facts["batch_norm"]
@@ -113,7 +121,7 @@ def _explained(facts: Mapping[str, Any], trial: Trial, name: str, distance: floa
         return (
             f"each worker normalises over its own batch ({', '.join(layers[:_NAMED])}{more}): {workers} workers with "
             f"batches of {batch} train otherwise than one with a batch of {workers * batch}; {apart}. They were "
-            "compared with one process that normalises in the same shares; torch.nn.SyncBatchNorm joins them on GPUs"
+            f"compared with one process that normalises in the same shares; {kind.joining}"
         )
     return (
         "samples of a batch act on each other, or the loss is not a mean over samples: the mean of the workers' "

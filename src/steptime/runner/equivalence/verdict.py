@@ -216,7 +216,7 @@ class Findings:
             if facts["first_weights"] != truth.facts["first_weights"]:
                 self.reasons.append(
                     f"worker {rank} built the module with other weights than one process, though random numbers are "
-                    "seeded alike; let build() draw them from torch's own"
+                    "seeded alike; let build() draw them from those of the library"
                 )
         if self._parameters != expected:
             self.reasons.append(f"{self._parameters} parameters instead of {expected}")
