@@ -162,7 +162,8 @@ for name, build, data in json.loads(sys.argv[3]):
     with open(sys.argv[2] + "/mine.py", "rb") as file:
         own["files"] = [["mine.py", hashlib.sha256(file.read()).hexdigest()]]
     try:
-        batches = iter(OwnLoader(TorchOwnWorkload({"workload": {"own": own}, "framework": "pytorch", "seed": 0}), 1, 2, 4))
+        built = TorchOwnWorkload({"workload": {"own": own}, "framework": "pytorch", "seed": 0})
+        batches = iter(OwnLoader(built, 1, 2, 4))
         said[name] = [len(next(batches)) for _ in range(3)]
     except ValueError as error:
         said[name] = str(error)

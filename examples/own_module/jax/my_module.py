@@ -1,7 +1,7 @@
 """A module of your own in JAX for steptime: replace the network, its batches and, where you need one, its loss."""
 
 import jax
-import numpy
+import numpy as np
 
 CLASSES, FEATURES, WIDTH = 4, 20, 64
 
@@ -32,9 +32,9 @@ def build():
 
 def loader(rank, size, batch):
     """Yield batches of ``batch`` samples, those of worker ``rank`` of ``size``."""
-    inputs = numpy.random.RandomState(7).randn(4096, FEATURES).astype("float32")[rank::size]
+    inputs = np.random.RandomState(7).randn(4096, FEATURES).astype("float32")[rank::size]
     targets = inputs[:, :CLASSES].argmax(1)
-    order = numpy.random.RandomState(rank).permutation(len(inputs))
+    order = np.random.RandomState(rank).permutation(len(inputs))
     for start in range(0, len(order) - batch + 1, batch):
         chosen = order[start : start + batch]
         yield inputs[chosen], targets[chosen]

@@ -51,6 +51,13 @@ def _no_own_module(combination: Combination, manifest: Manifest, context: Expans
         return f"cannot train {name}: {seen}, and {manifest.title} trains {MODULE_KINDS[kind].title}"
     if why := manifest.strategies[combination.strategy].without_own_modules:
         return f"{combination.strategy!r} cannot train {name}: {why}"
+    return None
+
+
+def _unfit_for_own_module(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:
+    name = combination.workload.name
+    if combination.workload.module is None:
+        return None
     if combination.training is not None:
         return f"{name} has no validation set, which training until it is over needs"
     if combination.accumulation > 1:
@@ -263,6 +270,7 @@ _RULES: tuple[Callable[[Combination, Manifest, ExpansionContext], str | None], .
     _no_strategy,
     _wrong_workers,
     _no_own_module,
+    _unfit_for_own_module,
     _no_loader,
     _no_device,
     _emulated_device,

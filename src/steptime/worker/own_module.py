@@ -61,7 +61,8 @@ def load_function(own: Own, key: str, framework: str) -> Callable[..., Any]:
     found = getattr(module, function_name, None)
     if not callable(found):
         raise ValueError("%s cannot be called; name a function" % own[key])
-    return found
+    function: Callable[..., Any] = found
+    return function
 
 
 def _require_own_file(module: Any, own: Own) -> None:
@@ -76,7 +77,8 @@ def _require_own_file(module: Any, own: Own) -> None:
 
 def seed_of_rank(job: Job, rank: int) -> int:
     """Return the seed of what a worker draws, as its dropout and its batches."""
-    return job["seed"] * 1009 + rank
+    seed: int = job["seed"] * 1009 + rank
+    return seed
 
 
 @contextlib.contextmanager
@@ -147,7 +149,7 @@ class OwnWorkload(abc.ABC):
     def default_loss(self, module: Any, batch: Any) -> Any:
         """Return the loss of a batch where the study names none."""
 
-    def prepare(self, batch: Any) -> None:
+    def prepare(self, batch: Any) -> None:  # noqa: B027 - most modules have their weights at once
         """Give the module its weights, where these come with the first batch of a worker; called once."""
 
     @abc.abstractmethod

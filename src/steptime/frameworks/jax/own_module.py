@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import numpy
@@ -152,9 +153,9 @@ def _inner(settings):
     """Yield the jaxprs that an operation runs."""
     for value in settings.values():
         for each in value if isinstance(value, (tuple, list)) else (value,):
-            each = getattr(each, "jaxpr", each)
-            if hasattr(each, "eqns"):
-                yield each
+            jaxpr = getattr(each, "jaxpr", each)
+            if hasattr(jaxpr, "eqns"):
+                yield jaxpr
 
 
 class JaxOwnNetwork(object):
@@ -219,19 +220,21 @@ class JaxOwnReference(OwnReference):
         self._settings = job["optimizer"]
         self._rate = self._settings["learning_rate"]
         open_mesh(job, context)
-        super(JaxOwnReference, self).__init__(job, context, JaxOwnWorkload(job))
+        self._type: Any = numpy.float32
+        self._wide: Any = numpy.float32
+        self._own = JaxOwnWorkload(job)
+        super(JaxOwnReference, self).__init__(job, context, self._own)
 
     def begin(self, bits, batch):
-        self._type = numpy.float32
         if bits == DOUBLE:
             bits = DOUBLE if self._takes_double(batch) else SINGLE
         self._wide = numpy.float64 if bits == DOUBLE else numpy.float32
         jax.config.update("jax_enable_x64", bits == DOUBLE)
         self._type = jax.numpy.bfloat16 if bits == BF16 else self._wide
-        self.put(self._built.weights())
+        self.put(self._own.weights())
         self._kept = {slot: jax.tree.map(jax.numpy.zeros_like, self._values) for slot in slots_of(self._settings)}
         self._gradients, self._number = None, 0
-        self._differentiate = jax.jit(jax.value_and_grad(self._built.loss_of))
+        self._differentiate = jax.jit(jax.value_and_grad(self._own.loss_of))
         self._update = jax.jit(self._updated)
         return bits
 
@@ -239,9 +242,9 @@ class JaxOwnReference(OwnReference):
         """Say whether all that the module computes is in double precision where its parameters and batches are."""
         jax.config.update("jax_enable_x64", True)
         self._type = numpy.float64
-        weights = {name: self._cast(each) for name, each in self._built.weights().items()}
+        weights = {name: self._cast(each) for name, each in self._own.weights().items()}
         try:
-            return "f32[" not in str(jax.make_jaxpr(self._built.loss_of)(weights, self._placed(batch)))
+            return "f32[" not in str(jax.make_jaxpr(self._own.loss_of)(weights, self._placed(batch)))
         except TypeError:
             return False
 
@@ -249,7 +252,7 @@ class JaxOwnReference(OwnReference):
         return values.astype(self._type) if jax.numpy.issubdtype(values.dtype, jax.numpy.floating) else values
 
     def _placed(self, batch):
-        return changed(self._built, batch, lambda each: self._cast(numpy.asarray(each)))
+        return changed(self._own, batch, lambda each: self._cast(numpy.asarray(each)))
 
     def values(self):
         return {name: numpy.array(each) for name, each in self._values.items()}

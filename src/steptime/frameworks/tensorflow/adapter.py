@@ -20,8 +20,9 @@ def open_session(job, context):
     if "own_reference" in job:
         import_tensorflow(job, context.local_rank)
         from steptime.libraries.tensorflow.own_module import KerasOwnReference
+        from steptime.libraries.tensorflow.training_step import TensorFlowTraining
 
-        return KerasOwnReference(job, context)
+        return KerasOwnReference(job, context, TensorFlowTraining)
     if fits_one_process(job, context):
         return open_one_process(job, context)
     tf = import_tensorflow(job, context.local_rank)

@@ -6,13 +6,13 @@ weights that it gives itself in single.
 
 import itertools
 from collections.abc import Mapping
+from typing import Any, Dict
 
-import keras
 import numpy
 import tensorflow as tf
+from tensorflow import keras
 
 from steptime.libraries.tensorflow.network import probe_products
-from steptime.libraries.tensorflow.training_step import TensorFlowTraining
 from steptime.worker.own_module import OwnWorkload, changed, flop_per_sample, open_own_batches
 from steptime.worker.own_reference import BF16, DOUBLE, SINGLE, OwnReference
 
@@ -78,7 +78,7 @@ class KerasOwnWorkload(OwnWorkload):
             variable.assign(values.astype(variable.dtype.name))
 
     def _layers(self):
-        return self.module._flatten_layers(include_self=False)  # Keras has no public way to nested ones
+        return self.module._flatten_layers(include_self=False)  # noqa: SLF001 - Keras has no public way to nested ones
 
     def _drop_nothing(self):
         for each in self._layers():
@@ -101,7 +101,7 @@ class KerasOwnWorkload(OwnWorkload):
 
     def parameters(self):
         """Return ``{name: variable}`` of what is trained; names are Keras' paths without that of the model."""
-        found = {}
+        found: Dict[str, Any] = {}
         for variable in self.module.trainable_variables:
             name = variable.path[variable.path.startswith(self.module.name + "/") and len(self.module.name) + 1 :]
             name = name.replace("/", ".")
@@ -151,7 +151,7 @@ class KerasNetwork(object):
         Of this worker, where ``open_own_network`` made it.
     """
 
-    statistics = {}
+    statistics: Dict[str, Any] = {}
     """What training goes on from; without a training to its end, nothing."""
 
     def __init__(self, built):
@@ -233,10 +233,13 @@ def open_own_network(job, context):
 class KerasOwnReference(OwnReference):
     """The model in plain steps of one process."""
 
-    def __init__(self, job, context):
+    def __init__(self, job, context, training):
+        """Take the class ``TensorFlowTraining``."""
         self._settings = job["optimizer"]
         self._rate = self._settings["learning_rate"]
-        super(KerasOwnReference, self).__init__(job, context, KerasOwnWorkload(job))
+        self._training_of = training
+        self._own: Any = KerasOwnWorkload(job)
+        super(KerasOwnReference, self).__init__(job, context, self._own)
 
     def begin(self, bits, batch):
         if bits == DOUBLE and not self._computes_in_double(batch):
@@ -246,13 +249,13 @@ class KerasOwnReference(OwnReference):
             self._open(_MIXED)
         if bits == SINGLE:
             self._open(_SINGLE)
-        self.synchronised = self._built.synchronised()
+        self.synchronised = self._own.synchronised()
         self._gradients = None
         return bits
 
     def _open(self, policy):
-        self._built.rebuild(policy)
-        self._training = TensorFlowTraining(KerasNetwork(self._built), self._settings)
+        self._own.rebuild(policy)
+        self._training = self._training_of(KerasNetwork(self._own), self._settings)
         self._differentiate = tf.function(self._training.backward, autograph=False)
 
     def _computes_in_double(self, batch):
@@ -262,18 +265,18 @@ class KerasOwnReference(OwnReference):
             made = self._differentiate.get_concrete_function(*self._placed(batch))
         except (TypeError, ValueError, tf.errors.InvalidArgumentError):
             return False
-        tensors = [tensor for operation in made.graph.get_operations() for tensor in operation.outputs]
-        return not any(tensor.dtype == tf.float32 for tensor in tensors)
+        computed = [each for each in made.graph.get_operations() if each.type != "Const"]
+        return not any(tensor.dtype == tf.float32 for each in computed for tensor in each.outputs)
 
     def _placed(self, batch):
         kind = keras.config.floatx()
-        return changed(self._built, batch, lambda each: tf.constant(as_type(each, kind))), ()
+        return changed(self._own, batch, lambda each: tf.constant(as_type(each, kind))), ()
 
     def values(self):
-        return self._built.weights()
+        return self._own.weights()
 
     def put(self, values):
-        for name, variable in self._built.parameters().items():
+        for name, variable in self._own.parameters().items():
             variable.assign(values[name])
 
     def backward(self, batch, share):

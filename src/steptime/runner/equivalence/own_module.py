@@ -82,16 +82,8 @@ def _unrepeatable(
     other = ask(draws=1)
     if isinstance(other, str):
         return f"one process cannot train it a second time: {other}"
-    if other[2]["first_batch"] != first[2]["first_batch"]:
-        return (
-            "its loader gives other batches each time it is called with the same arguments, though the random numbers "
-            "of Python, numpy and the library are seeded; draw from these, or from a seed made of rank"
-        )
-    if other[2]["first_weights"] != first[2]["first_weights"]:
-        return (
-            "its function gives other weights each time it builds the module, though the random numbers of Python, "
-            "numpy and the library are seeded; take the weights from these"
-        )
+    if unseeded := _unseeded(first[2], other[2]):
+        return unseeded
     name, distance = _furthest(first, other)
     if distance <= same:
         return None
@@ -110,6 +102,21 @@ def _unrepeatable(
         f"numbers give {name} updates {_share(distance)} apart; it keeps something between runs, or uses operations "
         f"without a fixed order{named}"
     )
+
+
+def _unseeded(first: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
+    """Return what of two processes' facts differs though their random numbers are seeded alike, or None."""
+    if other["first_batch"] != first["first_batch"]:
+        return (
+            "its loader gives other batches each time it is called with the same arguments, though the random numbers "
+            "of Python, numpy and the library are seeded; draw from these, or from a seed made of rank"
+        )
+    if other["first_weights"] != first["first_weights"]:
+        return (
+            "its function gives other weights each time it builds the module, though the random numbers of Python, "
+            "numpy and the library are seeded; take the weights from these"
+        )
+    return None
 
 
 def _explained(facts: Mapping[str, Any], trial: Trial, kind: ModuleKind, name: str, distance: float) -> str:
