@@ -7,7 +7,7 @@ import numpy as np
 from standin import CORE, fill_standin, play
 
 from steptime.worker.batches import DrawnBatches
-from steptime.worker.kept_losses import KeptLosses, kept_steps
+from steptime.worker.session import KeptLosses, kept_steps
 from steptime.worker.timed_evidence import UpdateSketcher, seen_batches
 from steptime.worker.weights import initial_weights
 

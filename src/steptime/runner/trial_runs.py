@@ -20,10 +20,10 @@ from typing import Any, Generic, Literal, TypeVar
 from steptime.catalog.choices import SYNTHETIC
 from steptime.catalog.workloads.layers import Workload
 from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.estimate import suffices
 from steptime.measurements.loaders.records import LoaderLaunch, PageCache
 from steptime.measurements.record_kinds import ABLATION, LOADING
 from steptime.measurements.records import Launch
-from steptime.measurements.stopping_rule import suffices
 from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule

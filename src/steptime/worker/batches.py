@@ -8,7 +8,6 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, 
 
 import numpy
 
-from steptime.worker.kept_losses import kept_steps
 from steptime.worker.process_context import Job
 from steptime.worker.samples import (
     IGNORED,
@@ -22,7 +21,7 @@ from steptime.worker.samples import (
     scale_and_shift,
     synthetic_batches,
 )
-from steptime.worker.session import Session
+from steptime.worker.session import Session, kept_steps
 from steptime.worker.weights import channels_last
 
 

@@ -70,7 +70,7 @@ class OwnReference(Session):
 
     @abc.abstractmethod
     def update(self) -> None:
-        """Update with the gradients that are there, clipped as the job says, and drop them."""
+        """Update with the gradients that are there, clipped where the job has ``clip_norm``, and drop them."""
 
     def step(self) -> None:
         if self._asked["updates"] == "together":

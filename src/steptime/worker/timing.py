@@ -7,9 +7,8 @@ from typing import Any, Callable, Dict, List, Optional
 
 from steptime.worker.clock import StepClock
 from steptime.worker.handshake import Rendezvous
-from steptime.worker.kept_losses import KeptLosses
 from steptime.worker.process_context import Job, ProcessContext
-from steptime.worker.session import Session
+from steptime.worker.session import KeptLosses, Session
 from steptime.worker.shared_file import RecordFile, await_file, read_json, write_json
 from steptime.worker.usage import usage, used_since
 

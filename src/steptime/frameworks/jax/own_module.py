@@ -159,7 +159,7 @@ def _inner(settings):
 
 
 class JaxOwnNetwork(object):
-    """The module as ``JaxStep`` takes a network; a batch is its inputs, and there are no targets beside it."""
+    """The module as ``JaxStep`` takes a network; a batch is its inputs, and no targets are beside it."""
 
     def __init__(self, built):
         self._built = built

@@ -145,7 +145,7 @@ def as_type(array, name):
 
 
 class KerasNetwork(object):
-    """The model as ``TensorFlowTraining`` takes a network; a batch is its inputs, and there are no targets beside it.
+    """The model as ``TensorFlowTraining`` takes a network; a batch is its inputs, and no targets are beside it.
 
     ``batches``, ``facts``
         Of this worker, where ``open_own_network`` made it.
