@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -86,6 +87,23 @@ def interpreter_for(framework: str, loader: str = "synthetic", device: str = "cp
     if ready is None:
         pytest.skip(f"no environment for {framework}: run 'steptime env create {framework}' or set {variable}")
     return ready
+
+
+def interpreter_with(framework: str, packages: Sequence[str], folder: Path) -> Path:
+    """Return a Python made in ``folder`` that has a framework's environment and ``packages``, without their own."""
+    theirs, added, made = interpreter_for(framework), folder / "added", folder / "venv" / "bin" / "python"
+    uv = Path(sys.executable).with_name("uv")
+    subprocess.run(
+        [uv, "pip", "install", "-q", "--no-deps", "--python", theirs, "--target", added, *packages], check=True
+    )
+    subprocess.run([theirs, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    own = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    of_theirs, of_made = (
+        subprocess.run([each, "-c", own], check=True, capture_output=True, text=True).stdout.strip()
+        for each in (theirs, made)
+    )
+    (Path(of_made) / "libraries.pth").write_text(f"{added}\n{of_theirs}\n")
+    return made
 
 
 def _interpreter_on(found: Accelerators, framework: str, loader: str) -> Path:

@@ -1,11 +1,10 @@
 """The modules of examples/own_module/from_libraries.py are checked and raced as a study trains them."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from launching import interpreter_for
+from launching import interpreter_with
 from program import steptime
 
 from steptime.measurements.record_kinds import TIMING
@@ -60,22 +59,7 @@ pytestmark = [pytest.mark.framework("pytorch"), pytest.mark.further, pytest.mark
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter that has PyTorch's environment and the libraries."""
-    torch_python = interpreter_for("pytorch")
-    folder = tmp_path_factory.mktemp("libraries")
-    added = folder / "added"
-    uv = Path(sys.executable).with_name("uv")
-    subprocess.run(
-        [uv, "pip", "install", "-q", "--no-deps", "--python", torch_python, "--target", added, *PACKAGES], check=True
-    )
-    subprocess.run([torch_python, "-m", "venv", "--without-pip", folder / "venv"], check=True)
-    own = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    made = folder / "venv" / "bin" / "python"
-    of_torch, of_made = (
-        subprocess.run([each, "-c", own], check=True, capture_output=True, text=True).stdout.strip()
-        for each in (torch_python, made)
-    )
-    (Path(of_made) / "libraries.pth").write_text(f"{added}\n{of_torch}\n")
-    return made
+    return interpreter_with("pytorch", PACKAGES, tmp_path_factory.mktemp("libraries"))
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from program import steptime
 
-from steptime.catalog.workloads.own_module import find_own_module
+from steptime.catalog.workloads.own_module import find_own_module, other_kind
 from steptime.errors import StudyError, WorkloadError
 from steptime.runner.plan import plan_study
 from steptime.study.study_file import read_study
@@ -43,9 +43,29 @@ def test_a_dry_run_names_the_files_that_a_run_imports_and_imports_none(folder):
     assert not (folder / "imported").exists()
 
 
-def test_a_framework_that_takes_no_torch_module_is_skipped_with_the_reason(folder):
+def test_a_framework_of_another_kind_of_module_is_skipped_with_the_import_that_shows_it(folder):
     said = steptime("run", "study.yaml", "--dry-run", cwd=folder).stdout
-    assert "tensorflow (1): cannot train mine: a module of your own is a torch module" in said
+    assert f"tensorflow (1): cannot train mine: {folder / 'mine.py'} imports torch" in said
+    assert "TensorFlow trains a keras.Model" in said
+
+
+def test_a_framework_without_modules_of_users_is_skipped_with_the_reason(folder):
+    (folder / "study.yaml").write_text(STUDY.replace("tensorflow", "chainer"))
+    said = steptime("run", "study.yaml", "--dry-run", cwd=folder).stdout
+    assert "chainer (1): cannot train mine: Chainer takes no module of your own" in said
+
+
+def test_a_strategy_without_modules_of_users_is_skipped_with_the_reason(folder):
+    (folder / "mine.py").write_text(MODULE.replace("import torch", "import keras"))
+    (folder / "study.yaml").write_text(STUDY.replace("pytorch, ", "") + "strategies: [single, ps_async]\nworkers: 1\n")
+    said = steptime("run", "study.yaml", "--dry-run", cwd=folder).stdout
+    assert "'ps_async' cannot train mine: the coordinator schedules" in said
+
+
+@pytest.mark.parametrize("imports", ["import numpy", "import jax, torch"])
+def test_imports_of_no_kind_or_of_two_show_nothing(folder, imports):
+    (folder / "mine.py").write_text(MODULE.replace("import torch", imports))
+    assert other_kind(find_own_module(folder, "mine:build", "mine:loader"), "keras") is None
 
 
 def test_paths_begin_at_the_folder_of_the_study(folder, monkeypatch):
@@ -133,10 +153,19 @@ def test_keys_that_contradict_each_other_are_named_with_their_line(folder, workl
     assert "study.yaml:2:" in str(refused.value)
 
 
-def test_workloads_new_writes_a_study_that_can_be_planned(tmp_path):
-    said = steptime("workloads", "new", "mine", cwd=tmp_path).stdout
+@pytest.mark.parametrize("framework", ["pytorch", "jax", "tensorflow"])
+def test_workloads_new_writes_a_study_that_can_be_planned(framework, tmp_path):
+    said = steptime("workloads", "new", "mine", "--framework", framework, cwd=tmp_path).stdout
     assert "next: steptime run mine.yaml" in said
-    assert f"imports {tmp_path / 'mine.py'}" in steptime("run", "mine.yaml", "--dry-run", cwd=tmp_path).stdout
+    said = steptime("run", "mine.yaml", "--dry-run", cwd=tmp_path).stdout
+    assert f"imports {tmp_path / 'mine.py'}" in said
+    assert framework in said
+
+
+def test_workloads_new_names_the_frameworks_that_train_modules_of_users(tmp_path):
+    said = steptime("workloads", "new", "mine", "--framework", "chainer", cwd=tmp_path, check=2).stderr
+    assert "tensorflow" in said
+    assert not list(tmp_path.iterdir())
 
 
 def test_workloads_new_overwrites_nothing(tmp_path):
