@@ -2,7 +2,7 @@
 
 from typing import Any, Tuple
 
-from steptime.libraries.tensorflow.session import TensorFlowSession
+from steptime.libraries.tensorflow.session import TensorFlowSession, open_own_reference
 from steptime.libraries.tensorflow.startup import import_tensorflow
 from steptime.worker.framework import Framework
 from steptime.worker.process_context import micro_batches
@@ -15,6 +15,8 @@ def open_session(job, context):
     """
     import horovod
 
+    if "own_reference" in job:
+        return open_own_reference(job, context)
     tf = import_tensorflow(job, context.local_rank)
     tf.random.set_seed(job["seed"] * 1009 + context.rank)  # of dropout: each worker draws its own
     if job["strategy"] == "allreduce":
@@ -37,7 +39,7 @@ class HorovodTraining(object):
         from steptime.libraries.tensorflow.training_step import TensorFlowTraining, build_network
 
         self._workers = HorovodWorkers("tensorflow", context, job)
-        self.network = build_network(job)
+        self.network = build_network(job, context)
         options = job["options"]
         self._groups = options["groups"]
         self._in_loss = options["average"] == "loss"

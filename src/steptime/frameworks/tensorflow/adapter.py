@@ -3,7 +3,7 @@
 from typing import Any
 
 from steptime.frameworks.tensorflow.one_process import fits_one_process, open_one_process
-from steptime.libraries.tensorflow.session import TensorFlowSession
+from steptime.libraries.tensorflow.session import TensorFlowSession, open_own_reference
 from steptime.libraries.tensorflow.startup import import_tensorflow
 from steptime.worker.framework import Framework
 
@@ -18,11 +18,7 @@ def open_session(job, context):
 
         return CoordinatedSession(_cpu_only(job), job, context)
     if "own_reference" in job:
-        import_tensorflow(job, context.local_rank)
-        from steptime.libraries.tensorflow.own_module import KerasOwnReference
-        from steptime.libraries.tensorflow.training_step import TensorFlowTraining
-
-        return KerasOwnReference(job, context, TensorFlowTraining)
+        return open_own_reference(job, context)
     if fits_one_process(job, context):
         return open_one_process(job, context)
     tf = import_tensorflow(job, context.local_rank)

@@ -6,7 +6,7 @@ Variables as numpy arrays and back, of every replica that a process computes for
 import os
 from typing import Any
 
-from steptime.libraries.tensorflow.startup import ONEDNN, collect_garbage
+from steptime.libraries.tensorflow.startup import ONEDNN, collect_garbage, import_tensorflow
 from steptime.worker.clock import HostClock, WaitingClock
 from steptime.worker.session import Session
 from steptime.worker.weights import channels_first, channels_last
@@ -31,6 +31,15 @@ def set_variables(variables, arrays):
 def _parts(variable):
     """Return the variables that a strategy's variable consists of in this process; of another, itself."""
     return getattr(variable, "values", None) or (variable,)
+
+
+def open_own_reference(job, context):
+    """Return the session of the one process that the check of a user's model asks."""
+    import_tensorflow(job, context.local_rank)
+    from steptime.libraries.tensorflow.own_module import KerasOwnReference
+    from steptime.libraries.tensorflow.training_step import TensorFlowTraining
+
+    return KerasOwnReference(job, context, TensorFlowTraining)
 
 
 _STEPS_AHEAD = 16
