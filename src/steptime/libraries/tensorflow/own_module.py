@@ -40,6 +40,7 @@ class KerasOwnWorkload(OwnWorkload):
     def __init__(self, job):
         self._job = job
         self._batch = None
+        self._first: Any = None
         self._number = job["seed"]
         self._open(_MIXED if job["precision"] == "bf16" else _SINGLE)
         super(KerasOwnWorkload, self).__init__(job)
@@ -64,17 +65,17 @@ class KerasOwnWorkload(OwnWorkload):
             self.set_random_state(before)
         if not self.own["dropout"]:
             self._drop_nothing()
-        if keras.config.floatx() == _SINGLE:
+        if self._first is None:
             self.require_trainable({name: each.dtype for name, each in self.parameters().items()})
+            self._first = list(self.weights().values())
 
     def rebuild(self, policy):
-        """Build the model by another policy, with the weights that it has now; ``prepare`` came before."""
-        weights = list(self.weights().values())
+        """Build the model by another policy, with its first weights; ``prepare`` came before."""
         keras.utils.clear_session()  # so that names begin anew; a strategy's scope would not survive it
         self._open(policy)
         self.module = self._built(self._job)
         self.prepare(changed(self, self._batch, lambda each: as_type(each, keras.config.floatx())))
-        for variable, values in zip(self.parameters().values(), weights):
+        for variable, values in zip(self.parameters().values(), self._first):
             variable.assign(values.astype(variable.dtype.name))
 
     def _layers(self):
@@ -244,11 +245,8 @@ class KerasOwnReference(OwnReference):
     def begin(self, bits, batch):
         if bits == DOUBLE and not self._computes_in_double(batch):
             bits = SINGLE
-            self._open(_SINGLE)
-        if bits == BF16:
-            self._open(_MIXED)
-        if bits == SINGLE:
-            self._open(_SINGLE)
+        if bits != DOUBLE:
+            self._open(_MIXED if bits == BF16 else _SINGLE)
         self.synchronised = self._own.synchronised()
         self._gradients = None
         return bits
