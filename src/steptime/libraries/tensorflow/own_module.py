@@ -292,4 +292,5 @@ class KerasOwnReference(OwnReference):
         self._rate = rate
 
     def library_facts(self):
-        return {"framework_version": tf.__version__, "device": "cpu"}
+        device = "GPU" if tf.config.get_visible_devices("GPU") else "cpu"
+        return {"framework_version": tf.__version__, "device": device}
