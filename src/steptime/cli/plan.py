@@ -125,6 +125,7 @@ def _conditions(plan: StudyPlan) -> Iterator[str]:
     """Say what is left out, who can reach the launches, and which programs of others run."""
     for line in skipped_in_words(plan.expansion.skipped):
         yield f"skipped: {line}"
+    yield from plan.expansion.without_effect
     yield from without_breakdown(plan.study, plan.expansion.trials)
     for name, contents in plan.contents.items():
         yield contents.in_words(name)
@@ -166,6 +167,7 @@ def _as_json(plan: StudyPlan) -> dict[str, Any]:
             for trial in plan.expansion.trials
         ],
         "skipped": [{"combination": skip.combination, "reason": skip.reason} for skip in plan.expansion.skipped],
+        "without_effect": plan.expansion.without_effect,
     }
 
 
