@@ -98,10 +98,14 @@ class Campaign:
         workload: dict[str, object] = {"name": load.workload, "batch_per_worker": load.batch}
         if load.side:
             workload["image"] = load.side
+        if load.sequence:
+            workload["sequence"] = load.sequence
         cluster: dict[str, object] = {"hosts": most, "bandwidth": f"{situation.megabits:g}Mbit/s"}
         if situation.share < 1.0:
             cluster["cpu_share"] = dict.fromkeys(range(most), situation.share)
+        training = {"optimizer": {"name": load.optimizer, "learning_rate": 0.001}} if load.optimizer else {}
         return {
+            **training,
             "name": "forecast",
             "workloads": [workload],
             "frameworks": [contestant.framework],

@@ -41,6 +41,10 @@ class Load:
     workload: str
     batch: int
     side: int | None = None
+    sequence: int | None = None
+    """Tokens of a sample; None for images."""
+    optimizer: str | None = None
+    """None for the default of studies."""
 
 
 LOADS: Mapping[str, Load] = {
@@ -48,6 +52,8 @@ LOADS: Mapping[str, Load] = {
     "mlp": Load("autoencoder", 64),
     "small_alexnet": Load("cifar_cnn", 64, 32),
     "resnet50": Load("resnet50", 8, 64),
+    "gpt2_tiny": Load("gpt2_tiny", 4, sequence=64, optimizer="adamw"),
+    "vit_tiny": Load("vit_tiny", 4, side=32, optimizer="adamw"),
 }
 """The multilayer perceptron is the library's narrower one: 11 MB of gradients, where FCN5's 55 MB would take 14 s a
 step at 50 Mbit/s. The small AlexNet is the library's for CIFAR-10."""

@@ -2,8 +2,8 @@
 
 ::
 
-    python benchmarks/accuracy/forecast.py DIR [--frameworks pytorch,mxnet] [--workloads small_alexnet]
-        [--rates 100] [--hosts 3,4] [--share 1] [--launches 2] [--budget 60]
+    python benchmarks/accuracy/forecast.py DIR [--frameworks pytorch,mxnet] [--strategies allreduce,fsdp]
+        [--workloads small_alexnet] [--rates 100] [--hosts 3,4] [--share 1] [--launches 2] [--budget 60]
     python benchmarks/accuracy/forecast.py DIR --table
 
 For every framework with all its strategies: ``steptime run`` on one host and two with a breakdown, ``steptime net``
@@ -22,6 +22,7 @@ and ``forecast.csv``. A framework takes about two minutes a strategy on a quiet 
 import argparse
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from campaign import Campaign, Folders, Situation
@@ -52,9 +53,12 @@ def main() -> int:
             deadline=time.monotonic() + 60 * asked.budget if asked.budget else None,
         )
         for name in names:
+            whole = CONTESTANTS[name]
+            kept = [each for each in whole.strategies if not asked.strategies or each in asked.strategies.split(",")]
             for load in loads:
                 for rate in asked.rates.split(","):
-                    campaign.measure(CONTESTANTS[name], Situation(load, float(rate), asked.share))
+                    contestant = replace(whole, strategies=tuple(kept))
+                    campaign.measure(contestant, Situation(load, float(rate), asked.share))
     cells = [
         cell
         for name in CONTESTANTS
@@ -76,6 +80,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where measurements are, or will be")
     parser.add_argument("--frameworks", default="all", help=f"of {', '.join(CONTESTANTS)}, or all")
+    parser.add_argument("--strategies", help="of those that exchange gradients; by default all of a framework")
     parser.add_argument("--workloads", default="small_alexnet", help=f"of {', '.join(LOADS)}")
     parser.add_argument("--rates", default="100", help="Mbit/s")
     parser.add_argument("--hosts", default="3,4", help="that are forecast, each with one worker")

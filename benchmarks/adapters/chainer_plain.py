@@ -141,6 +141,46 @@ class Llama(chainer.Chain):
         return F.softmax_cross_entropy(self.head(self.norm(h)), t)
 
 
+class GPT2Block(chainer.Chain):
+    """Causal attention and a GELU layer, each behind a layer norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.norm1, self.norm2 = L.LayerNormalization(128), L.LayerNormalization(128)
+            self.qkv, self.out = L.Linear(128, 384), L.Linear(128, 128)
+            self.up, self.down = L.Linear(128, 512), L.Linear(512, 128)
+
+    def forward(self, x: chainer.Variable) -> chainer.Variable:
+        """Return the block's output, (tokens of the batch, 128)."""
+        heads = F.transpose(F.reshape(self.qkv(self.norm1(x)), (-1, 64, 3, 4, 32)), (2, 0, 3, 1, 4))
+        queries, keys, values = F.separate(heads, axis=0)
+        shares = F.softmax(F.matmul(queries * 32**-0.5, keys, transb=True) + HIDDEN[:64], axis=3)
+        x = x + self.out(F.reshape(F.transpose(F.matmul(shares, values), (0, 2, 1, 3)), (-1, 128)))
+        up = self.up(self.norm2(x))
+        return x + self.down(0.5 * up * (1.0 + F.tanh((2 / np.pi) ** 0.5 * (up + 0.044715 * up * up * up))))
+
+
+class GPT2(chainer.Chain):
+    """Four blocks of width 128 over bytes, 64 in a sequence; the head is the embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.embedding, self.positions = L.EmbedID(256, 128), chainer.Parameter(0, (64, 128))
+            self.blocks = chainer.Sequential(*(GPT2Block() for _ in range(4)))
+            self.norm = L.LayerNormalization(128)
+
+    def forward(self, x: np.ndarray, t: np.ndarray) -> chainer.Variable:
+        """Return the loss of a batch."""
+        h = self.embedding(x) + F.broadcast_to(self.positions[None], (*x.shape, 128))
+        h = self.norm(self.blocks(F.reshape(h, (-1, 128))))
+        return F.softmax_cross_entropy(F.linear(h, self.embedding.W), t)
+
+
+OF_TOKENS = {"llama_tiny": Llama, "gpt2_tiny": GPT2}
+
+
 def main(workload: str, batch: int, steps: int, warmup: int) -> None:
     """Train and print the ends of the timed steps of every worker."""
     chainer.global_config.type_check = False
@@ -158,8 +198,8 @@ def main(workload: str, batch: int, steps: int, warmup: int) -> None:
     stream = np.random.RandomState(0)  # the numpy that iDeep needs has no newer one
     x = stream.standard_normal((batch, *shape)).astype(np.float32)
     t = stream.randint(0, classes, batch).astype(np.int32)
-    if name == "llama_tiny":
-        chain, tokens = Llama(), stream.randint(0, 256, (batch, 65)).astype(np.int32)
+    if name in OF_TOKENS:
+        chain, tokens = OF_TOKENS[name](), stream.randint(0, 256, (batch, 65)).astype(np.int32)
         x, t = tokens[:, :64], tokens[:, 1:].reshape(-1)
     optimizer = chainer.optimizers.MomentumSGD(lr=0.01, momentum=0.9)
     if communicator is not None:

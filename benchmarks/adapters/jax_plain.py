@@ -27,8 +27,9 @@ def main(workload: str, batch: int, steps: int, warmup: int, workers: int) -> No
     name, _, side = workload.partition("@")
     if name == "lenet5":
         net, parameters, shape, classes = lenet5, lenet5_parameters(), (28, 28, 1), 10
-    elif name == "llama_tiny":
-        net, parameters, shape, classes = llama, llama_parameters(), (64,), 256
+    elif name in OF_TOKENS:
+        net, made = OF_TOKENS[name]
+        parameters, shape, classes = made(), (64,), 256
     else:
         parameters = resnet50_parameters()
         net, shape, classes = resnet50, (int(side), int(side), 3), 1000
@@ -59,7 +60,7 @@ def main(workload: str, batch: int, steps: int, warmup: int, workers: int) -> No
     parameters = {key: put(value, alike) for key, value in parameters.items()}
     images = put(np.random.default_rng(0).standard_normal((batch, *shape)).astype(np.float32), split)
     labels = put(np.random.default_rng(0).integers(0, classes, batch).astype(np.int32), split)
-    if name == "llama_tiny":
+    if name in OF_TOKENS:
         tokens = np.random.default_rng(0).integers(0, classes, (batch, 65)).astype(np.int32)
         images, labels = put(tokens[:, :64], split), put(tokens[:, 1:].reshape(-1), split)
     ends = []
@@ -140,6 +141,36 @@ def llama(p: Parameters, x: jax.Array) -> jax.Array:
     return (normed(x, "norm") @ p["head"]).reshape(-1, 256)
 
 
+def gpt2_parameters() -> Parameters:
+    """The 834,304 values of GPT-2's architecture with four blocks of width 128."""
+    made = {"embedding": 0.02 * weight(256, 128), "positions": 0.02 * weight(64, 128)}
+    for block in map(str, range(4)):
+        for name, shape in {"qkv": (128, 384), "out": (128, 128), "up": (128, 512), "down": (512, 128)}.items():
+            made |= {block + name: weight(*shape), f"{block}{name}b": jnp.zeros(shape[1])}
+    for norm in ("norm", *(f"{block}norm{number}" for block in range(4) for number in (1, 2))):
+        made |= {norm: jnp.ones(128), norm + "b": jnp.zeros(128)}
+    return made
+
+
+def gpt2(p: Parameters, x: jax.Array) -> jax.Array:
+    """Scores of all tokens, (tokens of the batch, 256), by the embedding."""
+
+    def normed(x: jax.Array, name: str) -> jax.Array:
+        return jax.nn.standardize(x, epsilon=1e-5) * p[name] + p[name + "b"]
+
+    def dense(x: jax.Array, name: str) -> jax.Array:
+        return x @ p[name] + p[name + "b"]
+
+    x = p["embedding"][x] + p["positions"]
+    for block in map(str, range(4)):
+        heads = dense(normed(x, block + "norm1"), block + "qkv").reshape(len(x), 64, 12, 32)
+        y = jax.nn.dot_product_attention(*jnp.split(heads, 3, 2), is_causal=True)
+        x = x + dense(y.reshape(len(x), 64, 128), block + "out")
+        x = x + dense(jax.nn.gelu(dense(normed(x, block + "norm2"), block + "up")), block + "down")
+    return (normed(x, "norm") @ p["embedding"].T).reshape(-1, 256)
+
+
+OF_TOKENS = {"llama_tiny": (llama, llama_parameters), "gpt2_tiny": (gpt2, gpt2_parameters)}
 STAGES = [(64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)]
 
 

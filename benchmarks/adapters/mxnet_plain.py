@@ -43,8 +43,8 @@ def main(workload: str, batch: int, steps: int, warmup: int, workers: int, kvsto
     from mxnet import autograd, gluon  # noqa: PLC0415
 
     name, _, side = workload.partition("@")
-    if name == "llama_tiny":
-        net, shape, classes = llama(), (64,), 256
+    if name in OF_TOKENS:
+        net, shape, classes = OF_TOKENS[name](), (64,), 256
     else:
         net, shape, classes = (
             (lenet5(gluon.nn), (1, 28, 28), 10) if name == "lenet5" else (resnet50(), (3, int(side), int(side)), 1000)
@@ -55,7 +55,7 @@ def main(workload: str, batch: int, steps: int, warmup: int, workers: int, kvsto
     compute_loss.hybridize(static_alloc=True, static_shape=True)
     data = mx.nd.random.normal(shape=(batch, *shape))
     label = mx.nd.random.randint(0, classes, shape=(batch,)).astype("float32")
-    if name == "llama_tiny":
+    if name in OF_TOKENS:
         data, label = (mx.nd.random.randint(0, classes, shape=(batch, 64)).astype("float32") for _ in range(2))
     settings = {"learning_rate": 0.01, "momentum": 0.9}
     trainer = gluon.Trainer(net.collect_params(), "sgd", settings, kvstore=kvstore)
@@ -161,6 +161,60 @@ def llama():  # noqa: ANN201
     net = nn.HybridSequential()
     net.add(nn.Embedding(256, 128), *(Block() for _ in range(4)), RMSNorm(), dense(256, 128))
     return net
+
+
+def gpt2():  # noqa: ANN201
+    """Four blocks of GPT-2's architecture, of width 128 over bytes, 64 in a sequence; the head is the embedding."""
+    import numpy as np  # noqa: PLC0415 - as MXNet's
+    from mxnet.gluon import nn  # noqa: PLC0415
+
+    hidden = np.triu(np.full((64, 64), -1e30), 1)[None]
+
+    def dense(outputs: int, inputs: int):  # noqa: ANN202
+        return nn.Dense(outputs, flatten=False, in_units=inputs)
+
+    class Block(nn.HybridBlock):
+        """Causal attention and a GELU layer, each behind a layer norm; tokens lie before samples."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(in_channels=128), nn.LayerNorm(in_channels=128)
+            self.qkv, self.out, self.up, self.down = (
+                dense(384, 128),
+                dense(128, 128),
+                dense(512, 128),
+                dense(128, 512),
+            )
+            self.hidden = self.params.get_constant("hidden", hidden)
+
+        def hybrid_forward(self, F, x, hidden):  # noqa: ANN001, ANN202, N803 - gluon's signature
+            mixed = self.qkv(self.norm1(x))
+            scores = F.broadcast_add(F.contrib.interleaved_matmul_selfatt_qk(mixed, heads=4), hidden)
+            y = F.contrib.interleaved_matmul_selfatt_valatt(mixed, F.softmax(scores, axis=-1), heads=4)
+            x = x + self.out(y)
+            up = self.up(self.norm2(x))
+            return x + self.down(0.5 * up * (1.0 + F.tanh((2 / np.pi) ** 0.5 * (up + 0.044715 * up * up * up))))
+
+    class GPT2(nn.HybridBlock):
+        """The blocks between the embedding and itself."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = self.params.get("embedding", shape=(256, 128))
+            self.positions = self.params.get("positions", shape=(64, 1, 128))
+            self.blocks = nn.HybridSequential()
+            self.blocks.add(*(Block() for _ in range(4)), nn.LayerNorm(in_channels=128))
+
+        def hybrid_forward(self, F, x, embedding, positions):  # noqa: ANN001, ANN202, N803
+            x = F.Embedding(F.transpose(x), embedding, input_dim=256, output_dim=128)
+            x = self.blocks(F.broadcast_add(x, positions))
+            scores = F.FullyConnected(x, embedding, num_hidden=256, no_bias=True, flatten=False)
+            return F.transpose(scores, (1, 0, 2))
+
+    return GPT2()
+
+
+OF_TOKENS = {"llama_tiny": llama, "gpt2_tiny": gpt2}
 
 
 def resnet50():  # noqa: ANN201

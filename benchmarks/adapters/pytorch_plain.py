@@ -121,6 +121,43 @@ class Llama(nn.Module):
         return self.head(self.norm(x)).flatten(0, 1)
 
 
+class GPT2Block(nn.Module):
+    """Causal attention and a GELU layer, each behind a layer norm; as nanoGPT's ``Block``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(128), nn.LayerNorm(128)
+        self.qkv, self.out = nn.Linear(128, 384), nn.Linear(128, 128)
+        self.up, self.down = nn.Linear(128, 512), nn.Linear(512, 128)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the block's output."""
+        batch, tokens, _ = x.shape
+        q, k, v = (each.view(batch, tokens, 4, 32).transpose(1, 2) for each in self.qkv(self.norm1(x)).split(128, 2))
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, tokens, 128))
+        return x + self.down(functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class GPT2(nn.Module):
+    """Four blocks of width 128 over bytes, 64 in a sequence; the head is the embedding, as in nanoGPT."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.positions = nn.Embedding(256, 128), nn.Embedding(64, 128)
+        self.blocks, self.norm = nn.Sequential(*(GPT2Block() for _ in range(4))), nn.LayerNorm(128)
+        self.head = nn.Linear(128, 256, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the scores of all tokens, (tokens of the batch, 256)."""
+        x = self.embedding(x) + self.positions(torch.arange(x.shape[1]))
+        return self.head(self.norm(self.blocks(x))).flatten(0, 1)
+
+
+OF_TOKENS = {"llama_tiny": Llama, "gpt2_tiny": GPT2}
+
+
 def tuned() -> bool:
     """Return whether the loop is to be an expert's."""
     return os.environ.get("RACE_TUNING") != "documented"
@@ -138,8 +175,8 @@ def main(workload: str, batch: int, steps: int, warmup: int, meeting: list[str])
     name, _, side = workload.partition("@")
     if name == "lenet5":
         module, shape, classes = LeNet5(), (1, 28, 28), 10
-    elif name == "llama_tiny":
-        module, shape, classes = Llama(), (64,), 256
+    elif name in OF_TOKENS:
+        module, shape, classes = OF_TOKENS[name](), (64,), 256
     else:
         module, shape, classes = resnet50(), (3, int(side), int(side)), 1000
     # Measured: channels innermost make the convolutions of ResNet-50 faster and the thin ones of LeNet-5 slower.
@@ -147,7 +184,7 @@ def main(workload: str, batch: int, steps: int, warmup: int, meeting: list[str])
     module = module.to(memory_format=layout).train()
     x = torch.randn(batch, *shape).to(memory_format=layout)
     t = torch.randint(0, classes, (batch,))
-    if name == "llama_tiny":
+    if name in OF_TOKENS:
         x, t = torch.randint(0, classes, (batch, *shape)), torch.randint(0, classes, (batch * 64,))
     if meeting:
         rank, workers, address = meeting

@@ -30,8 +30,8 @@ def main(workload: str, batch: int, steps: int, warmup: int, strategy: tf.distri
     name, _, side = workload.partition("@")
     workers = strategy.num_replicas_in_sync
     with strategy.scope():
-        if name == "llama_tiny":
-            net, shape, classes = llama(), (64,), 256
+        if name in OF_TOKENS:
+            net, shape, classes = OF_TOKENS[name](), (64,), 256
         else:
             net, shape, classes = (
                 (lenet5(), (28, 28, 1), 10) if name == "lenet5" else (resnet50(), (int(side),) * 2 + (3,), 1000)
@@ -39,7 +39,7 @@ def main(workload: str, batch: int, steps: int, warmup: int, strategy: tf.distri
         VELOCITIES.extend(tf.Variable(tf.zeros_like(variable), trainable=False) for variable in VARIABLES)
     images = tf.random.normal((batch, *shape))
     labels = tf.random.uniform((batch,), maxval=classes, dtype=tf.int64)
-    if name == "llama_tiny":
+    if name in OF_TOKENS:
         images, labels = (tf.random.uniform((count, 64), maxval=256, dtype=tf.int64) for count in (batch, batch))
         labels = tf.reshape(labels, [-1])
     if isinstance(strategy, tf.distribute.MirroredStrategy):
@@ -200,6 +200,31 @@ def llama():  # noqa: ANN201
         return head(last(x))
 
     return apply
+
+
+def gpt2():  # noqa: ANN201
+    """Four blocks of GPT-2's architecture, of width 128 over bytes: Keras's layers, as in its own example of a GPT."""
+    layers, ops = tf.keras.layers, tf.keras.ops
+    embedding, positions = layers.Embedding(256, 128), layers.Embedding(64, 128)
+    embedding.build()
+    positions.build()
+    x = embedded = tf.keras.Input((64, 128))
+    for _ in range(4):
+        normed = layers.LayerNormalization(epsilon=1e-5)(x)
+        x = x + layers.MultiHeadAttention(4, 32)(normed, normed, use_causal_mask=True)
+        up = layers.Dense(512, activation=lambda x: tf.keras.activations.gelu(x, approximate=True))
+        x = x + layers.Dense(128)(up(layers.LayerNormalization(epsilon=1e-5)(x)))
+    model = tf.keras.Model(embedded, layers.LayerNormalization(epsilon=1e-5)(x))
+    VARIABLES.extend(each.value for layer in (embedding, positions, model) for each in layer.trainable_variables)
+
+    def apply(x: tf.Tensor) -> tf.Tensor:
+        x = model(embedding(x) + positions(tf.range(64)))
+        return tf.reshape(ops.matmul(x, ops.transpose(embedding.embeddings)), (-1, 256))
+
+    return apply
+
+
+OF_TOKENS = {"llama_tiny": llama, "gpt2_tiny": gpt2}
 
 
 def mirrored(rank: int, workers: int, root: str) -> tf.distribute.Strategy:

@@ -119,6 +119,11 @@ def time_left(least_s: float, most_s: float | None = None) -> str:
     return f"about {least} to {most} left"
 
 
+def format_count(count: int, noun: str, several: str | None = None) -> str:
+    """Return ``1 worker`` or ``1,200 workers``; ``several`` is the plural where it is not the noun and an s."""
+    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
+
+
 def format_bytes(count: float) -> str:
     """Return a size with a binary unit: ``1.5 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -12,7 +12,8 @@ from steptime.catalog.accelerators import Accelerators
 from steptime.catalog.manifest import load_manifest, load_manifests
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
-from steptime.report.terminal import render
+from steptime.report.sections import StudyFindings
+from steptime.report.terminal import WholeReport
 from steptime.runner.expansion import expand
 from steptime.runner.plan import plan_study
 from steptime.runner.progress import Silent
@@ -109,7 +110,7 @@ def test_the_gain_of_tuned_is_that_of_the_planted_option(summary):
 def test_what_tuned_changed_stands_in_the_report(summary):
     console = Console(width=160)
     with console.capture() as captured:
-        console.print(render(summary))
+        console.print(WholeReport(StudyFindings(summary)))
     assert "by pause_ms=0.0 (documented 100.0)" in captured.get()
 
 

@@ -13,6 +13,7 @@ from steptime.predict.model.measured_links import net_summary
 from steptime.report.formats import page_text, write_page
 from steptime.report.links import link_section, operation_row
 from steptime.report.number_format import UNKNOWN
+from steptime.report.sections import StudyFindings
 from steptime.report.terminal import SectionText
 
 ALPHA, BANDWIDTH, BUS = 2, 4, 5
@@ -95,7 +96,7 @@ def test_the_store_gives_back_what_it_was_given(tmp_path):
 
 def test_the_page_has_a_chart_for_every_operation_and_number_of_workers(tmp_path):
     store = store_with(tmp_path / "found", found())
-    write_page(store, summarise(store), tmp_path / "page.html", net_summary(store.net()))
+    write_page(store, StudyFindings(summarise(store), net_summary(store.net())), tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     for title in ("allreduce, 2 workers", "allreduce, 3 workers", "incast, 2 workers"):
         assert f"<figcaption>{title}</figcaption>" in page
@@ -108,6 +109,6 @@ def test_the_page_has_a_chart_for_every_operation_and_number_of_workers(tmp_path
 
 def test_a_page_without_messages_says_nothing_of_links(tmp_path):
     store = store_with(tmp_path / "found", [])
-    page = page_text(summarise(store), {}, "#", "here", None)
+    page = page_text(StudyFindings(summarise(store), study_text="#"), "here")
     assert 'id="links"' not in page
     assert 'id="equivalence"' in page

@@ -5,6 +5,7 @@ from trainings import trained, trainings
 from steptime.measurements.accuracy.results import over_seeds
 from steptime.report.accuracy import accuracy_groups
 from steptime.report.formats import page_text
+from steptime.report.sections import StudyFindings
 
 WIDE = over_seeds([100.0, 2900.0], lowest=0.0)
 """Of two seeds: 1500, from 0 to 19288."""
@@ -52,5 +53,5 @@ def test_the_page_shows_no_interval_that_says_nothing():
     wide = one.training.model_copy(update={"samples_per_s": WIDE})
 
     assert "not settled (100 to 2900 seen)" in page_text(
-        trainings(one.model_copy(update={"training": wide})), {}, "version: 1\n", "results"
+        StudyFindings(trainings(one.model_copy(update={"training": wide})), study_text="version: 1\n"), "results"
     )

@@ -12,6 +12,7 @@ from steptime.report.answer import answer, paper_line
 from steptime.report.formats import page_text
 from steptime.report.overview import sentences
 from steptime.report.plain_text import plain_text
+from steptime.report.sections import StudyFindings
 
 
 def summary(*published: PublishedRatio) -> Summary:
@@ -95,12 +96,12 @@ def test_a_refused_prediction_says_why():
 
 def test_the_page_begins_with_the_answer():
     found = a_summary([trial()], published=[claim(1.1, 1.2, 1.3)])
-    assert plain_text(answer(found)) in page_text(found, {}, "", "folder").replace("&#39;", "'")
+    assert plain_text(answer(found)) in page_text(StudyFindings(found), "folder").replace("&#39;", "'")
 
 
 def where(found: Summary, *texts: str) -> list[int]:
     """Return where the page has each text first."""
-    page = page_text(found, {}, "", "folder").replace("&#39;", "'")
+    page = page_text(StudyFindings(found), "folder").replace("&#39;", "'")
     return [page.index(plain_text(each)) for each in texts]
 
 

@@ -12,7 +12,8 @@ from steptime.report.formats import page_text
 from steptime.report.groups import ranked_groups
 from steptime.report.ranking import learning_section
 from steptime.report.section import TableRow
-from steptime.report.terminal import render
+from steptime.report.sections import StudyFindings
+from steptime.report.terminal import WholeReport
 from steptime.report.trial_names import Names
 
 STALE = Staleness(mean=1.25, low=1.1, high=1.4, median=1, p95=3, max=7, updates={"0": 5, "1": 80, "3": 14, "7": 1})
@@ -49,12 +50,12 @@ def test_a_study_without_asynchronous_trials_has_no_such_part() -> None:
     found = summary([alone], [place(alone, 1)])
 
     assert learning_section(ranked_groups(found, Names(found.trials)), Marks([])) is None
-    assert 'id="learning"' not in page_text(found, {}, "", "results")
+    assert 'id="learning"' not in page_text(StudyFindings(found), "results")
 
 
 def test_the_page_and_the_terminal_show_the_loss_rate_beside_throughput() -> None:
     console = Console(width=200, file=io.StringIO())
-    console.print(render(race()))
+    console.print(WholeReport(StudyFindings(race())))
 
     assert "loss rate 0.600 (0.500 to 0.700) loss/s" in console.file.getvalue()
-    assert 'id="learning"' in page_text(race(), {}, "", "results")
+    assert 'id="learning"' in page_text(StudyFindings(race()), "results")

@@ -8,12 +8,13 @@ from ablations import breakdown, emulated, imbalance, launch_phases
 from rich.console import Console
 from summaries import quickstart, summary, trial
 
-from steptime.report.terminal import render
+from steptime.report.sections import StudyFindings
+from steptime.report.terminal import WholeReport
 
 
 def printed(study, width=160):
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    console.print(render(study))
+    console.print(WholeReport(StudyFindings(study)))
     return console.file.getvalue()
 
 

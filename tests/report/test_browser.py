@@ -10,6 +10,7 @@ from test_charts import quantiles_of
 from trainings import asynchronous, schedules
 
 from steptime.report.formats import page_text
+from steptime.report.sections import StudyFindings
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -63,7 +64,9 @@ def browser(tmp_path_factory):
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     for name, study in STUDIES.items():
-        (folder / f"{name}.html").write_text(page_text(study, quantiles_of(study), "version: 1\n", "results"))
+        (folder / f"{name}.html").write_text(
+            page_text(StudyFindings(study, quantiles=quantiles_of(study), study_text="version: 1\n"), "results")
+        )
     return folder
 
 

@@ -5,6 +5,7 @@ from summaries import summary, trial
 
 from steptime.diagnosis.form import Diagnosis, Unsettled
 from steptime.report.formats import page_text
+from steptime.report.sections import StudyFindings
 
 REASON = "update: 13 % (7 % to 19 %) is not shown to be above 10 %"
 
@@ -13,7 +14,7 @@ REASON = "update: 13 % (7 % to 19 %) is not shown to be above 10 %"
 def page():
     measured = trial()
     doubts = [Unsettled(rule=rule, trial=measured.id, reason=REASON) for rule in ("update_bound", "small_batch")]
-    return page_text(summary([measured]), {}, "", "results", diagnosis=Diagnosis(unsettled=doubts))
+    return page_text(StudyFindings(summary([measured]), diagnosis=Diagnosis(unsettled=doubts)), "results")
 
 
 def test_undecided_rules_are_counted_in_the_line_that_unfolds_them(page):
@@ -25,6 +26,6 @@ def test_undecided_rules_follow_that_line_with_their_reasons(page):
 
 
 def test_nothing_is_folded_where_every_rule_is_decided():
-    page = page_text(summary([trial()]), {}, "", "results", diagnosis=Diagnosis())
+    page = page_text(StudyFindings(summary([trial()]), diagnosis=Diagnosis()), "results")
 
     assert "leaves undecided" not in page

@@ -8,6 +8,7 @@ from trainings import GROUP, asynchronous, schedules, trained, trainings
 
 from steptime.report.accuracy import accuracy_groups, brief_names
 from steptime.report.formats import page_text
+from steptime.report.sections import StudyFindings
 from steptime.report.trainings import (
     batch_figures,
     learning_panels,
@@ -121,7 +122,7 @@ def test_brief_names_leave_out_what_an_axis_shows():
 
 
 def test_the_page_has_the_table_and_the_figures_of_trainings():
-    page = page_text(schedules(), {}, "version: 1\n", "results")
+    page = page_text(StudyFindings(schedules(), study_text="version: 1\n"), "results")
 
     assert "What trainings reached" in page
     assert "98.50 % (98.10 to 98.90)" in page
@@ -130,7 +131,7 @@ def test_the_page_has_the_table_and_the_figures_of_trainings():
 
 
 def test_every_link_of_a_page_of_trainings_leads_somewhere():
-    page = page_text(asynchronous(), {}, "version: 1\n", "results")
+    page = page_text(StudyFindings(asynchronous(), study_text="version: 1\n"), "results")
 
     assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r' id="([^"]+)"', page))
 

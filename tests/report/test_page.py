@@ -10,11 +10,13 @@ from test_charts import quantiles_of
 from steptime.errors import StoreError
 from steptime.measurements.summary import summarise
 from steptime.report.formats import page_text, write_page
+from steptime.report.sections import StudyFindings
 
 
 def page(study, **options):
-    fields = {"study_text": STUDY, "folder": "steptime-results/race", **options}
-    return page_text(study, quantiles_of(study), **fields)
+    folder = options.pop("folder", "steptime-results/race")
+    fields = {"quantiles": quantiles_of(study), "study_text": STUDY, **options}
+    return page_text(StudyFindings(study, **fields), folder)
 
 
 RACE = page(quickstart())
@@ -130,7 +132,7 @@ def test_forty_groups_of_one_make_a_small_page():
 def test_a_results_folder_becomes_a_page_with_its_step_times(tmp_path):
     store = filled_store(tmp_path / "results")
     path = tmp_path / "new" / "folder" / "report.html"
-    write_page(store, summarise(store), path)
+    write_page(store, StudyFindings(summarise(store)), path)
     text = path.read_text()
 
     assert "pytorch single is fastest" in text
@@ -144,6 +146,6 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path):
     taken.mkdir()
 
     with pytest.raises(StoreError, match=r"report\.html"):
-        write_page(store, summarise(store), taken)
+        write_page(store, StudyFindings(summarise(store)), taken)
 
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("report")] == ["report.html"]

@@ -6,7 +6,8 @@ from trainings import trained, trainings
 
 from steptime.report.accuracy import accuracy_groups
 from steptime.report.formats import page_text
-from steptime.report.terminal import render
+from steptime.report.sections import StudyFindings
+from steptime.report.terminal import WholeReport
 from steptime.report.trainings import schedule_table
 
 ADAM = {"name": "adam", "learning_rate": 0.002}
@@ -33,7 +34,7 @@ def rows_of(study):
 def printed(study, width):
     console = Console(width=width)
     with console.capture() as captured:
-        console.print(render(study))
+        console.print(WholeReport(StudyFindings(study)))
     return captured.get()
 
 
@@ -92,7 +93,7 @@ def test_every_cell_is_printed_whole_in_every_width(width):
 
 
 def test_the_page_has_the_table():
-    page = page_text(two_by_two(), {}, "version: 1\n", "results")
+    page = page_text(StudyFindings(two_by_two(), study_text="version: 1\n"), "results")
 
     assert "Final accuracy by schedule, mean of 5 seeds" in page
     assert '<th class="number" scope="col">cosine</th>' in page

@@ -13,7 +13,8 @@ from steptime.report.charts.chart import Figure
 from steptime.report.formats import page_text
 from steptime.report.overview import overview
 from steptime.report.section import Column, Figures, Pairs, Section, SectionTable, Sentences, TableRow, cells
-from steptime.report.terminal import SectionText, render
+from steptime.report.sections import StudyFindings
+from steptime.report.terminal import SectionText, WholeReport
 
 PLANTED = Section(
     "A planted section",
@@ -66,16 +67,18 @@ SHOWN = [
 @pytest.mark.parametrize("text", SHOWN)
 @pytest.mark.parametrize("width", [20, 200])
 def test_a_section_that_is_added_to_the_table_is_in_the_terminals_report(planted, text, width):
-    assert text in words(printed(render(quickstart()), width))
+    assert text in words(printed(WholeReport(StudyFindings(quickstart())), width))
 
 
 @pytest.mark.parametrize("text", [*SHOWN, "A picture"])
 def test_a_section_that_is_added_to_the_table_is_on_the_page(planted, text):
-    assert text in words(page_text(quickstart(), {}, "version: 1\n", "results"))
+    assert text in words(page_text(StudyFindings(quickstart(), study_text="version: 1\n"), "results"))
 
 
 def test_a_section_that_is_added_to_the_table_has_a_link_at_the_top_of_the_page(planted):
-    assert '<a href="#planted">A planted section</a>' in page_text(quickstart(), {}, "version: 1\n", "results")
+    assert '<a href="#planted">A planted section</a>' in page_text(
+        StudyFindings(quickstart(), study_text="version: 1\n"), "results"
+    )
 
 
 def test_a_section_that_shows_nothing_is_left_out():
@@ -84,7 +87,7 @@ def test_a_section_that_shows_nothing_is_left_out():
 
 def test_both_reports_word_a_missing_equivalence_check_alike():
     unchecked = summary([trial()])
-    short, whole = (words(printed(each)) for each in (overview(unchecked), render(unchecked)))
+    short, whole = (words(printed(each)) for each in (overview(unchecked), WholeReport(StudyFindings(unchecked))))
     sentence = "The equivalence check was not run: these trials may train different things."
     assert sentence in short
     assert sentence in whole

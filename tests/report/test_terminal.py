@@ -11,12 +11,13 @@ from summaries import many, quickstart, summary, trial
 
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.summary_form import StepTime
-from steptime.report.terminal import render
+from steptime.report.sections import StudyFindings
+from steptime.report.terminal import WholeReport
 
 
 def printed(study, width, **options):
     console = Console(file=io.StringIO(), width=width, highlight=False, **options)
-    console.print(render(study))
+    console.print(WholeReport(StudyFindings(study)))
     return console.file.getvalue()
 
 

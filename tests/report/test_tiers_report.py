@@ -9,7 +9,8 @@ from steptime.measurements.summary_form import OptionChange, RankedTrial, Summar
 from steptime.report.formats import page_text
 from steptime.report.groups import ranked_groups, verdict
 from steptime.report.ranking import tier_section
-from steptime.report.terminal import render
+from steptime.report.sections import StudyFindings
+from steptime.report.terminal import WholeReport
 from steptime.report.trial_names import Names
 
 MPI = "steptime's exchange over MPI"
@@ -65,7 +66,7 @@ def parts_of(summary):
 def printed(summary, width=120):
     console = Console(width=width, record=True, file=None, force_terminal=False)
     with console.capture() as captured:
-        console.print(render(summary))
+        console.print(WholeReport(StudyFindings(summary)))
     return " ".join(captured.get().split())
 
 
@@ -128,7 +129,7 @@ def test_the_terminal_tells_both_orders_and_the_change(raced, width):
 
 
 def test_the_page_tells_both_orders_and_the_change(raced):
-    page = page_text(raced, {}, "name: race\n", "results")
+    page = page_text(StudyFindings(raced, study_text="name: race\n"), "results")
     for part in ('id="tiers"', "1 chainer allreduce", "compile=true (documented false)", "Tuned changes nothing for"):
         assert part in page
 

@@ -388,6 +388,14 @@ def test_every_axis_can_be_excluded_by(exclusion):
     assert (count(), count(exclude=exclusion)) == (1, 0)
 
 
+def test_an_exclusion_that_matches_nothing_is_named_by_its_place():
+    exclude = [{"workers": 1}, {"workers": [3, 4]}, {"workers": 1, "strategies": "single"}]
+
+    assert _expand(workers=[1, 2], strategies=["single", "allreduce"], exclude=exclude).without_effect == [
+        'exclude[1] matches no combination: {"workers": [3, 4]}'
+    ]
+
+
 def test_an_exclusion_by_the_options_of_one_framework_leaves_the_others():
     expansion = _expand(frameworks=["ring", "alone"], exclude={"options": {"ring": {"layout": "nchw"}}})
 

@@ -11,7 +11,7 @@ from steptime.measurements.summary import summarise
 from steptime.predict.model.measured_links import stored_links
 from steptime.report.formats import page_text
 from steptime.report.sections import StudyFindings, sections
-from steptime.report.terminal import SectionText, render
+from steptime.report.terminal import SectionText, WholeReport
 
 
 def printed(renderable):
@@ -25,8 +25,8 @@ def stored(request, tmp_path_factory):
     """The sections, the page and the terminal's report of a stored study."""
     store = Store.open(unpacked(request.param, tmp_path_factory.mktemp("stored")))
     summary, net = summarise(store), stored_links(store)
-    page = page_text(summary, {}, store.study_text, "results", net)
-    return sections(StudyFindings(summary, net)), page, printed(render(summary, net))
+    page = page_text(StudyFindings(summary, net, study_text=store.study_text), "results")
+    return sections(StudyFindings(summary, net)), page, printed(WholeReport(StudyFindings(summary, net)))
 
 
 def test_every_section_of_a_stored_study_is_on_its_page(stored):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from steptime.units import format_bit_rate, format_bytes, format_seconds
+from steptime.units import format_bit_rate, format_bytes, format_count, format_seconds
 
 
 class _Settled(BaseModel):
@@ -264,8 +264,7 @@ class FoundHost:
     def gpus_in_words(self) -> str:
         """How many GPUs of which models, as ``4 GPUs (NVIDIA A100)``."""
         models = " and ".join(dict.fromkeys(gpu.model or "model unknown" for gpu in self.gpus))
-        count = "1 GPU" if len(self.gpus) == 1 else f"{len(self.gpus)} GPUs"
-        return f"{count} ({models})" if self.gpus else "no GPU"
+        return f"{format_count(len(self.gpus), 'GPU')} ({models})" if self.gpus else "no GPU"
 
     def in_words(self) -> str:
         """What the probe found, in one line."""

@@ -12,7 +12,7 @@ from steptime.runner.run_kinds import RUN_KINDS, TRAININGS, without_breakdown
 from steptime.study.environment_variables import passed, stripped
 from steptime.study.study import further_settings
 from steptime.study.trial import Trial
-from steptime.units import format_seconds
+from steptime.units import format_count, format_seconds
 
 if TYPE_CHECKING:
     from steptime.cli.console import PlainConsole
@@ -125,6 +125,7 @@ def _conditions(plan: StudyPlan) -> Iterator[str]:
     """Say what is left out, who can reach the launches, and which programs of others run."""
     for line in skipped_in_words(plan.expansion.skipped):
         yield f"skipped: {line}"
+    yield from plan.expansion.without_effect
     yield from without_breakdown(plan.study, plan.expansion.trials)
     for name, contents in plan.contents.items():
         yield contents.in_words(name)
@@ -166,14 +167,16 @@ def _as_json(plan: StudyPlan) -> dict[str, Any]:
             for trial in plan.expansion.trials
         ],
         "skipped": [{"combination": skip.combination, "reason": skip.reason} for skip in plan.expansion.skipped],
+        "without_effect": plan.expansion.without_effect,
     }
 
 
 def _launches_in_words(plan: StudyPlan) -> str:
     """Say how many trials are timed and trained, and how often."""
     train, timed = plan.study.training, len(plan.timed)
-    parts = [f"{timed} trials, {plan.study.launches.min} launches or more each"] if timed or train is None else []
+    least = format_count(plan.study.launches.min, "launch", "launches")
+    parts = [f"{format_count(timed, 'trial')}, {least} or more each"] if timed or train is None else []
     if train is not None:
         each = f"a training of {train.epochs} epochs at most for each of {train.seeds} seeds"
-        parts.append(f"{len(plan.expansion.trials) - timed} trials, {each}")
+        parts.append(f"{format_count(len(plan.expansion.trials) - timed, 'trial')}, {each}")
     return "; ".join(parts)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from steptime.measurements.summary_form import Summary
     from steptime.predict.held_out import Anomaly
     from steptime.report.section import Section
+    from steptime.report.sections import StudyFindings
 
 _FORMATS = ("text", "json", "markdown", "csv", "latex")
 PAGE = "report.html"
@@ -103,11 +104,18 @@ class ReportedResults:
     diagnosis: "Diagnosis"
 
     @property
+    def findings(self) -> "StudyFindings":
+        """What sections are made of."""
+        from steptime.report.sections import StudyFindings
+
+        return StudyFindings(self.summary, self.net, attached=self.attached, diagnosis=self.diagnosis)
+
+    @property
     def sections(self) -> "list[Section]":
         """All sections of the report."""
-        from steptime.report.sections import StudyFindings, sections
+        from steptime.report.sections import sections
 
-        return sections(StudyFindings(self.summary, self.net, attached=self.attached, diagnosis=self.diagnosis))
+        return sections(self.findings)
 
 
 def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
@@ -204,7 +212,7 @@ def print_whole_report(found: ReportedResults) -> None:
     """Print everything that a report has for a terminal."""
     from steptime.report.attached import attached_section
     from steptime.report.links import link_section
-    from steptime.report.terminal import SectionText, render
+    from steptime.report.terminal import SectionText, WholeReport
 
     if found.attached:
         links = [link_section(found.net)] if found.net and found.net.rows else []
@@ -212,15 +220,14 @@ def print_whole_report(found: ReportedResults) -> None:
     elif found.net and not found.summary.trials:
         report_console().print(SectionText([link_section(found.net)]))
     else:
-        report_console().print(render(found.summary, found.net, found.diagnosis))
+        report_console().print(WholeReport(found.findings))
 
 
 def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -> None:
     """Write the page of a report, with a notice above it; raises StoreError when it cannot be written."""
     from steptime.report.formats import write_page
 
-    attached, diagnosis = found.attached, found.diagnosis
-    write_page(found.store, found.summary, path, found.net, attached=attached, diagnosis=diagnosis, notice=notice)
+    write_page(found.store, found.findings, path, notice=notice)
 
 
 def _next_steps(found: ReportedResults, page: Path | None) -> list[str]:

@@ -78,6 +78,7 @@ def run(
     from steptime.cli.progress import LiveObserver
     from steptime.runner.allocation import Allocation, until_end
     from steptime.runner.study_run import StudyRun
+    from steptime.units import format_count
 
     console = stderr_console()
     foreign = [f"runs {program}" for program in plan.foreign_programs()]
@@ -97,7 +98,7 @@ def run(
         raise
     report_code = _report(plan.folder, as_json=as_json)
     if counts.not_run:
-        console.print(f"the budget left out {counts.not_run} trials; to go on: {plan.command}")
+        console.print(f"the budget left out {format_count(counts.not_run, 'trial')}; to go on: {plan.command}")
     if report_code:
         sys.exit(report_code)
     if counts.failed:

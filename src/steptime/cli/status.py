@@ -214,15 +214,7 @@ def _page(folder: Path) -> bytes:
         run = run_progress(folder)
         running = run is not None and run_state(folder, run) == "running"
         notice = f"Running: {run.stage}, {run.done} done, now {run.item or run.stage}." if run and running else ""
-        page = page_of(
-            found.store,
-            found.summary,
-            found.net,
-            attached=found.attached,
-            diagnosis=found.diagnosis,
-            notice=notice,
-            refresh_s=_LEAST_S if running else None,
-        )
+        page = page_of(found.store, found.findings, notice=notice, refresh_s=_LEAST_S if running else None)
     except SteptimeError as error:
         from markupsafe import escape
 

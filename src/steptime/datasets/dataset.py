@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from steptime.errors import DatasetError
+from steptime.units import format_count
 
 PICTURE_ENDINGS = (
     *("apng", "avif", "bmp", "gif", "heic", "heif", "j2k", "jfif", "jif", "jp2", "jpe", "jxl", "mpo", "pbm", "pgm"),
@@ -95,11 +96,11 @@ class Contents:
     def in_words(self, name: str) -> str:
         """Return ``photos: 1,200 images of 10 classes; left out: 14 webp, 3 in deeper folders, 1 dangling link``."""
         if self.documents is None:
-            used = f"{_counted(self.samples, 'image', 'images')} of {_counted(self.classes, 'class', 'classes')}"
+            used = f"{format_count(self.samples, 'image')} of {format_count(self.classes, 'class', 'classes')}"
         else:
             of = f" of a vocabulary of {self.classes:,}" if self.classes else ""
-            documents = _counted(self.documents, "document", "documents")
-            used = f"{_counted(self.samples, 'token', 'tokens')}{of} in {documents}"
+            documents = format_count(self.documents, "document")
+            used = f"{format_count(self.samples, 'token')}{of} in {documents}"
         text = f"{name}: {used}"
         text += f", {self.validation:,} for validation" if self.validation else ""
         unused = [*_formats_in_words(self.left_out), *_others_in_words(self.left_out)]
@@ -112,10 +113,6 @@ def in_words(left_out: Iterable[LeftOut]) -> str:
     """Return what is left out, litter apart: ``14 webp, 3 in deeper folders``."""
     found = tuple(left_out)
     return ", ".join([*_formats_in_words(found, advised=False), *_others_in_words(found)])
-
-
-def _counted(count: int, one: str, several: str) -> str:
-    return f"{count:,} {one if count == 1 else several}"
 
 
 def _formats_in_words(left_out: Iterable[LeftOut], *, advised: bool = True) -> list[str]:

@@ -7,15 +7,14 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import steptime
 from steptime.diagnosis.form import Diagnosis
-from steptime.measurements.attached.form import AttachedRun
 from steptime.measurements.estimate import step_time_quantiles
-from steptime.measurements.net.times import NetSummary
 from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
@@ -26,7 +25,6 @@ from steptime.report.charts.chart import Figure
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.overview import sentences
 from steptime.report.plain_text import plain_text
-from steptime.report.ranking import Quantiles
 from steptime.report.section import Column, Figures, Part, Section, SectionTable, TableRow
 from steptime.report.sections import StudyFindings, sections
 from steptime.report.trial_names import Names
@@ -149,79 +147,36 @@ def _name(title: str, taken: set[str]) -> str:
     return found
 
 
-def write_page(  # noqa: PLR0913 - as page_text
-    store: Store,
-    summary: Summary,
-    path: Path,
-    net: NetSummary | None = None,
-    *,
-    attached: AttachedRun | None = None,
-    diagnosis: Diagnosis | None = None,
-    notice: str = "",
-) -> None:
-    """Write the page of ``store`` and its ``summary`` to ``path``, whole or not at all; ``notice`` is its first line.
+def write_page(store: Store, found: StudyFindings, path: Path, *, notice: str = "") -> None:
+    """Write the page of ``store`` and what was found to ``path``, whole or not at all; ``notice`` is its first line.
 
     Folders above ``path`` are made. Raises StoreError when the page cannot be written.
     """
-    page = page_of(store, summary, net, attached=attached, diagnosis=diagnosis, notice=notice)
-    store.folder_around(path).write(path, page.encode())
+    store.folder_around(path).write(path, page_of(store, found, notice=notice).encode())
 
 
-def page_of(  # noqa: PLR0913 - as page_text
-    store: Store,
-    summary: Summary,
-    net: NetSummary | None = None,
-    *,
-    attached: AttachedRun | None = None,
-    diagnosis: Diagnosis | None = None,
-    notice: str = "",
-    refresh_s: int | None = None,
-) -> str:
-    """Return the page of ``store`` and its ``summary``; the rest is as in ``page_text``."""
-    ranked = {place.trial for place in summary.ranking}
+def page_of(store: Store, found: StudyFindings, *, notice: str = "", refresh_s: int | None = None) -> str:
+    """Return the page of ``store``, with its study and step times beside what was found; as ``page_text``."""
+    ranked = {place.trial for place in found.summary.ranking}
     quantiles = {
         trial.id: step_time_quantiles(store.iter_records(TIMING, trial.id), trial.strategy)
-        for trial in summary.trials
+        for trial in found.summary.trials
         if trial.id in ranked
     }
-    return page_text(
-        summary,
-        quantiles,
-        store.study_text,
-        str(store.path),
-        net,
-        attached=attached,
-        diagnosis=diagnosis,
-        notice=notice,
-        refresh_s=refresh_s,
-    )
+    whole = replace(found, quantiles=quantiles, study_text=store.study_text)
+    return page_text(whole, str(store.path), notice=notice, refresh_s=refresh_s)
 
 
-def page_text(  # noqa: PLR0913 - everything that is on the page
-    summary: Summary,
-    quantiles: Quantiles,
-    study_text: str,
-    folder: str,
-    net: NetSummary | None = None,
-    *,
-    attached: AttachedRun | None = None,
-    diagnosis: Diagnosis | None = None,
-    notice: str = "",
-    refresh_s: int | None = None,
-) -> str:
+def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s: int | None = None) -> str:
     """Return the page.
 
     Args:
-        summary: the study and everything that it found.
-        quantiles: of the step times of trials that have any.
-        study_text: the study file, word by word.
+        found: everything that is on it.
         folder: where the results are, for the reader.
-        net: what the network benchmark found, if it was run into the same folder.
-        attached: what the run of a user's own command found, if the folder is of one.
-        diagnosis: what the rules say of its trials.
         notice: a sentence above everything else.
         refresh_s: after how many seconds a browser asks for it again; None if never.
     """
+    summary = found.summary
     environment = Environment(
         loader=PackageLoader("steptime.report"),
         autoescape=True,
@@ -235,14 +190,10 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         refresh_s=refresh_s,
         version=steptime.__version__,
         folder=folder,
-        answers=_answers(summary, diagnosis),
+        answers=_answers(summary, found.diagnosis),
         paper=paper_line(summary),
         machine=machine_in_a_line(summary.machine),
-        sections=[
-            section
-            for section in sections(StudyFindings(summary, net, quantiles, study_text, attached, diagnosis))
-            if section.is_within("page")
-        ],
+        sections=[section for section in sections(found) if section.is_within("page")],
     )
     return plain_text(page)
 

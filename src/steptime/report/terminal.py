@@ -14,9 +14,6 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from steptime.diagnosis.form import Diagnosis
-from steptime.measurements.net.times import NetSummary
-from steptime.measurements.summary_form import Summary
 from steptime.report.answer import first_answer, paper_line
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.section import Cell, Column, Layout, Pairs, Part, Section, SectionTable, Sentences, Style
@@ -37,12 +34,9 @@ _NAME = 14
 _ENDLESS = 10_000
 
 
-def render(summary: Summary, net: NetSummary | None = None, diagnosis: Diagnosis | None = None) -> RenderableType:
-    """Return everything that ``steptime report`` prints; it fits itself into the width it is printed with."""
-    return _Report(StudyFindings(summary, net, diagnosis=diagnosis))
+class WholeReport:
+    """Everything that ``steptime report`` prints; it fits itself into the width it is printed with."""
 
-
-class _Report:
     def __init__(self, found: StudyFindings) -> None:
         self._found = found
 

@@ -24,6 +24,7 @@ from steptime.study.hosts import ClusterChoice
 from steptime.study.study import Axis, WorkloadChoice, further_settings
 from steptime.study.training import Training
 from steptime.study.trial import ServerPlacement, Trial
+from steptime.units import format_count
 from steptime.worker.samples import MASKED_LOSS
 
 _PLANE = 3  # axes of an image: channels, height, width
@@ -138,7 +139,8 @@ def _mismatch(choice: WorkloadChoice, facts: DatasetFacts, default: Workload) ->
     if data and (of_other_kind := _of_other_kind(choice, data, facts, default)):
         return of_other_kind
     if facts.shape and len(default.input_shape) == len(facts.shape) and facts.shape[0] != default.input_shape[0]:
-        return f"{name} takes {_channels(default.input_shape[0])}, and {data} has {_channels(facts.shape[0])}"
+        taken, there = (format_count(each[0], "channel") for each in (default.input_shape, facts.shape))
+        return f"{name} takes {taken}, and {data} has {there}"
     if facts.shape and choice.image and choice.image != facts.shape[-2:]:
         asked, there = ("x".join(map(str, sides)) for sides in (choice.image, facts.shape[-2:]))
         return f"{data} is stored as {there} and is not resized to {asked}"
@@ -178,10 +180,6 @@ def _unfit_text(corpus: Corpus, default: Workload, asked: int | None) -> str | N
 
 def _resized(default: Workload, sides: tuple[int, int]) -> tuple[int, ...]:
     return (default.input_shape[0], *sides)
-
-
-def _channels(count: int) -> str:
-    return "1 channel" if count == 1 else f"{count} channels"
 
 
 @dataclass(frozen=True)

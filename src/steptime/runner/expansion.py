@@ -1,5 +1,6 @@
 """The expansion of a study: a trial for every combination of its axes, and the reasons for those left out."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,6 +37,8 @@ class Expansion:
     skipped: list[Skipped]
     tiers: Mapping[str, tuple[Tuning, ...]]
     """The tiers of a trial, by its id: in both, where ``tuned`` changes nothing."""
+    without_effect: list[str]
+    """Items of ``exclude`` that match no combination, as a sentence each."""
 
 
 def expand(
@@ -74,7 +77,8 @@ def expand(
     trials: dict[str, Trial] = {}
     tiers: dict[str, dict[Tuning, None]] = {}
     skipped: dict[str, Skipped] = {}
-    for combination in wanted(study, context):
+    matching: set[int] = set()
+    for combination in wanted(study, context, matching):
         reason = why_impossible(combination, context)
         if reason:
             axes = combination.to_json()
@@ -87,7 +91,12 @@ def expand(
             trials.setdefault(same, trial)
             tiers.setdefault(same, {})[combination.tuning] = None
     found = {trial.id: tuple(tiers[same]) for same, trial in trials.items()}
-    return Expansion(list(trials.values()), list(skipped.values()), found)
+    idle = [
+        f"exclude[{place}] matches no combination: {json.dumps(named_axes(each), default=str)}"
+        for place, each in enumerate(study.exclude)
+        if place not in matching
+    ]
+    return Expansion(list(trials.values()), list(skipped.values()), found, idle)
 
 
 def _containers(environments: Mapping[str, EnvironmentChoice]) -> dict[str, tuple[str, ...]]:
@@ -105,8 +114,10 @@ def skipped_in_words(skipped: Iterable[Skipped]) -> list[str]:
     ]
 
 
-def wanted(study: Study, context: ExpansionContext) -> Iterator[Combination]:
+def wanted(study: Study, context: ExpansionContext, matching: set[int]) -> Iterator[Combination]:
     """Yield every combination that the study asks for, possible or not: its axes without exclude, then include.
+
+    Places of exclusions that match a combination are added to ``matching``.
 
     Raises StudyError where they are more, or need more processes, than could ever be run.
     """
@@ -117,7 +128,9 @@ def wanted(study: Study, context: ExpansionContext) -> Iterator[Combination]:
             processes += combination.workers + combination.servers
             if count > _MOST or processes > _MOST_PROCESSES:
                 raise StudyError(_too_many(study, count))
-            if inclusion or not any(_matches(exclusion, combination) for exclusion in study.exclude):
+            excluded = [] if inclusion else [n for n, each in enumerate(study.exclude) if _matches(each, combination)]
+            matching.update(excluded)
+            if not excluded:
                 yield combination
 
 

@@ -67,6 +67,8 @@ class StudyRun:
         study, store = self.plan.study, self._store()
         with store.lock(), self._kept_progress():
             store.set_machine(fingerprint(alone=self.plan.site is None))
+            for line in self.plan.expansion.without_effect:
+                self.observer.note(line)
             if self.plan.site is not None:
                 needed = self.plan.needed_paths()
                 self._settle_on(probe_site(self.plan.site, store, self.observer, "steptime submit STUDY", needed))

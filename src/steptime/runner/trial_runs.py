@@ -35,6 +35,7 @@ from steptime.runner.run_folder import trial_run_folder, worker_ablations, worke
 from steptime.runner.site import LivingHosts
 from steptime.study.study import Study
 from steptime.study.trial import Trial
+from steptime.units import format_count
 
 TrialRecord = TypeVar("TrialRecord", bound=TrialLaunch)
 
@@ -77,7 +78,7 @@ class TrialRuns(AbstractRuns[Trial, TrialRecord], Generic[TrialRecord]):
 
 def described(trial: Trial) -> str:
     """Return a trial in a few words, for progress; of loaders all but the native one without helpers."""
-    workers = "1 worker" if trial.workers == 1 else f"{trial.workers} workers"
+    workers = format_count(trial.workers, "worker")
     tier = " tuned" if trial.tuning == "tuned" else ""
     parts = [f"{trial.framework} {trial.strategy}{tier}", trial.workload]
     if trial.loader != "native" or trial.loader_processes:
@@ -251,7 +252,7 @@ class LargestBatch:
 
     def in_words(self) -> str:
         """Say what fits, for the report."""
-        launches = "1 short launch" if self.launches == 1 else f"{self.launches} short launches"
+        launches = format_count(self.launches, "short launch", "short launches")
         found = f"batch_per_worker {self.fits} fits" if self.fits else "no batch was seen to fit"
         stopped = f"; the search ended there: {self.stopped}" if self.stopped else ""
         return f"{found}, {self.fails} does not (by {launches}{stopped})"

@@ -14,6 +14,7 @@ from steptime.catalog.workloads.table import LIBRARY, build_workload, own_worklo
 from steptime.datasets.builtins import BUILTINS
 from steptime.errors import PluginError
 from steptime.study.training import Training
+from steptime.units import format_count
 
 ServerPlacement = Literal["own", "colocated"]
 """Whether parameter servers have cores (hosts) of their own, or share those of the workers."""
@@ -103,7 +104,7 @@ class Trial(BaseModel):
             size += f", {self.classes} classes"
         data = (self.dataset or "synthetic data") + (f" as {self.tokens}" if self.tokens else "")
         data = f"batches of {self.own.data}" if self.own else f"{data} by the {self.loader} loader"
-        workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
+        workers = format_count(self.workers, "worker")
         cluster = f", {self.cluster.in_words()}" if self.cluster else ""
         optimizer = "" if self.optimizer == Optimizer() else f", {self.optimizer.in_words}"
         return (

@@ -134,10 +134,9 @@ def _layer_norm(layer, _):
 
     def apply(own, sources, *_):
         (values,) = sources
-        exact = values.astype(numpy.float32)
-        exact -= exact.mean(-1, keepdims=True)
-        exact *= jax.lax.rsqrt(numpy.square(exact).mean(-1, keepdims=True) + epsilon)
-        return (exact * own["weight"] + own["bias"]).astype(values.dtype)
+        # By the means of values and squares: from the squares of differences, steps of gpt2_tiny take 8 % longer.
+        scaled = jax.nn.standardize(values.astype(numpy.float32), epsilon=epsilon)
+        return (scaled * own["weight"] + own["bias"]).astype(values.dtype)
 
     return apply
 

@@ -28,6 +28,7 @@ from steptime.measurements.loaders.records import LoaderLaunch, LoaderStretch
 from steptime.measurements.records import Launch
 from steptime.measurements.simultaneous import sidak_level
 from steptime.study.trial import Trial
+from steptime.units import format_count
 
 Limit = Literal["loader", "training", "undecided"]
 
@@ -213,7 +214,7 @@ def _verdict(members: Sequence[MeasuredLoading], cores: float | None) -> LoaderV
 
 
 def _title(trial: Trial) -> str:
-    workers = "1 worker" if trial.workers == 1 else f"{trial.workers} workers"
+    workers = format_count(trial.workers, "worker")
     size = "x".join(map(str, trial.input_shape))
     settings = "".join(f", {name}={value}" for name, value in trial.environment_variables.items())
     what = f"{trial.framework} {trial.strategy}, {trial.workload} ({size}), {workers}"
