@@ -18,7 +18,9 @@ GRAPH = step_graph(work_of(build_workload("lenet5")), "reference", "allreduce", 
 _STEPS = 5
 
 
-def played(workers: int, message: float, computing: float, processors: float, buffer: float) -> float:
+def played(  # noqa: C901, PLR0912 - one branch for each change of a state
+    workers: int, message: float, computing: float, processors: float, buffer: float
+) -> float:
     """Return the seconds of a step, with the middle in place 0; a message and a buffer are in seconds of the link."""
     tick, ticks = (message + computing) / 2000, 0
     state, left = ["computing"] * workers, [computing] * workers
