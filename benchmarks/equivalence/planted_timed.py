@@ -103,8 +103,9 @@ class Timed:
             found = self._replays[trial.id] = []
             if can_replay(trial):
                 found += replays.of(trial, workload, self.loader(trial), [launch])
-            if len(found) == 1 and nudged:
-                found += replays.beside(trial, workload, self.loader(trial), found[0].steps)
+            same = [each for each in found if each.nudge == 1.0]
+            if len(same) == 1 and nudged:
+                found += replays.beside(trial, workload, self.loader(trial), same[0].steps)
         return self._replays[trial.id]
 
 

@@ -176,13 +176,15 @@ def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay])
         replays: those that are nudged tell how much is allowed; without them every difference counts,
             and whoever asks repeats the replay, with nudges and without.
     """
-    if still := [each for each in replays if each.nudge == STILL]:
-        return _stays_behind(launch, still[0])
     same = [each for each in replays if each.nudge == 1.0]
+    workers = sorted(launch.workers, key=lambda worker: worker.rank)
+    if not strategy_named(trial.strategy).synchronous:
+        still = next((each for each in replays if each.nudge == STILL), None)
+        behind = _stays_behind(launch, still) if still else None
+        return behind or _other_first_turns(workers, same, [each for each in replays if each.nudge not in (1.0, STILL)])
     if not same:
         return None
     right, nudged = same[0], [each for each in replays if each.nudge != 1.0 and each.steps == same[0].steps]
-    workers = sorted(launch.workers, key=lambda worker: worker.rank)
     if reason := _other_batches(workers, right) or _other_first_update(trial, workers, same, nudged):
         return reason
     repeats_itself = len(same) >= REPEATS and all(_agree(each, right) for each in same[1:])
@@ -302,6 +304,33 @@ def _other_first_update(
         f"{_WRONG}: their first update is {100 * share:.2g} % away from that of the same step without a clock, and "
         f"{100 * max(_OF_FIRST_UPDATE, _NUDGED_FIRST * spread):.2g} % are allowed"
     )
+
+
+_OF_FIRST_TURNS = 1e-3
+"""Of the length of an update behind several turns: what rounding makes of the first gradients has begun to grow."""
+
+
+def _other_first_turns(workers: Sequence[WorkerSteps], same: Sequence[Replay], nudged: Sequence[Replay]) -> str | None:
+    """Return the sentence about first steps in turn behind which the first worker's weights are not those of a replay.
+
+    Each gradient was computed with known weights and was to be applied once.
+    """
+    if not same or not workers:
+        return None
+    for turn, (own, right) in enumerate(zip(workers[0].first_turns, same[0].weights, strict=False)):
+        if not own or not right:
+            continue
+        share = _distance(own, right)
+        spread = max((_weight_distance(each, same[0], turn) for each in [*same, *nudged]), default=0.0)
+        allowed = max(_OF_FIRST_TURNS if turn else _OF_FIRST_UPDATE, _NUDGED_FIRST * spread)
+        if share > allowed:
+            pushes = turn * len(workers) + 1
+            which = "the first step" if pushes == 1 else f"{pushes} steps in turn"
+            return (
+                f"{_WRONG}: behind {which} of the workers the update of the servers' weights is {100 * share:.2g} % of "
+                f"its length away from that without a clock, and {100 * allowed:.2g} % are allowed"
+            )
+    return None
 
 
 def _other_batches(workers: Sequence[WorkerSteps], right: Replay) -> str | None:
