@@ -240,9 +240,9 @@ def may_be_one_activation(found: Sequence[Distance]) -> bool:
 def wrong_slope(start: Sketch, end: Sketch, right: Round, precision: str) -> float | None:
     """Return the length of an update along the right one, as the mean over arrays, where it is too far from 1.
 
-    An array counts as its update does beside its scale, since rounding may turn what is small by chance, and by one over
-    the variance (C. Gauss) of its rounding and of what is allowed. In deep networks the rounding of one activation makes
-    the gradients of all layers before it longer or shorter together.
+    An array counts as its update does beside its scale, since rounding may turn what is small by chance, and by one
+    over the variance (C. Gauss) of its rounding and of what is allowed. In deep networks the rounding of one
+    activation makes the gradients of all layers before it longer or shorter together.
     """
     total = weights = 0.0
     for name, expected in right.end.items():
