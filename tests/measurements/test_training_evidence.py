@@ -317,7 +317,7 @@ def of_turns(trial, nudge, *factors):
 
 
 @pytest.mark.parametrize(
-    ("factors", "which"), [((2.0, 1.5), "behind the first step"), ((1.0, 1.25), "behind 3 steps in turn")]
+    ("factors", "which"), [((2.0, 1.5), "their first update"), ((1.0, 1.25), "their update behind 3 steps in turn")]
 )
 def test_a_push_that_servers_apply_twice_shows_behind_the_first_turns(factors, which):
     trial = a_trial_of("ps_async")

@@ -13,8 +13,7 @@ from statistics import median
 
 from steptime.catalog.choices import strategy_named
 from steptime.errors import PluginError, WorkloadError
-from steptime.measurements.records import EquivalenceResult, Launch, Replay, ShortSketches, WorkerSteps
-from steptime.measurements.verdicts import concerns
+from steptime.measurements.records import Launch, Replay, ShortSketches, WorkerSteps
 from steptime.study.trial import Trial
 
 _WRONG = "its timed launches train something else"
@@ -181,11 +180,13 @@ def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay])
     if not strategy_named(trial.strategy).synchronous:
         still = next((each for each in replays if each.nudge == STILL), None)
         behind = _stays_behind(launch, still) if still else None
-        return behind or _other_first_turns(workers, same, [each for each in replays if each.nudge not in (1.0, STILL)])
+        return behind or _other_first_updates(
+            trial, workers, same, [each for each in replays if each.nudge not in (1.0, STILL)]
+        )
     if not same:
         return None
     right, nudged = same[0], [each for each in replays if each.nudge != 1.0 and each.steps == same[0].steps]
-    if reason := _other_batches(workers, right) or _other_first_update(trial, workers, same, nudged):
+    if reason := _other_batches(workers, right) or _other_first_updates(trial, workers, same, nudged):
         return reason
     repeats_itself = len(same) >= REPEATS and all(_agree(each, right) for each in same[1:])
     loss_spread = weight_spread = 0.0
@@ -285,50 +286,33 @@ def _stays_behind(launch: Launch, still: Replay) -> str | None:
 _OF_FIRST_UPDATE = 5e-5
 """Of its length: right runs are equal, or less than 1e-5 apart; gradients that travelled in half precision are about
 1.8e-4 apart, the error of rounding to steps of 2^-10 between two powers of two."""
+_OF_FIRST_TURNS = 1e-3
+"""Likewise, behind several turns: what rounding makes of the first gradients has begun to grow."""
 _NUDGED_FIRST = 4.0
 """Times the distance of nudged first updates, which is the largest nudge: no rounding has grown yet."""
 
 
-def _other_first_update(
+def _other_first_updates(
     trial: Trial, workers: Sequence[WorkerSteps], same: Sequence[Replay], nudged: Sequence[Replay]
 ) -> str | None:
-    """Return the sentence about a first update that is not that of the replays; None if little is known of both."""
-    own, right = workers[0].first_update if workers else None, same[0].weights[0]
-    if not own or not right or same[0].steps[0] != 1 or not strategy_named(trial.strategy).exact:
-        return None
-    share = _distance(own, right)
-    spread = max((_weight_distance(each, same[0], 0) for each in [*same, *nudged]), default=0.0)
-    if share <= max(_OF_FIRST_UPDATE, _NUDGED_FIRST * spread):
-        return None
-    return (
-        f"{_WRONG}: their first update is {100 * share:.2g} % away from that of the same step without a clock, and "
-        f"{100 * max(_OF_FIRST_UPDATE, _NUDGED_FIRST * spread):.2g} % are allowed"
-    )
+    """Return the sentence about a first update that is not that of the replays; None if little is known of both.
 
-
-_OF_FIRST_TURNS = 1e-3
-"""Of the length of an update behind several turns: what rounding makes of the first gradients has begun to grow."""
-
-
-def _other_first_turns(workers: Sequence[WorkerSteps], same: Sequence[Replay], nudged: Sequence[Replay]) -> str | None:
-    """Return the sentence about first steps in turn behind which the first worker's weights are not those of a replay.
-
-    Each gradient was computed with known weights and was to be applied once.
+    Of workers that do not wait for each other, those behind first steps in turn, of which each gradient was computed
+    with known weights and was to be applied once.
     """
-    if not same or not workers:
+    strategy = strategy_named(trial.strategy)
+    if not workers or not same or same[0].steps[0] != 1 or (strategy.synchronous and not strategy.exact):
         return None
-    for turn, (own, right) in enumerate(zip(workers[0].first_turns, same[0].weights, strict=False)):
-        if not own or not right:
-            continue
-        share = _distance(own, right)
+    seen = workers[0].first_turns or [workers[0].first_update]
+    for turn, (own, right) in enumerate(zip(seen, same[0].weights, strict=False)):
+        share = _distance(own, right) if own and right else 0.0
         spread = max((_weight_distance(each, same[0], turn) for each in [*same, *nudged]), default=0.0)
         allowed = max(_OF_FIRST_TURNS if turn else _OF_FIRST_UPDATE, _NUDGED_FIRST * spread)
         if share > allowed:
-            pushes = turn * len(workers) + 1
-            which = "the first step" if pushes == 1 else f"{pushes} steps in turn"
+            which = f"update behind {turn * len(workers) + 1} steps in turn" if turn else "first update"
             return (
-                f"{_WRONG}: behind {which} of the workers the update of the servers' weights is {100 * share:.2g} % of "
-                f"its length away from that without a clock, and {100 * allowed:.2g} % are allowed"
+                f"{_WRONG}: their {which} is {100 * share:.2g} % away from that of the same step without a clock, and "
+                f"{100 * allowed:.2g} % are allowed"
             )
     return None
 
@@ -402,21 +386,6 @@ def early_losses(trial: Trial, launches: Sequence[Launch]) -> EarlyLosses:
             if step <= max(_EARLY, len(workers[0].warmup_ends_s)):
                 found.setdefault(step, []).append(tuple(own[step] for own in kept))
     return EarlyLosses(trial, found)
-
-
-def roundings(trials: Sequence[Trial], checks: Sequence[EquivalenceResult]) -> dict[str, float]:
-    """Return, by trial id, how far right updates of a round are apart, relative to their length; checked trials only.
-
-    Of the network, what the reference's rounding makes; of the loader, how far its samples led away.
-    """
-    found: dict[str, float] = {}
-    for trial in trials:
-        own = [check for check in checks if check.passed and concerns(check, trial)]
-        apart = [check.update_rounding if check.workload == trial.workload else check.update_error for check in own]
-        known = [each for each in apart if each is not None]
-        if known and len(known) == len(own):
-            found[trial.id] = max(known)
-    return found
 
 
 def deviating(trials: Sequence[EarlyLosses], rounding: Mapping[str, float]) -> dict[str, str]:

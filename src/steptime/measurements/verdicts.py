@@ -148,3 +148,18 @@ def explanations(trial: Trial, checks: Sequence[EquivalenceResult]) -> list[str]
     """Return what the checks of a user's module say of the joined batches of its workers."""
     found = (check.explanation for check in checks if trial.own and concerns(check, trial))
     return [explanation for explanation in dict.fromkeys(found) if explanation is not None]
+
+
+def roundings(trials: Sequence[Trial], checks: Sequence[EquivalenceResult]) -> dict[str, float]:
+    """Return, by trial id, how far right updates of a round are apart, relative to their length; checked trials only.
+
+    Of the network, what the reference's rounding makes; of the loader, how far its samples led away.
+    """
+    found: dict[str, float] = {}
+    for trial in trials:
+        own = [check for check in checks if check.passed and concerns(check, trial)]
+        apart = [check.update_rounding if check.workload == trial.workload else check.update_error for check in own]
+        known = [each for each in apart if each is not None]
+        if known and len(known) == len(own):
+            found[trial.id] = max(known)
+    return found
