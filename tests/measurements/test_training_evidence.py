@@ -335,3 +335,21 @@ def test_first_turns_that_rounding_explains_pass():
 
     assert "in turn" in differs_from_replay(trial, launch, replays)
     assert differs_from_replay(trial, launch, [*replays, of_turns(trial, 1.0 + 2.0**-20, 1.0, 1.002)]) is None
+
+
+def test_of_workers_that_take_any_batch_an_update_that_is_twice_anothers_is_named():
+    """TensorFlow's coordinator gives a step to whichever worker is free, so that replays have several first updates."""
+    trial = a_trial_of("ps_async")
+    other = {name: [numbers[0], *(2.0 * each for each in numbers[1:])] for name, numbers in sketches(seed=1).items()}
+    replays = [
+        replace(a_replay(trial, nudge), steps=[1, 2], weights=[sketches(seed=seed), None])
+        for nudge, seed in ((1.0, 0), (1.0 + 2.0**-20, 1))
+    ]
+
+    twice = differs_from_replay(trial, a_launch_of(trial, first_turns=[other, None]), replays)
+    once = differs_from_replay(trial, a_launch_of(trial, first_turns=[sketches(seed=1), None]), replays)
+
+    assert twice == (
+        "its timed launches train something else: their first update is 2 times that of the same step without a clock"
+    )
+    assert once is None

@@ -54,8 +54,17 @@ from steptime.measurements.summary_form import (
     TrialStatus,
     TrialSummary,
 )
-from steptime.measurements.training_evidence import EarlyLosses, deviating, early_losses, mistake
-from steptime.measurements.verdicts import TrialVerdict, current_checks, explanations, fewer_checked, roundings
+from steptime.measurements.training_evidence import mistake
+from steptime.measurements.verdicts import (
+    EarlyLosses,
+    TrialVerdict,
+    current_checks,
+    deviating,
+    early_losses,
+    explanations,
+    fewer_checked,
+    roundings,
+)
 from steptime.measurements.work import PEAKS, Resources, StoredPeaks, WorkRates, counted_flops, resources_of, work_of
 from steptime.study.trial import Trial
 

@@ -1,22 +1,21 @@
 """Whether timed launches trained what they were to train, by what they recorded beside their times.
 
 The equivalence check runs launches of its own, which say nothing of a step that is skipped, cached or not exchanged
-where it is timed. Three things are compared: the workers of a launch with each other, a launch with its ``Replay``,
-and trials of one group, of which the same weights, batches and updates give the same losses but for rounding.
+where it is timed. The workers of a launch are compared with each other, and a launch with its ``Replay``; trials of one
+group by ``verdicts.deviating``.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
 from steptime.catalog.choices import strategy_named
-from steptime.errors import PluginError, WorkloadError
 from steptime.measurements.records import Launch, Replay, ShortSketches, WorkerSteps
 from steptime.study.trial import Trial
 
-_WRONG = "its timed launches train something else"
+WRONG = "its timed launches train something else"
 _UPDATE = 1
 """Place of an update's length in a short sketch; its sums come behind."""
 _SUMS = slice(2, None)
@@ -28,11 +27,9 @@ def own_mistake(trial: Trial, launch: Launch) -> str | None:
     for worker in workers:
         steps = steps_of(worker)
         if worker.samples is not None and worker.samples != trial.batch_per_worker:
-            return (
-                f"{_WRONG}: worker {worker.rank} trained on batches of {worker.samples}, not {trial.batch_per_worker}"
-            )
+            return f"{WRONG}: worker {worker.rank} trained on batches of {worker.samples}, not {trial.batch_per_worker}"
         if worker.drawn is not None and worker.drawn < steps:
-            return f"{_WRONG}: worker {worker.rank} took {worker.drawn} batches in {steps} steps"
+            return f"{WRONG}: worker {worker.rank} took {worker.drawn} batches in {steps} steps"
     strategy = strategy_named(trial.strategy)
     if strategy.answer == "any_order":
         momentum = trial.optimizer.momentum if trial.optimizer.name == "sgd" else 0.0
@@ -76,7 +73,7 @@ def _apart(workers: Sequence[WorkerSteps]) -> str | None:
         if share > _COPIES or arrays:
             which = f" ({', '.join(arrays[:3])})" if arrays else ""
             return (
-                f"{_WRONG}: after its last step worker {rank} has other weights than worker {held[0][0]}, "
+                f"{WRONG}: after its last step worker {rank} has other weights than worker {held[0][0]}, "
                 f"{100 * share:.2g} % of their update apart{which}"
             )
     return None
@@ -102,7 +99,7 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
     for worker in workers:
         updates, steps = sum((worker.staleness or {}).values()), len(worker.ends_s)
         if worker.staleness is not None and updates < _COUNTED * steps:
-            return f"{_WRONG}: the servers counted {updates} updates in {steps} steps of worker {worker.rank}"
+            return f"{WRONG}: the servers counted {updates} updates in {steps} steps of worker {worker.rank}"
     turns = min(len(worker.weights) for worker in workers)
     seen = [(worker.rank, worker.weights[turn]) for turn in range(turns) for worker in workers]
     known = [(rank, sketches) for rank, sketches in seen if sketches is not None]
@@ -114,7 +111,7 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
         share = _distance(after, before)
         if share > max(_SHARE, _FAR * own_change):
             return (
-                f"{_WRONG}: one step apart the workers {before_rank} and {rank} had other weights, {100 * share:.2g} % "
+                f"{WRONG}: one step apart the workers {before_rank} and {rank} had other weights, {100 * share:.2g} % "
                 f"of their update apart, and from turn to turn those of a worker change by {100 * own_change:.2g} %"
             )
     moved: dict[int, list[float]] = {}
@@ -124,7 +121,7 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
     for rank, own in moved.items():
         others = [share for other, shares in moved.items() if other != rank for share in shares]
         if others and max(own) < _NOTHING * median(others):
-            return f"{_WRONG}: the gradients of worker {rank} change nothing of the weights that the servers hold"
+            return f"{WRONG}: the gradients of worker {rank} change nothing of the weights that the servers hold"
     return None
 
 
@@ -197,12 +194,12 @@ def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay])
         sure = repeats_itself and equal > 1  # the first loss is that of the first weights, whatever follows
         found = _loss_difference(workers, right, place)
         if found and found.share > (_LEAST if sure else _allowed(loss_spread, nudged)):
-            return f"{_WRONG}: {found.sentence}, and {_allowance(sure, equal, loss_spread, nudged)}"
+            return f"{WRONG}: {found.sentence}, and {_allowance(sure, equal, loss_spread, nudged)}"
         if found is None or found.share <= _EQUAL:
             equal = step
         moved = _weight_difference(workers, right, place)
         if moved and moved.share > (_LEAST if sure else _allowed(weight_spread, nudged)):
-            return f"{_WRONG}: {moved.sentence}, and {_allowance(sure, equal, weight_spread, nudged)}"
+            return f"{WRONG}: {moved.sentence}, and {_allowance(sure, equal, weight_spread, nudged)}"
     return None
 
 
@@ -279,7 +276,7 @@ def _stays_behind(launch: Launch, still: Replay) -> str | None:
     for rank, own in shares.items():
         others = [share for other, each in shares.items() if other != rank for share in each]
         if len(own) >= _FEWEST_STAYED and max(own) <= _STAYED and others and median(others) > _MOVED:
-            return f"{_WRONG}: all losses of worker {rank} are those of its first weights, and the others' are not"
+            return f"{WRONG}: all losses of worker {rank} are those of its first weights, and the others' are not"
     return None
 
 
@@ -311,9 +308,31 @@ def _other_first_updates(
         if share > allowed:
             which = f"update behind {turn * len(workers) + 1} steps in turn" if turn else "first update"
             return (
-                f"{_WRONG}: their {which} is {100 * share:.2g} % away from that of the same step without a clock, and "
+                f"{WRONG}: their {which} is {100 * share:.2g} % away from that of the same step without a clock, and "
                 f"{100 * allowed:.2g} % are allowed"
             )
+    return _multiple(seen[0], [each.weights[0] for each in [*same, *nudged]])
+
+
+_OF_MULTIPLE = 1e-2
+"""Of an update's length, that may be left of it behind a multiple of another one."""
+_OTHER_LENGTH = 0.1
+
+
+def _multiple(own: ShortSketches | None, replayed: Sequence[ShortSketches | None]) -> str | None:
+    """Return the sentence about a first update that is another's, but for its length: a gradient was applied twice.
+
+    Where a framework gives batches to whichever worker is free, replays have several first updates.
+    """
+    for right in replayed:
+        if not own or not right or own.keys() != right.keys():
+            continue
+        mine, other = ([value for name in own for value in each[name][_SUMS]] for each in (own, right))
+        squares = sum(value**2 for value in other)
+        factor = sum(one * value for one, value in zip(mine, other, strict=True)) / (squares or math.inf)
+        left = math.dist(mine, [factor * value for value in other]) / (math.hypot(*mine) or 1.0)
+        if left <= _OF_MULTIPLE and abs(factor - 1.0) > _OTHER_LENGTH:
+            return f"{WRONG}: their first update is {factor:.3g} times that of the same step without a clock"
     return None
 
 
@@ -322,7 +341,7 @@ def _other_batches(workers: Sequence[WorkerSteps], right: Replay) -> str | None:
         known = {number: rest for number, *rest in batches}
         for number, *rest in worker.batches:
             if known.get(number, rest) != rest:
-                return f"{_WRONG}: batch {number} of worker {worker.rank} has other samples than without a clock"
+                return f"{WRONG}: batch {number} of worker {worker.rank} has other samples than without a clock"
     return None
 
 
@@ -351,94 +370,3 @@ def losses_of(worker: WorkerSteps) -> Iterator[tuple[int, float]]:
     """Yield ``(step, loss)`` of what a worker kept, steps counted from 1 in the warm-up."""
     found = [*worker.losses, (len(worker.warmup_ends_s), worker.loss_first), (steps_of(worker), worker.loss_last)]
     yield from ((step, loss) for step, loss in found if loss is not None and step)
-
-
-_AGREE = 1e-3
-"""Relative: losses of right runs that are farther apart are spread by more than rounding, and nothing is claimed."""
-_GROWTH = 100.0
-"""By how much the distance of right updates may grow until the warm-up is over: of networks that amplify rounding,
-or images that decoders give otherwise, nothing is claimed."""
-_FEWEST_OTHERS = 2
-_APART = 10.0
-"""Times the range of the others' losses, that a loss is away from them at least."""
-
-
-_EARLY = 8
-"""Steps, or those of the warm-up if they are more, behind which losses of other frameworks are compared."""
-
-
-@dataclass(frozen=True)
-class EarlyLosses:
-    """The losses of a trial's launches behind their first steps."""
-
-    trial: Trial
-    by_steps: Mapping[int, Sequence[tuple[float, ...]]]
-    """By the number of steps, the losses of each launch, in the order of ranks."""
-
-
-def early_losses(trial: Trial, launches: Sequence[Launch]) -> EarlyLosses:
-    """Return those of ``launches`` in which every worker kept a loss."""
-    found: dict[int, list[tuple[float, ...]]] = {}
-    for launch in launches:
-        workers = sorted(launch.workers, key=lambda worker: worker.rank)
-        kept = [dict(losses_of(worker)) for worker in workers]
-        for step in set.intersection(*map(set, kept)) if kept else ():
-            if step <= max(_EARLY, len(workers[0].warmup_ends_s)):
-                found.setdefault(step, []).append(tuple(own[step] for own in kept))
-    return EarlyLosses(trial, found)
-
-
-def deviating(trials: Sequence[EarlyLosses], rounding: Mapping[str, float]) -> dict[str, str]:
-    """Return why trials did not train what the others of their group train, by trial id.
-
-    A trial is named where at least two others agree with each other and none of its losses is near theirs. Strategies
-    whose workers do not wait for each other, or exchange something else, have losses of their own, and networks with
-    dropout have those of their library.
-
-    Args:
-        trials: those that would be ranked.
-        rounding: of checked trials, as ``roundings`` returns it; about others nothing is claimed.
-    """
-    groups: dict[tuple[str, int, int], dict[str, list[tuple[float, ...]]]] = {}
-    for each in trials:
-        strategy = strategy_named(each.trial.strategy)
-        alike = strategy.synchronous and strategy.exact and each.trial.training is None
-        if alike and each.trial.id in rounding:
-            for steps, losses in each.by_steps.items():
-                group = groups.setdefault((each.trial.group, each.trial.seed, steps), {})
-                group.setdefault(each.trial.id, []).extend(losses)
-    found: dict[str, str] = {}
-    for (_, _, steps), group in sorted(groups.items(), key=lambda item: item[0][2]):
-        apart = max(_AGREE, _GROWTH * max(rounding[trial_id] for trial_id in group))
-        if len(group) <= _FEWEST_OTHERS or _draws_masks(next(each.trial for each in trials if each.trial.id in group)):
-            continue
-        for trial_id, own in group.items():
-            others = [losses for other, each in group.items() if other != trial_id for losses in each]
-            if reason := _difference(own, others, steps, apart):
-                found.setdefault(trial_id, reason)
-    return found
-
-
-def _draws_masks(trial: Trial) -> bool:
-    """Whether the network has dropout, whose masks each library draws by itself, or cannot be built here."""
-    try:
-        workload = trial.build()
-    except (WorkloadError, PluginError):
-        return True
-    return workload.own is not None or any(layer.kind == "dropout" for layer in workload.layers)
-
-
-def _difference(
-    own: Sequence[tuple[float, ...]], others: Sequence[tuple[float, ...]], steps: int, apart: float
-) -> str | None:
-    """Return the sentence about the first worker whose loss is away from all others'; None if no worker's is."""
-    for rank, (mine, theirs) in enumerate(zip(zip(*own, strict=True), zip(*others, strict=True), strict=True)):
-        usual = median(theirs)
-        spread = max(theirs) - min(theirs)
-        allowed = max(apart * abs(usual), _APART * spread)
-        if spread <= _AGREE * abs(usual) and all(abs(loss - usual) > allowed for loss in mine):
-            return (
-                f"{_WRONG}: behind {steps} steps worker {rank} had a loss of "
-                f"{median(mine):.6g}, and the others of its group have {usual:.6g}"
-            )
-    return None

@@ -5,10 +5,14 @@ that file only adds what left no record: a shortage of memory, a missing environ
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
 from typing import Literal, TypedDict
 
-from steptime.catalog.choices import SYNTHETIC
-from steptime.measurements.records import EquivalenceResult
+from steptime.catalog.choices import SYNTHETIC, strategy_named
+from steptime.errors import PluginError, WorkloadError
+from steptime.measurements.records import EquivalenceResult, Launch
+from steptime.measurements.training_evidence import WRONG, losses_of
 from steptime.study.trial import Trial
 
 
@@ -163,3 +167,94 @@ def roundings(trials: Sequence[Trial], checks: Sequence[EquivalenceResult]) -> d
         if known and len(known) == len(own):
             found[trial.id] = max(known)
     return found
+
+
+_AGREE = 1e-3
+"""Relative: losses of right runs that are farther apart are spread by more than rounding, and nothing is claimed."""
+_GROWTH = 100.0
+"""By how much the distance of right updates may grow until the warm-up is over: of networks that amplify rounding,
+or images that decoders give otherwise, nothing is claimed."""
+_FEWEST_OTHERS = 2
+_APART = 10.0
+"""Times the range of the others' losses, that a loss is away from them at least."""
+
+
+_EARLY = 8
+"""Steps, or those of the warm-up if they are more, behind which losses of other frameworks are compared."""
+
+
+@dataclass(frozen=True)
+class EarlyLosses:
+    """The losses of a trial's launches behind their first steps."""
+
+    trial: Trial
+    by_steps: Mapping[int, Sequence[tuple[float, ...]]]
+    """By the number of steps, the losses of each launch, in the order of ranks."""
+
+
+def early_losses(trial: Trial, launches: Sequence[Launch]) -> EarlyLosses:
+    """Return those of ``launches`` in which every worker kept a loss."""
+    found: dict[int, list[tuple[float, ...]]] = {}
+    for launch in launches:
+        workers = sorted(launch.workers, key=lambda worker: worker.rank)
+        kept = [dict(losses_of(worker)) for worker in workers]
+        for step in set.intersection(*map(set, kept)) if kept else ():
+            if step <= max(_EARLY, len(workers[0].warmup_ends_s)):
+                found.setdefault(step, []).append(tuple(own[step] for own in kept))
+    return EarlyLosses(trial, found)
+
+
+def deviating(trials: Sequence[EarlyLosses], rounding: Mapping[str, float]) -> dict[str, str]:
+    """Return why trials did not train what the others of their group train, by trial id.
+
+    A trial is named where at least two others agree with each other and none of its losses is near theirs. Strategies
+    whose workers do not wait for each other, or exchange something else, have losses of their own, and networks with
+    dropout have those of their library.
+
+    Args:
+        trials: those that would be ranked.
+        rounding: of checked trials, as ``roundings`` returns it; about others nothing is claimed.
+    """
+    groups: dict[tuple[str, int, int], dict[str, list[tuple[float, ...]]]] = {}
+    for each in trials:
+        strategy = strategy_named(each.trial.strategy)
+        alike = strategy.synchronous and strategy.exact and each.trial.training is None
+        if alike and each.trial.id in rounding:
+            for steps, losses in each.by_steps.items():
+                group = groups.setdefault((each.trial.group, each.trial.seed, steps), {})
+                group.setdefault(each.trial.id, []).extend(losses)
+    found: dict[str, str] = {}
+    for (_, _, steps), group in sorted(groups.items(), key=lambda item: item[0][2]):
+        apart = max(_AGREE, _GROWTH * max(rounding[trial_id] for trial_id in group))
+        if len(group) <= _FEWEST_OTHERS or _draws_masks(next(each.trial for each in trials if each.trial.id in group)):
+            continue
+        for trial_id, own in group.items():
+            others = [losses for other, each in group.items() if other != trial_id for losses in each]
+            if reason := _difference(own, others, steps, apart):
+                found.setdefault(trial_id, reason)
+    return found
+
+
+def _draws_masks(trial: Trial) -> bool:
+    """Whether the network has dropout, whose masks each library draws by itself, or cannot be built here."""
+    try:
+        workload = trial.build()
+    except (WorkloadError, PluginError):
+        return True
+    return workload.own is not None or any(layer.kind == "dropout" for layer in workload.layers)
+
+
+def _difference(
+    own: Sequence[tuple[float, ...]], others: Sequence[tuple[float, ...]], steps: int, apart: float
+) -> str | None:
+    """Return the sentence about the first worker whose loss is away from all others'; None if no worker's is."""
+    for rank, (mine, theirs) in enumerate(zip(zip(*own, strict=True), zip(*others, strict=True), strict=True)):
+        usual = median(theirs)
+        spread = max(theirs) - min(theirs)
+        allowed = max(apart * abs(usual), _APART * spread)
+        if spread <= _AGREE * abs(usual) and all(abs(loss - usual) > allowed for loss in mine):
+            return (
+                f"{WRONG}: behind {steps} steps worker {rank} had a loss of "
+                f"{median(mine):.6g}, and the others of its group have {usual:.6g}"
+            )
+    return None
