@@ -28,8 +28,8 @@ from steptime.catalog.workloads.table import build_workload
 from steptime.measurements.consistency import misfit
 from steptime.measurements.launch_times import launch_times
 from steptime.measurements.records import Launch, Replay
-from steptime.measurements.training_evidence import differs_from_replay, own_mistake
-from steptime.measurements.verdicts import deviating, early_losses
+from steptime.measurements.training_evidence import differs_from_replay, early_losses, own_mistake
+from steptime.measurements.verdicts import deviating
 from steptime.runner.equivalence.replay import Replays, can_replay
 from steptime.runner.jobs import TimingSchedule, timing_job
 from steptime.runner.preparation import loader_of, prepare_datasets, prepare_stored_form

@@ -6,7 +6,7 @@ group by ``verdicts.deviating``.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -370,3 +370,28 @@ def losses_of(worker: WorkerSteps) -> Iterator[tuple[int, float]]:
     """Yield ``(step, loss)`` of what a worker kept, steps counted from 1 in the warm-up."""
     found = [*worker.losses, (len(worker.warmup_ends_s), worker.loss_first), (steps_of(worker), worker.loss_last)]
     yield from ((step, loss) for step, loss in found if loss is not None and step)
+
+
+_EARLY = 8
+"""Steps, or those of the warm-up if they are more, behind which losses of other frameworks are compared."""
+
+
+@dataclass(frozen=True)
+class EarlyLosses:
+    """The losses of a trial's launches behind their first steps."""
+
+    trial: Trial
+    by_steps: Mapping[int, Sequence[tuple[float, ...]]]
+    """By the number of steps, the losses of each launch, in the order of ranks."""
+
+
+def early_losses(trial: Trial, launches: Sequence[Launch]) -> EarlyLosses:
+    """Return those of ``launches`` in which every worker kept a loss."""
+    found: dict[int, list[tuple[float, ...]]] = {}
+    for launch in launches:
+        workers = sorted(launch.workers, key=lambda worker: worker.rank)
+        kept = [dict(losses_of(worker)) for worker in workers]
+        for step in set.intersection(*map(set, kept)) if kept else ():
+            if step <= max(_EARLY, len(workers[0].warmup_ends_s)):
+                found.setdefault(step, []).append(tuple(own[step] for own in kept))
+    return EarlyLosses(trial, found)

@@ -5,14 +5,13 @@ that file only adds what left no record: a shortage of memory, a missing environ
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Literal, TypedDict
 
 from steptime.catalog.choices import SYNTHETIC, strategy_named
 from steptime.errors import PluginError, WorkloadError
-from steptime.measurements.records import EquivalenceResult, Launch
-from steptime.measurements.training_evidence import WRONG, losses_of
+from steptime.measurements.records import EquivalenceResult
+from steptime.measurements.training_evidence import WRONG, EarlyLosses
 from steptime.study.trial import Trial
 
 
@@ -169,6 +168,11 @@ def roundings(trials: Sequence[Trial], checks: Sequence[EquivalenceResult]) -> d
     return found
 
 
+def unlike_others(trials: Sequence[EarlyLosses], checks: Sequence[EquivalenceResult]) -> dict[str, str]:
+    """Return what ``deviating`` does, of trials with the distances that their checks recorded."""
+    return deviating(trials, roundings([each.trial for each in trials], checks))
+
+
 _AGREE = 1e-3
 """Relative: losses of right runs that are farther apart are spread by more than rounding, and nothing is claimed."""
 _GROWTH = 100.0
@@ -177,31 +181,6 @@ or images that decoders give otherwise, nothing is claimed."""
 _FEWEST_OTHERS = 2
 _APART = 10.0
 """Times the range of the others' losses, that a loss is away from them at least."""
-
-
-_EARLY = 8
-"""Steps, or those of the warm-up if they are more, behind which losses of other frameworks are compared."""
-
-
-@dataclass(frozen=True)
-class EarlyLosses:
-    """The losses of a trial's launches behind their first steps."""
-
-    trial: Trial
-    by_steps: Mapping[int, Sequence[tuple[float, ...]]]
-    """By the number of steps, the losses of each launch, in the order of ranks."""
-
-
-def early_losses(trial: Trial, launches: Sequence[Launch]) -> EarlyLosses:
-    """Return those of ``launches`` in which every worker kept a loss."""
-    found: dict[int, list[tuple[float, ...]]] = {}
-    for launch in launches:
-        workers = sorted(launch.workers, key=lambda worker: worker.rank)
-        kept = [dict(losses_of(worker)) for worker in workers]
-        for step in set.intersection(*map(set, kept)) if kept else ():
-            if step <= max(_EARLY, len(workers[0].warmup_ends_s)):
-                found.setdefault(step, []).append(tuple(own[step] for own in kept))
-    return EarlyLosses(trial, found)
 
 
 def deviating(trials: Sequence[EarlyLosses], rounding: Mapping[str, float]) -> dict[str, str]:
