@@ -337,19 +337,28 @@ def test_first_turns_that_rounding_explains_pass():
     assert differs_from_replay(trial, launch, [*replays, of_turns(trial, 1.0 + 2.0**-20, 1.0, 1.002)]) is None
 
 
-def test_of_workers_that_take_any_batch_an_update_that_is_twice_anothers_is_named():
+def test_an_update_of_another_workers_batch_is_not_compared():
     """TensorFlow's coordinator gives a step to whichever worker is free, so that replays have several first updates."""
     trial = a_trial_of("ps_async")
-    other = {name: [numbers[0], *(2.0 * each for each in numbers[1:])] for name, numbers in sketches(seed=1).items()}
-    replays = [
-        replace(a_replay(trial, nudge), steps=[1, 2], weights=[sketches(seed=seed), None])
-        for nudge, seed in ((1.0, 0), (1.0 + 2.0**-20, 1))
-    ]
+    twice = in_turn(2.0, 2.0)
+    others = ((3.1, 3.0), *LOSSES[1:])
 
-    twice = differs_from_replay(trial, a_launch_of(trial, first_turns=[other, None]), replays)
-    once = differs_from_replay(trial, a_launch_of(trial, first_turns=[sketches(seed=1), None]), replays)
-
-    assert twice == (
-        "its timed launches train something else: their first update is 2 times that of the same step without a clock"
+    assert "first update" in differs_from_replay(
+        trial, a_launch_of(trial, first_turns=twice), [of_turns(trial, 1.0, 1.0, 1.0)]
     )
-    assert once is None
+    assert (
+        differs_from_replay(
+            trial, a_launch_of(trial, first_turns=twice, losses=others), [of_turns(trial, 1.0, 1.0, 1.0)]
+        )
+        is None
+    )
+
+
+def test_turns_behind_the_first_are_compared_where_workers_draw_their_own_batches():
+    trial = a_trial_of("ps_async").model_copy(update={"dataset": "digits", "loader": "native"})
+    replays, turns = [of_turns(trial, 1.0, 1.0, 1.0)], in_turn(1.0, 1.25)
+    drawn = a_launch(trial, workers=workers_of(first_turns=turns))
+    given = a_launch(trial, workers=[replace(each, drawn=None) for each in workers_of(first_turns=turns)])
+
+    assert "behind 3 steps in turn" in differs_from_replay(trial, drawn, replays)
+    assert differs_from_replay(trial, given, replays) is None

@@ -298,12 +298,20 @@ def _other_first_updates(
     with known weights and was to be applied once.
     """
     strategy = strategy_named(trial.strategy)
-    if not workers or not same or same[0].steps[0] != 1 or (strategy.synchronous and not strategy.exact):
+    if not workers or (strategy.synchronous and not strategy.exact):
         return None
     seen = workers[0].first_turns or [workers[0].first_update]
-    for turn, (own, right) in enumerate(zip(seen, same[0].weights, strict=False)):
-        share = _distance(own, right) if own and right else 0.0
-        spread = max((_weight_distance(each, same[0], turn) for each in [*same, *nudged]), default=0.0)
+    for turn, own in enumerate(seen):
+        alike = [
+            each
+            for each in [*same, *nudged]
+            if len(each.weights) > turn and (strategy.synchronous or _began_alike(trial, workers, each, turn))
+        ]
+        right = alike[0] if alike else None
+        if not own or right is None or right.steps[0] != 1 or not right.weights[turn]:
+            continue
+        share = _distance(own, right.weights[turn] or {})
+        spread = max(_weight_distance(each, right, turn) for each in alike)
         allowed = max(_OF_FIRST_TURNS if turn else _OF_FIRST_UPDATE, _NUDGED_FIRST * spread)
         if share > allowed:
             which = f"update behind {turn * len(workers) + 1} steps in turn" if turn else "first update"
@@ -311,29 +319,21 @@ def _other_first_updates(
                 f"{WRONG}: their {which} is {100 * share:.2g} % away from that of the same step without a clock, and "
                 f"{100 * allowed:.2g} % are allowed"
             )
-    return _multiple(seen[0], [each.weights[0] for each in [*same, *nudged]])
-
-
-_OF_MULTIPLE = 1e-2
-"""Of an update's length, that may be left of it behind a multiple of another one."""
-_OTHER_LENGTH = 0.1
-
-
-def _multiple(own: ShortSketches | None, replayed: Sequence[ShortSketches | None]) -> str | None:
-    """Return the sentence about a first update that is another's, but for its length: a gradient was applied twice.
-
-    Where a framework gives batches to whichever worker is free, replays have several first updates.
-    """
-    for right in replayed:
-        if not own or not right or own.keys() != right.keys():
-            continue
-        mine, other = ([value for name in own for value in each[name][_SUMS]] for each in (own, right))
-        squares = sum(value**2 for value in other)
-        factor = sum(one * value for one, value in zip(mine, other, strict=True)) / (squares or math.inf)
-        left = math.dist(mine, [factor * value for value in other]) / (math.hypot(*mine) or 1.0)
-        if left <= _OF_MULTIPLE and abs(factor - 1.0) > _OTHER_LENGTH:
-            return f"{WRONG}: their first update is {factor:.3g} times that of the same step without a clock"
     return None
+
+
+def _began_alike(trial: Trial, workers: Sequence[WorkerSteps], replay: Replay, turn: int) -> bool:
+    """Say whether the steps of a turn had the batches of a replay, by the losses behind the first ones.
+
+    Where another process draws the batches, it gives them to whichever worker is free, in TensorFlow's servers.
+    """
+    if turn and trial.dataset is not None and workers[0].drawn is None:
+        return False
+    pairs = [(dict(losses_of(worker)).get(1), loss) for worker, loss in zip(workers, replay.losses[0], strict=False)]
+    return all(
+        own is not None and loss is not None and abs(own - loss) <= _LEAST * _scale(loss, loss)
+        for own, loss in (pairs if turn else pairs[:1])
+    )
 
 
 def _other_batches(workers: Sequence[WorkerSteps], right: Replay) -> str | None:
