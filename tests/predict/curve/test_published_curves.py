@@ -23,7 +23,8 @@ def curves() -> list[ScalingCurve]:
 
 @pytest.fixture(scope="module")
 def found(curves):
-    return assess(curves)
+    """Scores are means over two seeds, since medians of single ones are up to 0.3 apart."""
+    return assess(curves, seeds=2)
 
 
 def test_every_holdout_point_is_predicted(found):

@@ -51,7 +51,7 @@ def _draw(form, generator):
         np.exp(parameters[0, INDEX[name]]) for name in ("walk", "host_walk", "bend", "crossing")
     )
     drift = walk * _walked(count, generator) + host_walk * _walked(hosts, generator)
-    drift += bend * _integrated(np.log2(hosts), generator)
+    drift += bend * _integrated(np.maximum(np.log2(hosts) - 1.0, 0.0), generator)
     drift += crossing * generator.normal() * (hosts > 1) + _NOISE * generator.normal(size=len(count))
     relative = relative_times(form, count, np.full(len(points), np.nan), 0.3, parameters)[0]
     changed = [

@@ -301,7 +301,8 @@ def _bent(doublings: Array) -> Array:
     The covariance of an integrated Wiener process (G. Wahba, *Improper priors, spline smoothing*, J. R. Stat. Soc. B 40
     (1978) 364): growth that accelerates leads as far as the doublings to the power of 3/2.
     """
-    less, more = np.minimum(doublings[:, None], doublings), np.maximum(doublings[:, None], doublings)
+    beyond = np.maximum(doublings - 1.0, 0.0)  # the first doubling is that of the error common to all beyond one host
+    less, more = np.minimum(beyond[:, None], beyond), np.maximum(beyond[:, None], beyond)
     found: Array = less**2 * (3.0 * more - less) / 6.0
     return found
 

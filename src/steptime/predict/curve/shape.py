@@ -104,13 +104,13 @@ PARAMETERS = (
     CurveParameter("noise", "log", 0.008, 0.5, "relative error of a measured point"),
     CurveParameter("walk", "log", 0.012, 0.7, "relative drift from the model per root of a doubling of workers"),
     CurveParameter("host_walk", "log", 0.02, 1.0, "relative drift from the model per root of a doubling of hosts"),
-    CurveParameter(
-        "bend", "log", 0.01, 1.0, "drift of the relative growth per doubling of hosts, per root of a doubling of hosts"
-    ),
     CurveParameter("crossing", "log", 0.04, 0.8, "relative error common to all points beyond one host"),
     *(
         CurveParameter(name, "log", 1.0, 1.0, f"what the column {column} leaves open, in spreads of its belief")
         for name, column in UNSTATED.items()
+    ),
+    CurveParameter(
+        "bend", "log", 0.01, 1.0, "drift of the relative growth per doubling of hosts, per root of a doubling of hosts"
     ),
 )
 """In the order of the columns of a sample."""
