@@ -28,7 +28,8 @@ from steptime.catalog.workloads.table import build_workload
 from steptime.measurements.consistency import misfit
 from steptime.measurements.launch_times import launch_times
 from steptime.measurements.records import Launch, Replay
-from steptime.measurements.training_evidence import deviating, differs_from_replay, early_losses, own_mistake
+from steptime.measurements.training_evidence import differs_from_replay, early_losses, own_mistake
+from steptime.measurements.verdicts import deviating
 from steptime.runner.equivalence.replay import Replays, can_replay
 from steptime.runner.jobs import TimingSchedule, timing_job
 from steptime.runner.preparation import loader_of, prepare_datasets, prepare_stored_form
@@ -103,8 +104,9 @@ class Timed:
             found = self._replays[trial.id] = []
             if can_replay(trial):
                 found += replays.of(trial, workload, self.loader(trial), [launch])
-            if len(found) == 1 and nudged:
-                found += replays.beside(trial, workload, self.loader(trial), found[0].steps)
+            same = [each for each in found if each.nudge == 1.0]
+            if len(same) == 1 and nudged:
+                found += replays.beside(trial, workload, self.loader(trial), same[0].steps)
         return self._replays[trial.id]
 
 

@@ -22,7 +22,8 @@ from planted_timed import Timed, rules
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.workloads.table import build_workload
-from steptime.measurements.training_evidence import EarlyLosses, deviating, early_losses
+from steptime.measurements.training_evidence import EarlyLosses, early_losses
+from steptime.measurements.verdicts import deviating
 from steptime.runner.jobs import TimingSchedule
 from steptime.study.trial import Trial
 

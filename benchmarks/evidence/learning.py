@@ -28,8 +28,9 @@ _BEYOND_HOST = {
 }  # fmt: skip
 _WITHIN_HOST = {"contention", "crowding", "inside", "saturation"}
 
-NEVER_LEARNED = {"sharing", *UNSTATED}
-"""What lies beyond all known points, and each curve's own unknowns, of which nothing is common to curves."""
+NEVER_LEARNED = {"sharing", "bend", *UNSTATED}
+"""What lies beyond all known points, what curves of three doublings of hosts hardly show, and each curve's own
+unknowns, of which nothing is common to curves."""
 
 Moments = tuple[float, float]
 """Mean and variance."""

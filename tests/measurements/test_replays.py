@@ -35,11 +35,13 @@ class Replaying:
     def __init__(self, stop_at: int | None = None) -> None:
         self.cancelled = threading.Event()
         self.rates: list[float] = []
+        self.turns: list[bool] = []
         self.workers = 1
         self._stop_at = stop_at
 
     def launch(self, trial: Trial, job: Mapping[str, Any], _folder: Path, **_how: Any) -> LaunchResult:
         self.rates.append(trial.optimizer.learning_rate)
+        self.turns.append(job["schedule"]["turns"])
         if len(self.rates) == self._stop_at:
             self.cancelled.set()
         reason = "cancelled" if self.cancelled.is_set() else None
@@ -114,6 +116,20 @@ def test_asynchronous_workers_are_replayed_once_with_weights_that_stay():
 
     assert [each.nudge for each in kept] == [STILL]
     assert executor.rates == [trial.optimizer.learning_rate * STILL]
+
+
+def test_asynchronous_steps_that_were_taken_in_turn_are_repeated_in_turn():
+    trial = a_trial(strategy="ps_async", workers=2)
+    workers = [
+        replace(a_worker([0.1, 0.2], rank), loss_last=1.0, losses=[(1, 2.0)], first_turns=[None, None])
+        for rank in range(2)
+    ]
+    executor, kept = Replaying(), []
+    executor.workers = 2
+    replay(executor, [a_launch(trial, workers=workers)], [], kept.append, trial)
+
+    assert [(each.nudge, each.steps) for each in kept] == [(STILL, [1, 3]), (1.0, [1, 2])]
+    assert executor.turns == [False, True]
 
 
 def test_one_asynchronous_worker_has_no_others_to_be_compared_with():

@@ -302,3 +302,63 @@ def test_a_trial_unlike_its_replay_has_no_rank(losses, status, tmp_path):
     (found,) = summarise(store).trials
 
     assert found.status == status
+
+
+def in_turn(*factors):
+    """Return the sketches behind first turns, whose updates are so many times those of the replay."""
+    return [
+        {name: [numbers[0], *(turn * factor * each for each in numbers[1:])] for name, numbers in sketches().items()}
+        for turn, factor in enumerate(factors, 1)
+    ]
+
+
+def of_turns(trial, nudge, *factors):
+    return replace(a_replay(trial, nudge), steps=[1, 2], weights=in_turn(*factors))
+
+
+@pytest.mark.parametrize(
+    ("factors", "which"), [((2.0, 1.5), "their first update"), ((1.0, 1.25), "their update behind 3 steps in turn")]
+)
+def test_a_push_that_servers_apply_twice_shows_behind_the_first_turns(factors, which):
+    trial = a_trial_of("ps_async")
+    launch = a_launch_of(trial, first_turns=in_turn(*factors))
+
+    assert which in differs_from_replay(
+        trial, launch, [a_replay(trial, STILL, NOWHERE), of_turns(trial, 1.0, 1.0, 1.0)]
+    )
+
+
+def test_first_turns_that_rounding_explains_pass():
+    trial = a_trial_of("ps_async")
+    launch = a_launch_of(trial, first_turns=in_turn(1.00001, 1.004))
+    replays = [of_turns(trial, 1.0, 1.0, 1.0)]
+
+    assert "in turn" in differs_from_replay(trial, launch, replays)
+    assert differs_from_replay(trial, launch, [*replays, of_turns(trial, 1.0 + 2.0**-20, 1.0, 1.002)]) is None
+
+
+def test_an_update_of_another_workers_batch_is_not_compared():
+    """TensorFlow's coordinator gives a step to whichever worker is free, so that replays have several first updates."""
+    trial = a_trial_of("ps_async")
+    twice = in_turn(2.0, 2.0)
+    others = ((3.1, 3.0), *LOSSES[1:])
+
+    assert "first update" in differs_from_replay(
+        trial, a_launch_of(trial, first_turns=twice), [of_turns(trial, 1.0, 1.0, 1.0)]
+    )
+    assert (
+        differs_from_replay(
+            trial, a_launch_of(trial, first_turns=twice, losses=others), [of_turns(trial, 1.0, 1.0, 1.0)]
+        )
+        is None
+    )
+
+
+def test_turns_behind_the_first_are_compared_where_workers_draw_their_own_batches():
+    trial = a_trial_of("ps_async").model_copy(update={"dataset": "digits", "loader": "native"})
+    replays, turns = [of_turns(trial, 1.0, 1.0, 1.0)], in_turn(1.0, 1.25)
+    drawn = a_launch(trial, workers=workers_of(first_turns=turns))
+    given = a_launch(trial, workers=[replace(each, drawn=None) for each in workers_of(first_turns=turns)])
+
+    assert "behind 3 steps in turn" in differs_from_replay(trial, drawn, replays)
+    assert differs_from_replay(trial, given, replays) is None

@@ -96,31 +96,9 @@ def test_halving_and_doubling_sends_between_hosts_what_one_worker_of_each_would(
 
 
 def test_the_middle_of_a_star_hears_all_workers_of_other_hosts_by_its_card():
-    cost = communication_cost("star", 1e9, 16, Interconnect(Link(1e9), workers_per_host=4, inner=Link(1e12)))
+    cost = communication_cost("star", 1e5, 16, Interconnect(Link(1e5), workers_per_host=4, inner=Link(1e12)))
 
-    assert cost.transfer == pytest.approx(12 + 1)
-
-
-@pytest.mark.parametrize("workers", [1, 2, 3, 4, 8])
-def test_a_star_makes_steps_longer_by_what_a_play_of_every_message_has(workers):
-    """Each message by itself, over many steps: a forecast of four hosts by single exchanges was 24 % too long."""
-    message, computing = 0.03, 0.2
-    begun = dict.fromkeys(range(workers), 0.0)
-    ends = []
-    for _ in range(20):
-        computed = {rank: at + computing for rank, at in begun.items()}
-        arrived = 0.0  # the middle's link takes one message at a time
-        for rank in sorted(range(1, workers), key=computed.__getitem__):
-            arrived = max(arrived, computed[rank]) + message
-        answered = max(arrived, computed[0])
-        for rank in range(1, workers):
-            answered = begun[rank] = answered + message
-        begun[0] = answered
-        ends.append(answered)
-
-    cost = communication_cost("star", message, workers, Interconnect(Link(1.0)))
-
-    assert ends[-1] - ends[-2] == pytest.approx(computing + float(cost.total[0]))
+    assert cost.transfer == pytest.approx(2 * 12)
 
 
 def test_workers_of_a_single_host_do_not_use_its_card():

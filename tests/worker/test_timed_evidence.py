@@ -1,14 +1,17 @@
 """What a timed launch keeps beside its times is right, and nothing of it is read between timed steps."""
 
 import itertools
+import threading
+import types
 import zlib
 
 import numpy as np
+import pytest
 from standin import CORE, fill_standin, play
 
 from steptime.worker.batches import DrawnBatches
 from steptime.worker.session import KeptLosses, kept_steps
-from steptime.worker.timed_evidence import UpdateSketcher, seen_batches
+from steptime.worker.timed_evidence import Evidence, UpdateSketcher, seen_batches
 from steptime.worker.weights import initial_weights
 
 
@@ -114,6 +117,47 @@ def test_squares_of_the_sums_add_up_to_that_of_the_length():
         ratios.append(sum(each**2 for each in found[2:]) / np.sum(update**2))
 
     assert abs(np.mean(ratios) - 1.0) < 0.2
+
+
+class Asynchronous:
+    """A session of workers that do not wait for each other, over weights that two of them add to."""
+
+    def __init__(self, weights, order, rank):
+        self._weights, self._order, self._rank = weights, order, rank
+
+    def staleness(self):
+        return {}
+
+    def step(self):
+        self._order.append(self._rank)
+        self._weights["bias"] += 1.0
+
+    def wait(self):
+        pass
+
+    def get_weights(self):
+        return self._weights
+
+
+@pytest.mark.parametrize(("warmup", "turns"), [(5, 2), (4, 1)])
+def test_workers_that_do_not_wait_take_their_first_steps_in_turn(tmp_path, warmup, turns):
+    weights, order, found = initial(), [], {}
+
+    def run(rank):
+        context = types.SimpleNamespace(rank=rank, workers=2, folder=str(tmp_path))
+        session = Asynchronous(weights, order, rank)
+        evidence = Evidence(session, JOB, context)
+        found[rank] = evidence.first_updates(lambda steps: [session.step() for _ in range(steps)], warmup)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+    assert order == [0, 1] * turns
+    pushes = [each["bias"][1] / found[0][0]["bias"][1] for each in found[0]]
+    assert pushes == pytest.approx([1.0, 3.0][:turns])
 
 
 def test_a_session_without_arrays_is_timed_as_before(tmp_path):

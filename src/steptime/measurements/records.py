@@ -65,6 +65,8 @@ class WorkerSteps:
     weights and of their update since the first, and sums of the update with signs. None of a worker without weights."""
     first_update: ShortSketches | None = None
     """The same behind the first step; None of workers that do not wait for each other."""
+    first_turns: list[ShortSketches | None] = field(default_factory=list)
+    """The same behind the first steps of such workers, which they took in turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +182,7 @@ class Replay(StoredRecord):
     """The trial's id."""
     nudge: float
     """By what the learning rate was multiplied: 1, or a number near it, so that what comes of it shows how far rounding
-    leads."""
+    leads. Of workers that do not wait for each other, whose steps in turn are repeated alone, next to nothing, too."""
     steps: list[Count]
     """Behind which losses and weights were read, counted from 1."""
     losses: list[list[float | None]]

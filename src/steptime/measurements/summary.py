@@ -54,8 +54,8 @@ from steptime.measurements.summary_form import (
     TrialStatus,
     TrialSummary,
 )
-from steptime.measurements.training_evidence import EarlyLosses, deviating, early_losses, mistake, roundings
-from steptime.measurements.verdicts import TrialVerdict, current_checks, explanations, fewer_checked
+from steptime.measurements.training_evidence import EarlyLosses, early_losses, mistake
+from steptime.measurements.verdicts import TrialVerdict, current_checks, explanations, fewer_checked, unlike_others
 from steptime.measurements.work import PEAKS, Resources, StoredPeaks, WorkRates, counted_flops, resources_of, work_of
 from steptime.study.trial import Trial
 
@@ -109,9 +109,8 @@ def summarise(store: Store) -> Summary:
     for trial_id, reason in incomparable(_measured(each) for each in ranked.values()).items():
         del ranked[trial_id]
         verdicts = {**verdicts, trial_id: {"status": "unranked", "reason": reason}}
-    rounding = roundings([each.trial for each in ranked.values()], checks)
     wrong = {each.trial.id: each.mistake for each in ranked.values() if each.mistake}
-    for trial_id, reason in {**deviating([each.early_losses for each in ranked.values()], rounding), **wrong}.items():
+    for trial_id, reason in {**unlike_others([each.early_losses for each in ranked.values()], checks), **wrong}.items():
         del ranked[trial_id]
         verdicts = {**verdicts, trial_id: {"status": "not_equivalent", "reason": reason}}
     points = [_measured(each) for each in ranked.values()]

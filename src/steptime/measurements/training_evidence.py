@@ -1,8 +1,8 @@
 """Whether timed launches trained what they were to train, by what they recorded beside their times.
 
 The equivalence check runs launches of its own, which say nothing of a step that is skipped, cached or not exchanged
-where it is timed. Three things are compared: the workers of a launch with each other, a launch with its ``Replay``,
-and trials of one group, of which the same weights, batches and updates give the same losses but for rounding.
+where it is timed. The workers of a launch are compared with each other, and a launch with its ``Replay``; trials of one
+group by ``verdicts.deviating``.
 """
 
 import math
@@ -12,12 +12,10 @@ from itertools import pairwise
 from statistics import median
 
 from steptime.catalog.choices import strategy_named
-from steptime.errors import PluginError, WorkloadError
-from steptime.measurements.records import EquivalenceResult, Launch, Replay, ShortSketches, WorkerSteps
-from steptime.measurements.verdicts import concerns
+from steptime.measurements.records import Launch, Replay, ShortSketches, WorkerSteps
 from steptime.study.trial import Trial
 
-_WRONG = "its timed launches train something else"
+WRONG = "its timed launches train something else"
 _UPDATE = 1
 """Place of an update's length in a short sketch; its sums come behind."""
 _SUMS = slice(2, None)
@@ -29,11 +27,9 @@ def own_mistake(trial: Trial, launch: Launch) -> str | None:
     for worker in workers:
         steps = steps_of(worker)
         if worker.samples is not None and worker.samples != trial.batch_per_worker:
-            return (
-                f"{_WRONG}: worker {worker.rank} trained on batches of {worker.samples}, not {trial.batch_per_worker}"
-            )
+            return f"{WRONG}: worker {worker.rank} trained on batches of {worker.samples}, not {trial.batch_per_worker}"
         if worker.drawn is not None and worker.drawn < steps:
-            return f"{_WRONG}: worker {worker.rank} took {worker.drawn} batches in {steps} steps"
+            return f"{WRONG}: worker {worker.rank} took {worker.drawn} batches in {steps} steps"
     strategy = strategy_named(trial.strategy)
     if strategy.answer == "any_order":
         momentum = trial.optimizer.momentum if trial.optimizer.name == "sgd" else 0.0
@@ -77,7 +73,7 @@ def _apart(workers: Sequence[WorkerSteps]) -> str | None:
         if share > _COPIES or arrays:
             which = f" ({', '.join(arrays[:3])})" if arrays else ""
             return (
-                f"{_WRONG}: after its last step worker {rank} has other weights than worker {held[0][0]}, "
+                f"{WRONG}: after its last step worker {rank} has other weights than worker {held[0][0]}, "
                 f"{100 * share:.2g} % of their update apart{which}"
             )
     return None
@@ -103,7 +99,7 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
     for worker in workers:
         updates, steps = sum((worker.staleness or {}).values()), len(worker.ends_s)
         if worker.staleness is not None and updates < _COUNTED * steps:
-            return f"{_WRONG}: the servers counted {updates} updates in {steps} steps of worker {worker.rank}"
+            return f"{WRONG}: the servers counted {updates} updates in {steps} steps of worker {worker.rank}"
     turns = min(len(worker.weights) for worker in workers)
     seen = [(worker.rank, worker.weights[turn]) for turn in range(turns) for worker in workers]
     known = [(rank, sketches) for rank, sketches in seen if sketches is not None]
@@ -115,7 +111,7 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
         share = _distance(after, before)
         if share > max(_SHARE, _FAR * own_change):
             return (
-                f"{_WRONG}: one step apart the workers {before_rank} and {rank} had other weights, {100 * share:.2g} % "
+                f"{WRONG}: one step apart the workers {before_rank} and {rank} had other weights, {100 * share:.2g} % "
                 f"of their update apart, and from turn to turn those of a worker change by {100 * own_change:.2g} %"
             )
     moved: dict[int, list[float]] = {}
@@ -125,7 +121,7 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
     for rank, own in moved.items():
         others = [share for other, shares in moved.items() if other != rank for share in shares]
         if others and max(own) < _NOTHING * median(others):
-            return f"{_WRONG}: the gradients of worker {rank} change nothing of the weights that the servers hold"
+            return f"{WRONG}: the gradients of worker {rank} change nothing of the weights that the servers hold"
     return None
 
 
@@ -176,14 +172,18 @@ def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay])
         replays: those that are nudged tell how much is allowed; without them every difference counts,
             and whoever asks repeats the replay, with nudges and without.
     """
-    if still := [each for each in replays if each.nudge == STILL]:
-        return _stays_behind(launch, still[0])
     same = [each for each in replays if each.nudge == 1.0]
+    workers = sorted(launch.workers, key=lambda worker: worker.rank)
+    if not strategy_named(trial.strategy).synchronous:
+        still = next((each for each in replays if each.nudge == STILL), None)
+        behind = _stays_behind(launch, still) if still else None
+        return behind or _other_first_updates(
+            trial, workers, same, [each for each in replays if each.nudge not in (1.0, STILL)]
+        )
     if not same:
         return None
     right, nudged = same[0], [each for each in replays if each.nudge != 1.0 and each.steps == same[0].steps]
-    workers = sorted(launch.workers, key=lambda worker: worker.rank)
-    if reason := _other_batches(workers, right) or _other_first_update(trial, workers, same, nudged):
+    if reason := _other_batches(workers, right) or _other_first_updates(trial, workers, same, nudged):
         return reason
     repeats_itself = len(same) >= REPEATS and all(_agree(each, right) for each in same[1:])
     loss_spread = weight_spread = 0.0
@@ -194,12 +194,12 @@ def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay])
         sure = repeats_itself and equal > 1  # the first loss is that of the first weights, whatever follows
         found = _loss_difference(workers, right, place)
         if found and found.share > (_LEAST if sure else _allowed(loss_spread, nudged)):
-            return f"{_WRONG}: {found.sentence}, and {_allowance(sure, equal, loss_spread, nudged)}"
+            return f"{WRONG}: {found.sentence}, and {_allowance(sure, equal, loss_spread, nudged)}"
         if found is None or found.share <= _EQUAL:
             equal = step
         moved = _weight_difference(workers, right, place)
         if moved and moved.share > (_LEAST if sure else _allowed(weight_spread, nudged)):
-            return f"{_WRONG}: {moved.sentence}, and {_allowance(sure, equal, weight_spread, nudged)}"
+            return f"{WRONG}: {moved.sentence}, and {_allowance(sure, equal, weight_spread, nudged)}"
     return None
 
 
@@ -276,31 +276,63 @@ def _stays_behind(launch: Launch, still: Replay) -> str | None:
     for rank, own in shares.items():
         others = [share for other, each in shares.items() if other != rank for share in each]
         if len(own) >= _FEWEST_STAYED and max(own) <= _STAYED and others and median(others) > _MOVED:
-            return f"{_WRONG}: all losses of worker {rank} are those of its first weights, and the others' are not"
+            return f"{WRONG}: all losses of worker {rank} are those of its first weights, and the others' are not"
     return None
 
 
 _OF_FIRST_UPDATE = 5e-5
 """Of its length: right runs are equal, or less than 1e-5 apart; gradients that travelled in half precision are about
 1.8e-4 apart, the error of rounding to steps of 2^-10 between two powers of two."""
+_OF_FIRST_TURNS = 1e-3
+"""Likewise, behind several turns: what rounding makes of the first gradients has begun to grow."""
 _NUDGED_FIRST = 4.0
 """Times the distance of nudged first updates, which is the largest nudge: no rounding has grown yet."""
 
 
-def _other_first_update(
+def _other_first_updates(
     trial: Trial, workers: Sequence[WorkerSteps], same: Sequence[Replay], nudged: Sequence[Replay]
 ) -> str | None:
-    """Return the sentence about a first update that is not that of the replays; None if little is known of both."""
-    own, right = workers[0].first_update if workers else None, same[0].weights[0]
-    if not own or not right or same[0].steps[0] != 1 or not strategy_named(trial.strategy).exact:
+    """Return the sentence about a first update that is not that of the replays; None if little is known of both.
+
+    Of workers that do not wait for each other, those behind first steps in turn, of which each gradient was computed
+    with known weights and was to be applied once.
+    """
+    strategy = strategy_named(trial.strategy)
+    if not workers or (strategy.synchronous and not strategy.exact):
         return None
-    share = _distance(own, right)
-    spread = max((_weight_distance(each, same[0], 0) for each in [*same, *nudged]), default=0.0)
-    if share <= max(_OF_FIRST_UPDATE, _NUDGED_FIRST * spread):
-        return None
-    return (
-        f"{_WRONG}: their first update is {100 * share:.2g} % away from that of the same step without a clock, and "
-        f"{100 * max(_OF_FIRST_UPDATE, _NUDGED_FIRST * spread):.2g} % are allowed"
+    seen = workers[0].first_turns or [workers[0].first_update]
+    for turn, own in enumerate(seen):
+        alike = [
+            each
+            for each in [*same, *nudged]
+            if len(each.weights) > turn and (strategy.synchronous or _began_alike(trial, workers, each, turn))
+        ]
+        right = alike[0] if alike else None
+        if not own or right is None or right.steps[0] != 1 or not right.weights[turn]:
+            continue
+        share = _distance(own, right.weights[turn] or {})
+        spread = max(_weight_distance(each, right, turn) for each in alike)
+        allowed = max(_OF_FIRST_TURNS if turn else _OF_FIRST_UPDATE, _NUDGED_FIRST * spread)
+        if share > allowed:
+            which = f"update behind {turn * len(workers) + 1} steps in turn" if turn else "first update"
+            return (
+                f"{WRONG}: their {which} is {100 * share:.2g} % away from that of the same step without a clock, and "
+                f"{100 * allowed:.2g} % are allowed"
+            )
+    return None
+
+
+def _began_alike(trial: Trial, workers: Sequence[WorkerSteps], replay: Replay, turn: int) -> bool:
+    """Say whether the steps of a turn had the batches of a replay, by the losses behind the first ones.
+
+    Where another process draws the batches, it gives them to whichever worker is free, in TensorFlow's servers.
+    """
+    if turn and trial.dataset is not None and workers[0].drawn is None:
+        return False
+    pairs = [(dict(losses_of(worker)).get(1), loss) for worker, loss in zip(workers, replay.losses[0], strict=False)]
+    return all(
+        own is not None and loss is not None and abs(own - loss) <= _LEAST * _scale(loss, loss)
+        for own, loss in (pairs if turn else pairs[:1])
     )
 
 
@@ -309,7 +341,7 @@ def _other_batches(workers: Sequence[WorkerSteps], right: Replay) -> str | None:
         known = {number: rest for number, *rest in batches}
         for number, *rest in worker.batches:
             if known.get(number, rest) != rest:
-                return f"{_WRONG}: batch {number} of worker {worker.rank} has other samples than without a clock"
+                return f"{WRONG}: batch {number} of worker {worker.rank} has other samples than without a clock"
     return None
 
 
@@ -340,16 +372,6 @@ def losses_of(worker: WorkerSteps) -> Iterator[tuple[int, float]]:
     yield from ((step, loss) for step, loss in found if loss is not None and step)
 
 
-_AGREE = 1e-3
-"""Relative: losses of right runs that are farther apart are spread by more than rounding, and nothing is claimed."""
-_GROWTH = 100.0
-"""By how much the distance of right updates may grow until the warm-up is over: of networks that amplify rounding,
-or images that decoders give otherwise, nothing is claimed."""
-_FEWEST_OTHERS = 2
-_APART = 10.0
-"""Times the range of the others' losses, that a loss is away from them at least."""
-
-
 _EARLY = 8
 """Steps, or those of the warm-up if they are more, behind which losses of other frameworks are compared."""
 
@@ -373,74 +395,3 @@ def early_losses(trial: Trial, launches: Sequence[Launch]) -> EarlyLosses:
             if step <= max(_EARLY, len(workers[0].warmup_ends_s)):
                 found.setdefault(step, []).append(tuple(own[step] for own in kept))
     return EarlyLosses(trial, found)
-
-
-def roundings(trials: Sequence[Trial], checks: Sequence[EquivalenceResult]) -> dict[str, float]:
-    """Return, by trial id, how far right updates of a round are apart, relative to their length; checked trials only.
-
-    Of the network, what the reference's rounding makes; of the loader, how far its samples led away.
-    """
-    found: dict[str, float] = {}
-    for trial in trials:
-        own = [check for check in checks if check.passed and concerns(check, trial)]
-        apart = [check.update_rounding if check.workload == trial.workload else check.update_error for check in own]
-        known = [each for each in apart if each is not None]
-        if known and len(known) == len(own):
-            found[trial.id] = max(known)
-    return found
-
-
-def deviating(trials: Sequence[EarlyLosses], rounding: Mapping[str, float]) -> dict[str, str]:
-    """Return why trials did not train what the others of their group train, by trial id.
-
-    A trial is named where at least two others agree with each other and none of its losses is near theirs. Strategies
-    whose workers do not wait for each other, or exchange something else, have losses of their own, and networks with
-    dropout have those of their library.
-
-    Args:
-        trials: those that would be ranked.
-        rounding: of checked trials, as ``roundings`` returns it; about others nothing is claimed.
-    """
-    groups: dict[tuple[str, int, int], dict[str, list[tuple[float, ...]]]] = {}
-    for each in trials:
-        strategy = strategy_named(each.trial.strategy)
-        alike = strategy.synchronous and strategy.exact and each.trial.training is None
-        if alike and each.trial.id in rounding:
-            for steps, losses in each.by_steps.items():
-                group = groups.setdefault((each.trial.group, each.trial.seed, steps), {})
-                group.setdefault(each.trial.id, []).extend(losses)
-    found: dict[str, str] = {}
-    for (_, _, steps), group in sorted(groups.items(), key=lambda item: item[0][2]):
-        apart = max(_AGREE, _GROWTH * max(rounding[trial_id] for trial_id in group))
-        if len(group) <= _FEWEST_OTHERS or _draws_masks(next(each.trial for each in trials if each.trial.id in group)):
-            continue
-        for trial_id, own in group.items():
-            others = [losses for other, each in group.items() if other != trial_id for losses in each]
-            if reason := _difference(own, others, steps, apart):
-                found.setdefault(trial_id, reason)
-    return found
-
-
-def _draws_masks(trial: Trial) -> bool:
-    """Whether the network has dropout, whose masks each library draws by itself, or cannot be built here."""
-    try:
-        workload = trial.build()
-    except (WorkloadError, PluginError):
-        return True
-    return workload.own is not None or any(layer.kind == "dropout" for layer in workload.layers)
-
-
-def _difference(
-    own: Sequence[tuple[float, ...]], others: Sequence[tuple[float, ...]], steps: int, apart: float
-) -> str | None:
-    """Return the sentence about the first worker whose loss is away from all others'; None if no worker's is."""
-    for rank, (mine, theirs) in enumerate(zip(zip(*own, strict=True), zip(*others, strict=True), strict=True)):
-        usual = median(theirs)
-        spread = max(theirs) - min(theirs)
-        allowed = max(apart * abs(usual), _APART * spread)
-        if spread <= _AGREE * abs(usual) and all(abs(loss - usual) > allowed for loss in mine):
-            return (
-                f"{_WRONG}: behind {steps} steps worker {rank} had a loss of "
-                f"{median(mine):.6g}, and the others of its group have {usual:.6g}"
-            )
-    return None

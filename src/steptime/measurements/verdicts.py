@@ -5,10 +5,13 @@ that file only adds what left no record: a shortage of memory, a missing environ
 """
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Literal, TypedDict
 
-from steptime.catalog.choices import SYNTHETIC
+from steptime.catalog.choices import SYNTHETIC, strategy_named
+from steptime.errors import PluginError, WorkloadError
 from steptime.measurements.records import EquivalenceResult
+from steptime.measurements.training_evidence import WRONG, EarlyLosses
 from steptime.study.trial import Trial
 
 
@@ -148,3 +151,89 @@ def explanations(trial: Trial, checks: Sequence[EquivalenceResult]) -> list[str]
     """Return what the checks of a user's module say of the joined batches of its workers."""
     found = (check.explanation for check in checks if trial.own and concerns(check, trial))
     return [explanation for explanation in dict.fromkeys(found) if explanation is not None]
+
+
+def roundings(trials: Sequence[Trial], checks: Sequence[EquivalenceResult]) -> dict[str, float]:
+    """Return, by trial id, how far right updates of a round are apart, relative to their length; checked trials only.
+
+    Of the network, what the reference's rounding makes; of the loader, how far its samples led away.
+    """
+    found: dict[str, float] = {}
+    for trial in trials:
+        own = [check for check in checks if check.passed and concerns(check, trial)]
+        apart = [check.update_rounding if check.workload == trial.workload else check.update_error for check in own]
+        known = [each for each in apart if each is not None]
+        if known and len(known) == len(own):
+            found[trial.id] = max(known)
+    return found
+
+
+def unlike_others(trials: Sequence[EarlyLosses], checks: Sequence[EquivalenceResult]) -> dict[str, str]:
+    """Return what ``deviating`` does, of trials with the distances that their checks recorded."""
+    return deviating(trials, roundings([each.trial for each in trials], checks))
+
+
+_AGREE = 1e-3
+"""Relative: losses of right runs that are farther apart are spread by more than rounding, and nothing is claimed."""
+_GROWTH = 100.0
+"""By how much the distance of right updates may grow until the warm-up is over: of networks that amplify rounding,
+or images that decoders give otherwise, nothing is claimed."""
+_FEWEST_OTHERS = 2
+_APART = 10.0
+"""Times the range of the others' losses, that a loss is away from them at least."""
+
+
+def deviating(trials: Sequence[EarlyLosses], rounding: Mapping[str, float]) -> dict[str, str]:
+    """Return why trials did not train what the others of their group train, by trial id.
+
+    A trial is named where at least two others agree with each other and none of its losses is near theirs. Strategies
+    whose workers do not wait for each other, or exchange something else, have losses of their own, and networks with
+    dropout have those of their library.
+
+    Args:
+        trials: those that would be ranked.
+        rounding: of checked trials, as ``roundings`` returns it; about others nothing is claimed.
+    """
+    groups: dict[tuple[str, int, int], dict[str, list[tuple[float, ...]]]] = {}
+    for each in trials:
+        strategy = strategy_named(each.trial.strategy)
+        alike = strategy.synchronous and strategy.exact and each.trial.training is None
+        if alike and each.trial.id in rounding:
+            for steps, losses in each.by_steps.items():
+                group = groups.setdefault((each.trial.group, each.trial.seed, steps), {})
+                group.setdefault(each.trial.id, []).extend(losses)
+    found: dict[str, str] = {}
+    for (_, _, steps), group in sorted(groups.items(), key=lambda item: item[0][2]):
+        apart = max(_AGREE, _GROWTH * max(rounding[trial_id] for trial_id in group))
+        if len(group) <= _FEWEST_OTHERS or _draws_masks(next(each.trial for each in trials if each.trial.id in group)):
+            continue
+        for trial_id, own in group.items():
+            others = [losses for other, each in group.items() if other != trial_id for losses in each]
+            if reason := _difference(own, others, steps, apart):
+                found.setdefault(trial_id, reason)
+    return found
+
+
+def _draws_masks(trial: Trial) -> bool:
+    """Whether the network has dropout, whose masks each library draws by itself, or cannot be built here."""
+    try:
+        workload = trial.build()
+    except (WorkloadError, PluginError):
+        return True
+    return workload.own is not None or any(layer.kind == "dropout" for layer in workload.layers)
+
+
+def _difference(
+    own: Sequence[tuple[float, ...]], others: Sequence[tuple[float, ...]], steps: int, apart: float
+) -> str | None:
+    """Return the sentence about the first worker whose loss is away from all others'; None if no worker's is."""
+    for rank, (mine, theirs) in enumerate(zip(zip(*own, strict=True), zip(*others, strict=True), strict=True)):
+        usual = median(theirs)
+        spread = max(theirs) - min(theirs)
+        allowed = max(apart * abs(usual), _APART * spread)
+        if spread <= _AGREE * abs(usual) and all(abs(loss - usual) > allowed for loss in mine):
+            return (
+                f"{WRONG}: behind {steps} steps worker {rank} had a loss of "
+                f"{median(mine):.6g}, and the others of its group have {usual:.6g}"
+            )
+    return None

@@ -40,6 +40,7 @@ from steptime.predict.uncertainty import (
     narrowing,
     ratio_outside,
     uncertain_step,
+    unknown_states,
 )
 
 _SEED = 7
@@ -184,9 +185,8 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
     found = model_step(profile, target, query, workers, rng)
     group, parameters, topology, extrapolation = found.group, found.parameters, found.topology, found.extrapolation
     deployment = topology.deployment
-    uncertain = uncertain_step(
-        parameters, found.model, extrapolation, launch_spread(_launched(target, group), workers), rng
-    )
+    launched = _launched(target, group)
+    uncertain = uncertain_step(parameters, found.model, extrapolation, launch_spread(launched, workers), rng)
     phases, step = uncertain.phases, uncertain.modelled
     alone = replace(deployment, workers=1, servers=0, hosts=1, workers_per_host=1)
     one = Contention(1, topology.contention.processors)
@@ -214,7 +214,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         refused=None,
         pop=_pop(target.key.strategy, phases, alone_phases, parameters["persistent"] * expected_maximum(workers)),
         work=_work(profile, target, workers, throughput),
-        notes=tuple(group.notes),
+        notes=tuple(filter(None, [*group.notes, unknown_states(launched, workers)])),
         shares=uncertain.shares,
         narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
     )

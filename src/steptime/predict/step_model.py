@@ -193,7 +193,7 @@ def step_of(phases: Mapping[str, Array]) -> Array:
 
 
 def _simulate_exchange(parameters: Parameters, model: StepModel, link: Link, durations: Durations) -> Phases:
-    deployment = model.deployment
+    deployment, contention = model.deployment, model.contention
     return simulate(
         model.graph,
         durations,
@@ -202,6 +202,7 @@ def _simulate_exchange(parameters: Parameters, model: StepModel, link: Link, dur
             spread=WorkerSpread(parameters["persistent"], parameters["transient"]),
             colocated=deployment.placement == "colocated",
             wake_up_s=model.wake_up_s,
+            processors=contention.processors if contention.workers == deployment.workers else np.inf,
         ),
         _interconnect(parameters, model, link),
         ready=model.ready,

@@ -176,14 +176,19 @@ def check_job(
     }
 
 
-def replay_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], rounds: Sequence[int]) -> dict[str, Any]:
-    """Return the job that takes the steps of ``timing_job`` in ``rounds``, untimed; other arguments are those."""
+def replay_job(
+    trial: Trial, workload: Workload, loader: Mapping[str, Any], rounds: Sequence[int], *, turns: bool = False
+) -> dict[str, Any]:
+    """Return the job that takes the steps of ``timing_job`` in ``rounds``, untimed; other arguments are those.
+
+    With ``turns``, workers take their rounds one after the other.
+    """
     return {
         **_shared(trial),
         "workload": workload.to_json(),
         "loader": read_by(workload, loader),
         "mode": "replay",
-        "schedule": {"rounds": list(rounds)},
+        "schedule": {"rounds": list(rounds), "turns": turns},
     }
 
 

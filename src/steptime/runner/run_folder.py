@@ -158,6 +158,7 @@ def worker_steps(collected: Collected, workers: int) -> list[WorkerSteps]:
 
 def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
     warmup, steps, session = records["warmup"], records["steps"], records["session"]
+    together = steps.get("staleness") is None
     return WorkerSteps(
         rank=rank,
         host=records["process"]["host"],
@@ -175,7 +176,8 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         batches=[tuple(each) for each in steps["batches"]],
         drawn=steps["drawn"],
         weights=steps["weights"],
-        first_update=warmup["first_update"],
+        first_update=next(iter(warmup["first_updates"]), None) if together else None,
+        first_turns=[] if together else warmup["first_updates"],
     )
 
 

@@ -58,7 +58,8 @@ def run_check(session: Session, job: Job, context: ProcessContext, records: Reco
         else:
             losses.append(session.loss())  # weights would be those of some moment
     if turns:
-        weights = take_turns(session, context, turns, note, turns - 1)[0]
+        take_turns(whole_step(session), context, turns - 1, lambda: None, "turn")
+        weights = take_turns(whole_step(session), context, 1, note, "last-turn")[0]
     if sketches:
         _keep(context, "sketches", sketches)
     if weights is not None and schedule.get("save_weights", False):
@@ -75,27 +76,36 @@ def _keep(context: ProcessContext, name: str, arrays: Dict[str, Any]) -> None:
         numpy.savez(file, **arrays)
 
 
+def whole_step(session: Session) -> Callable[[], None]:
+    """Return what takes a step and waits until it is over."""
+
+    def step() -> None:
+        session.step()
+        session.wait()
+
+    return step
+
+
 def take_turns(
-    session: Session, context: ProcessContext, turns: int, note: Callable[[], Any], first_noted: int = 0
+    step: Callable[[], Any], context: ProcessContext, turns: int, note: Callable[[], Any], name: str
 ) -> List[Any]:
     """Take ``turns`` steps in turn with the other workers; return what ``note`` returns behind each.
 
-    Nothing is noted behind turns ahead of ``first_noted``, which are counted from 0.
+    A launch may take turns several times, under different names. ``step`` returns when its step is over.
     """
     noted = []
-    _leave_sign(context, "ready-%d" % context.rank)
+    _leave_sign(context, "ready-for-%s-%d" % (name, context.rank))
     for rank in range(context.workers):
-        _await_sign(context, "ready-%d" % rank)
+        _await_sign(context, "ready-for-%s-%d" % (name, rank))
     for turn in range(turns):
         number = turn * context.workers + context.rank
         if number:
-            _await_sign(context, "turn-%d" % (number - 1))
-        session.step()
-        session.wait()
-        if turn >= first_noted:
-            noted.append(note())
-        _leave_sign(context, "turn-%d" % number)
-    _await_sign(context, "turn-%d" % (turns * context.workers - 1))  # who leaves early may take weights along
+            _await_sign(context, "%s-%d" % (name, number - 1))
+        step()
+        noted.append(note())
+        _leave_sign(context, "%s-%d" % (name, number))
+    if turns:
+        _await_sign(context, "%s-%d" % (name, turns * context.workers - 1))  # who leaves early may take weights along
     return noted
 
 

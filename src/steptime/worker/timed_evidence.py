@@ -4,12 +4,12 @@ All is computed when the timed steps are over. The same of a launch that repeats
 """
 
 import zlib
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy
 
 from steptime.worker.batches import DrawnBatches
-from steptime.worker.check import take_turns
+from steptime.worker.check import take_turns, whole_step
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
 from steptime.worker.shared_file import RecordFile
@@ -19,6 +19,13 @@ _SUMS = 4
 """Numbers of a short sketch: the distance of two is that of the arrays within a factor of two, nearly always."""
 _DIGITS = "%.9g"
 _TURNS = 2
+_FOR_TWO_TURNS = 5
+"""Steps of a warm-up, of which the others still say how long one takes."""
+
+
+def first_turns(warmup: int) -> int:
+    """Return how many of ``warmup`` steps workers take in turn that do not wait for each other."""
+    return _TURNS if warmup >= _FOR_TWO_TURNS else 1
 
 
 def seen_batches(context: ProcessContext, steps: int) -> Dict[str, Any]:
@@ -82,23 +89,36 @@ class Evidence(object):
         self._context = context
         self._sketcher = UpdateSketcher(job, session)
 
-    def first_update(self) -> Optional[Dict[str, List[float]]]:
-        """Return the sketch of the weights behind the first step; None if workers do not wait for each other.
+    def first_updates(self, take: Callable[[int], None], warmup: int) -> List[Optional[Dict[str, List[float]]]]:
+        """Take the first of ``warmup`` steps, and return sketches of the weights behind each that was taken.
 
-        No difference of it has grown yet, as those of later steps do, so that a rough update shows.
+        No difference of them has grown yet, as those of later steps do, so that a rough update shows. Of workers that
+        do not wait for each other it is known only of steps in turn which gradients the weights have, and how often
+        each: they take ``first_turns`` of these.
         """
-        self._session.wait()
-        return self._sketch() if self._session.staleness() is None else None
 
-    def at_end(self, steps: int, alone: bool) -> Dict[str, Any]:
+        def step() -> None:
+            take(1)
+            self._session.wait()
+
+        if self._alone():
+            return take_turns(step, self._context, first_turns(warmup), self._sketch, "first-turn")
+        step()
+        return [self._sketch()] if self._session.staleness() is None else []
+
+    def _alone(self) -> bool:
+        """Whether there are other workers, for whom this one does not wait."""
+        return self._context.workers > 1 and self._session.staleness() is not None
+
+    def at_end(self, steps: int) -> Dict[str, Any]:
         """Return what ``seen_batches`` does, and as ``weights`` sketches of this worker's weights.
 
-        Where the workers are ``alone``, which do not wait for each other, each takes ``_TURNS`` more steps in turn with
-        the others. The sketches behind them show whether a worker's steps reach the weights of all, and theirs its own.
+        Where workers do not wait for each other, each takes ``_TURNS`` more steps in turn with the others. The sketches
+        behind them show whether a worker's steps reach the weights of all, and theirs its own.
         """
         found = seen_batches(self._context, steps)  # ahead of turns, which draw more
-        in_turns = alone and self._context.workers > 1
-        weights = take_turns(self._session, self._context, _TURNS, self._sketch) if in_turns else [self._sketch()]
+        step = whole_step(self._session)
+        weights = take_turns(step, self._context, _TURNS, self._sketch, "turn") if self._alone() else [self._sketch()]
         return dict(found, weights=weights)
 
     def _sketch(self) -> Optional[Dict[str, List[float]]]:
@@ -108,14 +128,21 @@ class Evidence(object):
 def run_replay(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:
     """Take the steps of ``job["schedule"]["rounds"]`` as timed launches do, and write the record ``replay``.
 
-    ``losses`` and ``weights`` are those behind each round, ``batches`` those of ``seen_batches``.
+    ``losses`` and ``weights`` are those behind each round, ``batches`` those of ``seen_batches``. With ``turns``, the
+    workers take the rounds in turn, of one step each.
     """
     sketcher, losses, weights = UpdateSketcher(job, session), [], []
     rounds = job["schedule"]["rounds"]
-    for steps in rounds:
+
+    def note() -> None:
+        losses.append(session.loss())
+        weights.append(sketcher.sketch(session.get_weights()))
+
+    if job["schedule"].get("turns"):
+        take_turns(whole_step(session), context, len(rounds), note, "first-turn")
+    for steps in [] if losses else rounds:
         for _ in range(steps):
             session.step()
         session.wait()
-        losses.append(session.loss())
-        weights.append(sketcher.sketch(session.get_weights()))
+        note()
     records.write("replay", losses=losses, weights=weights, **seen_batches(context, sum(rounds)))

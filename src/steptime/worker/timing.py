@@ -88,11 +88,15 @@ def run_timed(session: Session, job: Job, context: ProcessContext, records: Reco
 
         evidence = Evidence(session, job, context)
     started = time.monotonic()
-    losses.take(1)
-    first_update = evidence.first_update() if evidence else None  # ahead of its end, so that no step lasts longer
-    clock.tick()
-    warmup_ends = _warm_up(losses.take, clock, context, schedule)
-    records.write("warmup", started_s=started, ends_s=warmup_ends, loss=session.loss(), first_update=first_update)
+    # Sketches come ahead of the ends of first steps, so that no later one lasts longer.
+    first_updates = evidence.first_updates(losses.take, schedule["warmup_steps"]) if evidence else []
+    if evidence is None:
+        losses.take(1)
+    taken = max(len(first_updates), 1)
+    for _ in range(taken):
+        clock.tick()
+    warmup_ends = _warm_up(losses.take, clock, context, schedule, taken)
+    records.write("warmup", started_s=started, ends_s=warmup_ends, loss=session.loss(), first_updates=first_updates)
     steps = agree_on_step_count(context, warmup_ends, schedule)
     session.staleness()  # of the warm-up, which is not counted
     losses.take(1)  # the workers come out of the pause at different moments; this step lines them up again
@@ -115,7 +119,7 @@ def run_timed(session: Session, job: Job, context: ProcessContext, records: Reco
         tick_s=seconds_of_tick(clock),
         losses=losses.read(),
         samples=session.output_shape()[0],
-        **(evidence.at_end(len(warmup_ends) + len(ends), alone=stale is not None) if evidence else _NO_EVIDENCE),
+        **(evidence.at_end(len(warmup_ends) + len(ends)) if evidence else _NO_EVIDENCE),
     )
 
 
@@ -139,11 +143,11 @@ def seconds_of_tick(clock: StepClock) -> float:
 
 
 def _warm_up(
-    take: Callable[..., None], clock: StepClock, context: ProcessContext, schedule: Dict[str, Any]
+    take: Callable[..., None], clock: StepClock, context: ProcessContext, schedule: Dict[str, Any], taken: int
 ) -> List[float]:
-    """Run the steps that are not counted, as many on all workers, and return their ends; one is taken already."""
+    """Run the steps that are not counted, as many on all workers; return their ends, with those ``taken`` already."""
     ends: List[float] = []
-    steps, stretches = schedule["warmup_steps"] - 1, 0
+    steps, stretches = schedule["warmup_steps"] - taken, 0
     while True:
         take(steps, clock.tick)
         ends += clock.drain()

@@ -8,7 +8,7 @@ from tables import curve
 
 from steptime.predict.curve.curve import workers
 from steptime.predict.curve.posterior import Sampling, predict, weigh_samples
-from steptime.predict.curve.shape import INDEX, PARAMETERS, expert_priors, joint_prior, relative_times
+from steptime.predict.curve.shape import INDEX, PARAMETERS, expert_priors, joint_prior, priors_for, relative_times
 
 _CURVES = 80
 _SEEDS = (1, 2, 3)
@@ -47,8 +47,11 @@ def _draw(form, generator):
     prior = joint_prior(expert_priors())
     parameters = generator.normal(prior.mean, np.diag(prior.factor))[None]
     parameters[0, INDEX["noise"]] = np.log(_NOISE)
-    walk, host_walk, crossing = (np.exp(parameters[0, INDEX[name]]) for name in ("walk", "host_walk", "crossing"))
+    walk, host_walk, bend, crossing = (
+        np.exp(parameters[0, INDEX[name]]) for name in ("walk", "host_walk", "bend", "crossing")
+    )
     drift = walk * _walked(count, generator) + host_walk * _walked(hosts, generator)
+    drift += bend * _integrated(np.maximum(np.log2(hosts) - 1.0, 0.0), generator)
     drift += crossing * generator.normal() * (hosts > 1) + _NOISE * generator.normal(size=len(count))
     relative = relative_times(form, count, np.full(len(points), np.nan), 0.3, parameters)[0]
     changed = [
@@ -56,6 +59,13 @@ def _draw(form, generator):
     ]
     known = len(form.fit)
     return replace(form, fit=tuple(changed[:known]), holdout=tuple(changed[known:])), parameters[0]
+
+
+def _integrated(doublings, generator):
+    """Return an integrated random walk at the doublings, in small steps."""
+    steps = np.linspace(0.0, max(doublings.max(), 1.0), 4001)
+    slope = np.cumsum(generator.normal(size=4001)) * np.sqrt(steps[1])
+    return np.interp(doublings, steps, np.cumsum(slope) * steps[1] - slope * steps[1])
 
 
 def _walked(steps, generator):
@@ -89,3 +99,30 @@ def test_parameters_are_recovered_inside_their_intervals(drawn, priors):
     shares = {name: np.mean(found) for name, found in inside.items()}
     assert 0.87 <= np.mean(list(shares.values())) <= 0.93
     assert all(0.78 <= share <= 1.0 for share in shares.values()), shares
+
+
+GROWTHS = {
+    "none": lambda doublings: 0.0 * doublings,
+    "logarithm": lambda doublings: 0.02 * doublings,
+    "root": lambda doublings: 0.03 * (2 ** (doublings / 2) - 1),
+    "square": lambda doublings: 0.01 * doublings**2,
+}
+_BEYOND = {"none": 32, "logarithm": 32, "root": 32, "square": 8}
+"""Times the workers of the fit, to which the interval holds; a growth by the square leaves it at sixteen."""
+
+
+@pytest.mark.parametrize("growth", GROWTHS)
+def test_intervals_far_beyond_a_fit_on_several_hosts_hold_growth_that_accelerates(growth, tmp_path):
+    """Without its own drift the growth of the first two doublings of hosts went on, with 13 % at 32 times as many."""
+    counts = np.array([1, 8, 16, 32, 64, 128, 256, 512, 1024])
+    doublings = np.log2(np.maximum(counts / 8, 1))
+    times = dict(
+        zip(counts.tolist(), (0.3 * (1.0 + 0.02 * (counts > 1) + GROWTHS[growth](doublings))).tolist(), strict=True)
+    )
+    held_out = {count for count in times if 32 < count <= 32 * _BEYOND[growth]}
+    changes = {"workers_per_host": "8", "inter_host_gbps": "200", "nics_per_host": "8", "transport": "rdma"}
+    form = curve(tmp_path, {n: t for n, t in times.items() if n <= 32 or n in held_out}, holdout=held_out, **changes)
+
+    found = predict(form, [(count, None) for count in sorted(held_out)], priors_for("none of them"))
+
+    assert all(one.low <= times[count] <= one.high for count, one in zip(sorted(held_out), found, strict=True))

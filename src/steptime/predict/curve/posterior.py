@@ -1,7 +1,8 @@
 """The posterior of a scaling curve: samples of the parameters, weighted by how well they explain the fit points.
 
 The logarithm of a time is the model's plus what no model knows: noise of each point, a drift that grows with the
-distance in doublings of workers, another with doublings of hosts, and an error common to all points beyond one host.
+distance in doublings of workers, another with doublings of hosts, growth per doubling of hosts that itself drifts, so
+that it may accelerate, and an error common to all points beyond one host.
 Given a sample these are a Gaussian process, so that a prediction follows the last points where the model is off. The
 mixture over samples has heavy tails. Where a table does not say how many workers share a host, the usual sizes are
 assumed one after the other, and each weighs by how well it explains the points; so is that workers were spread over all
@@ -273,6 +274,7 @@ def _covariance(curve: ScalingCurve, count: Array, parameters: Array) -> Array:
     walk = np.exp(2 * parameters[:, INDEX["walk"]])
     crossing = np.exp(2 * parameters[:, INDEX["crossing"]])
     host_walk = np.exp(2 * parameters[:, INDEX["host_walk"]])
+    bend = np.exp(2 * parameters[:, INDEX["bend"]])
     hosts = np.array([curve.hosts(int(workers)) for workers in count], dtype=float)
     outside = np.outer(hosts > 1, hosts > 1).astype(float)
     noise = np.exp(2 * parameters[:, INDEX["noise"]])
@@ -280,6 +282,7 @@ def _covariance(curve: ScalingCurve, count: Array, parameters: Array) -> Array:
         _SCALE_VARIANCE
         + walk[:, None, None] * _common(np.log2(count))
         + host_walk[:, None, None] * _common(np.log2(hosts))
+        + bend[:, None, None] * _bent(np.log2(hosts))
         + crossing[:, None, None] * outside
         + noise[:, None, None] * np.eye(len(count))
     )
@@ -290,6 +293,18 @@ def _common(doublings: Array) -> Array:
     """Return how far two points walk together, for each pair."""
     shared: Array = np.minimum(doublings[:, None], doublings[None, :])
     return shared
+
+
+def _bent(doublings: Array) -> Array:
+    """Return how far two points drift together whose growth per doubling is itself a random walk.
+
+    The covariance of an integrated Wiener process (G. Wahba, *Improper priors, spline smoothing*, J. R. Stat. Soc. B 40
+    (1978) 364): growth that accelerates leads as far as the doublings to the power of 3/2.
+    """
+    beyond = np.maximum(doublings - 1.0, 0.0)  # the first doubling is that of the error common to all beyond one host
+    less, more = np.minimum(beyond[:, None], beyond), np.maximum(beyond[:, None], beyond)
+    found: Array = less**2 * (3.0 * more - less) / 6.0
+    return found
 
 
 def _quantiles(values: Array, weights: Array, levels: Sequence[float]) -> Array:

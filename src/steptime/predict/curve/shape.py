@@ -109,6 +109,9 @@ PARAMETERS = (
         CurveParameter(name, "log", 1.0, 1.0, f"what the column {column} leaves open, in spreads of its belief")
         for name, column in UNSTATED.items()
     ),
+    CurveParameter(
+        "bend", "log", 0.01, 1.0, "drift of the relative growth per doubling of hosts, per root of a doubling of hosts"
+    ),
 )
 """In the order of the columns of a sample."""
 

@@ -71,19 +71,32 @@ def ring(size: Real, workers: Real, link: Link) -> Real:
     return 2 * (workers - 1) * link.start + 2 * (workers - 1) / workers * size / link.rate
 
 
+SOCKET_BUFFER_BYTES = 4.0 * 2**20
+"""That Linux takes of what a program sends before the program waits: the largest of ``net.ipv4.tcp_wmem``."""
+
+
 def star(size: Real, workers: Real, link: Link) -> Real:
-    """Return by how much a star makes each of many steps longer: ``2 a + p n/B``.
+    """Return by how much a star makes a step longer: ``2 a + (f + (p-1) n)/B``.
 
-    Everything passes the link of the one in the middle, in and out. It answers one after the other, and whoever was
-    answered computes and sends its next message while others are still answered. Only the answers and the last message
-    follow each other: a single exchange takes ``2(p-1) n/B``.
+    Everything passes the link of the one in the middle, in and out. The first answer is there behind ``f`` bytes: its
+    own, and what the others send beside it. Answers that fit into the buffers of sockets share the link and come
+    together, ``f = (p-1) n``; of longer ones the middle sends the next while the last buffer of one is on its way, and
+    whoever was answered sends again while others are answered. From then on the ``p-1`` next messages fill the link.
 
-    >>> float(star(1e9, 4, Link(rate=1e9)))
-    4.0
+    >>> float(star(1e6, 4, Link(rate=1e6)))
+    6.0
     """
     several = np.asarray(workers) > 1
-    seconds: Real = np.where(several, 2.0, 0.0) * link.start + np.where(several, workers, 0.0) * size / link.rate
+    bytes_ = answered(size, workers) + (workers - 1) * np.asarray(size, float)
+    seconds: Real = np.where(several, 2.0, 0.0) * link.start + np.where(several, bytes_, 0.0) / link.rate
     return seconds
+
+
+def answered(size: Real, workers: Real) -> Real:
+    """Return the bytes that pass the middle's link until the first worker of a star has its answer."""
+    width = np.asarray(size, float)
+    found: Real = width + np.minimum(np.maximum(np.asarray(workers) - 2.0, 0.0) * width, SOCKET_BUFFER_BYTES)
+    return found
 
 
 SOCKET_RENDEZVOUS_BYTES = 3_715_832.0

@@ -40,6 +40,8 @@ class WorkerGroup:
     """Whether servers share hosts and links with workers."""
     wake_up_s: Real = 0.0
     """Seconds that a communicating thread waits for a core that computing holds; 0 where it has a core of its own."""
+    processors: Real = np.inf
+    """That all workers share, each of which computes ``ceil(workers/processors)`` times as long as by itself."""
 
 
 @dataclass(frozen=True)

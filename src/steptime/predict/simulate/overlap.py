@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.predict.model.collectives import ALLREDUCE, Link, Real
+from steptime.predict.model.collectives import ALLREDUCE, SOCKET_BUFFER_BYTES, Link, Real, answered
 from steptime.predict.model.interconnect import communication_cost
 from steptime.predict.model.synchronous_sgd import finish
 from steptime.predict.simulate.configuration import Configurations
@@ -108,6 +108,8 @@ def overlap_rule(configurations: Configurations) -> Callable[[Configurations], E
         return _fused
     if plan.gathers:
         return _gathered
+    if plan.messages[0].operation == "star":
+        return _star
     alone = plan.in_flight == 1 or len(plan.messages) == 1
     return _in_order if alone else _shared
 
@@ -139,6 +141,28 @@ def _in_order(configurations: Configurations) -> ExchangeTimes:
     behind = finish(configurations.ready_s, lasting) - configurations.computing
     every = configurations.graph.plan.every
     return ExchangeTimes(behind / every, (lasting.sum(axis=1) - behind) / every)
+
+
+def _star(configurations: Configurations) -> ExchangeTimes:
+    """A message of all gradients to the worker in the middle, and its answers.
+
+    The middle computes on as soon as sockets have its answers, the others behind theirs. Workers that share processors
+    therefore do not all compute at once: while the middle is ahead, it has a processor, and it leaves one to the others
+    behind. Who computes at a time shares the processors evenly.
+    """
+    start, transfer = (each[:, 0] for each in costs_alone(configurations, configurations.graph.messages))
+    workers, processors = configurations.workers, np.asarray(configurations.group.processors, float)
+    alone = configurations.computing / np.maximum(np.ceil(workers / processors), 1.0)
+    size = configurations.sizes[0]
+    first = answered(size, workers)
+    sent = np.maximum((workers - 1.0) * size - SOCKET_BUFFER_BYTES, 0.0)
+    ahead = np.clip((first - sent) / (first + (workers - 1.0) * size) * transfer, 0.0, alone)
+    computed = (alone - ahead) * np.maximum(workers / processors, 1.0) + ahead * np.maximum(
+        (workers - 1.0) / processors, 1.0
+    )
+    lasting = start + transfer
+    behind = np.maximum(lasting + computed - configurations.computing, 0.0)
+    return ExchangeTimes(behind, np.maximum(lasting - behind, 0.0))
 
 
 def _shared(configurations: Configurations) -> ExchangeTimes:

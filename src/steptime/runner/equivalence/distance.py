@@ -32,8 +32,8 @@ layers before it. In a network of fewer than twenty arrays there is none."""
 _FEW_FLOORS = 3.0
 """So many floors those few may be away."""
 _SLOPE = {"fp32": 0.01, "tf32": 0.02, "fp16": 0.02, "bf16": 0.04}
-"""That the length of a gradient along the right one may be away from 1, as the mean over arrays: rounding goes in all
-directions, and a wrong rate or share in this one."""
+"""That the length of a gradient along the right one may be away from 1, as the mean over arrays: rounding mostly goes
+in all directions, and a wrong rate or share in this one."""
 _CLEAR = 0.3
 """Arrays whose rounding is a larger share of their update have no slope."""
 _ONE_ACTIVATION = 0.3
@@ -240,16 +240,19 @@ def may_be_one_activation(found: Sequence[Distance]) -> bool:
 def wrong_slope(start: Sketch, end: Sketch, right: Round, precision: str) -> float | None:
     """Return the length of an update along the right one, as the mean over arrays, where it is too far from 1.
 
-    An array counts as its update does beside its scale, since rounding may turn what is small by chance.
+    An array counts as its update does beside its scale, since rounding may turn what is small by chance, and by one
+    over the variance (C. Gauss) of its rounding and of what is allowed. In deep networks the rounding of one
+    activation makes the gradients of all layers before it longer or shorter together.
     """
     total = weights = 0.0
     for name, expected in right.end.items():
         update = expected - right.start[name]
         squared = float(update @ update)
         if squared > 0 and right.units[name] < _CLEAR * math.sqrt(squared):
-            scale = right.scale(name) ** 2
-            total += float((end[name] - start[name]) @ update) / scale
-            weights += squared / scale
+            doubt = 1.0 + (right.units[name] / _SLOPE[precision]) ** 2 / squared
+            share = 1.0 / (right.scale(name) ** 2 * doubt)
+            total += float((end[name] - start[name]) @ update) * share
+            weights += squared * share
     slope = total / weights if weights else 1.0
     return None if abs(slope - 1.0) <= _SLOPE[precision] else slope
 

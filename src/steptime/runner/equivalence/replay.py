@@ -90,18 +90,20 @@ class Replays:
     ) -> Iterator[Replay]:
         """Yield the replay of a trial's good timed launches, and nudged ones where a launch differs from it.
 
-        Of workers that do not wait for each other, whose steps cannot be repeated, the one with weights that stay.
+        Of workers that do not wait for each other, whose steps cannot be repeated, the one with weights that stay, and
+        that of the first steps, which they took in turn.
 
         What is ``there`` already, the replay of earlier launches, is not made again.
         """
-        nudge = 1.0 if strategy_named(trial.strategy).synchronous else STILL
-        right = there[0] if there else self._replay(trial, workload, loader, replayed_steps(launches), nudge)
-        if right is None:
-            return
-        if not there:
-            yield right
-        if nudge == 1.0 and any(differs_from_replay(trial, each, [right]) for each in launches):
-            yield from self.beside(trial, workload, loader, right.steps)
+        for nudge, steps in _wanted(trial, launches).items():
+            right = next((each for each in there if each.nudge == nudge), None)
+            found = right or self._replay(trial, workload, loader, steps, nudge)
+            if found is None:
+                continue
+            if right is None:
+                yield found
+            if nudge == 1.0 and any(differs_from_replay(trial, each, [found]) for each in launches):
+                yield from self.beside(trial, workload, loader, found.steps)
 
     def beside(
         self, trial: Trial, workload: Workload, loader: Mapping[str, Any], steps: Sequence[int]
@@ -119,7 +121,8 @@ class Replays:
         nudged = trial.with_learning_rate(trial.optimizer.learning_rate * nudge)
         rounds = [later - earlier for earlier, later in pairwise([0, *steps])]
         folder = self.scratch / f"replay-{trial.id}"
-        job = replay_job(nudged, workload, loader, rounds)
+        turns = nudge != STILL and not strategy_named(trial.strategy).synchronous
+        job = replay_job(nudged, workload, loader, rounds, turns=turns)
         # Replays run side by side, which pins would put on the same cores.
         ran = self.executor.launch(nudged, job, folder, last_record="replay", pinned=False)
         self.executor.remove(folder)
@@ -144,10 +147,19 @@ def can_replay(trial: Trial) -> bool:
 
 def _need_more(trial: Trial, launches: Sequence[Launch], there: Sequence[Replay]) -> bool:
     """Say whether launches are without a replay, or differ from one without those that allow for rounding."""
-    if not there:
-        return bool(launches)
-    nudged = any(each.nudge != 1.0 for each in there)
-    return not nudged and any(differs_from_replay(trial, each, there) for each in launches)
+    if {each.nudge for each in there}.issuperset(_wanted(trial, launches)):
+        nudged = any(each.nudge not in (1.0, STILL) for each in there)
+        return not nudged and any(differs_from_replay(trial, each, there) for each in launches)
+    return bool(launches)
+
+
+def _wanted(trial: Trial, launches: Sequence[Launch]) -> dict[float, list[int]]:
+    """Return the steps of the replays that launches are compared with, by what is multiplied with the learning rate."""
+    if strategy_named(trial.strategy).synchronous:
+        return {1.0: replayed_steps(launches)}
+    turns = max((len(worker.first_turns) for each in launches for worker in each.workers), default=0)
+    in_turn = {1.0: list(range(1, turns + 1))} if turns else {}
+    return {STILL: replayed_steps(launches), **in_turn}
 
 
 def replayed_steps(launches: Sequence[Launch]) -> list[int]:
