@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from simulated import a_failure, a_launch, a_trial
 
-from steptime.measurements.estimate import decide, suffices
-from steptime.measurements.interval import half_width_between
+from steptime.measurements.interval import decide, half_width_between, suffices
 
 TARGET = 0.01
 MOST = 10

@@ -303,6 +303,8 @@ _STEPS_AHEAD = 2.0
 """Steps that may be under way when a process begins to count: a device's clock starts when they are over."""
 _OVERHEAD = 0.1
 """Of the counted seconds, that may lie around the steps."""
+_PAUSE_S = 0.25
+"""Likewise, also of a short launch: a busy machine may hold a process up once, outside of all steps."""
 
 
 def _unfilled_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
@@ -318,7 +320,7 @@ def _unfilled_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
         )
         if counted is None or not steps:
             continue
-        if counted - seconds > _STEPS_AHEAD * seconds / steps + _OVERHEAD * counted + _LEAST_S:
+        if counted - seconds > _STEPS_AHEAD * seconds / steps + _OVERHEAD * counted + _PAUSE_S:
             times = (
                 f"{format_seconds(seconds)} by their clock, and a process counted {format_seconds(counted)} for them"
             )

@@ -20,7 +20,7 @@ from typing import Any, Generic, Literal, TypeVar
 from steptime.catalog.choices import SYNTHETIC
 from steptime.catalog.workloads.layers import Workload
 from steptime.measurements.ablation.records import AblationLaunch
-from steptime.measurements.estimate import suffices
+from steptime.measurements.interval import suffices
 from steptime.measurements.loaders.records import LoaderLaunch, PageCache
 from steptime.measurements.record_kinds import ABLATION, LOADING
 from steptime.measurements.records import Launch

@@ -207,7 +207,7 @@ class OwnWorkload(abc.ABC):
             "batch_norm": self.batch_norm(),
         }
 
-    def require_trainable(self, types: Mapping[str, Any]) -> None:
+    def require_trainable(self, types: Dict[str, Any]) -> None:
         """Raise ValueError where nothing is trained, or a weight is not float32; ``{name: type}``."""
         if not types:
             raise ValueError("%s() returned a module without a parameter to train" % self.own["build"])
