@@ -134,7 +134,7 @@ def _layer_norm(layer, _):
 
     def apply(own, sources, *_):
         (values,) = sources
-        # By the means of values and squares: from the squares of differences, steps of gpt2_tiny take 8 % longer.
+        # By the means of values and squares: from the squares of differences, steps of gpt2_tiny take 6 % longer.
         scaled = jax.nn.standardize(values.astype(numpy.float32), epsilon=epsilon)
         return (scaled * own["weight"] + own["bias"]).astype(values.dtype)
 
