@@ -149,6 +149,16 @@ class OwnWorkload(abc.ABC):
     def default_loss(self, module: Any, batch: Any) -> Any:
         """Return the loss of a batch where the study names none."""
 
+    def pair_of(self, batch: Any) -> Tuple[Any, Any]:
+        """Return the inputs and targets of a batch; raises ValueError for a mapping, which has no order of them."""
+        if isinstance(batch, Mapping):
+            raise ValueError(
+                "a batch with the keys %s needs a loss of your own, which takes it: loss: my_module:loss"
+                % ", ".join(map(str, batch))
+            )
+        inputs, targets = batch
+        return inputs, targets
+
     def prepare(self, batch: Any) -> None:  # noqa: B027 - most modules have their weights at once
         """Give the module its weights, where these come with the first batch of a worker; called once."""
 

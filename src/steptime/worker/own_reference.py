@@ -15,10 +15,9 @@ import numpy
 from steptime.worker.own_module import OwnLoader, OwnWorkload, checksum_of, flop_per_sample, joined, seed_of_rank
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
+from steptime.worker.weights import NUDGES, parsed_nudges
 
 DOUBLE, SINGLE, BF16 = 64, 32, 16
-_NUDGES = (2.0**-21, 2.0**-19, 2.0**-17, 2.0**-15)
-"""As those of the framework ``reference``."""
 
 Arrays = Dict[str, numpy.ndarray]
 
@@ -37,6 +36,7 @@ class OwnReference(Session):
         self._asked = asked = job["own_reference"]
         self._built = built
         self._batch = job["batch_per_worker"]
+        self._nudges = parsed_nudges(asked.get("nudges", "none"))
         self._ranks = [_Rank(job, built, rank, asked["shards"]) for rank in range(asked["shards"])]
         first = self._ranks[0].peek()
         built.prepare(first)
@@ -122,11 +122,11 @@ class OwnReference(Session):
 
     def _nudge(self) -> Optional[Arrays]:
         """Put weights off by some millionths of themselves, if that is asked for; return the weights before."""
-        seeds = _parsed(self._asked.get("nudges", "none")).get(self._steps - 1, [])
+        seeds = self._nudges.get(self._steps - 1, [])
         before = self.values() if seeds else None
         for seed in seeds:
             pair, way = divmod(seed, 2)
-            stream, share = numpy.random.RandomState(pair), _NUDGES[pair % len(_NUDGES)]
+            stream, share = numpy.random.RandomState(pair), NUDGES[pair % len(NUDGES)]
             nudged = {}
             for name, each in self.values().items():
                 ways = numpy.where(stream.randint(0, 2, each.shape) == way, 1.0 + share, 1.0 - share)
@@ -190,13 +190,3 @@ class _Rank(object):
         finally:
             self._numbers = self._built.random_state()
             self._built.set_random_state(outside)
-
-
-def _parsed(text: str) -> Dict[int, List[int]]:
-    found: Dict[int, List[int]] = {}
-    for each in [] if text == "none" else text.split():
-        seed, _, steps = each.partition("@")
-        first, _, last = steps.partition("-")
-        for step in range(int(first), int(last)):
-            found.setdefault(step, []).append(int(seed))
-    return found

@@ -23,6 +23,21 @@ _TABLES = ("embedding", "class_token", "positions", "segment")
 _TABLE_BOUND = 0.02 * 3**0.5
 """Of uniform values with the standard deviation 0.02, as in the ViTs and GPTs that were published."""
 
+NUDGES = (2.0**-21, 2.0**-19, 2.0**-17, 2.0**-15)
+"""Of a weight: what single precision is off in a step, and after some steps, and nothing beside a gradient. In networks
+of a million activations only the smallest moves few of them across zero."""
+
+
+def parsed_nudges(text: str) -> Dict[int, List[int]]:
+    """Return ``{step: [seed]}`` of ``3@0-1 8@7-10``, steps counted from 0 and the last left out; ``none`` has none."""
+    found: Dict[int, List[int]] = {}
+    for each in [] if text == "none" else text.split():
+        seed, _, steps = each.partition("@")
+        first, _, last = steps.partition("-")
+        for step in range(int(first), int(last)):
+            found.setdefault(step, []).append(int(seed))
+    return found
+
 
 def initial_weights(layers: List[Dict[str, Any]], seed: int) -> Dict[str, numpy.ndarray]:
     """Return ``{name: float32 array}`` for all parameters of ``layers``, in their order.

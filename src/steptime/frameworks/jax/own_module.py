@@ -102,12 +102,7 @@ class JaxOwnWorkload(OwnWorkload):
 
     def default_loss(self, module, batch):
         """Return the cross entropy of ``(inputs, targets)``; the last axis of outputs is that of the classes."""
-        if isinstance(batch, Mapping):
-            raise ValueError(
-                "a batch with the keys %s needs a loss of your own, which takes it: loss: my_module:loss"
-                % ", ".join(map(str, batch))
-            )
-        inputs, targets = batch
+        inputs, targets = self.pair_of(batch)
         logarithms = jax.nn.log_softmax(module(inputs))
         if targets.shape == logarithms.shape:
             return -(targets * logarithms).sum(-1).mean()

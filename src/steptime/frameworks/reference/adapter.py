@@ -1,6 +1,6 @@
 """Training in plain numpy: the oracle of the equivalence check, and the double of a real framework in tests."""
 
-from typing import Any, Dict
+from typing import Any
 
 import numpy
 
@@ -12,12 +12,9 @@ from steptime.worker.framework import Framework, require_fp32
 from steptime.worker.process_context import micro_batches
 from steptime.worker.session import AblatedStep, Session
 from steptime.worker.usage import compute_threads
-from steptime.worker.weights import initial_weights
+from steptime.worker.weights import NUDGES, initial_weights, parsed_nudges
 
 _BF16 = 16
-_NUDGES = (2.0**-21, 2.0**-19, 2.0**-17, 2.0**-15)
-"""Of a weight: what single precision is off in a step, and after some steps, and nothing beside a gradient. In networks
-of a million activations only the smallest moves few of them across zero."""
 
 
 def open_session(job, context):
@@ -55,7 +52,7 @@ class ReferenceSession(Session):
         self._updates = job["options"].get("updates", "together")
         self._first_values = self._network.values.copy() if self._updates == "frozen" else None
         self._pushes = 0
-        self._nudges = _parsed_nudges(job["options"].get("nudges", "none"))
+        self._nudges = parsed_nudges(job["options"].get("nudges", "none"))
         self._steps = 0
         self._blocks: Any = None
         if self._updates == "blocks":
@@ -126,7 +123,7 @@ class ReferenceSession(Session):
             pair, way = divmod(seed, 2)
             coins = numpy.random.RandomState(pair).bytes(-(-values.size // 8))
             ways = numpy.unpackbits(numpy.frombuffer(coins, dtype=numpy.uint8))[: values.size] == way
-            share = _NUDGES[pair % len(_NUDGES)]
+            share = NUDGES[pair % len(NUDGES)]
             values *= numpy.where(ways, 1.0 + share, 1.0 - share)
         return before
 
@@ -314,17 +311,6 @@ def open_back_end(_, context):
     from steptime.frameworks.reference.collectives import StarBackEnd
 
     return StarBackEnd(context)
-
-
-def _parsed_nudges(text):
-    """Return ``{step: [seed]}`` of an option such as ``3@0-1 8@7-10``, steps counted from 0 and the last left out."""
-    found: Dict[Any, Any] = {}
-    for each in [] if text == "none" else text.split():
-        seed, _, steps = each.partition("@")
-        first, _, last = steps.partition("-")
-        for step in range(int(first), int(last)):
-            found.setdefault(step, []).append(int(seed))
-    return found
 
 
 FRAMEWORK = Framework(open_session, open_back_end=open_back_end)

@@ -5,7 +5,6 @@ weights that it gives itself in single.
 """
 
 import itertools
-from collections.abc import Mapping
 from typing import Any, Dict
 
 import numpy
@@ -121,12 +120,7 @@ class KerasOwnWorkload(OwnWorkload):
 
     def default_loss(self, module, batch):
         """Return the cross entropy of ``(inputs, targets)``, whose outputs are logits, and the model's own losses."""
-        if isinstance(batch, Mapping):
-            raise ValueError(
-                "a batch with the keys %s needs a loss of your own, which takes it: loss: my_module:loss"
-                % ", ".join(map(str, batch))
-            )
-        inputs, targets = batch
+        inputs, targets = self.pair_of(batch)
         outputs = module(inputs, training=True)
         outputs = tf.cast(outputs, keras.config.floatx())
         sparse = len(targets.shape) < len(outputs.shape)
