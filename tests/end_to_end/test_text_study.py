@@ -51,3 +51,17 @@ def test_bad_text_ends_with_its_files_and_no_traceback(place: Path) -> None:
     assert "\x1b" not in ended.stderr
     assert r"bad\x1b[31m.txt: is not UTF-8: byte 0xff at offset 0" in ended.stderr
     assert "empty.jsonl: is empty" in ended.stderr
+
+
+def test_launches_in_one_process_count_each_their_own_batches(place: Path) -> None:
+    """Synthetic batches are drawn of no dataset, whatever the launch before them drew."""
+    study = STUDY.replace("train: {epochs: 1, seeds: 1}", "loaders: [native, synthetic]")
+    (place / "study.yaml").write_text(study)
+    quick = ["seconds_per_launch=0.01", "steps={warmup: 1, min: 3, max: 5}", "launches={min: 2, max: 2}"]
+    steptime("run", "study.yaml", *quick, "-o", "results", cwd=place, STEPTIME_CACHE=str(place / "cache"))
+
+    for folder in (place / "results" / "trials").iterdir():
+        loader = json.loads((folder / "trial.json").read_text())["loader"]
+        launches = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+        drawn = [launch["workers"][0]["drawn"] for launch in launches]
+        assert [each is None for each in drawn] == [loader == "synthetic"] * 2

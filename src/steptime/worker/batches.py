@@ -138,6 +138,11 @@ class DrawnBatches(object):
         return cls._by_rank.get(rank, cls())
 
     @classmethod
+    def forget(cls) -> None:
+        """Forget what an earlier launch drew in this process, as a launcher starts one after the other in its own."""
+        cls._by_rank.clear()
+
+    @classmethod
     def note(cls, order: Iterator[Tuple[Any, Any]], rank: int) -> Iterator[Tuple[Any, Any]]:
         """Yield what ``order`` yields, and note it."""
         drawn = cls._by_rank[rank] = cls()

@@ -11,6 +11,7 @@ import traceback
 from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional
 
 from steptime.worker.ablation import run_ablation
+from steptime.worker.batches import DrawnBatches
 from steptime.worker.check import run_check
 from steptime.worker.message_timing import run_message_timing
 from steptime.worker.precision import computed_in, limit_libraries, require_precision
@@ -98,6 +99,7 @@ def _run_role(job: Job, context: ProcessContext, records: RecordFile) -> None:
         run_message_timing(framework, job, context, records)
         return
     limit_libraries(job)
+    DrawnBatches.forget()
 
     def end(reason: str) -> None:
         _end_without_helper(reason, context, records)
