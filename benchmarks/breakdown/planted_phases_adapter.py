@@ -1,4 +1,4 @@
-"""A framework's own adapter, each step of which spins in one phase; ``plant.json`` names the phase.
+"""A framework's own adapter, each step of which spins in one phase; ``plant.json`` names it, and the seconds.
 
 It runs in the framework's environment (Python 3.6) from a run folder, where ``unplanted.py`` is the framework's own
 adapter. The session, its ablated stages and its marked step all spin alike, and each spin is written down. A sleep
@@ -21,17 +21,17 @@ _STAGES = {
 }
 """The stages that have a phase; the whole step has each."""
 _MARKS = {"input_wait": "input"}
-_SECONDS = 0.02
 
 
 class _Spin(object):
-    def __init__(self, context):
+    def __init__(self, context, seconds):
         self._lasted = open(os.path.join(context.folder, "planted-%d.txt" % context.rank), "w", buffering=1)
+        self._seconds = seconds
 
     def __call__(self):
         started = time.monotonic()
         seconds = 0.0
-        while seconds < _SECONDS:
+        while seconds < self._seconds:
             seconds = time.monotonic() - started
         self._lasted.write("%r\n" % seconds)
         return seconds
@@ -51,12 +51,11 @@ def open_session(job, context):
     adapter = importlib.import_module(__name__.rsplit(".", 1)[0] + ".unplanted")
     session = adapter.FRAMEWORK.open_session(job, context)
     with open(os.path.join(_HERE, "plant.json")) as file:
-        phase = json.load(file)["fault"]
-    if phase != "none":
-        spin = _Spin(context)
-        session.step = spin.before(session.step)
-        ablate = session.ablate
-        session.ablate = lambda: _planted(ablate(), phase, spin)
+        plant = json.load(file)
+    spin = _Spin(context, plant["seconds"])
+    session.step = spin.before(session.step)
+    ablate = session.ablate
+    session.ablate = lambda: _planted(ablate(), plant["fault"], spin)
     return session
 
 

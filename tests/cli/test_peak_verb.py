@@ -10,6 +10,7 @@ from program import STUDY, steptime, write_study
 
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
+from steptime.study.study import ENVIRONMENT_KEYS
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,8 @@ def test_measuring_again_replaces_what_was_measured(measured):
     assert len(Store.open(results).get("peaks")["peaks"]) == len(rows)
 
 
-def test_the_interpreters_of_the_study_multiply_first(measured, tmp_path):
+@pytest.mark.parametrize("key", ENVIRONMENT_KEYS)
+def test_the_interpreters_of_the_study_multiply_first(measured, tmp_path, key):
     """Here one that leaves a trace; on a machine with a GPU it may be the only one with a build for it."""
     results, _ = measured
     interpreter = tmp_path / "python"
@@ -53,7 +55,7 @@ def test_the_interpreters_of_the_study_multiply_first(measured, tmp_path):
     interpreter.chmod(0o700)
     copied = Path(shutil.copytree(results, tmp_path / "copied"))
     study = json.loads((copied / "study.json").read_text())
-    study["study"]["environments"] = {"pytorch": {"python": str(interpreter)}}
+    study["study"][key] = {"pytorch": {"python": str(interpreter)}}
     (copied / "study.json").write_text(json.dumps(study))
     steptime("peak", "copied", cwd=tmp_path)
     assert (tmp_path / "asked").exists()

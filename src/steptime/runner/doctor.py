@@ -44,6 +44,7 @@ from steptime.runner.host import SHARED_MEMORY, shared_memory_bytes, usable_core
 from steptime.runner.preparation import environment_spec, ready_interpreter
 from steptime.runner.progress import Observer
 from steptime.study.environment_variables import passed, stripped
+from steptime.study.study import ENVIRONMENT_KEYS
 from steptime.study.study_file import broken_studies
 from steptime.units import format_bytes
 
@@ -293,7 +294,7 @@ def measure_for(store: Store, observer: Observer) -> list[Peak]:
     require_folder_for_launches(store.path)
     with store.lock():
         store.set_machine(fingerprint())
-        chosen = (store.study_json.get("environments") or {}).values()
+        chosen = [each for key in ENVIRONMENT_KEYS for each in (store.study_json.get(key) or {}).values()]
         given = [Path(each["python"]) for each in chosen if each.get("python") and not each.get("container")]
         found = measure_peaks([setting_of(trial) for trial in store.trials()], observer, given)
         before = StoredPeaks.model_validate(store.get(PEAKS) or {}).peaks
