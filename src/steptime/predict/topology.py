@@ -36,6 +36,7 @@ from steptime.predict.query import Query
 from steptime.predict.step_model import (
     Contention,
     StepModel,
+    Wire,
     graph_of,
     measured_readiness,
 )
@@ -89,6 +90,7 @@ def step_model_of(  # noqa: PLR0913, PLR0917 - a configuration, and what joins a
         graph=graph,
         ready=measured_readiness(graph, (each.pieces for each in measured if each.strategy == key.strategy)),
         link=None if link is None else _link(link, deployment, effects),
+        wire=_wire(link, deployment, algorithm),
         contention=contention,
         inner=None if inner is None else _link(inner, inside_of(deployment), NO_EFFECTS),
         algorithm=algorithm,
@@ -114,6 +116,13 @@ def _link(estimate: LinkEstimate, deployment: Deployment, effects: MachineEffect
         switch_share=estimate.switch_share,
         efficiency=tuple(estimate.efficiency),
     )
+
+
+def _wire(estimate: LinkEstimate | None, deployment: Deployment, algorithm: str) -> Wire | None:
+    if estimate is None or estimate.alpha_s is None or estimate.seen_among is None:
+        return None
+    collective = algorithm != "nccl" and not deployment.servers and estimate.seen_among > 1
+    return Wire(LATENCIES * estimate.alpha_s, estimate.seen_among) if collective else None
 
 
 @dataclass(frozen=True)
@@ -391,11 +400,12 @@ def _link_by_query(
         return link, (latency_spread, _SHARE_SPREAD), False
     reached = base.rate / base.nominal_rate if base.nominal_rate else _PRIOR_SHARE
     rate = base.rate if query.bandwidth is None else reached * query.bandwidth
-    alpha = base.alpha_s or base.latency_s / LATENCIES or _PRIOR_ALPHA
-    latency = base.latency_s
+    link = base.model_copy(update={"rate": rate, "nominal_rate": deployment.bandwidth})
     if query.delay_s is not None:
-        # Latencies per step stay; the links themselves add to the nominal delay as much as was measured.
-        latency = base.latency_s / alpha * max(query.delay_s + _PRIOR_ALPHA, 1e-6)
-    link = base.model_copy(update={"rate": rate, "latency_s": latency, "nominal_rate": deployment.bandwidth})
+        # Latencies of the wire per step stay, and so does what is not the wire's; a wire adds to the nominal delay.
+        alpha, asked_alpha = base.alpha_s or base.latency_s / LATENCIES or _PRIOR_ALPHA, query.delay_s + _PRIOR_ALPHA
+        beyond = max(base.latency_s - LATENCIES * alpha, 0.0)
+        latency = beyond + (base.latency_s - beyond) / alpha * asked_alpha
+        link = link.model_copy(update={"latency_s": latency, "alpha_s": asked_alpha})
     spread = (_DELAY_SPREAD if query.delay_s is not None else 0.0, 0.0 if base.nominal_rate else _SHARE_SPREAD)
     return link, spread, True
