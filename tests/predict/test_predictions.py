@@ -126,7 +126,7 @@ def test_the_true_step_is_predicted_well_where_it_was_measured_well():
         assert asked(profile, workers, f"batch_per_worker={batch}").step_s.value == pytest.approx(true, rel=0.04)
 
 
-def benchmarked(beyond_s: float, *, alpha: bool = True):
+def benchmarked(beyond_s: float):
     """Return the profile of two hosts whose benchmark took so much longer in each step than the wire does."""
     world = World()
     wire = 2 * world.alpha_s
@@ -142,23 +142,12 @@ def benchmarked(beyond_s: float, *, alpha: bool = True):
         delay_s=0.0,
         latency_s=wire + beyond_s,
         rate=world.rate,
-        alpha_s=world.alpha_s if alpha else None,
+        alpha_s=world.alpha_s,
         worst_error=0.0,
     )
     slower = replace(world, truth={**world.truth, "latency_factor": 1.0 + beyond_s / wire})
     sizes = ((1, 16), (1, 32), (1, 64), (2, 16), (2, 32))
     return a_profile(observed(slower, 1, sizes), (link,))
-
-
-def test_what_a_benchmark_takes_beyond_the_wire_may_be_paid_once():
-    """Predictions of more workers hold both; of the benchmarked number they differ in nothing."""
-    once, in_steps = (benchmarked(0.003, alpha=alpha) for alpha in (True, False))
-
-    assert asked(once, 2).step_s.value == pytest.approx(asked(in_steps, 2).step_s.value, rel=0.01)
-    most, both = asked(in_steps, 4).step_s, asked(once, 4).step_s
-    assert both.value < most.value < both.high
-    # Six steps pay 18 ms where a single call pays 6, most of it behind the backward pass.
-    assert both.low < most.low - 0.005
 
 
 def test_a_delay_adds_nothing_to_what_is_not_the_wires():

@@ -81,7 +81,6 @@ def measured_link(observation: Observation, net: Sequence[NetLink], machine: Mac
             between_hosts=True,
             nominal_rate=nominal,
             alpha_s=observation.alpha_s,
-            seen_among=deployment.workers,
         )
     if observation.key.device == "cuda":
         return unknown_card() if deployment.crosses else device_link(machine)
@@ -159,7 +158,6 @@ def benchmarked_link(row: NetLink, *, between_hosts: bool, nominal_rate: float |
         between_hosts=between_hosts,
         nominal_rate=nominal_rate,
         alpha_s=row.alpha_s,
-        seen_among=row.workers,
         error=abs(row.worst_error),
         medium=row.medium if not between_hosts else "network",
         switch_share=row.switch_share,

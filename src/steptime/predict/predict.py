@@ -22,7 +22,6 @@ from steptime.predict.profile import MeasuredConfiguration, Profile, ProfileGrou
 from steptime.predict.query import Query, check_sizes
 from steptime.predict.step_model import (
     INNER,
-    ONCE,
     OUTER,
     Contention,
     StepModel,
@@ -282,8 +281,6 @@ def _parameters(
         for name, spread in zip(names, spreads, strict=True):
             known = source.parameters.get(name) if source is not None and holds else None
             found[name] = (np.ones(DRAWS) if known is None else known.array) * draw_factors(spread, rng)
-    if topology.deployment.workers > 1:
-        found[ONCE] = rng.permutation(np.linspace(0.0, 1.0, DRAWS))
     if target.key.loader != group.key.loader:
         found["input_per_sample_s"] = np.zeros(DRAWS)
     if target.transferred is not None:

@@ -96,8 +96,6 @@ class LinkEstimate(_ProfileForm):
     """The bandwidth that was asked for, or None."""
     alpha_s: Seconds | None = None
     """One way of one byte over a plain socket."""
-    seen_among: Size | None = None
-    """The workers whose latency it is; None where nothing tells."""
     error: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
     """Largest relative error of the line through the micro-benchmark's sizes."""
     medium: Medium = "network"

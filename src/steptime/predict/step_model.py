@@ -60,10 +60,6 @@ OUTER = ("latency_factor", "bandwidth_factor")
 INNER = ("inner_latency_factor", "inner_bandwidth_factor")
 """Factors on links inside a host: of its workers, where all are in one, or where rings run through several hosts."""
 
-ONCE = "paid_once"
-"""Of what the start of an exchange takes beyond the wire, the share that does not grow with its steps: launches of one
-number of workers do not show it, so that only predictions have it; 0 where it is absent."""
-
 _SAME_SIZE = 0.01
 """Relative difference of sizes that padding makes."""
 
@@ -87,16 +83,6 @@ class Contention:
 
 
 @dataclass(frozen=True)
-class Wire:
-    """What tells the latency of a link from all else that a step of an exchange was seen to start with."""
-
-    latency_s: float
-    """Of a step."""
-    seen_among: int
-    """Workers of the exchange that was seen."""
-
-
-@dataclass(frozen=True)
 class StepModel:
     """All that the phases of a step follow from, but the parameters."""
 
@@ -111,8 +97,6 @@ class StepModel:
     inner: Link | None = None
     """Inside hosts, where workers of several hosts exchange that have neighbours."""
     algorithm: str = "ring"
-    wire: Wire | None = None
-    """Of ``link``; None where nothing tells."""
     wake_up_s: float = 0.0
     """Seconds that a communicating thread waits for a core that computing holds."""
 
@@ -228,9 +212,6 @@ def _simulate_exchange(parameters: Parameters, model: StepModel, link: Link, dur
 def _interconnect(parameters: Parameters, model: StepModel, link: Link) -> Interconnect:
     deployment = model.deployment
     used = _scaled(link, parameters, OUTER if deployment.crosses else INNER)
-    if model.wire is not None and ONCE in parameters:
-        once = parameters[ONCE] * np.maximum(used.latency - model.wire.latency_s, 0.0)
-        used = replace(used, latency=used.latency - once, paid_once=once, seen_among=model.wire.seen_among)
     if deployment.hosts == 1 and model.algorithm == "nccl":
         return Interconnect(Link(np.inf), "nccl", deployment.workers, inner=used)
     return Interconnect(

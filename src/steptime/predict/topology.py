@@ -36,7 +36,6 @@ from steptime.predict.query import Query
 from steptime.predict.step_model import (
     Contention,
     StepModel,
-    Wire,
     graph_of,
     measured_readiness,
 )
@@ -90,7 +89,6 @@ def step_model_of(  # noqa: PLR0913, PLR0917 - a configuration, and what joins a
         graph=graph,
         ready=measured_readiness(graph, (each.pieces for each in measured if each.strategy == key.strategy)),
         link=None if link is None else _link(link, deployment, effects),
-        wire=_wire(link, deployment, algorithm),
         contention=contention,
         inner=None if inner is None else _link(inner, inside_of(deployment), NO_EFFECTS),
         algorithm=algorithm,
@@ -116,13 +114,6 @@ def _link(estimate: LinkEstimate, deployment: Deployment, effects: MachineEffect
         switch_share=estimate.switch_share,
         efficiency=tuple(estimate.efficiency),
     )
-
-
-def _wire(estimate: LinkEstimate | None, deployment: Deployment, algorithm: str) -> Wire | None:
-    if estimate is None or estimate.alpha_s is None or estimate.seen_among is None:
-        return None
-    collective = algorithm != "nccl" and not deployment.servers and estimate.seen_among > 1
-    return Wire(LATENCIES * estimate.alpha_s, estimate.seen_among) if collective else None
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from steptime.catalog.choices import strategy_named
 from steptime.measurements.interval import t_quantile
 from steptime.predict.posterior import DRAWS, LEVEL, Array
 from steptime.predict.profile import MeasuredConfiguration, ProfileGroup
-from steptime.predict.step_model import INNER, ONCE, OUTER, StepModel, phases_of, step_of
+from steptime.predict.step_model import INNER, OUTER, StepModel, phases_of, step_of
 from steptime.predict.topology import Refusal
 
 _BATCH = 0.03
@@ -328,8 +328,6 @@ def _most_telling(parameters: Mapping[str, Array], step: Array) -> str:
 
 def _of_parameter(name: str, group: ProfileGroup) -> str:
     framework, device = group.key.framework, group.key.device
-    if name == ONCE:
-        return f"messages of more workers: {_net(framework, device)}"
     if name in (*OUTER, *INNER):
         where = "inside a host" if name in INNER else "between hosts"
         return f"the link {where}: {_net(framework, device)}"

@@ -28,9 +28,6 @@ class Link:
     latencies_per_step: Real = 1.0
     """How many latencies that back end spends in one step: one by the textbook, two for gloo's ring."""
 
-    paid_once: Real = 0.0
-    """Seconds of each step among ``seen_among`` workers that an exchange of any number spends as often as they did."""
-    seen_among: Real = 2.0
     rendezvous: Real = np.inf
     """Bytes from which a message waits until its receiver says that it is ready, over the connection that carries the
     messages of both; infinite where they have one each, or without waiting."""

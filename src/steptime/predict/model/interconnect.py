@@ -123,12 +123,7 @@ def communication_cost(operation: str, sizes: Real, workers: Real, interconnect:
         found = CommunicationCost(
             np.where(there, other.start, found.start), np.where(there, other.transfer, found.transfer)
         )
-    if not np.any(interconnect.outer.paid_once):
-        return found
-    alike = replace(interconnect, outer=Link(np.inf, 1.0), inner=None)
-    steps = _cost_of_algorithm(operation, sizes, interconnect.outer.seen_among, alike).start
-    once = np.where(_column(workers) > 1, _column(interconnect.outer.paid_once) * steps, 0.0)
-    return CommunicationCost(found.start + once, found.transfer)
+    return found
 
 
 def _cost_of_algorithm(operation: str, sizes: Real, workers: Real, interconnect: Interconnect) -> CommunicationCost:
