@@ -29,6 +29,16 @@ def test_the_start_knows_no_bytes_and_the_transfer_no_latency(algorithm):
     assert less.start == far.start
 
 
+def test_a_step_takes_at_least_what_the_link_says_with_its_bytes():
+    small, large = communication_cost(
+        "allreduce", np.array([1e3, 1e8]), 4, Interconnect(Link(1e8, 1e-4, least=1e-2))
+    ).total
+    free = communication_cost("allreduce", 1e8, 4, Interconnect(Link(1e8, 1e-4))).total
+
+    assert small == pytest.approx(2 * 3 * 1e-2)
+    assert large == free
+
+
 def test_a_ring_of_all_workers_crosses_the_card_of_each_host():
     cost = communication_cost("allreduce", 1e9, 16, Interconnect(Link(1e9, 1e-5), workers_per_host=4))
 

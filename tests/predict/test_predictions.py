@@ -126,13 +126,13 @@ def test_the_true_step_is_predicted_well_where_it_was_measured_well():
         assert asked(profile, workers, f"batch_per_worker={batch}").step_s.value == pytest.approx(true, rel=0.04)
 
 
-def benchmarked(beyond_s: float):
+def benchmarked(beyond_s: float = 0.0, back_end: str = "made up", rate: float = World.rate):
     """Return the profile of two hosts whose benchmark took so much longer in each step than the wire does."""
-    world = World()
+    world = World(rate=rate)
     wire = 2 * world.alpha_s
     link = NetLink(
         framework=KEY.framework,
-        back_end="made up",
+        back_end=back_end,
         operation="allreduce",
         launcher="emulated",
         workers=2,
@@ -157,3 +157,13 @@ def test_a_delay_adds_nothing_to_what_is_not_the_wires():
     )
 
     assert far[0] - near[0] == pytest.approx(far[1] - near[1], rel=0.05)
+
+
+def test_messages_over_gloo_take_longer_where_workers_take_turns_on_a_core():
+    """Four workers share two cores: each of a ring's six steps takes a millisecond; of two messages one hides."""
+    gloo, other = (benchmarked(back_end=name, rate=1e9) for name in ("gloo", "made up"))
+
+    alone = [asked(one, 4, "cores_per_host=1").step_s.value for one in (gloo, other)]
+    shared = [asked(one, 4).step_s.value for one in (gloo, other)]
+    assert alone[0] == alone[1]
+    assert 5e-3 < shared[0] - shared[1] < 6 * 1.1e-3

@@ -47,6 +47,11 @@ _NCCL_START_S = LAUNCH + 6.6e-6
 _MOST_ERROR = 0.7
 _BITS = 8
 _ALIKE = 0.02
+_OVER_GLOO = frozenset({"gloo", "jax"})
+"""Back ends whose messages gloo carries, and whose threads look for them all the time."""
+_GLOO_IN_TURNS = 1.1e-3
+"""Seconds of a step of gloo's ring among three and four workers on two cores, however small the message
+(``benchmarks/accuracy/messages-gloo.csv``, 1 KiB)."""
 
 
 def prior_spread(link: LinkEstimate) -> LinkSpread:
@@ -158,6 +163,7 @@ def benchmarked_link(row: NetLink, *, between_hosts: bool, nominal_rate: float |
         between_hosts=between_hosts,
         nominal_rate=nominal_rate,
         alpha_s=row.alpha_s,
+        least_in_turns_s=_GLOO_IN_TURNS if row.back_end in _OVER_GLOO else 0.0,
         error=abs(row.worst_error),
         medium=row.medium if not between_hosts else "network",
         switch_share=row.switch_share,

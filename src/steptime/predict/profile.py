@@ -96,6 +96,8 @@ class LinkEstimate(_ProfileForm):
     """The bandwidth that was asked for, or None."""
     alpha_s: Seconds | None = None
     """One way of one byte over a plain socket."""
+    least_in_turns_s: Seconds = 0.0
+    """That a step takes at least, with its bytes, where workers take turns on a core."""
     error: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
     """Largest relative error of the line through the micro-benchmark's sizes."""
     medium: Medium = "network"

@@ -88,7 +88,7 @@ def step_model_of(  # noqa: PLR0913, PLR0917 - a configuration, and what joins a
         deployment=deployment,
         graph=graph,
         ready=measured_readiness(graph, (each.pieces for each in measured if each.strategy == key.strategy)),
-        link=None if link is None else _link(link, deployment, effects),
+        link=None if link is None else _link(link, deployment, effects, in_turns=contention.turns > 1),
         contention=contention,
         inner=None if inner is None else _link(inner, inside_of(deployment), NO_EFFECTS),
         algorithm=algorithm,
@@ -101,12 +101,13 @@ def _cores_are_full(key: GroupKey, deployment: Deployment, contention: Contentio
     return key.device != "cuda" and (deployment.emulated or contention.workers >= contention.processors)
 
 
-def _link(estimate: LinkEstimate, deployment: Deployment, effects: MachineEffects) -> Link:
+def _link(estimate: LinkEstimate, deployment: Deployment, effects: MachineEffects, *, in_turns: bool = False) -> Link:
     # What was seen on links behind token buckets does not describe the links of other hosts.
     sockets = effects.token_buckets and deployment.emulated and deployment.crosses
     return Link(
         rate=estimate.rate,
         latency=estimate.latency_s,
+        least=estimate.least_in_turns_s if in_turns else 0.0,
         rendezvous=SOCKET_RENDEZVOUS_BYTES if sockets else np.inf,
         ramp_s=RAMP_S if sockets else 0.0,
         sends_ahead=sockets,

@@ -28,6 +28,8 @@ class Link:
     latencies_per_step: Real = 1.0
     """How many latencies that back end spends in one step: one by the textbook, two for gloo's ring."""
 
+    least: Real = 0.0
+    """Seconds that a step takes at least, with its bytes."""
     rendezvous: Real = np.inf
     """Bytes from which a message waits until its receiver says that it is ready, over the connection that carries the
     messages of both; infinite where they have one each, or without waiting."""

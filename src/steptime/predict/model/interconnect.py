@@ -123,7 +123,11 @@ def communication_cost(operation: str, sizes: Real, workers: Real, interconnect:
         found = CommunicationCost(
             np.where(there, other.start, found.start), np.where(there, other.transfer, found.transfer)
         )
-    return found
+    if not np.any(interconnect.outer.least):
+        return found
+    alike = replace(interconnect, outer=Link(np.inf, interconnect.outer.least), inner=None)
+    least = _cost_of_algorithm(operation, sizes, workers, alike).start
+    return CommunicationCost(np.maximum(found.start, least - found.transfer), found.transfer)
 
 
 def _cost_of_algorithm(operation: str, sizes: Real, workers: Real, interconnect: Interconnect) -> CommunicationCost:
