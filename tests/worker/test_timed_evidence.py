@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from standin import CORE, fill_standin, play
 
-from steptime.worker.batches import DrawnBatches
-from steptime.worker.session import KeptLosses, kept_steps
+from steptime.worker.session import DrawnBatches, KeptLosses, kept_steps
 from steptime.worker.timed_evidence import Evidence, UpdateSketcher, seen_batches
 from steptime.worker.weights import initial_weights
 

@@ -21,7 +21,7 @@ from steptime.worker.samples import (
     scale_and_shift,
     synthetic_batches,
 )
-from steptime.worker.session import Session, kept_steps
+from steptime.worker.session import DrawnBatches, Session
 from steptime.worker.weights import channels_last
 
 
@@ -115,44 +115,6 @@ class ArraySamples(object):
         pixels = numpy.multiply(pixels, self.scale, out=None if out is None else out.reshape(pixels.shape))
         pixels += self.shift
         return pixels.reshape(self.shape)
-
-
-class DrawnBatches(object):
-    """What this process has drawn of a worker's order: of which number the newest batch is, and some of the batches.
-
-    ``number``
-        Counted from 1; 0 if this process draws none.
-    ``kept``
-        The indices of the batches ``kept_steps``, by their number; of a user's loader, what has their checksums.
-    """
-
-    _by_rank: Dict[int, "DrawnBatches"] = {}
-
-    def __init__(self) -> None:
-        self.number = 0
-        self.kept: Dict[int, Any] = {}
-
-    @classmethod
-    def of(cls, rank: int) -> "DrawnBatches":
-        """Return what was drawn last of the order of a worker."""
-        return cls._by_rank.get(rank, cls())
-
-    @classmethod
-    def forget(cls) -> None:
-        """Forget what an earlier launch drew in this process, as a launcher starts one after the other in its own."""
-        cls._by_rank.clear()
-
-    @classmethod
-    def note(cls, order: Iterator[Tuple[Any, Any]], rank: int) -> Iterator[Tuple[Any, Any]]:
-        """Yield what ``order`` yields, and note it."""
-        drawn = cls._by_rank[rank] = cls()
-        for kept in kept_steps():
-            while drawn.number < kept:
-                batch = next(order)
-                drawn.number += 1
-                if drawn.number == kept:
-                    drawn.kept[kept] = batch[1]
-                yield batch
 
 
 class TokenSamples(object):

@@ -11,12 +11,11 @@ import traceback
 from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional
 
 from steptime.worker.ablation import run_ablation
-from steptime.worker.batches import DrawnBatches
 from steptime.worker.check import run_check
 from steptime.worker.message_timing import run_message_timing
 from steptime.worker.precision import computed_in, limit_libraries, require_precision
 from steptime.worker.process_context import Job, ProcessContext
-from steptime.worker.session import Session
+from steptime.worker.session import DrawnBatches, Session
 from steptime.worker.shared_file import RecordFile, open_plain
 from steptime.worker.tether import HelperWatch, die_with_parent, last_line
 from steptime.worker.timing import run_loader, run_timed

@@ -22,8 +22,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy
 
-from steptime.worker.batches import DrawnBatches
 from steptime.worker.process_context import Job, ProcessContext
+from steptime.worker.session import DrawnBatches
 
 Own = Dict[str, Any]
 _PAIR = 2

@@ -18,7 +18,7 @@ Requirements, which every ablated step meets:
 - a stage that the framework cannot break down is left out, and its phases are null; nothing is estimated;
 - all workers give the same stages, in whatever order, and call them together.
 
-Losses behind some of the steps that are timed: a session hands out what reads them when all are over.
+Losses and batches of some of the steps that are timed: a session hands out what reads the losses when all are over.
 """
 
 import abc
@@ -280,3 +280,41 @@ class KeptLosses(object):
     def read(self) -> List[Tuple[int, float]]:
         """Return ``[(step, loss)]``, steps counted from 1."""
         return [(step, reader()) for step, reader in self._readers]
+
+
+class DrawnBatches(object):
+    """What this process has drawn of a worker's order: of which number the newest batch is, and some of the batches.
+
+    ``number``
+        Counted from 1; 0 if this process draws none.
+    ``kept``
+        The indices of the batches ``kept_steps``, by their number; of a user's loader, what has their checksums.
+    """
+
+    _by_rank: Dict[int, "DrawnBatches"] = {}
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.kept: Dict[int, Any] = {}
+
+    @classmethod
+    def of(cls, rank: int) -> "DrawnBatches":
+        """Return what was drawn last of the order of a worker."""
+        return cls._by_rank.get(rank, cls())
+
+    @classmethod
+    def forget(cls) -> None:
+        """Forget what an earlier launch drew in this process, as a launcher starts one after the other in its own."""
+        cls._by_rank.clear()
+
+    @classmethod
+    def note(cls, order: Iterator[Tuple[Any, Any]], rank: int) -> Iterator[Tuple[Any, Any]]:
+        """Yield what ``order`` yields, and note it."""
+        drawn = cls._by_rank[rank] = cls()
+        for kept in kept_steps():
+            while drawn.number < kept:
+                batch = next(order)
+                drawn.number += 1
+                if drawn.number == kept:
+                    drawn.kept[kept] = batch[1]
+                yield batch

@@ -8,10 +8,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy
 
-from steptime.worker.batches import DrawnBatches
 from steptime.worker.check import take_turns, whole_step
 from steptime.worker.process_context import Job, ProcessContext
-from steptime.worker.session import Session
+from steptime.worker.session import DrawnBatches, Session
 from steptime.worker.shared_file import RecordFile
 from steptime.worker.weights import Sketcher, initial_weights
 
