@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from forecast_cells import ForecastCell
 from replay import ReplayedStep
+from scipy.stats import binomtest
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ def score(cells: Sequence[ForecastCell]) -> Score | None:
     if not known:
         return None
     errors = 100 * np.array([cell.error for cell in known], float)
-    inside = float(np.mean([bool(cell.inside) for cell in known]))
-    low, high = _wilson(inside, len(known))
+    inside = sum(bool(cell.inside) for cell in known)
+    bounds = binomtest(inside, len(known)).proportion_ci(0.95, method="wilson")
     repeated = [100 * abs(cell.repeated_s / cell.measured_s - 1.0) for cell in known]
     return Score(
         cells=len(known),
@@ -45,19 +46,11 @@ def score(cells: Sequence[ForecastCell]) -> Score | None:
         tenth=float(np.quantile(np.abs(errors), 0.9)),
         worst=float(np.abs(errors).max()),
         bias=float(np.median(errors)),
-        inside=inside,
-        inside_low=low,
-        inside_high=high,
+        inside=inside / len(known),
+        inside_low=float(bounds.low),
+        inside_high=float(bounds.high),
         repeated=float(np.median(repeated)),
     )
-
-
-def _wilson(share: float, count: int, deviations: float = 1.96) -> tuple[float, float]:
-    """Return the interval of a share of so many cells (E. Wilson, JASA 22 (1927) 209)."""
-    square = deviations**2 / count
-    middle = (share + square / 2) / (1 + square)
-    half = deviations * np.sqrt(share * (1 - share) / count + square / (4 * count)) / (1 + square)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 _CELL_HEAD = (

@@ -18,12 +18,13 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
-from math import hypot, sqrt
+from math import hypot
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "equivalence"))
 from configurations import small_workload, trial_of
+from scipy.stats import binomtest
 
 from planted import planted_manifest
 from steptime.catalog.manifest import load_manifests
@@ -44,7 +45,6 @@ _ADAPTER = Path(__file__).with_name("planted_phases_adapter.py")
 PHASES = ("forward", "backward", "update", "input_wait")
 _SPINS_S = (0.02, 0.04)
 _SECONDS = 3.0
-_QUANTILE = 1.96
 
 
 class Planted:
@@ -145,10 +145,8 @@ def _holds_step(cell: dict[str, Any]) -> bool:
 def _counted(inside: int, count: int, what: str) -> str:
     if not count:
         return "nothing was broken down"
-    share, square = inside / count, _QUANTILE**2 / count
-    middle = (share + square / 2) / (1 + square)
-    half = _QUANTILE * sqrt(share * (1 - share) / count + square / count / 4) / (1 + square)
-    return f"{inside} of {count} intervals hold {what} ({middle - half:.0%} to {middle + half:.0%})"
+    bounds = binomtest(inside, count).proportion_ci(0.95, method="wilson")
+    return f"{inside} of {count} intervals hold {what} ({bounds.low:.0%} to {bounds.high:.0%})"
 
 
 if __name__ == "__main__":
