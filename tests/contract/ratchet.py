@@ -18,13 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
-import grimp
-
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "steptime"
 LIMITS = Path(__file__).with_name("ratchet.toml")
-SHORT_LINES = 80
-"""A file below this length that one module alone imports should be a part of that module."""
 BANNED = {
     "take apart": r"(?:take|takes|taken|taking|took) (?:\w+ )?apart",
     "far end": r"far ends?",
@@ -79,12 +75,6 @@ def sources() -> tuple[Path, ...]:
     return tuple(sorted(SOURCE.rglob("*.py")))
 
 
-def shared_sources() -> list[Path]:
-    """Return the Python files of the package that belong to no single framework."""
-    folders = set(ROOT.glob(FRAMEWORKS))
-    return [path for path in sources() if not folders & set(path.parents)]
-
-
 def lines_of(path: Path) -> int:
     """Return the number of lines of a file."""
     return path.read_text().count("\n")
@@ -93,11 +83,6 @@ def lines_of(path: Path) -> int:
 def name_of(path: Path) -> str:
     """Return a path as it is printed."""
     return path.relative_to(ROOT).as_posix()
-
-
-def source_files() -> Figure:
-    """Python files in src, those of single frameworks left out."""
-    return len(shared_sources()), []
 
 
 def files_of_a_framework() -> Figure:
@@ -115,19 +100,6 @@ def longest_file() -> Figure:
     """Lines of the longest Python file."""
     longest = max(sources(), key=lines_of)
     return lines_of(longest), [name_of(longest)]
-
-
-def lonely_files() -> Figure:
-    """Files of fewer than SHORT_LINES lines that exactly one module imports, those of single frameworks left out."""
-    graph = grimp.build_graph("steptime", cache_dir=None)
-    found = []
-    for path in shared_sources():
-        module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
-        if path.name != "__init__.py" and module in graph.modules and lines_of(path) < SHORT_LINES:
-            importers = graph.find_modules_that_directly_import(module)
-            if len(importers) == 1:
-                found.append(f"{name_of(path)}: {lines_of(path)} lines, imported by {importers.pop()}")
-    return len(found), found
 
 
 @cache
@@ -228,11 +200,9 @@ FIGURES: dict[str, dict[str, Callable[[], Figure]]] = {
     "source": {
         measured.__name__: measured
         for measured in (
-            source_files,
             files_of_a_framework,
             median_lines,
             longest_file,
-            lonely_files,
             repeated_class_names,
             classes_with_bounds,
         )
