@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
+from radon.complexity import cc_visit
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "steptime"
 LIMITS = Path(__file__).with_name("ratchet.toml")
@@ -37,6 +39,16 @@ BANNED = {
     "left the rendezvous": r"left the rendezvous",
 }
 """Patterns of words that a reader outside of this project would not expect, by their name in ratchet.toml."""
+GROUP_LINES = 35
+"""Lines from which a group of definitions counts as a concept of its own."""
+COMPLEX = 20
+"""Of radon's cyclomatic complexity, which counts branches, ``and``, ``or`` and comprehensions."""
+VAGUE = re.compile(r"_*(?:found|said|told|taken_apart|gone_on|nothing)(?:_s)?", re.IGNORECASE)
+"""Identifiers that do not name what they hold."""
+NO_VERB = re.compile(
+    r"_*one|_*(?:of|by|about|against|among|around|behind|beside|between|for|within)_\w+", re.IGNORECASE
+)
+"""Names of functions that begin with a preposition."""
 AT_LEAST = {"median_lines"}
 """Figures whose limit is a floor: a median file that shrinks means concepts in fragments.
 
@@ -100,6 +112,97 @@ def longest_file() -> Figure:
     """Lines of the longest Python file."""
     longest = max(sources(), key=lines_of)
     return lines_of(longest), [name_of(longest)]
+
+
+def unrelated_groups() -> Figure:
+    """Files with two or more groups of GROUP_LINES lines whose definitions use no name of each other."""
+    counted = []
+    for path in sources():
+        sizes = [size for size in group_sizes(path.read_text()) if size >= GROUP_LINES]
+        counted += [f"{name_of(path)}: {', '.join(map(str, sizes))} lines"] if len(sizes) > 1 else []
+    return len(counted), counted
+
+
+def group_sizes(source: str) -> list[int]:
+    """Return the lines of each group of definitions of a module that are joined by the names they use, largest first.
+
+    A string that is an identifier counts as a use, as in ``__all__`` or an annotation.
+    """
+    groups: list[tuple[set[str], set[str], int]] = []
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Expr):  # the text below a constant is part of it
+            if groups:
+                groups[-1] = (*groups[-1][:2], groups[-1][2] + lines_of_node(statement))
+            continue
+        if isinstance(statement, ast.Import | ast.ImportFrom | ast.If):
+            continue
+        used = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        used |= {node.value for node in ast.walk(statement) if isinstance(node, ast.Constant) and is_name(node.value)}
+        merged, lines = defined_by(statement), lines_of_node(statement)
+        joined = [group for group in groups if group[0] & used or group[1] & merged]
+        groups = [group for group in groups if group not in joined]
+        for names, uses, size in joined:
+            merged, used, lines = merged | names, used | uses, lines + size
+        groups.append((merged, used, lines))
+    return sorted((size for _, _, size in groups), reverse=True)
+
+
+def is_name(value: object) -> bool:
+    """Whether a constant is text that could be the name of a definition."""
+    return isinstance(value, str) and value.isidentifier()
+
+
+def defined_by(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement of a module defines."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {statement.name}
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def lines_of_node(statement: ast.stmt) -> int:
+    """Return the number of lines of a statement, its decorators counted."""
+    first = min([statement.lineno, *(node.lineno for node in getattr(statement, "decorator_list", []))])
+    return (statement.end_lineno or first) - first + 1
+
+
+def complex_functions() -> Figure:
+    """Functions and methods of COMPLEX or more."""
+    counted = [
+        f"{name_of(path)}: {block.name}, {block.complexity}"
+        for path in sources()
+        for block in cc_visit(path.read_text())
+        if block.letter != "C" and block.complexity >= COMPLEX
+    ]
+    return len(counted), counted
+
+
+def lines_of_a_package() -> Figure:
+    """Lines of the largest package; those of single frameworks are left out."""
+    folders = [path for path in SOURCE.iterdir() if path.is_dir() and path.name != "frameworks"]
+    counts = {folder.name: sum(lines_of(path) for path in folder.rglob("*.py")) for folder in folders}
+    return max(counts.values()), [f"{name}: {count}" for name, count in sorted(counts.items())]
+
+
+def dialect_in_identifiers() -> Figure:
+    """Names that match VAGUE, functions that match NO_VERB, and ``each`` bound by anything but a loop."""
+    counted = [f"{name_of(path)}:{line}" for path in sources() for line in dialect_in(path.read_text())]
+    return len(counted), counted
+
+
+def dialect_in(source: str) -> list[str]:
+    """Return the line and the name of each such binding of a module."""
+    tree = ast.parse(source)
+    loops = [node.target for node in ast.walk(tree) if isinstance(node, ast.For | ast.comprehension)]
+    nameless = {id(name) for target in loops for name in ast.walk(target)}
+    counted = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            counted += [(node, node.name)] if VAGUE.fullmatch(node.name) or NO_VERB.fullmatch(node.name) else []
+        elif isinstance(node, ast.arg | ast.Name) and not isinstance(getattr(node, "ctx", None), ast.Load | ast.Del):
+            name = node.arg if isinstance(node, ast.arg) else node.id
+            vague = VAGUE.fullmatch(name) or (name == "each" and id(node) not in nameless)
+            counted += [(node, name)] if vague else []
+    return [f"{node.lineno}: {name}" for node, name in counted]
 
 
 @cache
@@ -203,6 +306,10 @@ FIGURES: dict[str, dict[str, Callable[[], Figure]]] = {
             files_of_a_framework,
             median_lines,
             longest_file,
+            unrelated_groups,
+            complex_functions,
+            lines_of_a_package,
+            dialect_in_identifiers,
             repeated_class_names,
             classes_with_bounds,
         )
