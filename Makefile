@@ -8,7 +8,7 @@ VENV := .venv
 STEPTIME := $(VENV)/bin/steptime
 # pip's notice of a newer pip stands between a reader and the answer.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Made again whenever the dependencies may have changed.
+# Made again whenever the dependencies may have changed. CORE draws pages too.
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
@@ -32,7 +32,7 @@ SAY_SKIPPED = code=$$?; $(VENV)/bin/python .ci/skipped_tests.py $(SKIPPED); exit
 DEFAULT_TESTS = -m pytest $(IN_PARALLEL) --frameworks default --skipped-to=$(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
 
 .PHONY: race quick pure-tests test default-tests test-ci ci-tests test-environments test-frameworks further-tests fuzz lint \
-	docs wheel try-wheel setup clean
+	docs wheel try-wheel setup develop clean
 
 race: $(CORE)  ## race four frameworks on this machine and write a report
 	$(STEPTIME) run quickstart $(WITHOUT_SOME)
@@ -96,13 +96,15 @@ wheel: $(CORE)  ## build dist/steptime-VERSION-py3-none-any.whl
 try-wheel: wheel  ## install the wheel into an empty environment of each Python that it supports, and run the demo there
 	$(VENV)/bin/python .ci/try_wheel.py dist/*.whl
 
-setup: $(DEV)
+setup: $(CORE)  ## steptime itself, without the tools of its developers
+
+develop: $(DEV)  ## with these tools
 
 $(CORE): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "No Python from 3.11 on with the modules venv and ensurepip was found. Install one" \
 		"(sudo apt-get install python3 python3-venv; or pyenv install 3.13), or name it: make PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install -q -e .
+	$(VENV)/bin/python -m pip install -q -e '.[page]'
 	touch $@
 
 $(DEV): $(CORE)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steptime.extras import require_extra
 from steptime.measurements.export import steps_table, trials_table
 from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.store import Store
@@ -46,8 +47,10 @@ class Results:
 def read_results(folder: str | Path) -> Results:
     """Read a results folder; a study that is still running can be read too.
 
-    Raises ``steptime.errors.StoreError`` when the folder is not one, or was written by a newer steptime.
+    Raises ``steptime.errors.StoreError`` when the folder is not one, or was written by a newer steptime, and
+    ``steptime.extras.MissingExtra`` without polars.
     """
+    require_extra("export")
     import polars as pl  # noqa: PLC0415 - half a second that a reader of profiles need not wait
 
     store = Store.open(Path(folder))
@@ -98,6 +101,7 @@ def predict(profile: Profile, workers: Sequence[int], changes: Sequence[str] = (
 
     Raises ``steptime.errors.UsageError`` with every change that is unknown or impossible.
     """
+    require_extra("export")
     import polars as pl  # noqa: PLC0415 - as above
 
     rows = [

@@ -9,6 +9,7 @@
     ├── FileError                 a file that the user named is not text, too long, or cannot be opened
     ├── DatasetError              a folder without images, a broken image
     ├── EnvironmentFailure        a framework's environment cannot be made or used
+    ├── MissingExtra              an optional library is not installed (``steptime.extras``)
     ├── PluginError               another distribution's framework, workload, … cannot be used
     ├── StoreError                a result folder that is damaged, unwritable or of another schema
     │   └── FolderInUse           one that another process writes to

@@ -225,9 +225,12 @@ def print_whole_report(found: ReportedResults) -> None:
 
 def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -> None:
     """Write the page of a report, with a notice above it; raises StoreError when it cannot be written."""
+    from steptime.extras import is_installed, missing_message
     from steptime.report.formats import write_page
 
     write_page(found.store, found.findings, path, notice=notice)
+    if not is_installed("page"):
+        warn([f"{path}: {missing_message('page')}"])
 
 
 def _next_steps(found: ReportedResults, page: Path | None) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import numpy as np
 
+from steptime.extras import require_extra
 from steptime.measurements.accuracy.results import accuracy_of, loss_of, seconds_of
 from steptime.measurements.launch_times import first_steady_steps, is_timed, step_times
 from steptime.measurements.record_kinds import TIMING, TRAINING
@@ -65,8 +66,10 @@ def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> 
       (of the epoch's last step).
     - set_aside: a line of the records that the other tables leave out per row: file, line, reason, message.
 
-    Times are seconds. Raises StoreError as the store does, and when a table cannot be written.
+    Times are seconds. Raises StoreError as the store does, and when a table cannot be written; MissingExtra
+    without polars.
     """
+    require_extra("export")
     tables = {
         "trials": trials_table(summarise(store)),
         "steps": steps_table(store),

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import steptime
 from steptime.diagnosis.form import Diagnosis
+from steptime.extras import is_installed, missing_message, require_extra
 from steptime.measurements.estimate import step_time_quantiles
 from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.store import Store
@@ -103,8 +104,9 @@ def _cells(table: SectionTable) -> Iterator[tuple[TableRow, Column, int]]:
 def write_figures(summary: Summary, sections: Sequence[Section], folder: Path) -> list[Path]:
     """Write every figure as SVG, PNG and PDF, with a caption that states its conditions; return the paths.
 
-    Raises StoreError when a file cannot be written.
+    Raises StoreError when a file cannot be written, and MissingExtra without what draws.
     """
+    require_extra("page")
     import vl_convert  # noqa: PLC0415 - as in charts
 
     machine = machine_in_a_line(summary.machine)
@@ -184,9 +186,12 @@ def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    drawing = is_installed("page")
+    environment.globals["is_drawn"] = drawing  # macros see no other values of the page
     page = environment.get_template("page.html.j2").render(
         summary=summary,
         notice=notice,
+        without_pictures="" if drawing else missing_message("page"),
         refresh_s=refresh_s,
         version=steptime.__version__,
         folder=folder,
