@@ -9,6 +9,7 @@ from simulated import ENDED, a_failure, a_launch, a_store, a_training, a_trial, 
 
 from steptime.catalog.cluster import cluster_for
 from steptime.errors import StoreError
+from steptime.measurements.clock_marks import StoredMarks
 from steptime.measurements.consistency import SetAside, counted, misfit, sentences
 from steptime.measurements.jsonlines import signed
 from steptime.measurements.loaders.records import LoaderLaunch, LoaderStretch, WorkerLoading
@@ -33,6 +34,16 @@ def timed(**changes):
     """Return a launch of two workers; ``changes`` are those of worker 1."""
     first, second = (a_worker(ENDS, rank, origin_s=100.0) for rank in range(2))
     return a_launch(PAIR, workers=[first, replace(second, **changes)], wall_s=2.0)
+
+
+MARKS = StoredMarks([(0, 0.0, False), (1, 0.0, True), (4, 0.301, True), (5, 0.302, True)], 0.004, 100.301)
+
+
+def twice(factor):
+    """Return a launch whose workers have so many times the ends."""
+    ends = [100.0 + 0.3 * (place + 1) / round(3 * factor) for place in range(round(3 * factor))]
+    workers = [replace(a_worker(ends, rank, origin_s=100.0), kernel=MARKS) for rank in range(2)]
+    return a_launch(PAIR, workers=workers, wall_s=2.0)
 
 
 def apart(**changes):
@@ -138,6 +149,20 @@ CASES = {
         PAIR,
         "unfilled",
         "its steps took 300 ms by their clock, and a process counted 1.9 s for them",
+    ),
+    "ends of another clock": (
+        timed(ends_s=[100.1, 100.15, 100.2], kernel=replace(MARKS, settled_s=100.201)),
+        PAIR,
+        "kernel",
+        "the clock of worker 1 counts 201 ms where the kernel counts 301 ms",
+    ),
+    "twice as many ends as steps": (twice(2), PAIR, "kernel", "the clock of worker 0 has 6 ends of steps, and took 3"),
+    "half as many ends as steps": (twice(0.5), PAIR, "kernel", "the clock of worker 0 has 2 ends of steps, and took 3"),
+    "a last step that was over later": (
+        timed(kernel=replace(MARKS, settled_s=100.45, marks=[*MARKS.marks[:2], (4, 0.44, True), (5, 0.451, True)])),
+        PAIR,
+        "kernel",
+        "the clock of worker 1 ends the last step 150 ms before it was over",
     ),
     "loader: too late": (loading((1.0, 99.0)), PAIR, "duration", "in a launch of 1 min"),
     "loader: threads": (loading(threads=3), PAIR, "facts", "3 threads, not 1"),

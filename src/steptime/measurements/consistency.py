@@ -19,7 +19,7 @@ from steptime.measurements.stored_record import LaunchRecord, WorkerEvidence
 from steptime.units import format_seconds
 
 Reason = Literal[
-    "damaged", "other_trial", "repeated", "workers", "host", "facts", "steps", "clock", "duration", "unfilled"
+    "damaged", "other_trial", "repeated", "workers", "host", "facts", "steps", "clock", "duration", "unfilled", "kernel"
 ]
 REASONS: dict[Reason, str] = {
     "damaged": "damaged",
@@ -32,6 +32,7 @@ REASONS: dict[Reason, str] = {
     "clock": "with a clock that goes back",
     "duration": "longer than their launch",
     "unfilled": "with steps much shorter than the time that they took",
+    "kernel": "with a clock that the kernel's contradicts",
 }
 """Why a line is not used, in the order in which it is examined."""
 
@@ -44,7 +45,7 @@ class SetAside(JsonForm):
     """From 1."""
     reason: Reason
     """``damaged``, ``other_trial``, ``repeated``, ``workers``, ``host``, ``facts``, ``steps``, ``clock``,
-    ``duration`` or ``unfilled``."""
+    ``duration``, ``unfilled`` or ``kernel``."""
     message: str
 
 
@@ -159,6 +160,7 @@ def misfit(record: LaunchRecord, configuration: Configuration) -> Misfit | None:
         ("clock", lambda: _clock_mistake(workers)),
         ("duration", lambda: _duration_mistake(workers, record.wall_s)),
         ("unfilled", lambda: _unfilled_mistake(workers)),
+        ("kernel", lambda: _kernel_mistake(workers)),
         ("host", lambda: _shared_clock_mistake(workers, record.wall_s)),
     )
     for reason, mistake in tests:  # each takes for granted what those before it have shown
@@ -326,6 +328,11 @@ def _unfilled_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
             )
             return f"its steps took {times}"
     return None
+
+
+def _kernel_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
+    wrong = next((worker for worker in workers if worker.contradicted), None)
+    return f"the clock of worker {wrong.rank} {wrong.contradicted}" if wrong else None
 
 
 def _shared_clock_mistake(workers: Sequence[WorkerEvidence], wall_s: float) -> str | None:

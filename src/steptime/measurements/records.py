@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from steptime.measurements.clock_marks import StoredMarks
 from steptime.measurements.stored_record import (
     STRICT,
     ClockReadings,
@@ -67,6 +68,8 @@ class WorkerSteps:
     """The same behind the first step; None of workers that do not wait for each other."""
     first_turns: list[ShortSketches | None] = field(default_factory=list)
     """The same behind the first steps of such workers, which they took in turn."""
+    kernel: StoredMarks | None = None
+    """What the kernel noted meanwhile; None in records from before it was kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +99,7 @@ class Launch(TrialLaunch):
                     ClockReadings(worker.warmup_ends_s),
                     ClockReadings([worker.origin_s, *worker.ends_s], worker.usage.get("wall_s")),
                 ),
+                contradicted=worker.kernel.mistake(worker.origin_s, worker.ends_s) if worker.kernel else None,
             )
             for worker in self.workers
         ]

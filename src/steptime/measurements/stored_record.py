@@ -55,6 +55,8 @@ class WorkerEvidence:
     """Further moments on this clock, in no order."""
     lasted_s: float = 0.0
     """The sum of durations that followed each other."""
+    contradicted: str | None = None
+    """In what the worker's clock contradicts that of the kernel; None if in nothing, or the record lacks it."""
 
 
 STRICT = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import steptime
 from steptime.measurements.ablation.records import WorkerAblation
+from steptime.measurements.clock_marks import StoredMarks
 from steptime.measurements.loaders.records import LoaderStretch, WorkerLoading
 from steptime.measurements.records import WorkerSteps
 from steptime.plain_file import PlainFolder, entries_below
@@ -178,6 +179,11 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         weights=steps["weights"],
         first_update=next(iter(warmup["first_updates"]), None) if together else None,
         first_turns=[] if together else warmup["first_updates"],
+        kernel=StoredMarks(
+            [(count, at_s, over) for count, at_s, over in steps["kernel"]["marks"]],
+            steps["kernel"]["resolution_s"],
+            steps["kernel"]["settled_s"],
+        ),
     )
 
 

@@ -24,6 +24,10 @@ class StepClock(abc.ABC):
     def drain(self) -> List[float]:
         """Wait for the marked steps; return their ends since the last drain, in seconds, oldest first."""
 
+    def settle(self) -> bool:
+        """Wait until the ends of all marked steps are noted; return False where that cannot be known before a drain."""
+        return False
+
 
 class HostClock(StepClock):
     """Waits for the step to finish, then reads the host's monotonic clock; exact for host computation."""
@@ -37,6 +41,10 @@ class HostClock(StepClock):
         """Mark the end of the step that was just issued."""
         self._wait()
         self._ends.append(time.monotonic())
+
+    def settle(self) -> bool:
+        """Return at once: a mark waits for its step."""
+        return True
 
     def drain(self) -> List[float]:
         """Return the ends marked since the last drain, in seconds, oldest first."""
@@ -63,6 +71,11 @@ class EventClock(StepClock):
     def tick(self) -> None:
         """Record an event behind the step that was just issued."""
         self._events.append(self._new_event())
+
+    def settle(self) -> bool:
+        """Wait for the device."""
+        self._synchronize()
+        return True
 
     def drain(self) -> List[float]:
         """Wait for the device, then return the ends in seconds on the host's monotonic clock.
@@ -121,6 +134,12 @@ class WaitingClock(StepClock):
         if self._at_once:
             end.begun.acquire()
 
+    def settle(self) -> bool:
+        """Wait for the device, and for the threads; raises what a step has raised on the device."""
+        self._synchronize()
+        self._given.join()
+        return True
+
     def drain(self) -> List[float]:
         """Wait for the device, and return the ends marked since the last drain, in seconds, oldest first.
 
@@ -128,8 +147,7 @@ class WaitingClock(StepClock):
         """
         if not self._step_ends:
             return []
-        self._synchronize()
-        self._given.join()
+        self.settle()
         ends = sorted(end.at_s for end in self._step_ends)  # two threads may wake in either order
         self._step_ends = []
         return ends

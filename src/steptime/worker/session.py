@@ -258,9 +258,11 @@ class KeptLosses(object):
         self._taken = 0
         self._readers: List[Tuple[int, Callable[[], float]]] = []
 
-    def take(self, steps: int, tick: Optional[Callable[[], Any]] = None) -> None:
-        """Take so many steps, and call ``tick`` behind each."""
-        step, end = self._session.step, self._taken + steps
+    def take(
+        self, steps: int, tick: Optional[Callable[[], Any]] = None, stop_at: Optional[Callable[[int], Any]] = None
+    ) -> None:
+        """Take so many steps, call ``tick`` behind each, and ``stop_at`` with their number where a loss is kept."""
+        step, begin, end = self._session.step, self._taken, self._taken + steps
         while self._taken < end:
             stop = min(end, self._next)
             if tick is None:
@@ -272,6 +274,8 @@ class KeptLosses(object):
                     tick()
             self._taken = stop
             if stop == self._next:
+                if stop_at is not None:
+                    stop_at(stop - begin)
                 reader = self._session.loss_later()
                 if reader is not None:
                     self._readers.append((stop, reader))

@@ -5,8 +5,9 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from steptime.worker.clock import StepClock
+from steptime.worker.clock import HostClock, StepClock
 from steptime.worker.handshake import Rendezvous
+from steptime.worker.kernel_marks import KernelMarks
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import KeptLosses, Session
 from steptime.worker.shared_file import RecordFile, await_file, read_json, write_json
@@ -100,26 +101,36 @@ def run_timed(session: Session, job: Job, context: ProcessContext, records: Reco
     steps = agree_on_step_count(context, warmup_ends, schedule)
     session.staleness()  # of the warm-up, which is not counted
     losses.take(1)  # the workers come out of the pause at different moments; this step lines them up again
+    marks = KernelMarks()
     before = usage()  # ahead of the first end, so that the usage covers all that is timed
+    marks.put(0, over=False)
     clock.tick()
-    losses.take(steps, clock.tick)
+    marks.put(1, over=clock.settle())
+    held_up = isinstance(clock, HostClock)
+    losses.take(steps, clock.tick, lambda taken: marks.put(taken + 1, held_up))
     session.wait()
-    used = used_since(before)
+    marks.put(steps + 1, over=clock.settle())
+    clock.tick()  # between two marks at which nothing is under way, whatever the clock waits for
     ends = clock.drain()
+    marks.put(steps + 2, over=True)
+    used = used_since(before)
+    if len(ends) != steps + 2:
+        raise RuntimeError("the clock noted %d moments of %d: it must note one at each tick" % (len(ends), steps + 2))
     stale = session.staleness()
     counts = None if stale is None else {str(updates): count for updates, count in sorted(stale.items())}
     last = session.loss()
     records.write(
         "steps",
         origin_s=ends[0],
-        ends_s=ends[1:],
+        ends_s=ends[1:-1],
+        kernel=dict(marks.read(), settled_s=ends[-1]),
         loss=last,
         usage=used,
         staleness=counts,
         tick_s=seconds_of_tick(clock),
         losses=losses.read(),
         samples=session.output_shape()[0],
-        **(evidence.at_end(len(warmup_ends) + len(ends)) if evidence else _NO_EVIDENCE),
+        **(evidence.at_end(len(warmup_ends) + 1 + steps) if evidence else _NO_EVIDENCE),
     )
 
 
