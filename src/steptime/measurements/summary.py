@@ -34,6 +34,7 @@ from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOver
 from steptime.measurements.launch_spread import TrialSpread, pool_spread
 from steptime.measurements.loaders.records import LoaderLaunch
 from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdicts, step_cpu_s
+from steptime.measurements.plausibility import implausible_trials
 from steptime.measurements.published import TIERS, average_ratio, tiers_of, tuned_trials
 from steptime.measurements.record_kinds import ABLATION, LOADING, TIMING, TRAINING
 from steptime.measurements.records import EquivalenceResult, Launch
@@ -106,7 +107,10 @@ def summarise(store: Store) -> Summary:
         for spread in (_with_spread(each, spreads.get(each.trial.id)) for each in alone)
     ]
     ranked = {each.trial.id: each for each in results if each.estimate and each.trial.id not in verdicts}
-    for trial_id, reason in incomparable(_measured(each) for each in ranked.values()).items():
+    peaks = StoredPeaks.model_validate(store.get(PEAKS) or {})
+    shortest = [(each.trial, each.estimate.seen[0]) for each in ranked.values() if each.estimate]
+    too_fast = implausible_trials(shortest, machine, peaks)
+    for trial_id, reason in {**incomparable(_measured(each) for each in ranked.values()), **too_fast}.items():
         del ranked[trial_id]
         verdicts = {**verdicts, trial_id: {"status": "unranked", "reason": reason}}
     wrong = {each.trial.id: each.mistake for each in ranked.values() if each.mistake}
@@ -116,7 +120,6 @@ def summarise(store: Store) -> Summary:
     points = [_measured(each) for each in ranked.values()]
     varied = varied_options([each.trial for each in results])
     efficiencies = with_scaling([(_measured(each), each.breakdown) for each in ranked.values()])
-    peaks = StoredPeaks.model_validate(store.get(PEAKS) or {})
     trials = [
         _trial_summary(
             each,

@@ -35,6 +35,10 @@ class LayerCost:
     """Of the output."""
     gradient_bytes: int
     """Of the parameters' gradients: what a synchronous step exchanges."""
+    least_flops: int
+    """Of products, forward and backward, that no algorithm in use can do without: a convolution by Winograd's or by
+    Fourier's transform multiplies at least once for each output and input channel (A. Lavin and S. Gray, arXiv
+    1509.09308), and half of a causal attention is zero."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,11 @@ class Costs:
     def model_flops(self) -> int:
         """Per sample, of a whole step: 6 for each multiply-accumulate, as MFU counts (``measurements.work``)."""
         return 6 * self.multiply_accumulates
+
+    @property
+    def least_flops(self) -> int:
+        """Per sample, of a whole step."""
+        return sum(layer.least_flops for layer in self.layers)
 
     @property
     def forward_flops(self) -> int:
@@ -132,7 +141,15 @@ def _layer_cost(layer: Layer, dtype_bytes: int, *, wants_input_gradient: bool) -
         backward_flops=backward if wants_input_gradient or layer.parameters else 0,
         activation_bytes=values * dtype_bytes,
         gradient_bytes=parameters * _WEIGHT_BYTES,
+        least_flops=2 * products * (3 if wants_input_gradient else 2) // _most_saved(layer) if products else 0,
     )
+
+
+def _most_saved(layer: Layer) -> int:
+    """Return by what an algorithm may divide the products of a layer at most."""
+    if layer.kind == "attention":
+        return 2
+    return prod(layer.attributes["kernel"]) if layer.kind == "conv2d" else 1
 
 
 _SOFTMAX_FLOPS = 4
