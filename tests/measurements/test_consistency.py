@@ -36,7 +36,7 @@ def timed(**changes):
     return a_launch(PAIR, workers=[first, replace(second, **changes)], wall_s=2.0)
 
 
-MARKS = StoredMarks([(0, 0.0, False), (1, 0.0, True), (4, 0.301, True), (5, 0.302, True)], 0.004, 100.301)
+MARKS = StoredMarks([(0, 0.0, False), (1, 0.0, True), (4, 0.301, True), (5, 0.302, True)], 100.301)
 
 
 def twice(factor):

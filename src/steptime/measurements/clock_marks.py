@@ -7,7 +7,7 @@ anywhere puts its marks further apart, so that a right clock never disagrees, ho
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from steptime.measurements.stored_record import STRICT, Count, Duration, Seconds
+from steptime.measurements.stored_record import STRICT, Count, Seconds
 from steptime.units import format_seconds
 
 Mark = tuple[Count, Seconds, bool]
@@ -26,8 +26,6 @@ class StoredMarks:
     marks: list[Mark]
     """How many moments the step clock had marked (the origin is the first, that of ``settled_s`` the last), seconds of
     the kernel since the first mark, and whether the last of these moments was over; the next one was not begun."""
-    resolution_s: Duration
-    """By how much the kernel may note a mark too early."""
     settled_s: Seconds
     """The step clock's moment behind the last step, when nothing was under way."""
 
@@ -37,7 +35,7 @@ class StoredMarks:
         counts = [moment for moment, _, _ in self.marks]
         if counts and max(counts) != len(moments):
             return f"has {len(ends_s)} ends of steps, and took {max(counts) - 2} steps"
-        allowed = _LEAST_S + _SHARE * abs(moments[-1] - moments[0]) + self.resolution_s
+        allowed = _LEAST_S + _SHARE * abs(moments[-1] - moments[0])
         earliest = [
             (at_s - moments[count], at_s, moments[count]) for count, at_s, _ in self.marks if count < len(moments)
         ]

@@ -181,7 +181,6 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         first_turns=[] if together else warmup["first_updates"],
         kernel=StoredMarks(
             [(count, at_s, over) for count, at_s, over in steps["kernel"]["marks"]],
-            steps["kernel"]["resolution_s"],
             steps["kernel"]["settled_s"],
         ),
     )

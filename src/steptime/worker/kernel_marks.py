@@ -1,44 +1,50 @@
 """Moments that the kernel notes: a second clock beside that of the steps, which no code of a process can have changed.
 
-A mark is a write to a file in memory and a look at the moment of its last change, which takes some microseconds. Before
-Linux 6.13 the kernel notes the moment of its last tick, which lies up to ``resolution_s`` earlier.
+A mark is a message of this process to itself, on which the kernel writes when it was sent: some microseconds.
 """
 
 import contextlib
-import os
-import time
-from typing import Any, Dict, List, Tuple
+import socket
+import struct
+from typing import List, Optional, Tuple
 
-_FOLDER = "/dev/shm"  # noqa: S108 - in memory on every Linux, where no server far away notes the moments
-_COARSE_CLOCK = 5
-"""Linux's CLOCK_REALTIME_COARSE, which Python has no name for."""
+_STAMPED = 35
+"""Linux's SO_TIMESTAMPNS, which Python has no name for."""
+_STAMP = struct.Struct("@qq")
+"""Seconds and nanoseconds of the system's clock."""
 
 
 class KernelMarks(object):
-    """The marks of one stretch of steps; none where the system has no folder in memory."""
+    """The marks of one stretch of steps, a context manager; none where the system stamps no messages."""
 
     def __init__(self) -> None:
-        self._marks: List[Tuple[int, int, bool]] = []
-        self._file = -1
+        self._marks: List[Tuple[int, float, bool]] = []
+        self._first: Optional[Tuple[int, int]] = None
+        self._ends: Tuple[socket.socket, ...] = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with contextlib.suppress(OSError):
-            self._file = os.open(_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            self.put(0, over=False)  # the first takes longest
-            self._marks.clear()
+            self._ends[1].setsockopt(socket.SOL_SOCKET, _STAMPED, 1)
+        self.put(0, over=False)  # the first takes longest
+        self._marks, self._first = [], None
+
+    def __enter__(self) -> "KernelMarks":  # noqa: PYI034 - Self is newer than Python 3.6
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in self._ends:
+            end.close()
 
     def put(self, moments: int, over: bool) -> None:
         """Mark that the step clock has marked so many ``moments``, and whether the last of them is ``over``.
 
         The next moment lies behind this one in any case.
         """
-        if self._file >= 0:
-            os.pwrite(self._file, b".", 0)
-            self._marks.append((moments, os.fstat(self._file).st_ctime_ns, over))
+        self._ends[0].send(b".")
+        _, found, _, _ = self._ends[1].recvmsg(1, 64)
+        for _, _, stamp in found:
+            now = _STAMP.unpack(stamp)
+            first = self._first = self._first or now
+            self._marks.append((moments, now[0] - first[0] + (now[1] - first[1]) * 1e-9, over))
 
-    def read(self) -> Dict[str, Any]:
-        """Return ``marks`` (``[moments, seconds since the first mark, over]``) and ``resolution_s``; put no more."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-        first_ns = self._marks[0][1] if self._marks else 0
-        marks = [(moments, (at_ns - first_ns) * 1e-9, over) for moments, at_ns, over in self._marks]
-        return {"marks": marks, "resolution_s": time.clock_getres(_COARSE_CLOCK)}
+    def read(self) -> List[Tuple[int, float, bool]]:
+        """Return ``[moments, seconds since the first mark, over]`` of each mark."""
+        return self._marks

@@ -101,18 +101,18 @@ def run_timed(session: Session, job: Job, context: ProcessContext, records: Reco
     steps = agree_on_step_count(context, warmup_ends, schedule)
     session.staleness()  # of the warm-up, which is not counted
     losses.take(1)  # the workers come out of the pause at different moments; this step lines them up again
-    marks = KernelMarks()
-    before = usage()  # ahead of the first end, so that the usage covers all that is timed
-    marks.put(0, over=False)
-    clock.tick()
-    marks.put(1, over=clock.settle())
     held_up = isinstance(clock, HostClock)
-    losses.take(steps, clock.tick, lambda taken: marks.put(taken + 1, held_up))
-    session.wait()
-    marks.put(steps + 1, over=clock.settle())
-    clock.tick()  # between two marks at which nothing is under way, whatever the clock waits for
-    ends = clock.drain()
-    marks.put(steps + 2, over=True)
+    with KernelMarks() as marks:
+        before = usage()  # ahead of the first end, so that the usage covers all that is timed
+        marks.put(0, over=False)
+        clock.tick()
+        marks.put(1, over=clock.settle())
+        losses.take(steps, clock.tick, lambda taken: marks.put(taken + 1, held_up))
+        session.wait()
+        marks.put(steps + 1, over=clock.settle())
+        clock.tick()  # between two marks at which nothing is under way, whatever the clock waits for
+        ends = clock.drain()
+        marks.put(steps + 2, over=True)
     used = used_since(before)
     if len(ends) != steps + 2:
         raise RuntimeError("the clock noted %d moments of %d: it must note one at each tick" % (len(ends), steps + 2))
@@ -123,7 +123,7 @@ def run_timed(session: Session, job: Job, context: ProcessContext, records: Reco
         "steps",
         origin_s=ends[0],
         ends_s=ends[1:-1],
-        kernel=dict(marks.read(), settled_s=ends[-1]),
+        kernel={"marks": marks.read(), "settled_s": ends[-1]},
         loss=last,
         usage=used,
         staleness=counts,
