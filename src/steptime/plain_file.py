@@ -32,6 +32,14 @@ _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NO_FOLDER = (errno.ELOOP, errno.ENOTDIR)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _WRITES = os.O_WRONLY | os.O_RDWR
+_OTHER_FORMS = {
+    b"\x1f\x8b": "a file of gzip; unpack it",
+    b"PK\x03\x04": "a zip archive, as spreadsheets (.xlsx) are; export it as CSV, or unpack it",
+    b"\xff\xfe": "UTF-16; save the file as UTF-8",
+    b"\xfe\xff": "UTF-16; save the file as UTF-8",
+    b"%PDF": "a PDF; name the data that it was made from",
+}
+"""By first bytes, what people name instead of a text file, and the next step."""
 MOST_BYTES = 64 << 20
 """Of a file that is read at once."""
 
@@ -312,6 +320,8 @@ def read_user_text(path: Path, most_bytes: int) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        if form := next((form for start, form in _OTHER_FORMS.items() if content.startswith(start)), None):
+            raise FileError(path, f"not text, but {form}") from error
         line = content.count(b"\n", 0, error.start) + 1
         raise FileError(path, "not UTF-8 text; save the file as UTF-8", line) from error
 

@@ -78,3 +78,52 @@ def test_throughput_that_does_not_grow_is_asked_for_and_not_believed(tmp_path):
 
 def test_step_times_that_grow_with_workers_are_believed(tmp_path):
     assert len(curve(tmp_path, "workers,step_time_s\n1,0.1\n4,0.43\n8,0.93\n").fit) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("workers,step_time_s\n1,2,500\n2,2,750\n4,3,100\n", id="decimal commas"),
+        pytest.param("workers,step_time_s\n1,0.25\n2,1,024\n", id="separated thousands of one row"),
+        pytest.param('"workers","step_time_s"\n"1",1,0.25\n"2",2,0.27\n', id="names of rows as R writes them"),
+        pytest.param("workers;step_time_s\n1;0,25;warm\n2;0,27;cold\n", id="notes without a column"),
+        pytest.param(PLAIN.replace(",64\n", ",64,0\n"), id="an index at the end"),
+    ],
+)
+def test_cells_beyond_the_header_are_refused_with_their_line(tmp_path, text):
+    found = mistakes(tmp_path, text)
+
+    assert found[0].startswith(f"{tmp_path / 'own.csv'}, line ")
+    assert "cells under" in found[0]
+
+
+def test_decimal_commas_without_quotes_are_named_as_such(tmp_path):
+    (first, _) = mistakes(tmp_path, "workers,step_time_s\n1,2,500\n2,2,750\n")
+
+    assert "line 2: '1,2,500' has 3 cells under 2 columns; if a comma is the decimal mark" in first
+
+
+def test_empty_cells_beyond_the_header_are_no_mistake(tmp_path):
+    assert curve(tmp_path, PLAIN.replace(",64\n", ",64,,\n")).fit == curve(tmp_path, PLAIN).fit
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[{"workers": 1, "step_time_s": 0.12}]', "this is JSON, not a CSV"),
+        ('{"workers": [1, 2]}', "this is JSON, not a CSV"),
+        ("| workers | step_time_s |\n|---|---|\n| 1 | 0.12 |\n", "a table of Markdown"),
+        ("workers step_time_s\n1 0.12\n2 0.13\n", "as workers,step_time_s"),
+        ("<table><tr><td>1</td></tr></table>", "HTML or XML"),
+        (b"\x1f\x8b\x08\x00\xfe\xfe", "a file of gzip; unpack it"),
+        (b"PK\x03\x04\xfe\xfe", "spreadsheets (.xlsx)"),
+        ("workers,step_time_s\n1,0.12\n".encode("utf-16"), "UTF-16"),
+        ("workers,step_time_ms\n1,120\n2,131\n", "write 'step_time_ms' as step_time_s, divided by 1000"),
+        ("nodes,gpus_per_node,throughput,batch_size\n1,4,5100,256\n", "write nodes x workers of each node as workers"),
+        ("workers,step_time_s\n1,120 ms\n2,131 ms\n", "write 0.12, in seconds and without a unit"),
+        ("workers,step_time_s\n1,0.120 ± 0.003\n2,0.131\n", "write the mean alone"),
+        ("workers,step_time_s\n1,OOM\n2,0.131\n", "or leave the row out"),
+    ],
+)
+def test_what_is_written_otherwise_is_named_with_the_next_step(tmp_path, text, said):
+    assert said in mistakes(tmp_path, text)[0]

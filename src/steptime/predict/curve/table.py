@@ -4,8 +4,6 @@ Evidence about published curves needs every column. A user's own curve needs the
 throughput; every other column makes its prediction better.
 """
 
-import csv
-import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,10 +13,12 @@ from statistics import geometric_mean
 from typing import TypeVar, get_args
 
 from steptime.catalog.choices import STRATEGIES
-from steptime.errors import FileError, choices_message
-from steptime.plain_file import read_user_text
+from steptime.errors import choices_message
+from steptime.predict.curve.contradictions import disagreeing_rows, disagreement, jumps, one_batch, one_throughput
 from steptime.predict.curve.curve import FIT, HOLDOUT, EvidenceError, Point, ScalingCurve, Setup
 from steptime.predict.curve.facts import Exchange, Messages, stack_names
+from steptime.predict.curve.rows import Rows, read_rows, some_of
+from steptime.units import parse_duration
 
 Value = TypeVar("Value")
 
@@ -40,16 +40,18 @@ _NUMBERS = frozenset({
     *_TIMES, "workers", "workers_per_host", "inter_host_gbps", "nics_per_host", "parameter_servers",
     "batch_per_worker", "parameters", "value_bytes", "sharded_over", "accumulation",
 })  # fmt: skip
-_SCALES = {"k": 1e3, "K": 1e3, "M": 1e6}
 _OTHER_NAMES = {
     "workers": ("gpus", "ranks", "devices", "processes", "num_workers", "world_size", "n"),
     "throughput_samples_per_s": ("images_per_sec", "images_per_second", "samples_per_sec", "throughput", "images/sec"),
     "batch_per_worker": ("batch_size", "batch", "global_batch", "local_batch"),
 }
+_OTHER_UNITS = {
+    **dict.fromkeys(("step_time_ms", "ms", "time_ms", "iteration_ms", "ms_per_step", "latency_ms"), "divided by 1000"),
+    **dict.fromkeys(("step_time", "time", "time_s", "seconds", "s_per_step", "iteration_time", "s/it"), "in seconds"),
+    **dict.fromkeys(("it/s", "steps_per_s", "steps_per_sec", "iterations_per_s"), "1 / it"),
+    **dict.fromkeys(("epoch_time", "epoch_time_s", "epoch_time_sec"), "divided by the steps of an epoch"),
+}
 """What other tables call the columns, to be asked for: some mean a device's, some all devices' together."""
-_FLAT = 1.3
-"""Where twice the workers or more together are not faster than this, the throughput may be that of one of them."""
-
 STRATEGY_NAMES = {
     name: strategy.name
     for strategy in STRATEGIES.values()
@@ -59,9 +61,6 @@ STRATEGY_NAMES = {
 """The strategy that each name in a table stands for."""
 
 _GBIT = 1e9 / 8
-_MOST_BYTES = 4 * 1024**2
-_MANY = 20
-"""So many mistakes are listed; a table with more has one cause."""
 
 
 def read_own_curves(path: Path) -> list[ScalingCurve]:
@@ -73,34 +72,52 @@ def read_own_curves(path: Path) -> list[ScalingCurve]:
     Raises:
         EvidenceError: the file cannot be read, lacks columns or has wrong values; all mistakes with their lines.
     """
-    header, rows = _read_rows(path)
+    header, rows = read_rows(path, (*COLUMNS, *_TIMES), _NUMBERS)
     needed = ["workers", *([] if "step_time_s" in header else ["throughput_samples_per_s", "batch_per_worker"])]
     missing = [column for column in needed if column not in header]
     if missing:
-        near = {column: next((name for name in _OTHER_NAMES[column] if name in header), None) for column in missing}
-        asked = [f"rename {name!r} to {column}, if that is what it is" for column, name in near.items() if name]
         message = (
             f"{path}, line 1: the table lacks the columns {', '.join(missing)}; a scaling curve needs workers, and "
             "either step_time_s or throughput_samples_per_s (of all workers) with batch_per_worker"
         )
-        raise EvidenceError("; ".join([message, *asked]))
+        raise EvidenceError("; ".join([message, *_near_columns(header, missing)]))
     defaults = {**OWN_CURVE, "curve": path.stem}
     filled = [(line, {**row, **{key: row.get(key) or value for key, value in defaults.items()}}) for line, row in rows]
     curves = _curves_of(path, filled, merge=True)
-    if "step_time_s" not in header and (flat := [each for each in curves if _is_flat(each)]):
-        raise EvidenceError([
-            f"{path}, curve {each.name}: {each.fit[-1].workers} workers have at most {_FLAT} times the throughput of "
-            f"{each.fit[0].workers}; if throughput_samples_per_s is that of one worker, multiply it by workers, and if "
-            "it is that of all, give step_time_s instead"
-            for each in flat
-        ])  # fmt: skip
+    mistakes = [
+        f"{path}, curve {curve.name}: {sentence}"
+        for curve in curves
+        for sentence in (
+            disagreeing_rows(_with_two_times(filled, curve.name)),
+            *jumps(curve),
+            one_batch(curve) if "step_time_s" in header else one_throughput(curve),
+        )
+        if sentence
+    ]
+    if mistakes:
+        raise EvidenceError(some_of(mistakes))
     return curves
 
 
-def _is_flat(curve: ScalingCurve) -> bool:
-    """Return whether the throughput of all workers hardly grows with their number."""
-    first, last = curve.fit[0], curve.fit[-1]
-    return last.workers >= 2 * first.workers and last.workers / last.step_time < _FLAT * first.workers / first.step_time
+def _near_columns(header: Sequence[str], missing: Sequence[str]) -> list[str]:
+    """Return what to make of columns that a table has instead of those that are missing."""
+    asked = []
+    if "workers" in missing and "nodes" in header:
+        asked.append("write nodes x workers of each node as workers")
+    if "step_time_s" not in header and (given := next((name for name in header if name in _OTHER_UNITS), None)):
+        asked.append(f"write {given!r} as step_time_s, {_OTHER_UNITS[given]}")
+        missing = [column for column in missing if column == "workers"]
+    near = {column: next((name for name in _OTHER_NAMES[column] if name in header), None) for column in missing}
+    return asked + [f"rename {name!r} to {column}, if that is what it is" for column, name in near.items() if name]
+
+
+def _with_two_times(rows: Rows, curve: str) -> dict[int, dict[str, str]]:
+    """Return the rows of a curve that have a step time and a throughput, but no batch, by their lines."""
+    return {
+        line: row
+        for line, row in rows
+        if row["curve"] == curve and all(row.get(column) for column in _TIMES) and not row.get("batch_per_worker")
+    }
 
 
 def read_curves(path: Path) -> list[ScalingCurve]:
@@ -109,7 +126,7 @@ def read_curves(path: Path) -> list[ScalingCurve]:
     Raises:
         EvidenceError: the file cannot be read, lacks columns or has wrong values; all mistakes with their lines.
     """
-    header, rows = _read_rows(path)
+    header, rows = read_rows(path, (*COLUMNS, *_TIMES), _NUMBERS)
     missing = [column for column in COLUMNS if column not in header]
     if missing:
         message = f"{path}: the table lacks the columns {', '.join(missing)}; it must have {', '.join(COLUMNS)}"
@@ -117,89 +134,12 @@ def read_curves(path: Path) -> list[ScalingCurve]:
     return _curves_of(path, rows)
 
 
-_Rows = list[tuple[int, dict[str, str]]]
-"""Line numbers and values by column."""
-
-
-def _read_rows(path: Path) -> tuple[list[str], _Rows]:
-    """Return the names of columns in small letters and the rows, with numbers as Python reads them.
-
-    Spreadsheets and data frames write blank rows, comments, an index without a name, semicolons or tabs, decimal commas
-    and separated thousands.
-    """
-    try:
-        text = read_user_text(path, _MOST_BYTES).replace("\r\n", "\n").replace("\r", "\n")
-        # Comments become blank lines, so that the numbers of lines stay.
-        lines = ["" if line.lstrip().startswith("#") else line for line in text.split("\n")]
-        before = next((number for number, line in enumerate(lines) if line.strip()), 0)
-        reader = csv.DictReader(io.StringIO("\n".join(lines[before:]), newline=""), delimiter=_delimiter(lines[before]))
-        header = [name.strip().lower().replace(" ", "_") for name in reader.fieldnames or ()]
-        reader.fieldnames = header
-        read = [
-            (before + reader.line_num, {key: (value or "").strip() for key, value in row.items() if key})
-            for row in reader
-        ]
-    except (FileError, csv.Error) as error:
-        reason = error.reason if isinstance(error, FileError) else error
-        message = f"{path}: cannot be read as a CSV table: {reason}"
-        raise EvidenceError(message) from error
-    twice = sorted({column for column in (*COLUMNS, *_TIMES) if header.count(column) > 1})
-    if twice:
-        message = f"{path}: the table has the columns {', '.join(twice)} more than once; keep one of each"
-        raise EvidenceError(message)
-    rows = [(line, row) for line, row in read if any(row.values())]
-    if not rows and header:
-        message = f"{path}: the table has no rows; every measured point is one"
-        raise EvidenceError(message)
-    decimal = _decimal_mark([row.get(column, "") for _, row in rows for column in _NUMBERS])
-    plain = [(line, {key: _plain(value, decimal) if key in _NUMBERS else value for key, value in row.items()})
-             for line, row in rows]  # fmt: skip
-    return header, plain
-
-
-def _delimiter(header: str) -> str:
-    """Return what separates columns: of comma, semicolon and tab the one that is in the header most often."""
-    return max(",;\t", key=header.count)
-
-
-def _decimal_mark(cells: Sequence[str]) -> str | None:
-    """Return the decimal mark that numbers of a table show; None if they show none, or both.
-
-    A number with both marks shows it, and one with a mark that cannot separate thousands.
-    """
-    shown = set()
-    for cell in cells:
-        for decimal, other in (".,", ",."):
-            whole = rf"\d{{1,3}}(?:\{other}\d{{3}})+"
-            many = rf"\d{{1,3}}(?:\{other}\d{{3}}){{2,}}"
-            ending = rf"\d+\{decimal}(?!\d{{3}}$)\d+|\d{{4,}}\{decimal}\d+|0\{decimal}\d+"
-            if re.fullmatch(rf"{whole}\{decimal}\d+|{many}|{ending}", cell):
-                shown.add(decimal)
-    return shown.pop() if len(shown) == 1 else None
-
-
-def _plain(cell: str, decimal: str | None) -> str:
-    """Return a number as Python reads it; what is ambiguous stays, to be named.
-
-    Without a decimal mark that the table shows, ``2,380`` may be 2380 or 2.38.
-    """
-    text = re.sub(r"(?<=\d)[ \u00a0\u202f'_](?=\d{3})", "", cell)
-    if decimal == ",":
-        text = text.replace(".", "").replace(",", ".")
-    elif decimal == "." and re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", text):
-        text = text.replace(",", "")
-    if scaled := re.fullmatch(r"(\d+(?:\.\d+)?)([kKM])", text):
-        return f"{float(scaled[1]) * _SCALES[scaled[2]]:.15g}"
-    return re.sub(r"^(\d+)\.0+$", r"\1", text)
-
-
-def _curves_of(path: Path, rows: _Rows, *, merge: bool = False) -> list[ScalingCurve]:
+def _curves_of(path: Path, rows: Rows, *, merge: bool = False) -> list[ScalingCurve]:
     mistakes: list[str] = []
     read = [row for line, values in rows if (row := _CurveRow(f"{path}, line {line}", values, mistakes).point())]
     curves = _group_by_curve(path, read, mistakes, merge=merge) if not mistakes else []
     if mistakes:
-        rest = len(mistakes) - _MANY
-        raise EvidenceError([*mistakes[:_MANY], *([f"… and {rest} more"] if rest > 0 else [])])
+        raise EvidenceError(some_of(mistakes))
     return curves
 
 
@@ -257,7 +197,12 @@ class _CurveRow:
     def _step_time(self, count: int | None) -> tuple[float | None, int | None]:
         """Return the seconds of a step and the batch per worker, which may be unknown where the seconds are given."""
         if self._text("step_time_s"):
-            return self._number("step_time_s", float, 0.0, above=True), self._optional("batch_per_worker", int, 1)
+            seconds = self._number("step_time_s", float, 0.0, above=True)
+            batch = self._optional("batch_per_worker", int, 1)
+            rate = self._optional("throughput_samples_per_s", float, 0.0, above=True)
+            if None not in (count, seconds, batch, rate) and (wrong := disagreement(self.values)):
+                self.mistakes.append(f"{self.place}: {wrong}")
+            return seconds, batch
         batch = self._number("batch_per_worker", int, 1)
         throughput = self._number("throughput_samples_per_s", float, 0.0, above=True)
         if throughput is not None and not isfinite((batch or 1) * (count or 1) / throughput):
@@ -302,7 +247,7 @@ class _CurveRow:
             value = kind(text)
             size = float(text)
         except ValueError:
-            self._wrong(column, f"is {text!r}; write a {'whole ' if kind is int else ''}number")
+            self._wrong(column, f"is {text!r}; {_as_number(text, column, whole=kind is int)}")
             return None
         if not isfinite(size) or size < least or (above and size == least) or size == inf:
             self._wrong(column, f"is {text}; it must be {'more than' if above else 'at least'} {least:g} and finite")
@@ -311,6 +256,18 @@ class _CurveRow:
 
     def _wrong(self, column: str, what: str) -> None:
         self.mistakes.append(f"{self.place}: {column} {what}")
+
+
+def _as_number(text: str, column: str, *, whole: bool) -> str:
+    """Return how to write what is not a number."""
+    if column == "step_time_s" and re.search("[a-zA-Z]$", text):
+        try:
+            return f"write {parse_duration(text):g}, in seconds and without a unit"
+        except ValueError:
+            pass
+    if re.match(r"[\d.]+ ?(±|\+/?-)", text):
+        return "write the mean alone"
+    return f"write a {'whole ' if whole else ''}number" + ("" if re.search(r"\d", text) else ", or leave the row out")
 
 
 def _merged(members: list[tuple[str, Setup, Point]]) -> tuple[list[tuple[str, Setup, Point]], list[str]]:
@@ -341,7 +298,13 @@ def _group_by_curve(
         setups = {setup for _, setup, _ in rows_of_curve}
         if len(setups) > 1:
             columns = [key for key in vars(next(iter(setups))) if len({getattr(one, key) for one in setups}) > 1]
-            mistakes.append(f"{place}: its rows differ in {', '.join(columns)}; rows of a curve differ in workers only")
+            if columns == ["batch_per_worker"]:
+                way = "one batch for all workers is strong scaling, which this model does not describe"
+            else:
+                way = "name each curve in a column curve"
+            mistakes.append(
+                f"{place}: its rows differ in {', '.join(columns)}; rows of a curve differ in workers only: {way}"
+            )
         members, repeated = _merged(rows_of_curve) if merge else (rows_of_curve, [])
         counts = [point.workers for _, _, point in members]
         twice = sorted({count for count in counts if counts.count(count) > 1})
