@@ -31,7 +31,7 @@ def read_rows(path: Path, columns: Collection[str], numbers: Collection[str]) ->
         columns: that mean something; each may be there once.
         numbers: those of the columns that hold numbers.
 
-    Raises EvidenceError where the file cannot be read, is no CSV, or a row has more cells than there are columns.
+    Raises EvidenceError where the file cannot be read, is not a CSV, or a row has more cells than there are columns.
     """
     try:
         text = read_user_text(path, _MOST_BYTES).replace("\r\n", "\n").replace("\r", "\n")
