@@ -32,19 +32,20 @@ def launch_of(last: float) -> Launch:
 class Replaying:
     """An executor whose launches lose as they do where rounding leads: with another rate, to another last loss."""
 
-    def __init__(self, stop_at: int | None = None) -> None:
+    def __init__(self, stop_at: int | None = None, fails: str | None = None) -> None:
         self.cancelled = threading.Event()
         self.rates: list[float] = []
         self.turns: list[bool] = []
         self.workers = 1
         self._stop_at = stop_at
+        self._fails = fails
 
     def launch(self, trial: Trial, job: Mapping[str, Any], _folder: Path, **_how: Any) -> LaunchResult:
         self.rates.append(trial.optimizer.learning_rate)
         self.turns.append(job["schedule"]["turns"])
         if len(self.rates) == self._stop_at:
             self.cancelled.set()
-        reason = "cancelled" if self.cancelled.is_set() else None
+        reason = "cancelled" if self.cancelled.is_set() else self._fails
         last = EQUAL if trial.optimizer.learning_rate == RATE else ROUNDED
         rounds = len(job["schedule"]["rounds"])
         record = {"losses": [*[2.0] * (rounds - 1), last], "weights": [None] * rounds, "batches": []}

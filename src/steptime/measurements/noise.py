@@ -7,6 +7,7 @@ import resource
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from steptime.measurements.gpus import GpuState, gpu_states, most
@@ -251,3 +252,12 @@ def _gpu_difference(before: list[GpuState], after: list[GpuState], wall: float) 
         "gpu_throttled_share": most(held),
         "gpu_processes_before": most([old.processes for old, _ in pairs]),
     }
+
+
+def median_noise(launches: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+    """Return the median over launches of everything that the noise of one of them names; None where none knows it."""
+    medians: dict[str, float | None] = {}
+    for name in dict.fromkeys(name for noise in launches for name in noise):
+        known = [value for noise in launches if (value := noise.get(name)) is not None]
+        medians[name] = median(known) if known else None
+    return medians

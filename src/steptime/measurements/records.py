@@ -195,6 +195,15 @@ class Replay(StoredRecord):
     """Behind each, of the first worker, as in ``WorkerSteps``."""
     batches: list[list[DrawnBatch]]
     """Of each worker, as in ``WorkerSteps``."""
+    reason: str | None = None
+    """Why it failed, so that ``losses``, ``weights`` and ``batches`` are empty; None of a good one."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line's object, which names no reason where there is none."""
+        line = super().to_json()
+        if self.reason is None:
+            del line["reason"]
+        return line
 
 
 read_replay = record_reader(Replay, nothing_to_check)

@@ -5,7 +5,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import median
 from typing import Any
 
 from steptime.catalog.options import Tuning
@@ -34,6 +33,8 @@ from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOver
 from steptime.measurements.launch_spread import TrialSpread, pool_spread
 from steptime.measurements.loaders.records import LoaderLaunch
 from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdicts, step_cpu_s
+from steptime.measurements.missing_evidence import failed_replay, replay_flags
+from steptime.measurements.noise import median_noise
 from steptime.measurements.plausibility import implausible_trials
 from steptime.measurements.published import TIERS, average_ratio, tiers_of, tuned_trials
 from steptime.measurements.record_kinds import ABLATION, LOADING, TIMING, TRAINING
@@ -89,6 +90,8 @@ class _Result:
     early_losses: EarlyLosses
     mistake: str | None
     """What the timed launches show against the trial."""
+    unrepeated: str | None
+    """Why its timed steps could not be repeated without a clock."""
 
 
 def summarise(store: Store) -> Summary:
@@ -110,7 +113,9 @@ def summarise(store: Store) -> Summary:
     peaks = StoredPeaks.model_validate(store.get(PEAKS) or {})
     shortest = [(each.trial, each.estimate.seen[0]) for each in ranked.values() if each.estimate]
     too_fast = implausible_trials(shortest, machine, peaks)
-    for trial_id, reason in {**incomparable(_measured(each) for each in ranked.values()), **too_fast}.items():
+    unrepeated = {each.trial.id: each.unrepeated for each in ranked.values() if each.unrepeated and not each.mistake}
+    apart = incomparable(_measured(each) for each in ranked.values())
+    for trial_id, reason in {**apart, **unrepeated, **too_fast}.items():
         del ranked[trial_id]
         verdicts = {**verdicts, trial_id: {"status": "unranked", "reason": reason}}
     wrong = {each.trial.id: each.mistake for each in ranked.values() if each.mistake}
@@ -243,6 +248,9 @@ def _result(
     set_aside = store.set_aside_of(trial.id)
     flags = [*trial_flags(trial, ok, len(failures), cores, ablations), *set_aside_flags(set_aside)] if ok else []
     flags += [stall_flag(found.stalls)] if found and found.stalls else []
+    replays = store.replays(trial.id)
+    checked = bool((store.study_json.get("equivalence") or {}).get("enabled", False))
+    flags += replay_flags(trial, ok, replays) if checked else []
     return _Result(
         trial=trial,
         ok=len(ok) + len(trainings) - len(failed),
@@ -250,7 +258,7 @@ def _result(
         last=ran[-1] if ran else (trainings[-1] if trainings else None),
         failure=failures[-1].reason if failures else (failed[-1].reason if failed else None),
         flags=flags,
-        noise=_median_noise(ok),
+        noise=median_noise([each.noise for each in ok]),
         resources=resources_of(trial, ok, _throughput(trial, found)) if found else None,
         estimate=found,
         loss_rate=loss_rate(ok),
@@ -264,7 +272,8 @@ def _result(
         alone=alone,
         set_aside=set_aside,
         early_losses=early_losses(trial, ok),
-        mistake=mistake(trial, ok, store.replays(trial.id)),
+        mistake=mistake(trial, ok, replays),
+        unrepeated=failed_replay(trial, ok, replays),
     )
 
 
@@ -418,15 +427,6 @@ def _place(group: str, rank: int, result: Measured, best: Measured, family: int)
         tied_with_best=ratio.tied,
         launches_to_settle=ratio.launches_to_settle() or None if ratio.tied else None,
     )
-
-
-def _median_noise(launches: Sequence[Launch]) -> dict[str, float | None]:
-    names = dict.fromkeys(name for launch in launches for name in launch.noise)
-    medians: dict[str, float | None] = {}
-    for name in names:
-        known = [value for launch in launches if (value := launch.noise.get(name)) is not None]
-        medians[name] = median(known) if known else None
-    return medians
 
 
 def _version(launch: Launch | TrainingRun | None) -> str | None:

@@ -172,17 +172,20 @@ def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay])
         replays: those that are nudged tell how much is allowed; without them every difference counts,
             and whoever asks repeats the replay, with nudges and without.
     """
-    same = [each for each in replays if each.nudge == 1.0]
     workers = sorted(launch.workers, key=lambda worker: worker.rank)
+    same = _repeating(workers, [each for each in replays if each.nudge == 1.0 and each.reason is None])
     if not strategy_named(trial.strategy).synchronous:
-        still = next((each for each in replays if each.nudge == STILL), None)
+        still = next((each for each in reversed(replays) if each.nudge == STILL and each.reason is None), None)
         behind = _stays_behind(launch, still) if still else None
         return behind or _other_first_updates(
             trial, workers, same, [each for each in replays if each.nudge not in (1.0, STILL)]
         )
     if not same:
         return None
-    right, nudged = same[0], [each for each in replays if each.nudge != 1.0 and each.steps == same[0].steps]
+    right, nudged = (
+        same[0],
+        [each for each in replays if each.nudge not in (1.0, STILL) and each.steps == same[0].steps],
+    )
     if reason := _other_batches(workers, right) or _other_first_updates(trial, workers, same, nudged):
         return reason
     repeats_itself = len(same) >= REPEATS and all(_agree(each, right) for each in same[1:])
@@ -201,6 +204,15 @@ def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay])
         if moved and moved.share > (_LEAST if sure else _allowed(weight_spread, nudged)):
             return f"{WRONG}: {moved.sentence}, and {_allowance(sure, equal, weight_spread, nudged)}"
     return None
+
+
+def _repeating(workers: Sequence[WorkerSteps], replays: Sequence[Replay]) -> list[Replay]:
+    """Return the replays of the same steps that lead to a launch's end, or else the last ones: runs add others."""
+    if not replays:
+        return []
+    end = steps_of(workers[0]) if workers else 0
+    last = next((each for each in reversed(replays) if end in each.steps), replays[-1])
+    return [each for each in replays if each.steps == last.steps]
 
 
 @dataclass(frozen=True)

@@ -60,9 +60,21 @@ def trial_verdicts(
             found[trial.id] = before
         elif rounded is not None:
             found[trial.id] = {"status": "unranked", "reason": rounded}
-        elif not own and all_checked and named:
-            found[trial.id] = {"status": "unranked", "reason": "equivalence.jsonl holds no check of this trial"}
+        elif all_checked and (missing := _missing_check(trial, own, named=named or not checks)):
+            found[trial.id] = {"status": "unranked", "reason": missing}
     return found
+
+
+def _missing_check(trial: Trial, own: Sequence[EquivalenceResult], *, named: bool) -> str | None:
+    """Return which check of a trial is missing; None if none is, or checks are ``named`` for no trial, as of old."""
+    if not named:
+        return None
+    there = {check.workload for check in own}
+    if trial.workload not in there:
+        return "equivalence.jsonl holds no check of this trial"
+    if trial.dataset is not None and trial.loader != SYNTHETIC.name and loader_check(trial) not in there:
+        return f"equivalence.jsonl holds no check of {loader_check(trial)}"
+    return None
 
 
 def failure(check: EquivalenceResult) -> str:

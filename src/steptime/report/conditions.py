@@ -7,6 +7,7 @@ from typing import Any
 
 from steptime.measurements.consistency import SetAside, counted
 from steptime.measurements.flags import RECORDS_SET_ASIDE, SHORT_STEPS, STALLS
+from steptime.measurements.missing_evidence import UNREPEATED
 from steptime.measurements.pooled_conditions import SEVERAL_SITES
 from steptime.measurements.summary_form import EquivalenceSummary, Summary, TrialSummary
 from steptime.report.number_format import UNKNOWN, count, distance, number, whole
@@ -57,6 +58,10 @@ _MARKS = (
             "Something else used the machine during launches. The interval shows what came of it, as far as it "
             "differed between launches."
         ),
+    ),
+    (
+        UNREPEATED,
+        "Nothing was compared that shows what the timed steps trained, so that the rank rests on the times alone.",
     ),
     ("throttled", "A limit on heat, power or processor time held the machine back."),
     (

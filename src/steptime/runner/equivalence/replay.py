@@ -15,8 +15,9 @@ from typing import Any
 
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.layers import Workload
+from steptime.measurements.missing_evidence import can_replay, lacking, wanted_steps
 from steptime.measurements.records import Launch, Replay
-from steptime.measurements.training_evidence import REPEATS, STILL, differs_from_replay, losses_of, steps_of
+from steptime.measurements.training_evidence import REPEATS, STILL, differs_from_replay
 from steptime.runner.executor import Executor, do_side_by_side
 from steptime.runner.jobs import replay_job
 from steptime.runner.progress import Observer
@@ -26,8 +27,6 @@ _NUDGES = {"fp32": 2.0**-20, "tf32": 2.0**-12, "fp16": 2.0**-12, "bf16": 2.0**-9
 """By precision, what the learning rate of the smallest nudge is away: more than what the order of sums changes of an
 update."""
 _FACTORS = (1.0, -1.0, 4.0, -4.0)
-_LAUNCHES = 2
-"""Timed launches at whose last steps weights are compared; the losses of all are."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Replays:
             kept: returns the replays that there are of a trial.
         """
         good = {trial.id: [each for each in launches.get(trial.id, ()) if each.status == "ok"] for trial in trials}
-        there = {trial.id: kept(trial.id) for trial in trials}
+        there = {trial.id: [each for each in kept(trial.id) if each.reason is None] for trial in trials}
         wanted = [trial for trial in trials if can_replay(trial) and _need_more(trial, good[trial.id], there[trial.id])]
         if not wanted:
             return
@@ -76,7 +75,7 @@ class Replays:
             with keeping:
                 for each in found:
                     self.keep(each)
-            self.observer.finished(what, ok=bool(found), kept=False)
+            self.observer.finished(what, ok=all(each.reason is None for each in found), kept=False)
 
         do_side_by_side(replay, wanted, self.at_once, self.executor.cancelled)
 
@@ -95,13 +94,13 @@ class Replays:
 
         What is ``there`` already, the replay of earlier launches, is not made again.
         """
-        for nudge, steps in _wanted(trial, launches).items():
-            right = next((each for each in there if each.nudge == nudge), None)
-            found = right or self._replay(trial, workload, loader, steps, nudge)
-            if found is None:
-                continue
-            if right is None:
+        for nudge, steps in wanted_steps(trial, launches).items():
+            kept = [each for each in there if each.nudge == nudge and set(steps) <= set(each.steps)]
+            found = kept[-1] if kept else self._replay(trial, workload, loader, steps, nudge)
+            if not kept:
                 yield found
+            if found.reason is not None:
+                continue
             if nudge == 1.0 and any(differs_from_replay(trial, each, [found]) for each in launches):
                 yield from self.beside(trial, workload, loader, found.steps)
 
@@ -111,13 +110,13 @@ class Replays:
         """Yield the replay to the same ``steps`` again, and others whose learning rates are some millionths away."""
         for factor in (*(0.0,) * (REPEATS - 1), *_FACTORS):
             found = self._replay(trial, workload, loader, steps, 1.0 + factor * _NUDGES[trial.precision])
-            if found is not None:
+            if found.reason is None:
                 yield found
 
     def _replay(
         self, trial: Trial, workload: Workload, loader: Mapping[str, Any], steps: Sequence[int], nudge: float
-    ) -> Replay | None:
-        """Return what came of the ``steps``; None if the launch failed, which proves nothing."""
+    ) -> Replay:
+        """Return what came of the ``steps``, or why the launch failed; one that a signal ended is repeated once."""
         nudged = trial.with_learning_rate(trial.optimizer.learning_rate * nudge)
         rounds = [later - earlier for earlier, later in pairwise([0, *steps])]
         folder = self.scratch / f"replay-{trial.id}"
@@ -125,9 +124,11 @@ class Replays:
         job = replay_job(nudged, workload, loader, rounds, turns=turns)
         # Replays run side by side, which pins would put on the same cores.
         ran = self.executor.launch(nudged, job, folder, last_record="replay", pinned=False)
+        if ran.crashed:
+            ran = self.executor.launch(nudged, job, folder, last_record="replay", pinned=False)
         self.executor.remove(folder)
         if ran.reason:
-            return None
+            return Replay(trial.id, nudge, list(steps), losses=[], weights=[], batches=[], reason=ran.reason)
         found = [ran.collected.worker(rank)["replay"] for rank in range(trial.workers)]
         return Replay(
             trial=trial.id,
@@ -139,32 +140,11 @@ class Replays:
         )
 
 
-def can_replay(trial: Trial) -> bool:
-    """Say whether launches without a clock show something of the timed steps of a trial."""
-    alone = trial.workers == 1 and not strategy_named(trial.strategy).synchronous
-    return trial.training is None and not alone
-
-
 def _need_more(trial: Trial, launches: Sequence[Launch], there: Sequence[Replay]) -> bool:
     """Say whether launches are without a replay, or differ from one without those that allow for rounding."""
-    if {each.nudge for each in there}.issuperset(_wanted(trial, launches)):
-        nudged = any(each.nudge not in (1.0, STILL) for each in there)
-        return not nudged and any(differs_from_replay(trial, each, there) for each in launches)
-    return bool(launches)
-
-
-def _wanted(trial: Trial, launches: Sequence[Launch]) -> dict[float, list[int]]:
-    """Return the steps of the replays that launches are compared with, by what is multiplied with the learning rate."""
-    if strategy_named(trial.strategy).synchronous:
-        return {1.0: replayed_steps(launches)}
-    turns = max((len(worker.first_turns) for each in launches for worker in each.workers), default=0)
-    in_turn = {1.0: list(range(1, turns + 1))} if turns else {}
-    return {STILL: replayed_steps(launches), **in_turn}
-
-
-def replayed_steps(launches: Sequence[Launch]) -> list[int]:
-    """Return the steps behind which a replay of ``launches`` reads losses and weights."""
-    last = [steps_of(each.workers[0]) for each in launches if each.workers]
-    kept = {step for each in launches for worker in each.workers[:1] for step, _ in losses_of(worker)}
-    ends = set(last) - set(last[:_LAUNCHES])
-    return sorted(kept - ends)
+    if not launches:
+        return False
+    if lacking(wanted_steps(trial, launches), there):
+        return True
+    nudged = {each.nudge for each in there if each.steps == there[-1].steps} - {1.0, STILL}
+    return not nudged and any(differs_from_replay(trial, each, there) for each in launches)
