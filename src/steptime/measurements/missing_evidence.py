@@ -42,7 +42,7 @@ def lacking(wanted: dict[float, list[int]], replays: Sequence[Replay]) -> dict[f
 
 
 def failed_replay(trial: Trial, launches: Sequence[Launch], replays: Sequence[Replay]) -> str | None:
-    """Return why a trial has no rank whose timed steps could not be repeated; None if they were, or nobody tried."""
+    """Return why a trial has no rank whose timed steps could not be repeated; None if they were, or none was tried."""
     left = lacking(wanted_steps(trial, _with_evidence(launches)), replays) if can_replay(trial) else {}
     failed = next((each.reason for each in reversed(replays) if each.reason and each.nudge in left), None)
     if failed is None:
