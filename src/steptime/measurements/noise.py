@@ -255,7 +255,7 @@ def _gpu_difference(before: list[GpuState], after: list[GpuState], wall: float) 
 
 
 def median_noise(launches: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
-    """Return the median over launches of everything that the noise of one of them names; None where none knows it."""
+    """Return the median over launches of everything that the noise of one of them names; None of what none knows."""
     medians: dict[str, float | None] = {}
     for name in dict.fromkeys(name for noise in launches for name in noise):
         known = [value for noise in launches if (value := noise.get(name)) is not None]
