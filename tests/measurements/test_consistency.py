@@ -42,7 +42,7 @@ MARKS = StoredMarks([(0, 0.0, False), (1, 0.0, True), (4, 0.301, True), (5, 0.30
 def twice(factor):
     """Return a launch whose workers have so many times the ends."""
     ends = [100.0 + 0.3 * (place + 1) / round(3 * factor) for place in range(round(3 * factor))]
-    workers = [replace(a_worker(ends, rank, origin_s=100.0), kernel=MARKS) for rank in range(2)]
+    workers = [replace(a_worker(ends, rank, origin_s=100.0), kernel_marks=MARKS) for rank in range(2)]
     return a_launch(PAIR, workers=workers, wall_s=2.0)
 
 
@@ -151,7 +151,7 @@ CASES = {
         "its steps took 300 ms by their clock, and a process counted 1.9 s for them",
     ),
     "ends of another clock": (
-        timed(ends_s=[100.1, 100.15, 100.2], kernel=replace(MARKS, settled_s=100.201)),
+        timed(ends_s=[100.1, 100.15, 100.2], kernel_marks=replace(MARKS, settled_s=100.201)),
         PAIR,
         "kernel",
         "the clock of worker 1 counts 201 ms where the kernel counts 301 ms",
@@ -159,7 +159,9 @@ CASES = {
     "twice as many ends as steps": (twice(2), PAIR, "kernel", "the clock of worker 0 has 6 ends of steps, and took 3"),
     "half as many ends as steps": (twice(0.5), PAIR, "kernel", "the clock of worker 0 has 2 ends of steps, and took 3"),
     "a last step that was over later": (
-        timed(kernel=replace(MARKS, settled_s=100.45, marks=[*MARKS.marks[:2], (4, 0.44, True), (5, 0.451, True)])),
+        timed(
+            kernel_marks=replace(MARKS, settled_s=100.45, marks=[*MARKS.marks[:2], (4, 0.44, True), (5, 0.451, True)])
+        ),
         PAIR,
         "kernel",
         "the clock of worker 1 ends the last step 150 ms before it was over",

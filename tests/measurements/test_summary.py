@@ -316,3 +316,42 @@ def test_asynchronous_trials_are_counted_by_updates(store):
         workers = [a_worker((ends + 0.05 * rank).tolist(), rank, origin_s=0.05 * rank) for rank in range(2)]
         store.append(a_launch(trial, number, workers=workers))
     assert of(summarise(store), trial).step_time_s.mean == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        ({"hostname": "here"}, "machine.json names no machine (id), and launches ran on abc"),
+        ({"hostname": "here", "id": "abc"}, None),
+        ({"id": None, "cores": 64}, "names no machine (id)"),
+        ({}, "names no machine (id)"),
+    ],
+)
+def test_a_description_of_another_machine_is_named(tmp_path, machine, said):
+    store = a_store(tmp_path / "r")
+    store.add_trial(a_trial())
+    store.append(a_launch(a_trial(), machine="abc"))
+    if machine:
+        store.set_machine(machine)
+    problems = summarise(store).problems
+    assert bool(problems) == bool(said)
+    assert all(said in problem for problem in problems)
+
+
+def test_a_description_of_another_host_is_named_where_machines_have_no_id(tmp_path):
+    store = a_store(tmp_path / "r")
+    store.add_trial(a_trial())
+    store.append(a_launch(a_trial()))
+    store.set_machine({"hostname": "here"})
+    assert summarise(store).problems == []
+    store.set_machine({"hostname": "there"})
+    assert "machine.json is of there, and launches ran on here" in summarise(store).problems[0]
+
+
+def test_launches_of_two_machines_do_not_mix_where_the_folder_names_none(tmp_path):
+    store = a_store(tmp_path / "r")
+    store.add_trial(a_trial())
+    for number, machine in enumerate(["abc", "abc", "def"]):
+        store.append(a_launch(a_trial(), number, machine=machine))
+    assert [launch.machine for launch in store.launches(a_trial().id)] == ["abc", "abc"]
+    assert "it ran on the machine def, and this folder is of abc" in store.problems[0]

@@ -48,7 +48,7 @@ def timed(tmp_path, session):
     write = SimpleNamespace(write=lambda kind, **fields: records.update({kind: fields}))
     run_timed(session, {"schedule": SCHEDULE, "workload": {}}, context_of(tmp_path, 0), write)
     seen = records["steps"]
-    return StoredMarks(**seen["kernel"]), seen["origin_s"], seen["ends_s"]
+    return StoredMarks(**seen["kernel_marks"]), seen["origin_s"], seen["ends_s"]
 
 
 def gaps_of(ends):

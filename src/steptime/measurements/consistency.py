@@ -123,7 +123,7 @@ class FileCheck(Generic[AnyRecord]):
         Args:
             configuration: returns that of a record.
             only: the id of the one trial whose launches the file has; None if each record has its own setting.
-            machine: that the results folder belongs to; None if unknown.
+            machine: that the results folder belongs to; if unknown, that of the first launch counts.
         """
         self._configuration = configuration
         self._only = only
@@ -142,7 +142,10 @@ class FileCheck(Generic[AnyRecord]):
 
     def _other_machine(self, record: AnyRecord) -> Misfit | None:
         """Return the misfit of a launch of another machine; on the hosts of a site, any of them may have started it."""
-        if record.site is not None or None in (record.machine, self._machine) or record.machine == self._machine:
+        if record.site is not None or record.machine is None:
+            return None
+        self._machine = self._machine or record.machine
+        if record.machine == self._machine:
             return None
         return Misfit("host", f"it ran on the machine {record.machine}, and this folder is of {self._machine}")
 

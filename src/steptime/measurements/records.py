@@ -68,8 +68,12 @@ class WorkerSteps:
     """The same behind the first step; None of workers that do not wait for each other."""
     first_turns: list[ShortSketches | None] = field(default_factory=list)
     """The same behind the first steps of such workers, which they took in turn."""
-    kernel: StoredMarks | None = None
+    kernel_marks: StoredMarks | None = None
     """What the kernel noted meanwhile; None in records from before it was kept."""
+
+    def clock_mistake(self) -> str | None:
+        """Return in what the clock contradicts the kernel, or None."""
+        return self.kernel_marks.mistake(self.origin_s, self.ends_s) if self.kernel_marks else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +98,12 @@ class Launch(TrialLaunch):
                 rank=worker.rank,
                 host=worker.host,
                 facts=worker.facts,
+                contradicted=worker.clock_mistake(),
                 steps=(len(worker.warmup_ends_s), len(worker.ends_s)),
                 readings=(
                     ClockReadings(worker.warmup_ends_s),
                     ClockReadings([worker.origin_s, *worker.ends_s], worker.usage.get("wall_s")),
                 ),
-                contradicted=worker.kernel.mistake(worker.origin_s, worker.ends_s) if worker.kernel else None,
             )
             for worker in self.workers
         ]

@@ -10,6 +10,7 @@ from typing import Any
 
 from steptime.measurements.comparison import Measured, compare_trials, several_sites, share_blocks
 from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.stored_record import LaunchRecord
 from steptime.measurements.summary_form import SiteForm
 
 
@@ -49,6 +50,27 @@ def incomparable(points: Iterable[Measured]) -> dict[str, str]:
         for member in members
         if member.trial.id not in kept
     }
+
+
+def unknown_machine(machine: Mapping[str, Any], launches: Iterable[LaunchRecord]) -> list[str]:
+    """Return the sentence about a folder whose ``machine.json`` may be of another machine than its launches.
+
+    Launches on the hosts of a site, on hosts that were made, and in containers have names of their own.
+    """
+    own = [each for each in launches if each.site is None]
+    named = {each.machine for each in own} - {None}
+    on_host = [each for each in own if each.cluster is None and not each.environment.get("container")]
+    hosts = {worker.host for each in on_host for worker in each.evidence()} - {None}
+    known = machine.get("hostname")
+    if machine.get("id") is not None:
+        return []
+    if named:
+        mistake = f"names no machine (id), and launches ran on {' and '.join(sorted(map(str, named)))}"
+    elif known is not None and hosts and known not in hosts:
+        mistake = f"is of {known}, and launches ran on {' and '.join(sorted(map(str, hosts)))}"
+    else:
+        return []
+    return [f"machine.json {mistake}: what rests on cores, memory and devices may be of another machine"]
 
 
 def site_forms(launches: Iterable[LaunchTimes], kept: Mapping[str, Any]) -> list[SiteForm]:

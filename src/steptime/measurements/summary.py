@@ -40,7 +40,7 @@ from steptime.measurements.published import TIERS, average_ratio, tiers_of, tune
 from steptime.measurements.record_kinds import ABLATION, LOADING, TIMING, TRAINING
 from steptime.measurements.records import EquivalenceResult, Launch
 from steptime.measurements.simultaneous import sidak_level
-from steptime.measurements.sites import best_first, incomparable, site_forms
+from steptime.measurements.sites import best_first, incomparable, site_forms, unknown_machine
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import (
     KEYS_OF_TRIAL,
@@ -171,7 +171,7 @@ def summarise(store: Store) -> Summary:
         equivalence=[_equivalence_summary(each) for each in checks],
         datasets=[_dataset(name, value) for name, value in (store.get("datasets") or {}).items()],
         skipped=(store.get("skipped") or {}).get("lines", []),
-        problems=store.problems,
+        problems=[*store.problems, *unknown_machine(machine, [each.last for each in results if each.last])],
         set_aside=store.set_aside,
     )
 

@@ -179,9 +179,9 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         weights=steps["weights"],
         first_update=next(iter(warmup["first_updates"]), None) if together else None,
         first_turns=[] if together else warmup["first_updates"],
-        kernel=StoredMarks(
-            [(count, at_s, over) for count, at_s, over in steps["kernel"]["marks"]],
-            steps["kernel"]["settled_s"],
+        kernel_marks=StoredMarks(
+            [(count, at_s, over) for count, at_s, over in steps["kernel_marks"]["marks"]],
+            steps["kernel_marks"]["settled_s"],
         ),
     )
 

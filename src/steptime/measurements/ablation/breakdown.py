@@ -15,6 +15,7 @@ from steptime.measurements.ablation.stages import (
     StageTimes,
     ablation_phases,
     communication_s,
+    incomplete_stages,
     over_blocks,
     stage_times_of,
     uncertainty_s,
@@ -89,7 +90,8 @@ def break_down(
         clock_uncertainty_s=max(uncertainty_s(each.workers) for each in good),
         pop=None if refused else pop_efficiencies(all_by_ablation, steps, persistent, phases["input_wait"]),
         pop_refused=refused,
-        flags=counted([each.flags for each in good], [each.noise for each in good]),
+        flags=counted([each.flags for each in good], [each.noise for each in good])
+        + incomplete_stages(trial, all_stage_times),
     )
 
 

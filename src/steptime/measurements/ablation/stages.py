@@ -13,9 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc  # type: ignore[import-untyped]  # scipy ships no types
 
+from steptime.catalog.choices import SYNTHETIC
 from steptime.measurements.ablation.records import AblationLaunch, WorkerAblation
 from steptime.measurements.interval import LEVEL, t_quantile
 from steptime.measurements.json_form import Interval
+from steptime.study.trial import Trial
+from steptime.units import format_seconds
 
 Array = NDArray[np.float64]
 
@@ -92,6 +95,29 @@ def ablation_phases(stage_times: StageTimes, *, synchronous: bool, workers: int,
         "h2d": added("h2d", top) if cuda else nothing,
         "input_wait": added("step", "h2d" if cuda and "h2d" in mean else top),
     }
+
+
+_LACKING_SHARE = 0.05
+"""Of a step, that its stages may leave to a loader which loads nothing."""
+
+
+def incomplete_stages(trial: Trial, launches: Sequence[StageTimes]) -> list[str]:
+    """Return the flag of stages that leave out what the step does, of a loader that has nothing to wait for.
+
+    A step takes longer than its fullest stage by what it takes to get the next batch, which is a stage by itself.
+    """
+    shared = set.intersection(*(set(each.stages) for each in launches))
+    fullest = next((name for name in ("h2d", "exchange", *_ALONE) if name in shared), None)
+    if trial.loader != SYNTHETIC.name or fullest is None or "input" not in shared:
+        return []
+    more = [each.means("step") - each.means(fullest) for each in launches]
+    unexplained = over_blocks([own - each.means("input") for own, each in zip(more, launches, strict=True)])
+    step_s = over_blocks([each.means("step") for each in launches]).value
+    if unexplained.low is None or unexplained.low < _LACKING_SHARE * step_s:
+        return []
+    longer = format_seconds(over_blocks(more).value)
+    mistake = f"the stage {fullest} leaves something of the step out, which takes {longer} more although its loader "
+    return [mistake + "loads nothing: the phases are not those of the step"]
 
 
 def _wait(stage_times: StageTimes) -> Array | None:
