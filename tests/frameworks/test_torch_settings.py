@@ -153,9 +153,9 @@ def test_a_compile_that_this_machine_cannot_do_is_refused_with_what_to_install(t
     code = f"""
 import shutil, sysconfig
 {lost}
-from steptime.libraries.torch.session import compiled_loss
+from steptime.libraries.torch.compilation import Compilation
 try:
-    compiled_loss(print, job, "cpu")
+    Compilation(job, "cpu")
 except RuntimeError as error:
     print(json.dumps(str(error)))
 """
@@ -167,8 +167,8 @@ except RuntimeError as error:
 @pytest.mark.parametrize(("device", "compiled"), [("cpu", False), ("cuda", True)])
 def test_auto_compiles_where_it_was_found_to_pay(tmp_path, device, compiled):
     code = """
-from steptime.libraries.torch.session import compiled_loss
-print(json.dumps(compiled_loss(lambda inputs, targets: inputs, job, device)[1]["compile"]))
+from steptime.libraries.torch.compilation import Compilation
+print(json.dumps(Compilation(job, device).facts()["compile"]))
 """
     job = check_job("pytorch", "single", "lenet5", options={"compile": "auto"})
     assert in_pytorch(tmp_path, code, job=job, device=device) is compiled
@@ -184,8 +184,8 @@ def test_auto_leaves_compiling_for_a_device_out_where_the_machine_cannot_and_say
     code = f"""
 import shutil, sysconfig
 {lost}
-from steptime.libraries.torch.session import compiled_loss
-print(json.dumps(compiled_loss(lambda inputs, targets: inputs, job, "cuda")[1]))
+from steptime.libraries.torch.compilation import Compilation
+print(json.dumps(Compilation(job, "cuda").facts()))
 """
     job = check_job("pytorch", "single", "lenet5", options={"compile": "auto"})
     facts = in_pytorch(tmp_path, code, job=job)

@@ -115,7 +115,7 @@ STEP = """
             with torch.device("cuda:0"):
                 built = TorchWorkload(job["workload"])
                 batch = torch.empty((2, 1, 28, 28)), torch.zeros(2, dtype=torch.int64)
-            forward = TorchForward(strategy.prepare(built), job, None, "cuda", True)
+            forward = TorchForward(strategy.prepare(built), job, None, strategy)
             for _ in range(2):
                 strategy.update(forward.loss(*batch))
             shape = list(forward.output_shape)

@@ -267,6 +267,20 @@ def test_steps_of_a_device_that_are_short_beside_its_clock_are_flagged(store, de
     assert flags == ([f"steps under 1 ms: its framework's clock takes {share} of a step"] if share else [])
 
 
+@pytest.mark.parametrize("inside", [True, False, None])
+def test_workers_that_compiled_no_network_have_a_flag(store, inside):
+    trial = a_trial(framework="pytorch")
+    store.add_trial(trial)
+    for number in range(2):
+        worker = a_worker(np.cumsum([0.01] * 50).tolist())
+        if inside is not None:
+            worker.facts.update(network_in_graphs=inside, calls_captured=2, unique_graphs=1)
+        store.append(a_launch(trial, number, workers=[worker]))
+    flags = [flag for flag in of(summarise(store), trial).flags if "torch.compile" in flag]
+    shown = "torch.compile left the network out (2 of 2 workers): it compiled 2 operations, graphs: 1"
+    assert flags == ([shown] if inside is False else [])
+
+
 def test_noise_is_flagged_with_its_share_of_the_launches_and_its_amount(store):
     trial = a_trial()
     store.add_trial(trial)

@@ -27,6 +27,7 @@ from steptime.units import format_seconds
 
 RECORDS_SET_ASIDE = "records set aside"
 OVERCOMMITTED = "more workers than cores"
+UNCOMPILED = "torch.compile left the network out"
 SINGLE_LAUNCH = "single launch: its interval leaves out how launches differ"
 STALLS = ("stalls", "steps spread widely")
 SHORT_STEPS = "steps under 1 ms"
@@ -59,6 +60,7 @@ def trial_flags(
     found += pooled_versions([versions_of(launch) for launch in [*launches, *apart]])
     found += [*pooled_schedules(launches), *pooled_schedules(apart), *pooled_isolation(launches)]
     found += [*pooled_sites(launches), *pooled_hosts(launches)]
+    found += _uncompiled(launches)
     if trial.device != "cpu":
         found += _short_steps(launches)
     if len(launches) == 1:
@@ -66,6 +68,16 @@ def trial_flags(
     if failed:
         found.append(f"{failed} of {failed + len(launches)} launches failed")
     return found
+
+
+def _uncompiled(launches: Sequence[Launch]) -> list[str]:
+    """Return the flag of workers that compile and whose network is in none of torch's graphs."""
+    facts = [worker.facts for launch in launches for worker in launch.workers]
+    outside = [own for own in facts if own.get("network_in_graphs") is False]
+    if not outside:
+        return []
+    compiled = f"{outside[0]['calls_captured']} operations, graphs: {outside[0]['unique_graphs']}"
+    return [f"{UNCOMPILED} ({len(outside)} of {len(facts)} workers): it compiled {compiled}"]
 
 
 _SHORT_S = 1e-3

@@ -119,7 +119,8 @@ def _run_role(job: Job, context: ProcessContext, records: RecordFile) -> None:
             _MODES[job["mode"]](session, job, context, records)
             helpers.stop()
             peak = session.device_peak_bytes()
-            records.write("threads", **dict(found_threads(), **({} if peak is None else {"device_peak_bytes": peak})))
+            peaks = {} if peak is None else {"device_peak_bytes": peak}
+            records.write("threads", **dict(found_threads(), **dict(session.facts_at_end(), **peaks)))
         except BaseException:
             helpers.stop()
             session.abort()

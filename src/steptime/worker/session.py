@@ -213,6 +213,10 @@ class Session(abc.ABC):
         """
         return None
 
+    def facts_at_end(self) -> Dict[str, Any]:
+        """Return JSON-ready facts that are known behind the last step alone, as what was compiled."""
+        return {}
+
     def ablate(self) -> Optional[AblatedStep]:
         """Return this session's step as an ``AblatedStep``; None if the framework's step cannot be broken down.
 

@@ -71,6 +71,7 @@ class ZeroStage0(TorchStrategy):
     stage = 0
     innermost = False  # as bytes they are broadcast at the beginning, which asks for contiguous weights
     shares_loss = False  # the engine divides it
+    wraps = True
     relaid = True
     """Whether weights may be laid out with their channels innermost after that."""
     stages = EngineAblation
@@ -92,6 +93,7 @@ class ZeroStage0(TorchStrategy):
 
     def prepare(self, built):
         module = super(ZeroStage0, self).prepare(built)
+        self.compile_network(module)
         self._engine, _, _, _ = deepspeed.initialize(
             model=module, optimizer=self.optimizer, config=engine_settings(self.job, self.stage)
         )
@@ -100,6 +102,10 @@ class ZeroStage0(TorchStrategy):
         if "own" in self.job["workload"] and self._engine.bfloat16_enabled():
             raise ValueError(_NO_ENGINE)
         return self._in_bf16 if self._engine.bfloat16_enabled() else self._engine
+
+    def compile_network(self, module):
+        """Compile the network if the job wants it."""
+        self.compilation.compile_forward(module)
 
     def _in_bf16(self, inputs):
         """Return what the engine computes with weights in bf16, of inputs in bf16, for a loss in float32."""
@@ -191,6 +197,10 @@ class ZeroStage3(ZeroStage1):
 
     stage = 3
     stages = ShardedWeightsAblation
+
+    def compile_network(self, module):
+        """Compile layer by layer, since the engine gathers the weights of each in hooks around it."""
+        self.compilation.compile_layers(module)
 
     def count(self, parameter):
         return parameter.ds_numel

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import itertools
 from collections import Counter
 
 import torch
@@ -92,7 +93,10 @@ class _ProcessGroupStrategy(TorchStrategy):
 class DistributedDataParallelStrategy(_ProcessGroupStrategy):
     """DistributedDataParallel: gradients are averaged in buckets during the backward pass."""
 
+    wraps = True
+
     def prepare(self, built):
+        self.compilation.compile_forward(built.module)
         module, device, options = super().prepare(built), self.device.torch_device, self.job["options"]
         self._module = DistributedDataParallel(
             module,
@@ -159,6 +163,19 @@ def _without_buffer_exchange():
     return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
 
 
+class _Stretch(torch.nn.Module):
+    """Neighbouring layers or blocks as one."""
+
+    def __init__(self, parts):
+        super().__init__()
+        self.parts = torch.nn.ModuleList(parts)
+
+    def forward(self, values):
+        for part in self.parts:
+            values = part(values)
+        return values
+
+
 class FullyShardedStrategy(_ProcessGroupStrategy):
     """FSDP2: parameters, gradients and momentum are split over the workers.
 
@@ -167,6 +184,7 @@ class FullyShardedStrategy(_ProcessGroupStrategy):
     """
 
     innermost = False
+    wraps = True
 
     def __init__(self, job, context, device):
         super().__init__(job, context, device)
@@ -176,19 +194,51 @@ class FullyShardedStrategy(_ProcessGroupStrategy):
         from torch.distributed.fsdp import fully_shard
 
         options = self.job["options"]
-        self._module = module = built.module
+        module = built.module
         mesh = distributed.init_device_mesh(self.device.torch_device.type, (self.context.workers,))
         if "own" in self.job["workload"]:
             _require_shardable(module)
             groups = own_units(module, options["group_values"])
+            if self.compilation.wanted:
+                self._compile_own(module, groups)
         else:
             groups = sharded_children(module, options["group_values"])
+            if self.compilation.wanted:
+                module, groups = self._compiled_stretches(module, groups)
+        self._module = module
         settings = dict(_RESHARDING[options["reshard_after_forward"]], **self._precision())
         self._units = [fully_shard(group, mesh=mesh, **settings)[0] for group in groups]
         # The root has the parameters of no group, and gathers for all.
         self._units.append(fully_shard(module, mesh=mesh, **settings))
         self._prefetch(options["prefetch"])
-        return super().prepare(built)  # an optimizer of the shards
+        super().prepare(built)  # an optimizer of the shards
+        return module
+
+    def _compiled_stretches(self, module, groups):
+        """Return the network of ``module`` in compiled stretches, and those of the ``groups`` among them.
+
+        FSDP's hooks lie between the stretches. Without groups all is one.
+        """
+        members = {id(child): group for group in groups for child in group}
+        stretches = [
+            _Stretch(list(children))
+            for _, children in itertools.groupby(module, lambda child: id(members.get(id(child))))
+        ]
+        for stretch in stretches:
+            self.compilation.compile_forward(stretch)
+        network = torch.nn.Sequential(*stretches)
+        return network, [[each] for each in stretches if id(each.parts[0]) in members]
+
+    def _compile_own(self, module, groups):
+        """Compile a user's module: its parts that FSDP gathers by themselves, other layers, and what lies between."""
+        parts = [part for group in groups for part in group]
+        inside = {id(each) for part in parts for each in part.modules()}
+        for part in parts:
+            self.compilation.compile_forward(part)
+        for each in module.modules():
+            if id(each) not in inside and not list(each.children()) and list(each.parameters()):
+                self.compilation.compile_forward(each)
+        self.compilation.compile_forward(module)
 
     def _precision(self):
         """Return FSDP's own policy under bf16: weights are gathered in bf16, gradients are added up in float32."""

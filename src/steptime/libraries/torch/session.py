@@ -2,10 +2,6 @@
 
 import contextlib
 import functools
-import os
-import shutil
-import sys
-import sysconfig
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
@@ -23,61 +19,6 @@ from steptime.worker.process_context import Job, ProcessContext, micro_batches
 from steptime.worker.samples import IGNORED, TOKEN_LOSSES
 from steptime.worker.session import AblatedStep, Session
 from steptime.worker.weights import initial_weights
-
-_COMPILERS = {"cpu": ("CXX", ("g++", "clang++")), "cuda": ("CC", ("gcc", "clang"))}
-"""By device: the variable that names a compiler, and those that are looked for. On devices Triton compiles the code
-that starts its kernels, which is C.
-"""
-_PAYS_ON = ("cuda",)
-"""Devices on which compiled steps are faster. On devices of CUDA they are by PyTorch's own guide. On processors (one
-core of an AMD EPYC, torch 2.13, CPU time of a step): LeNet-5 at batch 64 took 1.8 times the eager time, ResNet-50 at
-64x64 and batch 8 between 0.99 and 1.01 times, after 30 and 600 s of compiling on a busy machine.
-"""
-_MODES = {"default": None, "cuda_graphs": "reduce-overhead", "autotune": "max-autotune"}
-
-
-def compiled_loss(loss: Any, job: Job, device_type: str) -> Tuple[Any, Dict[str, Any]]:
-    """Return ``(loss, facts)``: the function ``loss`` as the job wants it, compiled or as it is.
-
-    The options are ``compile`` (``yes``, ``no``, or ``auto`` for ``_PAYS_ON``) and ``compile_mode``; frameworks without
-    them compile nothing. Nothing is compiled before the first step, which is a warm-up step.
-
-    Args:
-        loss: a function of tensors.
-        job: the job.
-        device_type: ``cpu`` or ``cuda``.
-
-    Raises RuntimeError when ``compile`` is ``yes`` and this machine lacks what it compiles with.
-    """
-    wanted, mode = job["options"].get("compile", "no"), job["options"].get("compile_mode", "default")
-    if wanted == "no":
-        return loss, {"compile": False}
-    if wanted == "auto" and device_type not in _PAYS_ON:
-        return loss, {"compile": False, "compile_left_out": "measured to be no faster on this device"}
-    missing = missing_packages(device_type)
-    if missing and wanted == "auto":
-        return loss, {"compile": False, "compile_left_out": "this machine lacks %s" % " and ".join(missing)}
-    if missing:
-        raise RuntimeError(
-            "compile: yes needs a compiler (%s) and Python's headers; "
-            "fix: apt-get install %s, or compile: auto, which trains without them"
-            % (" or ".join(_COMPILERS[device_type][1]), " ".join(missing))
-        )
-    import torch._inductor.config as inductor
-
-    # Compilers run in this process and one after the other: helpers would go on living beside the timed steps.
-    inductor.compile_threads = 1
-    return torch.compile(loss, mode=_MODES[mode], dynamic=False), {"compile": True, "compile_mode": mode}
-
-
-def missing_packages(device_type: str) -> List[str]:
-    """Return Debian's packages of what torch compiles with for a kind of device, and this machine lacks."""
-    variable, compilers = _COMPILERS[device_type]
-    own = os.environ.get(variable)
-    packages = [] if any(map(shutil.which, [own] if own else compilers)) else [compilers[0]]
-    if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
-        packages.append("python%d.%d-dev" % sys.version_info[:2])
-    return packages
 
 
 def criterion_of(job: Job) -> Callable[[Any, Any], Any]:
@@ -110,26 +51,29 @@ class TorchForward(object):
         Of the newest batch; None before the first.
     """
 
-    def __init__(self, network: Any, job: Job, batches: Any, device_type: str, autocast: Any) -> None:
+    def __init__(self, network: Any, job: Job, batches: Any, strategy: Any) -> None:
         """Take what is called with inputs and gives outputs.
 
         Args:
             network: the callable.
             job: the job.
             batches: the ``Batches``.
-            device_type: ``cpu`` or ``cuda``.
-            autocast: whether torch's autocast alone chooses the precision of each operation.
+            strategy: the ``TorchStrategy`` that has prepared the network.
         """
+        self._compilation = strategy.compilation
         criterion = criterion_of(job)
+        if strategy.wraps:  # what it wraps it has compiled
+            criterion = self._compilation.compiled(criterion)
 
         def loss_and_outputs(inputs: Any, targets: Any) -> Tuple[Any, Any]:
             outputs = network(inputs)
             return criterion(outputs, targets), outputs.detach()
 
         self._network = network
-        self._loss_and_outputs, self._compile_facts = compiled_loss(loss_and_outputs, job, device_type)
-        self._mixed = MIXED.get(job["precision"]) if autocast else None
-        self._device_type = device_type
+        whole = (lambda function: function) if strategy.wraps else self._compilation.compiled
+        self._loss_and_outputs = whole(loss_and_outputs)
+        self._mixed = MIXED.get(job["precision"]) if strategy.autocast else None
+        self._device_type = strategy.device.torch_device.type
         self.batches = batches
         self.output_shape: Any = None
 
@@ -142,7 +86,7 @@ class TorchForward(object):
 
     def outputs(self, inputs: Any) -> Any:
         """Return the network's outputs for one batch as float32, without gradients."""
-        with self._precision(), torch.no_grad():
+        with self._precision(), torch.no_grad(), self._compilation.eager():
             return self._network(inputs).float()
 
     def probe(self, device: Any, weights_type: Any) -> Dict[str, Tuple[float, Any]]:
@@ -165,7 +109,7 @@ class TorchForward(object):
 
     def facts(self) -> Dict[str, Any]:
         """Return JSON-ready facts: what is compiled, and autocast's precision."""
-        return dict(self._compile_facts, autocast=str(self._mixed).rsplit(".", 1)[-1] if self._mixed else None)
+        return dict(self._compilation.facts(), autocast=str(self._mixed).rsplit(".", 1)[-1] if self._mixed else None)
 
     def _precision(self) -> Any:
         if self._mixed:
@@ -176,12 +120,10 @@ class TorchForward(object):
 class OwnForward(TorchForward):
     """The forward half of a step of a user's own module, whose batches are ``(batch, None)``."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - as above, and the user's module
-        self, network: Any, job: Job, batches: Any, device_type: str, autocast: Any, built: TorchOwnWorkload
-    ) -> None:
-        super(OwnForward, self).__init__(network, job, batches, device_type, autocast)
+    def __init__(self, network: Any, job: Job, batches: Any, strategy: Any, built: TorchOwnWorkload) -> None:
+        super(OwnForward, self).__init__(network, job, batches, strategy)
         self.output_shape = [job["batch_per_worker"]]
-        self._own_loss, self._compile_facts = compiled_loss(lambda batch: built.loss(network, batch), job, device_type)
+        self._own_loss = self._compilation.compiled(lambda batch: built.loss(network, batch))
 
     def loss(self, inputs: Any, targets: Any) -> Any:
         """Return the loss of the batch ``inputs``, which holds its own targets."""
@@ -224,12 +166,13 @@ class TorchSession(Session):
         if own is None:
             network = self._strategy.prepare(self._built)
             batches = open_torch_batches(job, context, device, self._channels_last)
-            self._forward = TorchForward(network, job, batches, device.type, self._strategy.autocast)
+            self._forward = TorchForward(network, job, batches, self._strategy)
         else:
             # Ahead of the strategy, which may put shards in the place of parameters.
             batches, self._own_facts["own"]["flop_per_sample"] = open_own_torch_batches(job, context, device, own)
             network = self._strategy.prepare(self._built)
-            self._forward = OwnForward(network, job, batches, device.type, self._strategy.autocast, own)
+            self._forward = OwnForward(network, job, batches, self._strategy, own)
+        self._layers = sum(1 for layer in job["workload"]["layers"] if layer["parameters"])
         self._accumulation = micro_batches(job)
         self._loss: Any = None
         self._evaluated_after: Any = None
@@ -332,6 +275,9 @@ class TorchSession(Session):
         facts.update(self._strategy.facts())
         facts.update(self._own_facts)
         return facts
+
+    def facts_at_end(self) -> Dict[str, Any]:
+        return self._strategy.compilation.facts_at_end(self._layers)
 
     def staleness(self) -> Optional[Dict[int, int]]:
         return self._strategy.staleness()

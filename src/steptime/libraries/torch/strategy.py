@@ -29,6 +29,7 @@ from steptime.libraries.torch.checkpoint import (
     update_of,
     update_option,
 )
+from steptime.libraries.torch.compilation import Compilation
 from steptime.libraries.torch.network import prefers_channels_last
 from steptime.worker.process_context import Job, ProcessContext
 
@@ -44,6 +45,8 @@ class TorchStrategy(object):
         Whether the session enters torch's autocast under bf16; otherwise the strategy sees to the precision.
     ``weights_type``
         The type of weights and inputs as the forward pass multiplies them, before autocast.
+    ``wraps``
+        Whether ``prepare`` returns the network inside of what torch.compile leaves out; it is compiled ahead of that.
     ``shares_loss``
         Whether the loss of each micro-batch of a step is divided by their number before the strategy gets it.
     """
@@ -51,6 +54,7 @@ class TorchStrategy(object):
     innermost = True
     autocast = True
     weights_type = torch.float32
+    wraps = False
     shares_loss = True
 
     def __init__(self, job: Job, context: ProcessContext, device: Any) -> None:
@@ -64,6 +68,7 @@ class TorchStrategy(object):
         self.job = job
         self.context = context
         self.device = device
+        self.compilation = Compilation(job, device.torch_device.type)
         self.optimizer: Any = None
         self.scaler: Any = None
 
