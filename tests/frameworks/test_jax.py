@@ -1,6 +1,8 @@
 """JAX trains what the reference trains: alone, with gradients averaged by gloo, and from files."""
 
+import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from launching import check_job, interpreter_for, launch, launch_ok, timing_job,
 import steptime
 from steptime.catalog.workloads.layers import Network
 from steptime.catalog.workloads.table import build_workload
+from steptime.predict.model.compute import work_of
+from steptime.predict.model.policies import step_graph
+from steptime.worker.communication import END_OF_BACKWARD, PolicyContext
 
 pytestmark = pytest.mark.framework("jax")
 
@@ -120,6 +125,54 @@ def test_memory_of_the_state_is_donated_where_the_job_says_so() -> None:
     """XLA's program names the arguments whose memory its results take."""
     assert "tf.aliasing_output" in program_of_a_step({"windows": "lax", "donate": True})
     assert "tf.aliasing_output" not in program_of_a_step({"windows": "lax", "donate": False})
+
+
+TOGETHER = """
+import os, sys, types
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+sys.path.insert(0, {source!r})
+from steptime.frameworks.jax.network import JaxNetwork, import_jax
+jax = import_jax(1, "cpu", 0)
+import numpy
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from steptime.frameworks.jax.training_step import JaxStep
+settings = dict(name="sgd", momentum=0.9, learning_rate=0.1, weight_decay=0.0)
+job = dict(optimizer=settings, strategy="allreduce", options=dict(windows="lax", donate=True, pack_kb={pack_kb}))
+network = JaxNetwork({workload!r}, windows="lax")
+mesh = Mesh(numpy.array(jax.devices()), ("workers",))
+alike, split = PartitionSpec(), PartitionSpec("workers")
+
+def put(array, how):
+    return jax.device_put(array, NamedSharding(mesh, how))
+
+weights = {{name: numpy.zeros(shape, numpy.float32) for name, shape in {shapes!r}.items()}}
+variables = {{name: put(array, alike) for name, array in network.variables(weights).items()}}
+keys = jax.random.key_data(jax.random.split(jax.random.key(0), 2))
+state = (variables, dict(velocity=variables), {{}}, put(numpy.int32(0), alike), put(keys, split))
+batch = put(numpy.zeros((4, 28, 28, 1), numpy.float32), split), put(numpy.zeros(4, numpy.int32), split)
+program = JaxStep(network, job, mesh, types.SimpleNamespace(alike=alike, split=split))
+print(program.compiled(program.train).lower(state, *batch).compile().as_text())
+"""
+
+
+@pytest.mark.parametrize("pack_kb", [0, 16, 256])
+def test_the_plan_sends_what_one_sum_of_the_compiled_step_holds(pack_kb: int) -> None:
+    """All arrays in one sum, which waits for the last gradient."""
+    workload = build_workload("lenet5")
+    layers = workload.to_json()["layers"]
+    shapes = {each["name"]: each["shape"] for layer in layers for each in layer["parameters"]}
+    code = TOGETHER.format(
+        source=str(Path(steptime.__file__).parents[1]), pack_kb=pack_kb, workload=workload.to_json(), shapes=shapes
+    )
+    done = subprocess.run([str(interpreter_for("jax")), "-c", code], check=True, capture_output=True, text=True)
+    (summed,) = re.findall(r"= (.*) all-reduce\(", done.stdout)
+    sizes = [4 * np.prod([int(axis) for axis in each.split(",")]) for each in re.findall(r"f32\[([\d,]+)\]", summed)]
+
+    context = PolicyContext(workers=2, options={"pack_kb": pack_kb})
+    plan = step_graph(work_of(workload), "jax", "allreduce", context).plan
+
+    assert Counter(message.bytes for message in plan.messages) == Counter(sizes)
+    assert {message.after for message in plan.messages} == {END_OF_BACKWARD}
 
 
 def test_a_gpu_that_is_not_there_is_asked_for_in_vain(tmp_path: Path) -> None:
