@@ -136,6 +136,57 @@ def test_evaluation_between_two_steps_is_apart(played):
     assert milliseconds(steps[1]["gaps"]) == {"update>input": 3, "input>input": 4}
 
 
+def in_region(played, name, milliseconds):
+    played.recorder.enter(name)
+    played.wait(milliseconds)
+    played.recorder.leave(name)
+
+
+NESTED = {
+    "a module": lambda played: in_region(played, "forward", 7),
+    "a collective": lambda played: in_region(played, "collective", 7),
+    "a checkpoint": lambda played: in_region(played, "save", 7),
+}
+
+
+@pytest.mark.parametrize("inside", NESTED)
+@pytest.mark.parametrize("region", ["input", "epoch", "loader_start"])
+def test_what_lies_inside_a_request_is_counted_once(played, inside, region):
+    for _ in range(3):
+        played.request(TRAINING, 10)
+        played.recorder.request_begin()
+        NESTED[inside](played)
+        played.wait(3)
+        played.recorder.request_end(TRAINING, region)
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+    steps = played.steps()
+    assert [step["duration_ns"] // MS for step in steps] == [75] * 3 if region != "input" else [65, 75, 75]
+
+
+def test_an_update_inside_of_the_backward_pass_ends_the_step_with_the_pass(played):
+    for _ in range(3):
+        played.forward(20)
+        played.recorder.backward_begin()
+        played.wait(10)
+        played.update(5)
+        played.wait(10)
+        played.recorder.backward_end(synchronised=None)
+    assert [step["duration_ns"] // MS for step in played.steps()] == [45] * 3
+
+
+def test_the_first_step_has_no_part_of_an_evaluation_before_it(played):
+    for step in range(3):
+        if step == 0:
+            played.forward(20, training=False)
+            played.wait(500)
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+    assert [step["duration_ns"] // MS for step in played.steps()] == [55] * 3
+
+
 def test_accumulation_is_one_step_of_several_micro_steps(played):
     for _ in range(2):
         for _ in range(4):

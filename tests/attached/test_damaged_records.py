@@ -34,7 +34,6 @@ def test_keys_and_kinds_that_are_not_known_are_left_out(tmp_path):
 
 
 IMPLAUSIBLE = {
-    "longer parts than the step": ({"regions": {"forward": 10**12}}, "longer than the step"),
     "a negative time": ({"duration_ns": -5}, "duration_ns"),
     "a number for a flag": ({"backwards": [[1, 2, 3, 1]]}, "backwards"),
     "text for a number": ({"micro_steps": "1"}, "micro_steps"),
@@ -56,6 +55,30 @@ def test_what_cannot_be_is_set_aside_with_its_line(tmp_path, name):
     assert len(run.problems) == 1
     assert "line 11" in run.problems[0]
     assert said in run.problems[0]
+
+
+@pytest.mark.parametrize("table", ["regions", "gaps"])
+def test_a_step_whose_parts_exceed_it_counts_as_a_whole_and_in_no_part(tmp_path, table):
+    lines = lines_of_one()
+    whole = found_in(write(tmp_path / "whole", lines))
+    lines[10].update({table: {"forward": 10**12}})
+    run = found_in(write(tmp_path / "long", lines))
+    assert (run.ranks[0].steps, run.problems) == (30, [])
+    assert run.steps == whole.steps - 1
+    assert run.notes == ["1 steps count as a whole: their parts exceed them"]
+    assert {part.name: round(part.time_s.value, 9) for part in run.parts} == {
+        part.name: round(part.time_s.value, 9) for part in whole.parts
+    }
+
+
+def test_steps_of_which_none_can_be_divided_have_their_length(tmp_path):
+    lines = lines_of_one()
+    for line in lines:
+        if line["kind"] == "step":
+            line["regions"] = {"forward": 10**12}
+    run = found_in(write(tmp_path, lines))
+    assert run.step_s.value == pytest.approx(lines[20]["duration_ns"] * 1e-9, rel=0.2)
+    assert [part.name for part in run.parts if part.time_s.value] == ["residual"]
 
 
 def test_a_file_that_does_not_begin_with_its_process_is_set_aside(tmp_path):

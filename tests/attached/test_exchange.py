@@ -53,6 +53,63 @@ def test_a_pass_that_is_not_synchronised_has_no_waiting(tmp_path):
     assert part_of(run, "sync_wait").ranks_s == pytest.approx([0.015, 0.0])
 
 
+def hooked(step):
+    """Add the collective of a hook of DDP, behind the last gradient of the pass."""
+    ((_, last, end, _),) = step["backwards"]
+    took = end - last - MS
+    regions = {**step["regions"], "backward": step["regions"]["backward"] - took, "collective": took}
+    calls = {"collectives": {"backward:allreduce": [1, 64, took]}, "intervals": [["allreduce", 64, last, last + took]]}
+    return {**step, "regions": regions, **calls}
+
+
+def test_the_collective_of_a_hook_of_ddp_is_counted_once(tmp_path):
+    lines = [process_lines(rank, 2, map(hooked, ddp_steps(rank, late_rank_1))) for rank in range(2)]
+    run = found_in(write(tmp_path, *lines))
+    assert {name: part_of(run, name).ranks_s for name in ("backward", "sync_wait", "comm_exposed", "residual")} == {
+        "backward": pytest.approx([0.008, 0.008]),
+        "sync_wait": pytest.approx([0.015, 0.0]),
+        "comm_exposed": pytest.approx([0.004, 0.004]),
+        "residual": pytest.approx([0.0, 0.0], abs=1e-9),
+    }
+
+
+def buffered(step, rank, late):
+    """Add DDP's broadcast of buffers before the forward pass: both ranks leave it together."""
+    took = round((max(late) - late[rank] + 2.0) * MS)
+    ((begin, last, end, synchronised),) = step["backwards"]
+    at = step["begin_ns"] + round((20.0 + late[rank]) * MS)
+    regions = {**step["regions"], "input": step["regions"]["input"] + round(late[rank] * MS), "collective": took}
+    shift = took + round(late[rank] * MS)
+    return {
+        **step,
+        "duration_ns": step["duration_ns"] + shift,
+        "regions": regions,
+        "backwards": [[begin + shift, last + shift, end + shift, synchronised]],
+        "collectives": {"forward:_broadcast_coalesced": [1, 64, took]},
+        "intervals": [["_broadcast_coalesced", 64, at, at + took]],
+    }
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_who_comes_late_to_the_broadcast_of_buffers_is_waited_for(tmp_path, slow):
+    late = [80.0 * (rank == slow) for rank in range(2)]
+    lines = []
+    for rank in range(2):
+        steps, begin = [], BEGIN
+        for each in ddp_steps(rank, lambda _: [0.0, 0.0]):
+            moved = begin - each["begin_ns"]
+            ((first, last, end, synchronised),) = each["backwards"]
+            passes = [[first + moved, last + moved, end + moved, synchronised]]
+            steps.append(buffered({**each, "begin_ns": begin, "backwards": passes}, rank, late))
+            begin += steps[-1]["duration_ns"]
+        lines.append(process_lines(rank, 2, steps))
+    run = found_in(write(tmp_path, *lines))
+    assert run.waited_for.rank == slow
+    assert run.waited_for.part == "input_wait"
+    assert part_of(run, "sync_wait").ranks_s == pytest.approx([80e-3 * (rank != slow) for rank in range(2)])
+    assert part_of(run, "forward").ranks_s == pytest.approx([0.005, 0.005])
+
+
 def collective_steps(rank, late_ms, steps=40, transfer=6.0):
     """Steps of a job whose collectives Python starts: one all-gather, waited for."""
     found, begin = [], BEGIN

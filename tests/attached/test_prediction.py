@@ -195,6 +195,51 @@ def test_a_strategy_without_a_model_is_refused(tmp_path):
     assert "no model covers yet" in attached_profile(run, files, [row()], 4).refused
 
 
+def job_of(folder, change=lambda step: step, *, buckets=BUCKETS):
+    """The profile of a job of DDP whose steps are changed."""
+    processes = [
+        process_lines(rank, 2, map(change, ddp_steps(rank, lambda _: [0, 0])), lines=[GRADIENTS, buckets])
+        for rank in range(2)
+    ]
+    run = found_in(write(folder, *processes))
+    return attached_profile(run, read_attached(PlainFolder(folder), folder / RECORDS), [row()], 4)
+
+
+def with_call(region, kind, size):
+    """Add a collective of 1 ms to a step, in the forward pass or behind the last gradient."""
+
+    def change(step):
+        begin, last = step["backwards"][0][:2]
+        at = begin - 2 * MS if region == "forward" else last + MS
+        regions = {**step["regions"], "collective": MS}
+        regions[region] -= MS
+        more = {"collectives": {f"{region}:{kind}": [1, size, MS]}, "intervals": [[kind, size, at, at + MS]]}
+        return {**step, "regions": regions, **more}
+
+    return change
+
+
+def test_the_buffers_of_batch_norm_are_sent_in_the_forecast_too(tmp_path):
+    profile = job_of(tmp_path / "buffers", with_call("forward", "_broadcast_coalesced", 4096))
+    assert (profile.refused, profile.buffers) == (None, 4096)
+    without = job_of(tmp_path / "none")
+    assert without.buffers == 0
+
+
+@pytest.mark.parametrize("hook", ["fp16_compress_hook", "BuiltinCommHookType.FP16_COMPRESS"])
+@pytest.mark.parametrize("seen", [True, False])
+def test_gradients_that_a_hook_sends_in_half_precision_have_half_their_bytes(tmp_path, hook, seen):
+    change = with_call("backward", "allreduce", 2 * MIB) if seen else lambda step: step
+    profile = job_of(tmp_path, change, buckets={**BUCKETS, "hook": hook, "sent_bytes": 2 * MIB})
+    assert profile.refused is None
+    assert sum(bucket.bytes for bucket in profile.buckets) == 2 * MIB
+
+
+def test_a_hook_without_a_model_is_refused_by_its_name(tmp_path):
+    profile = job_of(tmp_path, buckets={**BUCKETS, "hook": "powerSGD_hook"})
+    assert profile.refused == "its gradients go through the hook powerSGD_hook of DDP, which no model covers yet"
+
+
 def test_a_step_that_is_not_explained_is_refused(tmp_path):
     steps = [step(number, 10**10 + number * 100 * MS, {"forward": 50.0}) for number in range(20)]
     for each in steps:

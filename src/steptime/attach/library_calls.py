@@ -56,7 +56,7 @@ def forward_of(owner: Any, name: str, training: Callable[[], bool]) -> None:
     recorder = process.recorder()
 
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-        if not recorder.is_mine() or recorder.inside("forward", "nograd", "backward"):
+        if not recorder.is_mine() or recorder.inside("forward", "nograd", "backward", "input"):
             return None
         return recorder.forward_begin(training=training())
 
@@ -68,7 +68,7 @@ def backward_of(owner: Any, name: str) -> None:
     recorder = process.recorder()
 
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-        if not recorder.is_mine() or recorder.inside("backward"):
+        if not recorder.is_mine() or recorder.inside("backward", "input"):
             return None
         recorder.backward_begin()
         return True
@@ -108,7 +108,7 @@ def update_of(owner: Any, name: str, look: Callable[[Any], None] | None = None) 
     recorder = process.recorder()
 
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-        if not recorder.is_mine() or recorder.inside("update"):
+        if not recorder.is_mine() or recorder.inside("update", "input"):
             return None
         if look is not None:
             look(args[0])

@@ -18,14 +18,16 @@ BLIND_AFTER = 8
 
 
 class LoaderRequest:
-    """A request to a loader: by whom it was answered, and whether a batch came; ``region`` names its time."""
+    """A request to a loader: by whom it was answered, and whether a batch came; ``region`` names its time.
 
-    __slots__ = ("begin", "delivered", "end", "region", "source")
+    ``duration`` is without the regions inside of it.
+    """
 
-    def __init__(self, source: int, begin: int, end: int, region: str) -> None:
+    __slots__ = ("begin", "delivered", "duration", "end", "region", "source")
+
+    def __init__(self, source: int, timed: tuple[int, int, int], region: str) -> None:
         self.source = source
-        self.begin = begin
-        self.end = end
+        self.begin, self.end, self.duration = timed
         self.region = region
         self.delivered = region == "input"
 
@@ -150,7 +152,7 @@ class Recorder:
         if self.stack:
             self.ledger.add((timed[0], REGION, region, timed[2]))
             return
-        self.pending.append(LoaderRequest(source, timed[0], timed[1], region))
+        self.pending.append(LoaderRequest(source, timed, region))
         self.ledger.waits = self.ledger.waits or self.stepped
         if len(self.pending) > PENDING:
             for request in self.pending[: PENDING // 2]:
@@ -160,7 +162,7 @@ class Recorder:
     def _settle(self, request: LoaderRequest, *, apart: bool) -> None:
         if apart:
             self.ledger.extend_apart(request.begin, request.end)
-        self.ledger.add((request.begin, REGION, request.region, request.end - request.begin))
+        self.ledger.add((request.begin, REGION, request.region, request.duration))
 
     def _use(self, begin: int) -> None:
         """Settle the requests since the last forward, since one that trains begins now: here a step may end."""
@@ -198,6 +200,7 @@ class Recorder:
 
     def _begin_first(self, begin: int) -> None:
         self.begin = begin
+        self.before_end = max(self.before_end, begin)  # what was before belongs to no step
         self.ledger.begin_first(begin)
 
     # Forward and backward
@@ -248,6 +251,8 @@ class Recorder:
         timed = self.leave("backward")
         if timed is not None:
             self.micro_steps += 1
+            if self.stepped and self.update_end_ns > timed[0]:  # optimizers may step inside of the pass
+                self.update_end_ns = timed[1]
             self.backwards.append([timed[0], self.last_gradient, timed[1], synchronised])
             self._tell(self.at_backward)
 

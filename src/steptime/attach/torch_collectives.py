@@ -36,10 +36,15 @@ METHODS = (
     "scatter",
     "send",
 )
+BUFFERS = "_broadcast_coalesced"
 # DDP has rebuilt its buckets by then.
 BUCKETS_AT_STEP = 8
 
+# Hooks of DDP that send each element in two bytes, by Python and by C++.
+HALVES = ("fp16_compress_hook", "bf16_compress_hook", "BuiltinCommHookType.FP16_COMPRESS")
+
 _data_parallel: weakref.WeakSet[Any] = weakref.WeakSet()
+_unnamed: list[Callable[[str], None]] = []  # who notes the back end at the first collective with tensors
 
 
 def synchronised() -> bool | None:
@@ -57,9 +62,32 @@ def bytes_of(value: Any) -> int:
 
 def collective(owner: Any, name: str, kind: str, compiling: Callable[[], bool] = patches.never) -> None:
     """Make ``owner.name`` a collective of ``kind`` on the tensors of its first argument; a `wait` has none."""
-    collective_of(
-        owner, name, kind, lambda args: bytes_of(args[1]) if len(args) > 1 and kind != "wait" else 0, compiling
-    )
+
+    def amount(args: Any) -> int:
+        if len(args) < 2 or kind == "wait":  # noqa: PLR2004 - the group and its tensors
+            return 0
+        if _unnamed:
+            _name_back_end(args[1])
+        return bytes_of(args[1])
+
+    collective_of(owner, name, kind, amount, compiling)
+
+
+def _back_end(torch: Any, device: str) -> str:
+    """Return the back end that the default group has for tensors on ``device``."""
+    name = str(torch.distributed.get_backend())
+    if name != "undefined" and ":" not in name:
+        return name
+    group = torch.distributed.distributed_c10d._get_default_group()
+    return str(group._get_backend(torch.device(device)).name())
+
+
+def _name_back_end(tensors: Any) -> None:
+    """Note the rank once more, now that it is known on which device tensors are."""
+    while isinstance(tensors, (list, tuple)) and tensors:
+        tensors = tensors[0]
+    if hasattr(tensors, "device"):
+        _unnamed.pop()(tensors.device.type)
 
 
 def install(torch: Any, compiling: Callable[[], bool]) -> None:
@@ -72,13 +100,20 @@ def install(torch: Any, compiling: Callable[[], bool]) -> None:
         if hasattr(library.ProcessGroup, name):
             collective(library.ProcessGroup, name, name)
     collective(library.Work, "wait", "wait")
+    # DDP's broadcast of buffers, which calls no method of a group; it and its helpers look it up in this module.
+    if hasattr(distributed, BUFFERS):
+        collective(distributed, BUFFERS, BUFFERS, compiling)
     recorder = process.recorder()
     c10d = importlib.import_module("torch.distributed.distributed_c10d")
 
+    def place(device: str, setup_ns: int | None = None) -> None:
+        by = f"torch.distributed/{_back_end(torch, device)}"
+        recorder.rank(distributed.get_rank(), distributed.get_world_size(), by, setup_ns)
+
     def joined(mark: Any, returned: bool) -> None:
         if returned and distributed.is_initialized():
-            by = f"torch.distributed/{distributed.get_backend()}"
-            recorder.rank(distributed.get_rank(), distributed.get_world_size(), by, now() - mark)
+            _unnamed[:] = [place]  # a group may have a back end for each kind of device
+            place("cuda" if torch.cuda.is_initialized() else "cpu", now() - mark)
 
     patches.measure(c10d, "init_process_group", lambda _, __: now(), joined, compiling)
     distributed.init_process_group = c10d.init_process_group
@@ -151,13 +186,15 @@ def install_data_parallel(module: Any) -> None:
         for made in _data_parallel:
             logged = made._get_ddp_logging_data()
             sizes = logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or ""
-            recorder.file.write(
-                {
-                    "kind": "buckets",
-                    "bytes": [int(size) for size in str(sizes).split(",") if size.strip()],
-                    "hook": logged.get("comm_hook") or None,
-                    "backend": logged.get("backend_name"),
-                }
-            )
+            line = {
+                "kind": "buckets",
+                "bytes": [int(size) for size in str(sizes).split(",") if size.strip()],
+                "hook": logged.get("comm_hook") or None,
+                "backend": logged.get("backend_name"),
+            }
+            if line["hook"] in HALVES:
+                exchanged = [each for each in made.parameters() if each.requires_grad]
+                line["sent_bytes"] = 2 * sum(each.numel() for each in exchanged)
+            recorder.file.write(line)
 
     recorder.at_step.append(step_closed)

@@ -140,7 +140,8 @@ class TorchTraining:
         training = torch.is_grad_enabled()
         if not recorder.is_mine() and not (training and module.training and recorder.adopt_thread()):
             return None
-        if recorder.inside("forward", "nograd", "backward"):  # recomputation, or a module inside of another
+        # Recomputation, a module inside of another, or a loader's own: transforms are modules, too.
+        if recorder.inside("forward", "nograd", "backward", "input"):
             return ()
         if not training and isinstance(module, torch.fx.GraphModule):  # compiled code, called by its backward pass
             return ()
@@ -165,7 +166,7 @@ class TorchTraining:
         recorder.at_backward.append(self.gradients.backward_ended)
 
         def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-            if not recorder.adopt_thread() or recorder.inside("backward"):
+            if not recorder.adopt_thread() or recorder.inside("backward", "input"):
                 return None
             recorder.backward_begin()
             return (flops.enter("backward"),)
@@ -176,7 +177,7 @@ class TorchTraining:
 
         self.measure(self.torch.autograd, "backward", before, after)
 
-        region_of(self.torch.autograd, "grad", "gradient", self.compiling, not_inside=("backward", "forward"))
+        region_of(self.torch.autograd, "grad", "gradient", self.compiling, not_inside=("backward", "forward", "input"))
 
     # Update
 
@@ -219,7 +220,7 @@ class TorchTraining:
 
     def _update_begin(self, optimizer: Any) -> None:
         del optimizer
-        if self.recorder.is_mine():
+        if self.recorder.is_mine() and not self.recorder.inside("input"):
             self.recorder.update_begin()
 
     def _update_end(self, optimizer: Any) -> None:

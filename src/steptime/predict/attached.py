@@ -8,9 +8,9 @@ corrects the model.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
@@ -49,6 +49,10 @@ _MOST_DELAYED = 0.05
 _NORMAL_95 = 1.96
 _QUARTILES = 1.349
 """Their distance in a normal distribution, in standard deviations."""
+_OF_BUFFERS = "_broadcast_coalesced"
+"""The kind of DDP's collective that sends buffers."""
+_HOOKS = ("allreduce_hook", "BuiltinCommHookType.ALLREDUCE")
+"""Of DDP, that average all bytes; those of which `sent_bytes` is known send fewer."""
 _MIB = 1 << 20
 _FIRST_BUCKET, _BUCKET = 1 * _MIB, 25 * _MIB
 """Of DDP, where its own are not on record."""
@@ -122,6 +126,8 @@ class AttachedProfile(_Form):
     buckets: list[Bucket]
     calls: list[Call] = []
     """Of a step whose parameters are sharded, in place of buckets."""
+    buffers: Bytes = 0
+    """That the first worker sends to all in each forward pass, as DDP does with those of batch norm."""
     link: AttachedLink | None
     refused: Annotated[str | None, Field(max_length=1000)] = None
     """Why nothing can be predicted; None if something can."""
@@ -174,6 +180,7 @@ def attached_profile(
         spread_s=_spread_s(files),
         buckets=_buckets(files),
         calls=[Call(**call._asdict()) for call in sharded_calls(run.world, run.collectives, files.processes)],
+        buffers=round(sum(each.bytes for each in run.collectives if each.kind == _OF_BUFFERS)),
         link=_link_of_tables(tables) if tables else _link(run, rows),
     )
     return profile.model_copy(update={"refused": _refusal(run, profile, files)})
@@ -217,7 +224,15 @@ def _buckets(files: AttachedFiles) -> list[Bucket]:
             held = 0
     if held:
         found.append(Bucket(bytes=held, ready=1.0))
-    return found
+    sent = process.buckets.sent_bytes if process.buckets else None
+    share = 1.0 if sent is None or not last.bytes else sent / last.bytes
+    return [each.model_copy(update={"bytes": round(each.bytes * share)}) for each in found]
+
+
+def _other_hook(files: AttachedFiles) -> str | None:
+    """Return the hook of DDP through which gradients go in a way that no model covers; None without such a hook."""
+    hooks = [line for each in files.processes if (line := each.buckets) is not None and line.hook is not None]
+    return next((each.hook for each in hooks if each.hook not in _HOOKS and each.sent_bytes is None), None)
 
 
 def _link(run: AttachedRun, rows: Sequence[NetRow]) -> AttachedLink | None:
@@ -266,7 +281,12 @@ def _refusal(run: AttachedRun, profile: AttachedProfile, files: AttachedFiles) -
     hidden = next((part.reason for part in run.parts if part.name == "sync_wait" and part.reason), None)
     if not run.ranks or hidden:
         return f"its exchange is not known: {hidden}" if hidden else "no step of the script is on record"
-    if not profile.calls and any(each.region != "none" for each in run.collectives):
+    if (hook := _other_hook(files)) is not None:
+        return f"its gradients go through the hook {hook} of DDP, which no model covers yet"
+    hooked = any(each.buckets is not None and each.buckets.hook is not None for each in files.processes)
+    known = {"none", "backward"} if hooked else {"none"}
+    others = [each for each in run.collectives if each.region not in known and each.kind != _OF_BUFFERS]
+    if not profile.calls and others:
         return "its steps have collectives inside (tensor parallel, DeepSpeed), or too many, which no model covers yet"
     if not profile.calls and _is_sharded(files):
         return "its parameters are sharded (FSDP), of which one process shows no exchange; attach to two processes"
@@ -359,7 +379,8 @@ def _exposed_s(profile: AttachedProfile, link: AttachedLink, workers: int) -> fl
     sizes = np.array([bucket.bytes for bucket in profile.buckets], dtype=np.float64)
     ready = np.array([bucket.ready for bucket in profile.buckets]) * profile.backward_s
     lasting = np.asarray(ring(sizes, float(workers), Link(link.rate, link.start_s)))
-    return float(max(0.0, float(finish(ready, lasting)) - profile.backward_s))
+    buffers_s = math.ceil(math.log2(workers)) * (link.start_s + profile.buffers / link.rate) if profile.buffers else 0.0
+    return buffers_s + float(max(0.0, float(finish(ready, lasting)) - profile.backward_s))
 
 
 def _waited_s(calls: Sequence[Call], link: AttachedLink, workers: int) -> float:
@@ -412,7 +433,7 @@ def read_attached_profile(path: Path) -> AttachedProfile | None:
         first = error.errors()[0]
         message = f"{path}, key {'.'.join(map(str, first['loc']))}: {first['msg']}; fit again: steptime fit RESULTS"
         raise StoreError(message) from error
-    if profile.format_version != SCHEMA or not isfinite(profile.computing_s):
+    if profile.format_version != SCHEMA or not math.isfinite(profile.computing_s):
         message = f"{path} has schema {profile.format_version}; this steptime reads {SCHEMA}; fit the results again"
         raise StoreError(message)
     return profile

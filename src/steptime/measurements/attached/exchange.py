@@ -4,6 +4,7 @@ A rank waits until the last of all has come; what is left of its time in the exc
 
 - Where DDP synchronises a backward pass, a rank comes when its last gradient is ready: from then until the latest last
   gradient of all ranks it waits, and until the end of the pass the transfer is exposed.
+  Collectives that a hook of DDP starts meanwhile are inside of that.
 - Elsewhere, ranks go through the same sequence of collectives: one waits until the latest of all has started the
   collective that it waits for, at most for as long as its own call took.
 """
@@ -147,10 +148,11 @@ def _meetings(steps: Sequence[StepLine]) -> list[_Meeting] | None:
         return None
     if not any(step.collectives for step in steps):
         return passes
-    sequences = [[kind for kind, _, _, _ in step.intervals] for step in steps]
+    own = [[call for call in step.intervals if not step.is_in_exchange(call)] for step in steps]
+    sequences = [[kind for kind, _, _, _ in calls] for calls in own]
     if not all(step.all_intervals for step in steps) or any(each != sequences[0] for each in sequences):
         return None
-    return [*passes, *_of_collectives([step.intervals for step in steps])]
+    return [*passes, *_of_collectives(own)]
 
 
 def _of_passes(steps: Sequence[StepLine]) -> Iterator[_Meeting]:

@@ -95,6 +95,8 @@ class StepLine:
     optimizers: list[Count] = field(default_factory=list)
     flags: list[Name] = field(default_factory=list)
     cost_ns: Nanoseconds = 0
+    is_undivided: bool = False
+    """Whether its parts were left out, since they were longer than it."""
 
     @property
     def end_ns(self) -> int:
@@ -133,6 +135,18 @@ class StepLine:
     def all_intervals(self) -> bool:
         """Whether ``intervals`` has every collective of the step."""
         return len(self.intervals) == sum(count for count, _, _ in self.collectives.values())
+
+    def is_in_exchange(self, call: CollectiveInterval) -> bool:
+        """Whether a collective lies behind the last gradient of a synchronised pass: a hook of DDP has started it."""
+        return any(
+            synchronised is True and 0 < last <= call[2] and call[3] <= end
+            for _, last, end, synchronised in self.backwards
+        )
+
+    @property
+    def in_exchange_s(self) -> float:
+        """Seconds of such collectives."""
+        return sum(end - begin for _, _, begin, end in filter(self.is_in_exchange, self.intervals)) * _PER_S
 
     def seconds(self, *regions: str) -> float:
         """Return the seconds of some regions together."""
@@ -177,6 +191,9 @@ class BucketsLine:
 
     bytes: list[Bytes] = field(default_factory=list)
     hook: Name | None = None
+    """Through which gradients go in place of DDP's own average."""
+    sent_bytes: Bytes | None = None
+    """Of all buckets, what such a hook sends, where that is known."""
     backend: Name | None = None
 
 

@@ -85,12 +85,14 @@ class KeptSteps:
 
 
 def kept_steps(attempt: Attempt) -> KeptSteps:
-    """Return the steps of an attempt that are alike: steady, and not touched by an evaluation or a checkpoint.
+    """Return the steps of an attempt that are alike: steady, divided, and not touched by an evaluation or a checkpoint.
 
     One that follows an evaluation or a checkpoint of some rank holds what the others wait for it. Where only some
     steps have all their collectives on record, these alone are kept.
     """
     steps = attempt.steps
+    divided = {number: found for number, found in steps.items() if not any(step.is_undivided for step in found)}
+    steps = divided or steps
     disturbed = {number for number, found in steps.items() if any(map(_is_disturbed, found))}
     numbers = [number for number in steps if number not in disturbed and number - 1 not in disturbed]
     numbers = numbers[_first_steady(steps, numbers) :]
@@ -156,7 +158,8 @@ def step_parts(kept: KeptSteps) -> list[StepPart]:
     for name in unseen.keys() & REGIONS.keys() - {"input_wait"}:  # what was asked for, not what was done
         seconds["call"] = seconds["call"] + seconds.pop(name)
     if kept.exchange:
-        seconds["backward"] = np.maximum(seconds["backward"] - kept.exchange.within_backward_s, 0.0)
+        passing = seconds["backward"] + kept.of_ranks(lambda step: step.in_exchange_s)
+        seconds["backward"] = np.maximum(passing - kept.exchange.within_backward_s, 0.0)
         seconds["sync_wait"], seconds["comm_exposed"] = kept.exchange.waiting_s, kept.exchange.exposed_s
     else:
         seconds[EXCHANGE] = exchanged

@@ -110,6 +110,9 @@ def _notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
     lost = sum(each.end.lost for each in files.processes if each.end)
     if lost:
         notes.append(f"{lost} lines could not be written: the disk was full, or the folder gone")
+    undivided = sum(step.is_undivided for process in files.processes for step in process.steps)
+    if undivided:
+        notes.append(f"{undivided} steps count as a whole: their parts exceed them")
     summed = sum(each.last - each.first + 1 for process in files.processes for each in process.summed)
     alone = sum(len(process.steps) for process in files.processes)
     if main is not None and summed and alone:

@@ -1,0 +1,118 @@
+"""Two processes of DDP in real PyTorch, attached: what they exchange beside gradients, and how it is named."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from launching import interpreter_for
+
+from steptime.attach.folder import environment, write_hook
+from steptime.measurements.attached.process_files import RECORDS, AttachedHeader, read_attached
+from steptime.measurements.attached.summary import attached_run
+from steptime.plain_file import PlainFolder
+
+pytestmark = pytest.mark.framework("pytorch")
+SLEEP_S = 0.03
+BUFFERS = "forward:_broadcast_coalesced"
+# One job for all: batch norm, of which first rank 0's loader is slow, then rank 1's; a hook to half precision; a group
+# that was made without the name of a back end.
+SCRIPT = """
+import os, time, torch, torch.distributed as dist
+from torch import nn
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+dist.init_process_group()
+rank = dist.get_rank()
+net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+model = nn.parallel.DistributedDataParallel(net)
+HOOK
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 72
+    def __getitem__(self, i):
+        if i % 4 == 0 and rank == SLOW:
+            time.sleep(PAUSE)
+        return torch.full((8,), float(i)), i % 2
+
+for x, y in torch.utils.data.DataLoader(Slow(), 4):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+print(f"{rank} {loss.item():.9f}")
+dist.destroy_process_group()
+"""
+PYTHON_HOOK = (
+    "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook\n"
+    "model.register_comm_hook(None, fp16_compress_hook)"
+)
+OWN_HOOK = "model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)"
+
+
+def trained(folder, environ, **changes):
+    text = SCRIPT
+    for name, value in {"HOOK": "", "SLOW": 0, "PAUSE": SLEEP_S, **changes}.items():
+        text = text.replace(name, str(value))
+    folder.mkdir()
+    (folder / "script.py").write_text(text)
+    words = [interpreter_for("pytorch"), "-m", "torch.distributed.run", "--nproc-per-node", "2", "script.py"]
+    done = subprocess.run(
+        words, cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True, check=True, timeout=240
+    )
+    return sorted(done.stdout.split("\n"))
+
+
+def attached(folder, **changes):
+    """Return what a job printed, its records as lines, and what is found in them."""
+    variables = environment(write_hook(folder / "hook"), folder / RECORDS, lines=False, flops=False)
+    printed = trained(folder / "work", variables, **changes)
+    files = [
+        list(map(json.loads, each.read_text().splitlines())) for each in sorted((folder / RECORDS).glob("*.jsonl"))
+    ]
+    header = AttachedHeader(command=["torchrun"], started_at="", boot="", begin_ns=0, wall_minus_monotonic_ns=0)
+    return printed, files, attached_run(header, read_attached(PlainFolder(folder), folder / RECORDS))
+
+
+@pytest.fixture(scope="module", params=[0, 1])
+def slow(request, tmp_path_factory):
+    return request.param, *attached(tmp_path_factory.mktemp("slow"), SLOW=request.param)
+
+
+def test_a_rank_that_waits_in_the_broadcast_of_buffers_does_not_compute(slow):
+    rank, _, _, run = slow
+    parts = {part.name: part for part in run.parts}
+    waits = parts["sync_wait"].ranks_s[1 - rank]
+    assert waits == pytest.approx(SLEEP_S, rel=0.3)
+    assert max(parts["forward"].ranks_s) < waits / 2
+    assert parts["sync_wait"].ranks_s[rank] < waits / 2
+    assert run.waited_for.caused_share > 0.75
+
+
+def test_a_group_without_a_name_has_that_of_its_tensors_back_end(slow):
+    assert slow[3].back_end == "torch.distributed/gloo"
+
+
+def test_each_forward_has_one_broadcast_of_buffers(slow):
+    size = 2 * 8 * 4 + 8  # means and variances, and the number of batches
+    for lines in slow[2]:
+        steps = [line for line in lines if line["kind"] == "step"]
+        assert len(steps) == 18
+        assert [step["collectives"][BUFFERS][:2] for step in steps] == [[1, size]] * 18
+        assert not [line for line in lines if line["kind"] == "fault"]
+
+
+def test_losses_are_those_of_the_job_alone(slow, tmp_path):
+    assert trained(tmp_path / "alone", {}, SLOW=slow[0]) == slow[1]
+
+
+@pytest.mark.parametrize("hook", [PYTHON_HOOK, OWN_HOOK], ids=["Python's", "C++'s"])
+def test_a_hook_to_half_precision_is_on_record_with_what_it_sends(tmp_path, hook):
+    _, files, _ = attached(tmp_path, HOOK=hook, PAUSE=0.0)
+    for lines in files:
+        (buckets,) = [line for line in lines if line["kind"] == "buckets"]
+        assert buckets["hook"] in hook.replace("dist.", "")
+        assert sum(buckets["bytes"]) == 2 * buckets["sent_bytes"]
