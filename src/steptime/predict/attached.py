@@ -229,10 +229,16 @@ def _buckets(files: AttachedFiles) -> list[Bucket]:
     return [each.model_copy(update={"bytes": round(each.bytes * share)}) for each in found]
 
 
-def _other_hook(files: AttachedFiles) -> str | None:
-    """Return the hook of DDP through which gradients go in a way that no model covers; None without such a hook."""
-    hooks = [line for each in files.processes if (line := each.buckets) is not None and line.hook is not None]
-    return next((each.hook for each in hooks if each.hook not in _HOOKS and each.sent_bytes is None), None)
+def _unmodelled(run: AttachedRun, profile: AttachedProfile, files: AttachedFiles) -> str | None:
+    """Return which messages of a run no model covers; None without such ones."""
+    lines = [each.buckets for each in files.processes if each.buckets is not None and each.buckets.hook is not None]
+    other = next((line.hook for line in lines if line.hook not in _HOOKS and line.sent_bytes is None), None)
+    if other is not None:
+        return f"its gradients go through the hook {other} of DDP, which no model covers yet"
+    known = {"none", "backward"} if lines else {"none"}
+    if not profile.calls and any(not (each.region in known or each.kind == _OF_BUFFERS) for each in run.collectives):
+        return "its steps have collectives inside (tensor parallel, DeepSpeed), or too many, which no model covers yet"
+    return None
 
 
 def _link(run: AttachedRun, rows: Sequence[NetRow]) -> AttachedLink | None:
@@ -281,13 +287,8 @@ def _refusal(run: AttachedRun, profile: AttachedProfile, files: AttachedFiles) -
     hidden = next((part.reason for part in run.parts if part.name == "sync_wait" and part.reason), None)
     if not run.ranks or hidden:
         return f"its exchange is not known: {hidden}" if hidden else "no step of the script is on record"
-    if (hook := _other_hook(files)) is not None:
-        return f"its gradients go through the hook {hook} of DDP, which no model covers yet"
-    hooked = any(each.buckets is not None and each.buckets.hook is not None for each in files.processes)
-    known = {"none", "backward"} if hooked else {"none"}
-    others = [each for each in run.collectives if each.region not in known and each.kind != _OF_BUFFERS]
-    if not profile.calls and others:
-        return "its steps have collectives inside (tensor parallel, DeepSpeed), or too many, which no model covers yet"
+    if (unmodelled := _unmodelled(run, profile, files)) is not None:
+        return unmodelled
     if not profile.calls and _is_sharded(files):
         return "its parameters are sharded (FSDP), of which one process shows no exchange; attach to two processes"
     if not profile.buckets:
