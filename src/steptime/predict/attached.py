@@ -51,8 +51,7 @@ _QUARTILES = 1.349
 """Their distance in a normal distribution, in standard deviations."""
 _OF_BUFFERS = "_broadcast_coalesced"
 """The kind of DDP's collective that sends buffers."""
-_HOOKS = ("allreduce_hook", "BuiltinCommHookType.ALLREDUCE")
-"""Of DDP, that average all bytes; those of which `sent_bytes` is known send fewer."""
+_HOOKS = ("allreduce_hook", "BuiltinCommHookType.ALLREDUCE")  # of DDP, that average all bytes
 _MIB = 1 << 20
 _FIRST_BUCKET, _BUCKET = 1 * _MIB, 25 * _MIB
 """Of DDP, where its own are not on record."""
