@@ -43,7 +43,7 @@ def test_the_answer_has_at_most_25_lines(tmp_path, capsys, width):
 def test_a_narrow_terminal_breaks_no_number(tmp_path, capsys):
     text = shown(capsys, AttachedAnswer(ddp_job(tmp_path, lambda _: [0.0, 15.0])), 44)
     assert max(map(len, text.splitlines())) <= 44
-    assert "20.000 ms (20.000 to 20.000)" in text
+    assert "20.0 ms (20.0 to 20.0)" in text
 
 
 def test_what_is_largest_comes_first(tmp_path, capsys):

@@ -1,10 +1,10 @@
 """The interval of a trial's step time over launches and the steps within them, by Student's t distribution.
 
-Resampling a series in blocks, so that neighbours which hang together stay together. The stopping rule: when a trial has
-been launched often enough.
+Intervals within one run, from few steps whose neighbours hang together. The stopping rule: when a trial has been
+launched often enough.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,85 +17,6 @@ from steptime.measurements.launch_times import LaunchTimes, launch_times, mean_e
 from steptime.measurements.records import Launch
 from steptime.study.trial import Trial
 
-_CHUNK = 1 << 21
-"""Values resampled at once: 16 MiB of them, and as much again for their indices."""
-
-Statistic = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-"""Reduces the last axis."""
-
-
-def block_length(series: NDArray[np.float64]) -> float:
-    """Return the mean length of the blocks that suits ``series`` best, for the stationary bootstrap.
-
-    The automatic choice of Politis and White (Econometric Reviews 23, 2004) as corrected by Patton, Politis and
-    White (28, 2009): b = (2 G² / D)^(1/3) n^(1/3), with G = sum |k| R(k), D = 2 (sum R(k))², the autocovariances R
-    weighted by a flat-top window whose width is twice the last lag that is significant.
-    """
-    size = len(series)
-    centred = series - series.mean()
-    if size < 4 or not np.any(np.abs(centred) > 0.0):  # noqa: PLR2004 - no lag to look at
-        return 1.0
-    run = max(5, int(np.ceil(np.sqrt(np.log10(size)))))
-    last = min(size - 1, int(np.ceil(np.sqrt(size))) + run)
-    covariance = _autocovariance(centred, last)
-    limit = 2.0 * np.sqrt(np.log10(size) / size)
-    small = np.abs(covariance[1:] / covariance[0]) < limit
-    width = min(2 * max(_first_quiet(small, run), 1), last)
-    lags = np.arange(-width, width + 1)
-    weights = np.minimum(1.0, 2.0 * (1.0 - np.abs(lags) / width))
-    weighted = weights * covariance[np.abs(lags)]
-    spread = 2.0 * weighted.sum() ** 2
-    if spread <= 0.0:
-        return 1.0
-    length = (2.0 * (np.abs(lags) * weighted).sum() ** 2 / spread) ** (1 / 3) * size ** (1 / 3)
-    return float(np.clip(length, 1.0, np.ceil(min(3.0 * np.sqrt(size), size / 3.0))))
-
-
-def stationary_bootstrap(
-    series: NDArray[np.float64], statistic: Statistic, replicates: int, length: float, seed: int
-) -> NDArray[np.float64]:
-    """Return ``statistic`` of ``replicates`` resampled series.
-
-    The series is closed to a ring and cut into blocks that begin anywhere and whose lengths are geometric with mean
-    ``length`` steps, which keeps the resampled series stationary. Politis and Romano, JASA 89 (1994) 1303.
-    """
-    rng = np.random.default_rng(seed)
-    parts = [statistic(series[indices]) for indices in _indices(rng, len(series), replicates, length)]
-    return np.concatenate(parts)
-
-
-def _indices(rng: np.random.Generator, size: int, replicates: int, length: float) -> Iterator[NDArray[np.int64]]:
-    at_once = max(1, min(replicates, _CHUNK // size))
-    for done in range(0, replicates, at_once):
-        rows = min(at_once, replicates - done)
-        total = rows * size
-        begins = rng.random(total, dtype=np.float32) < 1.0 / length
-        begins[::size] = True
-        first = np.flatnonzero(begins)
-        # A block that begins at position p of the output with step s of the series adds s - p to each position.
-        shifts = rng.integers(0, size, len(first)) - first
-        lengths = np.diff(first, append=total)
-        yield ((np.arange(total) + np.repeat(shifts, lengths)) % size).reshape(rows, size)
-
-
-def _autocovariance(centred: NDArray[np.float64], last: int) -> NDArray[np.float64]:
-    size = len(centred)
-    padded = 1 << (2 * size - 1).bit_length()
-    spectrum = np.fft.rfft(centred, n=padded)
-    products: NDArray[np.float64] = np.fft.irfft(spectrum.real**2 + spectrum.imag**2, n=padded)
-    return products[: last + 1] / size
-
-
-def _first_quiet(small: NDArray[np.bool_], run: int) -> int:
-    """The lag before the first ``run`` autocorrelations in a row that are small, or else the last that is not."""
-    if len(small) >= run:
-        sums = np.convolve(small, np.ones(run, dtype=np.int64), mode="valid")
-        quiet = np.flatnonzero(sums == run)
-        if len(quiet):
-            return int(quiet[0])
-    loud = np.flatnonzero(~small)
-    return int(loud[-1]) + 1 if len(loud) else 1
-
 
 def t_quantile(freedom: float | NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """Return the two-sided quantile of Student's t: that many standard errors to each side hold the share ``level``."""
@@ -104,11 +25,9 @@ def t_quantile(freedom: float | NDArray[np.float64], level: float) -> NDArray[np
 
 
 LEVEL = 0.95
-_REPLICATES = 400
-_FEWEST_REPLICATES = 100
 _FEWEST_VALUES = 4
-_VALUES = 20_000_000
-"""Values resampled at most for one interval, as long as that leaves ``_FEWEST_REPLICATES``."""
+_TOWARDS_MORE = 0.5
+"""Standard errors of a correlation by which more of it is taken than was estimated, of a long series."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +65,8 @@ def step_time(launches: Sequence[LaunchTimes], level: float = LEVEL) -> StepTime
     independent, and their spread holds both levels once, whatever the correlation of the steps:
     mu = mean(m) ± t(n - 1) sd(m) / sqrt(n), Student's t. benchmarks/core/mean-step.csv has its coverage.
 
-    With one launch the second level is all there is: the standard error of m is the larger one of the stationary
-    bootstrap and of the autocorrelations (``mean_error``), without what is regular in stalls, and t has one degree of
-    freedom less than the series has stretches of three mean block lengths. Such an interval does not cover other
-    launches (``covers_launches``).
+    With one launch the second level is all there is (``_half_width``), without what is regular in stalls. Such an
+    interval does not cover other launches (``covers_launches``).
 
     Args:
         launches: of one trial.
@@ -182,36 +99,88 @@ def half_width_between(centres: NDArray[np.float64], level: float = LEVEL) -> ND
 
 def _half_width_within(launch: LaunchTimes, level: float) -> float:
     series = without_period(launch.steady_s, launch.period)
-    error, freedom = _bootstrapped(series)
-    return float(t_quantile(freedom, level) * max(error / series.mean(), launch.mean_error))
+    return _half_width_of_mean(series, level) / float(series.mean())
 
 
-def _bootstrapped(series: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the standard error of the mean of a series whose neighbours hang together, and its degrees of freedom."""
-    size = len(series)
-    length = block_length(series)
-    replicates = int(np.clip(_VALUES // size, _FEWEST_REPLICATES, _REPLICATES))
-    error = float(stationary_bootstrap(series, _mean, replicates, length, seed=0).std(ddof=1))
-    return error, max(1.0, size / (3.0 * length) - 1.0)
+def _half_width_of_mean(series: NDArray[np.float64], level: float) -> float:
+    """Return half the width of the interval of the mean of a series whose neighbours hang together.
+
+    Student's t, with the standard error that the series has if each value takes the share r of the deviation before
+    it (``_inflation``): one number can be estimated from few values, a sum of correlations or the length of blocks
+    cannot. A long series shows more than r: there the autocorrelations may widen the interval (``mean_errors``).
+    benchmarks/core/run-interval.csv has coverage and width.
+    """
+    count = len(series)
+    if count < 2:  # noqa: PLR2004 - one value has no spread
+        return 0.0
+    error = float(series.std(ddof=1)) / np.sqrt(count) * _inflation(series)
+    return float(t_quantile(count - 1, level) * max(error, mean_errors([series])[0]))
+
+
+def _inflation(series: NDArray[np.float64]) -> float:
+    """Return by what factor the error of a mean exceeds that of independent values with the same standard deviation.
+
+    By the correlation r of neighbours, without its bias of -(1 + 4 r) / n (Marriott and Pope, Biometrika 41 (1954)
+    390), and ``_TOWARDS_MORE`` larger. For n values of an autoregression, V = 1 + 2 sum (1 - k/n) r^k is the variance
+    of their mean, and (n - V) / (n - 1) the mean of their squared standard deviation, each over that of independent
+    ones. Few values cannot show a correlation near 1: it is taken as 1 - 4/n at most.
+    """
+    count = len(series)
+    most = 1.0 - _FEWEST_VALUES / count
+    deviations = series - series.mean()
+    squares = float(deviations @ deviations)
+    if most <= 0.0 or squares <= 0.0:
+        return 1.0
+    seen = float(deviations[1:] @ deviations[:-1]) / squares
+    unbiased = (count * seen + 1.0) / (count - 4.0)
+    r = float(np.clip(unbiased + _TOWARDS_MORE * most * np.sqrt(max(0.0, 1.0 - seen**2) / count), 0.0, most))
+    variance = (1.0 + r) / (1.0 - r) - 2.0 * r * (1.0 - r**count) / (count * (1.0 - r) ** 2)
+    return float(np.sqrt(variance * (count - 1.0) / (count - variance)))
+
+
+def effective_count(series: NDArray[np.float64]) -> float:
+    """Return how many independent values tell as much of a mean as a series whose neighbours hang together."""
+    return len(series) / _inflation(series) ** 2
 
 
 def mean_within(series: NDArray[np.float64], level: float = LEVEL) -> Interval:
-    """Return the mean of what the steps of one run gave, with an interval that knows nothing of other runs.
+    """Return the mean of what the steps of one run took, with an interval that knows nothing of other runs.
 
-    As of a single launch in ``step_time``, but on a linear scale, since a part of a step may take no time. Without
-    bounds where there are fewer than four values.
+    Values and bounds are not negative: the interval is symmetric in the square root of the mean, which moves it up by
+    what few skewed values need. Without bounds where there are fewer than four values.
     """
     value = float(series.mean())
     if len(series) < _FEWEST_VALUES:
         return Interval(value, None, None)
-    error, freedom = _bootstrapped(series)
-    half_width = float(t_quantile(freedom, level) * max(error, mean_errors([series])[0]))
+    half = 0.5 * _half_width_of_mean(series, level) / value if value > 0.0 else 0.0
+    return Interval(value, value * max(0.0, 1.0 - half) ** 2, value * (1.0 + half) ** 2)
+
+
+def difference_within(series: NDArray[np.float64], level: float = LEVEL) -> Interval:
+    """Return the mean of values of one run that may be negative, with an interval as of ``mean_within``."""
+    value = float(series.mean())
+    if len(series) < _FEWEST_VALUES:
+        return Interval(value, None, None)
+    half_width = _half_width_of_mean(series, level)
     return Interval(value, value - half_width, value + half_width)
 
 
-def _mean(times: NDArray[np.float64]) -> NDArray[np.float64]:
-    means: NDArray[np.float64] = times.mean(axis=-1)
-    return means
+def more_values(found: Interval, count: int, within: float) -> int:
+    """Return how many values more would bring half the interval of ``count`` values to a share of the mean."""
+    if found.low is None or found.high is None or found.value <= 0.0:
+        return 0
+    relative = (found.high - found.low) / (2.0 * found.value)
+    return max(0, int(np.ceil(count * (relative / within) ** 2)) - count)
+
+
+def median_within(series: NDArray[np.float64], level: float = LEVEL) -> Interval:
+    """Return the median of the steps of one run, with bounds that are values of the series: a sign test, inverted."""
+    value = float(np.median(series))
+    if len(series) < _FEWEST_VALUES:
+        return Interval(value, None, None)
+    share = _half_width_of_mean((series > value).astype(np.float64), level)
+    low, high = np.quantile(series, [max(0.0, 0.5 - share), min(1.0, 0.5 + share)])
+    return Interval(value, float(low), float(high))
 
 
 _IN_A_ROW = 2

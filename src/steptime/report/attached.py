@@ -39,9 +39,19 @@ def headline(run: AttachedRun) -> str:
         return f"{command}: no step was seen"
     hosts = len({rank.host for rank in run.ranks})
     who = f"{count(run.world, 'rank')} on {count(hosts, 'host')}" if run.world > 1 else "one process"
-    step = seconds(run.step_s.value, run.step_s.low, run.step_s.high).line
+    step = _step(run)
     micro = f", {run.micro_steps} micro-steps each" if run.micro_steps and run.micro_steps > 1 else ""
     return f"{command}, {who}: a step takes {step}{micro}"
+
+
+def _step(run: AttachedRun) -> str:
+    """Return the mean of a step, or the median where the interval of the mean is wider than the mean."""
+    mean, median = run.step_s, run.median_step_s
+    known = mean.value is not None and mean.low is not None and mean.high is not None
+    if not known or (mean.high or 0.0) - (mean.low or 0.0) <= (mean.value or 0.0):
+        return seconds(mean.value, mean.low, mean.high).line
+    line = seconds(median.value, median.low, median.high).line
+    return f"{line} (median; the mean is {seconds(mean.value, mean.low, mean.high).line})"
 
 
 def part_rows(run: AttachedRun, gaps: int) -> Iterator[tuple[str, str, str, str]]:

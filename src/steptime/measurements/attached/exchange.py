@@ -1,4 +1,4 @@
-"""What the ranks of an attached job exchange: who waits, for whom, and how long the transfer itself takes.
+"""What the ranks of an attached job exchange: how long each waits, and how long the transfer itself takes.
 
 A rank waits until the last of all has come; what is left of its time in the exchange is transfer.
 
@@ -20,8 +20,6 @@ from steptime.measurements.attached.attempts import Attempt
 from steptime.measurements.attached.form import CollectiveCount
 from steptime.measurements.attached.process_files import ProcessLines
 from steptime.measurements.attached.process_lines import CollectiveInterval, StepLine
-from steptime.measurements.interval import LEVEL, mean_within
-from steptime.measurements.simultaneous import sidak_level
 
 Array = NDArray[np.float64]
 
@@ -38,8 +36,6 @@ _SHARDED = {("forward", "gather"), ("backward", "scatter")}
 _OTHERS = {("forward", "scatter"), ("forward", "reduce"), ("backward", "reduce")}
 """Of activations that are split (tensor and sequence parallel)."""
 _WAIT = "wait"
-_BLAME = 0.5
-"""Of all waiting, that a rank causes at least to be the one that is waited for."""
 
 
 class ExchangeCall(NamedTuple):
@@ -122,23 +118,6 @@ def _hidden(attempt: Attempt, numbers: Sequence[int]) -> str | None:
     if any("replay" in step.regions for step in steps):
         return "the step is a captured CUDA graph, inside which nothing can be seen"
     return None
-
-
-def waited_for(found: Exchange) -> int | None:
-    """Return the index of the one rank that is waited for more than the others; None if that is none.
-
-    It causes more waiting than the others do on average, by intervals that hold together for all ranks, more than what
-    the clocks leave open, and at least half of all.
-    """
-    total = found.caused_s.sum()
-    ranks = len(found.caused_s)
-    if total <= 0.0 or ranks < 2:  # noqa: PLR2004 - somebody else waits
-        return None
-    index = int(found.caused_s.sum(axis=1).argmax())
-    others = (found.caused_s.sum(axis=0) - found.caused_s[index]) / (ranks - 1)
-    low = mean_within(found.caused_s[index] - others, sidak_level(LEVEL, ranks)).low
-    shown = low is not None and low > 0.0 and found.caused_s[index].mean() > found.clock.uncertainty_s
-    return index if shown and found.caused_s[index].sum() >= _BLAME * total else None
 
 
 def _meetings(steps: Sequence[StepLine]) -> list[_Meeting] | None:

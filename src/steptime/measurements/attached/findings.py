@@ -9,7 +9,7 @@ import numpy as np
 from steptime.measurements.attached.form import AttachedFinding, JobPart, StepPart, WaitedFor
 from steptime.measurements.attached.process_lines import StepLine
 from steptime.measurements.attached.step_parts import KeptSteps, at_line, known_part, title_of
-from steptime.measurements.interval import mean_within
+from steptime.measurements.interval import difference_within
 from steptime.measurements.json_form import Interval
 from steptime.units import format_seconds
 
@@ -20,6 +20,8 @@ _NOTABLE_ONCE = 0.05
 """Share of the job, of what does not come again with every step."""
 _LONGEST_ROUND = 3
 """Of a series of updates, the share that a round has at most, as its inverse."""
+_MOST_OF_IT = 0.5
+"""Of all waiting: who causes as much is not one of many."""
 _EVERY_STEP = ("straggler", "waiting", "input", "communication", "gaps")
 
 
@@ -56,14 +58,13 @@ def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
 
 def _of_waiting(found: AttachedFindings) -> Iterator[AttachedFinding]:
     waiting, whom = found.part("sync_wait"), found.waited_for
-    if waiting is None or whom is None or (waiting.share or 0.0) < _NOTABLE_WAIT:
+    if waiting is None or whom is None or (waiting.share or 0.0) < _NOTABLE_WAIT or not is_shown(waiting.time_s):
         return
     lost_s = (waiting.time_s.value or 0.0) * found.steps
     wait = _with_interval(whom.others_wait_s)
     if whom.rank is None:
         sentence = (
-            f"ranks wait {_with_interval(waiting.time_s)} of each step now for one of them, now for another; rank "
-            f"{_most_causing(found)} causes most, {_percent(whom.caused_share)}"
+            f"ranks wait {_with_interval(waiting.time_s)} of each step{_not_named(whom, len(found.main.numbers))}"
         )
         yield AttachedFinding(kind="waiting", sentence=sentence, lost_s=lost_s)
         return
@@ -77,10 +78,18 @@ def _of_waiting(found: AttachedFindings) -> Iterator[AttachedFinding]:
     yield AttachedFinding(kind="straggler", sentence=sentence, lost_s=lost_s)
 
 
-def _most_causing(found: AttachedFindings) -> int:
-    exchange = found.main.exchange
-    assert exchange is not None  # noqa: S101 - waiting is known
-    return found.main.attempt.ranks[int(exchange.caused_s.sum(axis=1).argmax())]
+def _not_named(whom: WaitedFor, steps: int) -> str:
+    """Return who causes most of the waiting, where no rank is shown to be the one that is waited for."""
+    most, share = whom.most_causing, _percent(whom.caused_share)
+    if whom.caused_share < _MOST_OF_IT:
+        return f" now for one of them, now for another; rank {most} causes most, {share}"
+    more = f"; about {_counted(whom.more_steps, 'more step')} would show whether by chance" if whom.more_steps else ""
+    return f"; rank {most} causes {share} of it, as the last in {whom.last_in} of {_counted(steps, 'step')}{more}"
+
+
+def is_shown(time_s: Interval[float | None] | Interval) -> bool:
+    """Whether the interval of a time is known and does not hold 0."""
+    return time_s.low is not None and time_s.low > 0.0
 
 
 def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
@@ -89,10 +98,10 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
         ("comm_exposed", "communication", "communication that nothing covers takes {time} of each step, {share}"),
     ):
         part = found.part(name)
-        if part is not None and (part.share or 0.0) >= _NOTABLE:
+        if part is not None and (part.share or 0.0) >= _NOTABLE and is_shown(part.time_s):
             said = words.format(time=_with_interval(part.time_s), share=_percent(part.share))
             yield AttachedFinding(kind=kind, sentence=said + at_line(part.where), lost_s=_lost(part, found))
-    gaps = [part for part in found.parts if part.gap and part.share]
+    gaps = [part for part in found.parts if part.gap and part.share and is_shown(part.time_s)]
     if sum(part.share or 0.0 for part in gaps) >= _NOTABLE:
         most = gaps[0]
         others = f", and {format_seconds(sum(part.time_s.value or 0.0 for part in gaps[1:]))} elsewhere"
@@ -209,7 +218,7 @@ def _of_ablation(found: AttachedFindings) -> Iterator[AttachedFinding]:
         if part == "exchange" and len(found.main.attempt.ranks) < 2:  # noqa: PLR2004 - it exchanges with no other
             continue
         if rounds:
-            less = mean_within(np.array([means[number, "whole"] - means[number, part] for number in rounds]))
+            less = difference_within(np.array([means[number, "whole"] - means[number, part] for number in rounds]))
             pairs = _counted(len(rounds), "pair")
             sentence = f"without {words} a step takes {_with_interval(less)} less, by {pairs} of blocks"
             yield AttachedFinding(kind="ablation", sentence=sentence, lost_s=None)

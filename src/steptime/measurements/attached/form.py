@@ -47,9 +47,15 @@ class WaitedFor(JsonForm):
     """Whom the ranks wait for."""
 
     rank: int | None
-    """None if it is now one, now another."""
+    """None if none is shown to be."""
+    most_causing: int
+    """Rank that causes most waiting."""
     caused_share: float
-    """Of all waiting, what the rank that causes most of it causes."""
+    """Its share of all waiting."""
+    last_in: int
+    """Steps in which it is last."""
+    more_steps: int | None
+    """That would show it; None if it is shown, or steps do not help."""
     others_wait_s: Interval
     """Of a step, for that rank, on average."""
     part: str | None
@@ -139,6 +145,8 @@ class AttachedRun(JsonForm):
     level: float
     """Of all intervals, which are within this run."""
     step_s: Interval[float | None]
+    median_step_s: Interval[float | None]
+    """Shown where the interval of ``step_s`` is wider than itself."""
     flops: float | None
     """Of one rank in a step, forward and backward, with ``--flops``."""
     parts: list[StepPart]

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.measurements.attached.attempts import Attempt
-from steptime.measurements.attached.exchange import Exchange, split_exchange, waited_for
-from steptime.measurements.attached.form import CollectiveCount, StepPart, WaitedFor
+from steptime.measurements.attached.exchange import Exchange, split_exchange
+from steptime.measurements.attached.form import CollectiveCount, StepPart
 from steptime.measurements.attached.process_files import ProcessLines
 from steptime.measurements.attached.process_lines import StepLine
-from steptime.measurements.interval import mean_within, step_time
+from steptime.measurements.interval import difference_within, mean_within, median_within, step_time
 from steptime.measurements.json_form import NOT_MEASURED, Interval
 from steptime.measurements.launch_times import reduce_times
 from steptime.phases import BY_NAME, EXCHANGED, REST
@@ -47,8 +47,6 @@ _STARTING = 2.0
 """Times the median step, above which the first steps are not steady whatever follows."""
 _MOST_UNCERTAIN = 0.5
 """Of the exchange, that the clocks may leave open."""
-_EXPLAINS = 0.25
-"""Of what the others wait, that a longer part explains at least to be named."""
 
 
 def title_of(name: str) -> str:
@@ -143,6 +141,11 @@ def step_length(kept: KeptSteps) -> Interval[float | None]:
     return Interval(time.value, time.low, time.high)
 
 
+def median_step_length(kept: KeptSteps) -> Interval[float | None]:
+    """Return the median of the steps that ``step_length`` is the mean of."""
+    return _widened(median_within(kept.length_s.mean(axis=0))) if kept.numbers else NOT_MEASURED
+
+
 def _widened(found: Interval) -> Interval[float | None]:
     return Interval(found.value, found.low, found.high)
 
@@ -192,10 +195,11 @@ def _unseen(kept: KeptSteps) -> dict[str, str]:
 def _part(  # noqa: PLR0913 - what a part is made of
     kept: KeptSteps, name: str, seconds: Array, total: float, places: Sequence[str], *, gap: bool = False
 ) -> StepPart:
-    found = mean_within(seconds.mean(axis=0))
+    series = seconds.mean(axis=0)
+    found = difference_within(series) if series.min() < 0.0 else mean_within(series)  # parts may overlap in the rest
     if name in EXCHANGED and kept.exchange and found.low is not None and found.high is not None:
         open_s = kept.exchange.clock.uncertainty_s
-        found = Interval(found.value, found.low - open_s, found.high + open_s)
+        found = Interval(found.value, max(0.0, found.low - open_s), found.high + open_s)
     return StepPart(
         name=name,
         gap=gap,
@@ -251,44 +255,6 @@ def known_part(parts: Sequence[StepPart], name: str) -> StepPart | None:
 def at_line(line: str | None) -> str:
     """Return a line of the script in brackets, for the end of a sentence; nothing if no line is known."""
     return f" ({without_folders(line)})" if line else ""
-
-
-def whom_ranks_wait_for(kept: KeptSteps, parts: Sequence[StepPart]) -> WaitedFor | None:
-    """Return whom the ranks wait for, and which part takes it longer; None if waiting is not known or none is."""
-    found = kept.exchange
-    if found is None or found.caused_s.sum() <= 0.0:
-        return None
-    caused = found.caused_s.sum(axis=1)
-    index = waited_for(found)
-    most = int(caused.argmax()) if index is None else index
-    name, longer, where = (None, None, None) if index is None else _longer_part(kept, parts, index)
-    return WaitedFor(
-        rank=None if index is None else kept.attempt.ranks[index],
-        caused_share=float(caused[most] / caused.sum()),
-        others_wait_s=mean_within(found.caused_s[most]),
-        part=name,
-        part_s=longer,
-        where=where,
-    )
-
-
-def _longer_part(kept: KeptSteps, parts: Sequence[StepPart], index: int) -> tuple[str | None, float | None, str | None]:
-    """Return the part that takes a rank longest beyond the others, by how much, and the line in which it is."""
-    exchange = kept.exchange
-    assert exchange is not None  # noqa: S101 - for the type checker
-    longer = {}
-    for part in parts:
-        if part.name in ("comm_exposed", "sync_wait", EXCHANGE, REST) or part.reason:
-            continue
-        others = [value for rank, value in enumerate(part.ranks_s) if rank != index and value is not None]
-        own = part.ranks_s[index]
-        if own is not None and others:
-            longer[part.name] = own - float(np.mean(others))
-    name = max(longer, key=longer.__getitem__, default=None)
-    if name is None or longer[name] < _EXPLAINS * float(exchange.caused_s[index].mean()):
-        return None, None, None
-    process = kept.attempt.processes[kept.attempt.ranks[index]]
-    return name, longer[name], most_seen_line([process], REGIONS.get(name, (name,)))
 
 
 def collective_counts(kept: KeptSteps) -> list[CollectiveCount]:

@@ -1,6 +1,6 @@
 """From the files of an attached run to what a report shows of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -16,18 +16,24 @@ from steptime.measurements.attached.step_parts import (
     KeptSteps,
     collective_counts,
     kept_steps,
+    median_step_length,
     step_length,
     step_parts,
-    whom_ranks_wait_for,
 )
+from steptime.measurements.attached.straggler import whom_ranks_wait_for
 from steptime.measurements.consistency import sentences
-from steptime.measurements.interval import LEVEL
-from steptime.measurements.json_form import NOT_MEASURED
+from steptime.measurements.interval import LEVEL, more_values
+from steptime.measurements.json_form import NOT_MEASURED, Interval
 from steptime.measurements.noise import amount
 from steptime.plain_file import PlainFolder
 from steptime.units import format_seconds
 
 _NOT_TRAINED = "processes were attached ({seen}) and none of them trained a step that steptime knows"
+_FEWEST_STEPS = 8
+_WANTED = 0.1
+"""Half the interval of a step that is known well, as a share of it."""
+_FEW_TIMES = 3
+"""As many steps as there are, above which a note shows how many more are needed."""
 _SAMPLED = "steps are so short that most are on record as sums; the parts are of every {every} or so"
 
 
@@ -63,6 +69,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         micro_steps=micro_steps.pop() if len(micro_steps) == 1 else None,
         level=LEVEL,
         step_s=step_length(main) if main else NOT_MEASURED,
+        median_step_s=median_step_length(main) if main else NOT_MEASURED,
         flops=_flops(files),
         parts=parts,
         waited_for=waited,
@@ -117,7 +124,20 @@ def _notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
     alone = sum(len(process.steps) for process in files.processes)
     if main is not None and summed and alone:
         notes.append(_SAMPLED.format(every=f"{round((summed + alone) / alone)} steps"))
-    return notes
+    return [*(_too_few(main) if main else ()), *notes]
+
+
+def _too_few(kept: KeptSteps) -> Iterator[str]:
+    """Yield how many more steps are needed, where there are too few for an interval, or for a narrow one."""
+    step_s, count = step_length(kept), len(kept.numbers)
+    if step_s.value is None:
+        return
+    if step_s.low is None:
+        yield f"{count} steps show no interval: at least {_FEWEST_STEPS - count} more are needed"
+        return
+    more = more_values(Interval(step_s.value, step_s.low, step_s.high), count, _WANTED)
+    if more > _FEW_TIMES * count:
+        yield f"{count} steps are few: about {more} more would give the step within {100 * _WANTED:.0f} %"
 
 
 _STEPS = 20

@@ -1,0 +1,62 @@
+"""A rank is named as the one that is waited for by the steps in which it comes last; no sentence contradicts itself."""
+
+import random
+
+import pytest
+from stored_processes import ddp_job, part_of, sentences_of
+
+
+def late_in(numbers, late_ms=80.0, others_ms=0.5):
+    """Rank 1 is late in these steps, rank 0 a little in the others."""
+    return lambda number: [0.0, late_ms] if number in numbers else [others_ms, 0.0]
+
+
+def test_a_rank_that_is_last_in_17_of_20_steps_is_named(tmp_path):
+    run = ddp_job(tmp_path, late_in(set(range(20)) - {3, 9, 14}), steps=20)
+    assert run.waited_for.rank == 1
+    assert "for rank 1; its forward takes" in sentences_of(run)["straggler"]
+
+
+@pytest.mark.parametrize("steps", [8, 13, 20])
+def test_a_rank_whose_lateness_varies_much_is_named_by_coming_last(tmp_path, steps):
+    stream = random.Random(steps)
+    late = [stream.expovariate(1 / 30.0) ** 2 / 30.0 for _ in range(steps)]
+    run = ddp_job(tmp_path, lambda number: [0.0, late[number]], steps=steps)
+    assert run.waited_for.rank == 1
+
+
+def test_a_rank_that_is_last_in_three_of_20_steps_is_told_by_its_share_and_these_steps(tmp_path):
+    run = ddp_job(tmp_path, late_in({3, 9, 14}, others_ms=0.01), steps=20)
+    assert run.waited_for.rank is None
+    sentence = sentences_of(run).get("waiting", "")
+    assert "now for one of them" not in sentence
+    assert (run.waited_for.most_causing, run.waited_for.last_in) == (1, 3)
+
+
+def test_no_rank_is_named_where_chance_makes_them_late(tmp_path):
+    for seed in range(20):
+        stream = random.Random(seed)
+        late = [[stream.gauss(10.0, 4.0) for _ in range(2)] for _ in range(20)]
+        run = ddp_job(tmp_path / str(seed), lambda number, late=late: late[number], steps=20)
+        assert run.waited_for.rank is None, seed
+
+
+def test_few_steps_are_told_with_how_many_more_would_show_the_rank(tmp_path):
+    late = late_in({0, 1, 3, 4, 6, 8, 9, 11}, late_ms=30.0, others_ms=30.0)
+    run = ddp_job(tmp_path, late, steps=12)
+    sentence = sentences_of(run)["waiting"]
+    assert "as the last in" in sentence
+    assert f"about {run.waited_for.more_steps} more step" in sentence
+
+
+def test_waiting_is_never_negative(tmp_path):
+    run = ddp_job(tmp_path, late_in({5}), steps=16)
+    for part in run.parts:
+        assert part.time_s.low is None or part.time_s.low >= 0.0, part.name
+    assert part_of(run, "sync_wait").time_s.low == 0.0
+    assert "straggler" not in sentences_of(run)
+
+
+def test_three_steps_are_told_with_how_many_more_are_needed(tmp_path):
+    run = ddp_job(tmp_path, lambda _: [0.0, 80.0], steps=4)
+    assert "3 steps show no interval: at least 5 more are needed" in run.notes
