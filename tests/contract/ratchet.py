@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
-from radon.complexity import cc_visit
+from radon.complexity import cc_visit_ast
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "steptime"
@@ -87,6 +87,12 @@ def sources() -> tuple[Path, ...]:
     return tuple(sorted(SOURCE.rglob("*.py")))
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
+    return ast.parse(path.read_text())
+
+
 def lines_of(path: Path) -> int:
     """Return the number of lines of a file."""
     return path.read_text().count("\n")
@@ -118,18 +124,18 @@ def unrelated_groups() -> Figure:
     """Files with two or more groups of GROUP_LINES lines whose definitions use no name of each other."""
     counted = []
     for path in sources():
-        sizes = [size for size in group_sizes(path.read_text()) if size >= GROUP_LINES]
+        sizes = [size for size in group_sizes(tree_of(path)) if size >= GROUP_LINES]
         counted += [f"{name_of(path)}: {', '.join(map(str, sizes))} lines"] if len(sizes) > 1 else []
     return len(counted), counted
 
 
-def group_sizes(source: str) -> list[int]:
+def group_sizes(tree: ast.Module) -> list[int]:
     """Return the lines of each group of definitions of a module that are joined by the names they use, largest first.
 
     A string that is an identifier counts as a use, as in ``__all__`` or an annotation.
     """
     groups: list[tuple[set[str], set[str], int]] = []
-    for statement in ast.parse(source).body:
+    for statement in tree.body:
         if isinstance(statement, ast.Expr):  # the text below a constant is part of it
             if groups:
                 groups[-1] = (*groups[-1][:2], groups[-1][2] + lines_of_node(statement))
@@ -170,7 +176,7 @@ def complex_functions() -> Figure:
     counted = [
         f"{name_of(path)}: {block.name}, {block.complexity}"
         for path in sources()
-        for block in cc_visit(path.read_text())
+        for block in cc_visit_ast(tree_of(path))
         if block.letter != "C" and block.complexity >= COMPLEX
     ]
     return len(counted), counted
@@ -185,13 +191,12 @@ def lines_of_a_package() -> Figure:
 
 def dialect_in_identifiers() -> Figure:
     """Names that match VAGUE, functions that match NO_VERB, and ``each`` bound by anything but a loop."""
-    counted = [f"{name_of(path)}:{line}" for path in sources() for line in dialect_in(path.read_text())]
+    counted = [f"{name_of(path)}:{line}" for path in sources() for line in dialect_in(tree_of(path))]
     return len(counted), counted
 
 
-def dialect_in(source: str) -> list[str]:
+def dialect_in(tree: ast.Module) -> list[str]:
     """Return the line and the name of each such binding of a module."""
-    tree = ast.parse(source)
     loops = [node.target for node in ast.walk(tree) if isinstance(node, ast.For | ast.comprehension)]
     nameless = {id(name) for target in loops for name in ast.walk(target)}
     counted = []
@@ -210,7 +215,7 @@ def classes() -> tuple[tuple[Path, ast.ClassDef], ...]:
     """Return every class with its file, nested ones and those in functions too."""
     found = []
     for path in sources():
-        left: list[ast.AST] = [ast.parse(path.read_text())]
+        left: list[ast.AST] = [tree_of(path)]
         while left:
             node = left.pop()
             # Statements alone: expressions hold no class and most of the nodes.
