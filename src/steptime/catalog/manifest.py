@@ -92,14 +92,19 @@ class BackEndSupport(_ManifestForm):
     device: Literal["cpu", "cuda"] = "cpu"
 
 
+class PreloadingFacts(_ManifestForm):
+    """The table ``[preloading]``: how a process imports the framework of which checks fork their processes."""
+
+    code: str = ""
+    """Python code that imports the framework, starts no thread and opens no device; empty where that is not possible,
+    so that each process of a check imports it."""
+    imported_again: list[str] = Field(default_factory=list)
+    """Modules that a server or scheduler must import itself, because their import is what serves."""
+
+
 class ContractFacts(_ManifestForm):
     """The table ``[contract]``: what tests of the framework must know before they start it (worker/framework.py)."""
 
-    preload: str = ""
-    """Python code that imports the framework, where that takes much longer than to start Python: tests fork workers
-    from a process that has run it."""
-    imported_again: list[str] = Field(default_factory=list)
-    """Modules that a server or scheduler must import itself, because their import is what serves."""
     threads: Literal["asked", "openblas", "cores"] = "asked"
     """How many compute threads a worker has: as many as the job asks for; at most one for each core, where it computes
     with OpenBLAS; at most one for each core in every thread pool."""
@@ -184,6 +189,7 @@ class Manifest(_ManifestForm):
     """The tier ``tuned``: the best that an expert gets without changing what is computed."""
     back_ends: dict[str, BackEndSupport] = Field(default_factory=dict)
     """Back ends that the message benchmark can time, by names that no other framework uses."""
+    preloading: PreloadingFacts = PreloadingFacts()
     contract: ContractFacts = ContractFacts()
 
     @model_validator(mode="after")

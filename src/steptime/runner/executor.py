@@ -17,6 +17,7 @@ import steptime
 from steptime.catalog.manifest import Manifest
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError, StoreError
+from steptime.launchers.preloading import Preloading, await_copies
 from steptime.launchers.request import LATE, Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
 from steptime.measurements.gpus import GpuSamples
@@ -115,6 +116,8 @@ class Executor:
     """Of launches that use some; None if all run on this host."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set to end launches that run in other threads."""
+    preloading: Preloading = field(default_factory=Preloading)
+    """Of the processes of launches that are not timed."""
 
     def environment(self, configuration: Launchable) -> ReadyEnvironment:
         """Return the environment that a configuration is launched in."""
@@ -142,7 +145,8 @@ class Executor:
             job: its ``job.json``.
             folder: the run folder, made anew.
             last_record: the kind of record that every worker must have written at its end.
-            pinned: whether workers are pinned to cores.
+            pinned: whether workers are pinned to cores, as those are that are timed; those of others may start with
+                their framework imported.
             keep_folder: whether the run folder stays after a good launch; that of a failed one always does.
             at_most_s: ends the launch ahead of the time limit of all; None for that one.
         """
@@ -163,6 +167,9 @@ class Executor:
             container=environment.container,
             cancelled=self.cancelled,
         )
+        launcher = launcher_named(configuration.launcher)
+        if not pinned and launcher.name == "local":
+            request = self.preloading.request(request, manifest)
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
         around = self._around(folder)
@@ -173,7 +180,8 @@ class Executor:
                 around.make(folder, mode=0o700)
                 make_run_folder(folder, manifest.folder, job, manifest.libraries, manifest.name)
                 with GpuSamples() if request.on_devices else contextlib.nullcontext() as samples:
-                    outcome = launcher_named(configuration.launcher).run(request)
+                    outcome = launcher.run(request)
+                await_copies(folder)
                 collected = collect(folder)
             except (LaunchError, StoreError) as error:
                 outcome, collected = _not_launched(str(error)), Collected({})

@@ -245,7 +245,10 @@ class EquivalenceCheck:
         # What is kept comes first, so that it is known how many checks are still to be made.
         cases.sort(key=lambda case: self.cache.get(self._key(case)) is None)
         self.observer.stage("Checking that all frameworks compute the same", len(cases))
-        do_side_by_side(self._check, cases, side_by_side, self.checker.executor.cancelled)
+        try:
+            do_side_by_side(self._check, cases, side_by_side, self.checker.executor.cancelled)
+        finally:
+            self.checker.executor.preloading.close()
         self.checker.executor.remove(self.checker.scratch)
 
     def _check(self, case: Case) -> None:

@@ -77,7 +77,10 @@ class Replays:
                     self.keep(each)
             self.observer.finished(what, ok=all(each.reason is None for each in found), kept=False)
 
-        do_side_by_side(replay, wanted, self.at_once, self.executor.cancelled)
+        try:
+            do_side_by_side(replay, wanted, self.at_once, self.executor.cancelled)
+        finally:
+            self.executor.preloading.close()
 
     def of(
         self,

@@ -1,0 +1,150 @@
+"""Processes of launches that time nothing begin with their framework imported, by a fork of a process that has done so.
+
+Most of a check's time would be the import: two to four processor seconds for each of some hundred processes. A launch
+that is timed has fresh processes, since how these differ belongs to its interval.
+"""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from os import environ
+from pathlib import Path
+
+import steptime
+from steptime.catalog.manifest import Manifest
+from steptime.launchers.orphans import MarkedProcess, await_ends
+from steptime.launchers.process_env import inherited, shared_variables
+from steptime.launchers.request import Request
+from steptime.process_identity import start_ticks
+from steptime.worker import fork_server
+
+_SOURCE = Path(steptime.__file__).parents[1]
+_SERVER = Path(fork_server.__file__)
+_STAND_IN = """#!{python} -IS
+import json, os, signal, socket, sys
+
+def begin_afresh():
+    os.execv({interpreter!r}, [{interpreter!r}] + sys.argv[1:])
+
+server = socket.socket(socket.AF_UNIX)
+again = [] if os.environ["STEPTIME_ROLE"] == "worker" else {again!r}
+wanted = dict(folder=os.getcwd(), argv=sys.argv[1:], environment=dict(os.environ), again=again)
+text = json.dumps(wanted).encode()
+own = [os.open("/proc/self/ns/" + name, os.O_RDONLY) for name in ("user", "net", "mnt")]
+try:
+    server.connect({address!r})
+    socket.send_fds(server, [len(text).to_bytes(4, "big")], [0, 1, 2] + own)
+    server.sendall(text)
+except OSError:
+    begin_afresh()
+status = server.recv(4)
+code = os.waitstatus_to_exitcode(int.from_bytes(status, "big")) if status else -signal.SIGABRT
+if code == {not_there}:
+    begin_afresh()
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
+"""Stands for the interpreter: has the process forked, and ends as it ends. When it is killed, so is the process.
+
+Where nothing answers it begins the process afresh; a server that dies meanwhile counts as a crash, after which a check
+is repeated."""
+
+
+@dataclass(frozen=True)
+class _Server:
+    process: subprocess.Popen[bytes]
+    stand_in: Path
+
+
+class Preloading:
+    """The processes that have imported a framework each, started when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._servers: dict[tuple[str, ...], _Server] = {}
+        self._folder: Path | None = None
+        # The kernel ends a server with the thread that started it: one that lives until all servers are ended.
+        self._starter: ThreadPoolExecutor | None = None
+
+    def request(self, request: Request, manifest: Manifest) -> Request:
+        """Return the launch with an interpreter that starts its processes with the framework imported, where it can."""
+        if not manifest.preloading.code or request.container:
+            return request
+        return replace(request, interpreter=self.interpreter(manifest, request))
+
+    def interpreter(self, manifest: Manifest, request: Request) -> Path:
+        """Return a program that runs a script as the interpreter of ``request`` does, with the framework imported."""
+        shared = shared_variables(request, "", "", [0] * (1 + request.workers + request.servers))
+        variables = {**inherited(environ), **shared}
+        # What names the launch would start a server for each.
+        kept = {name: value for name, value in variables.items() if not name.startswith(("STEPTIME_", "PYTEST_"))}
+        key = (manifest.name, str(request.interpreter), *(f"{name}={value}" for name, value in sorted(kept.items())))
+        with self._lock:
+            if key not in self._servers or self._servers[key].process.poll() is not None:
+                self._starter = self._starter or ThreadPoolExecutor(1, "preloading")
+                self._servers[key] = self._starter.submit(self._start, manifest, request.interpreter, kept).result()
+            return self._servers[key].stand_in
+
+    def close(self) -> None:
+        """End all of them; one that is asked for later is started anew."""
+        with self._lock:
+            servers, self._servers = list(self._servers.values()), {}
+            for server in servers:
+                server.process.kill()
+                server.process.wait()
+            if self._starter:
+                self._starter.shutdown()
+            if self._folder:
+                shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = self._starter = None
+
+    def _start(self, manifest: Manifest, interpreter: Path, environment: Mapping[str, str]) -> _Server:
+        self._folder = self._folder or Path(tempfile.mkdtemp(prefix="steptime-"))
+        folder = self._folder / str(len(list(self._folder.iterdir())))
+        folder.mkdir()
+        address, source = str(folder / "socket"), repr(str(_SOURCE))
+        code = f"import sys; sys.path.insert(1, {source}); {manifest.preloading.code}; sys.path.remove({source})"
+        with socket.socket(socket.AF_UNIX) as listener, (folder / "server.log").open("ab") as log:
+            listener.bind(address)
+            listener.listen(64)
+            process = subprocess.Popen(
+                [str(interpreter), str(_SERVER), str(listener.fileno()), code],
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[listener.fileno()],
+                start_new_session=True,
+            )
+        stand_in = folder / "python"
+        stand_in.write_text(
+            _STAND_IN.format(
+                python=Path(sys.executable).resolve(),
+                interpreter=str(interpreter),
+                address=address,
+                again=manifest.preloading.imported_again,
+                not_there=fork_server.NOT_THERE,
+            )
+        )
+        stand_in.chmod(0o700)
+        return _Server(process, stand_in)
+
+
+def await_copies(folder: Path) -> None:
+    """Wait until no forked process of the launch in ``folder`` runs; its stand-in may have been ended before it."""
+    copies = []
+    for path in folder.glob(f"*{fork_server.FORKED}"):
+        with contextlib.suppress(OSError, ValueError):
+            pid = int(path.read_text())
+            if (started := start_ticks(pid)) is not None:
+                copies.append(MarkedProcess(pid, started))
+    await_ends(copies)
