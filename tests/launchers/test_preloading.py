@@ -1,0 +1,143 @@
+"""Processes that are forked from one which has imported their framework."""
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from living_processes import has_ended, wait_until
+from steptime.catalog.manifest import load_manifests
+from steptime.launchers.namespaces import isolation_kind
+from steptime.launchers.preloading import Preloading, await_copies
+from steptime.launchers.request import Request
+from steptime.launchers.table import launcher_named
+
+REFERENCE = load_manifests()["reference"]
+FACTS = """
+import json, os, sys
+facts = {
+    "numpy": "numpy" in sys.modules,
+    "leak": getattr(sys, "leak", None),
+    "network": os.stat("/proc/self/ns/net").st_ino,
+    "interfaces": os.listdir("/sys/class/net"),
+    "parent": os.getppid(),
+    "rank": os.environ["STEPTIME_RANK"],
+    "drawn": sys.modules["numpy"].random.random() if "numpy" in sys.modules else None,
+}
+sys.leak = True
+with open("facts-" + facts["rank"], "w") as file:
+    json.dump(facts, file)
+"""
+
+
+@pytest.fixture
+def preloading():
+    made = Preloading()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def run(preloading, tmp_path):
+    """Return what runs a program as a preloaded launch in a new folder and returns the outcome and the folder."""
+
+    def launched(program, **fields):
+        folder = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        (folder / "start.py").write_text(program)
+        request = Request(folder, Path(sys.executable), **{"workers": 1, "time_limit_s": 60.0, **fields})
+        return launcher_named("local").run(preloading.request(request, REFERENCE)), folder
+
+    return launched
+
+
+def facts_of(folder, rank=0):
+    return json.loads((folder / f"facts-{rank}").read_text())
+
+
+def test_a_forked_process_begins_with_its_framework_imported(run):
+    outcome, folder = run(FACTS)
+
+    assert outcome.ok
+    assert facts_of(folder)["numpy"]
+
+
+def test_nothing_that_one_process_changes_reaches_the_next_one(run):
+    first, second = (facts_of(run(FACTS)[1]) for _ in range(2))
+
+    assert first["parent"] == second["parent"]
+    assert second["leak"] is None
+
+
+def test_two_processes_draw_different_numbers_where_nothing_is_seeded(run):
+    _, folder = run(FACTS, workers=2)
+
+    assert facts_of(folder, 0)["drawn"] != facts_of(folder, 1)["drawn"]
+
+
+@pytest.mark.skipif(isolation_kind() is None, reason="no network namespace can be made here")
+def test_a_forked_process_is_in_the_network_of_its_launch(run):
+    _, folder = run(FACTS, workers=2)
+
+    facts = [facts_of(folder, rank) for rank in range(2)]
+    assert facts[0]["network"] == facts[1]["network"] != Path("/proc/self/ns/net").stat().st_ino
+
+
+@pytest.mark.parametrize(
+    ("program", "end"),
+    [
+        pytest.param("import sys; sys.exit(3)", "exit code 3", id="exit code"),
+        pytest.param("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV", id="signal"),
+        pytest.param("raise ValueError('planted')", "exit code 1", id="exception"),
+    ],
+)
+def test_a_forked_process_ends_as_a_started_one_does(run, program, end):
+    outcome, _ = run(program)
+
+    assert end in outcome.reason
+
+
+def test_a_process_begins_afresh_where_its_server_has_ended(preloading, tmp_path):
+    request = Request(tmp_path, Path(sys.executable), 1, time_limit_s=60.0)
+    preloaded = preloading.request(request, REFERENCE)
+    (server,) = preloading._servers.values()
+    server.process.kill()  # as somebody does who looks for memory
+    server.process.wait()
+    (tmp_path / "start.py").write_text(FACTS)
+
+    assert launcher_named("local").run(preloaded).ok
+    assert not facts_of(tmp_path)["numpy"]
+
+
+def test_a_server_that_dies_meanwhile_is_a_crash_of_its_processes(preloading, tmp_path):
+    request = Request(tmp_path, Path(sys.executable), 1, time_limit_s=60.0)
+    preloaded = preloading.request(request, REFERENCE)
+    (tmp_path / "start.py").write_text("import time; open('begun', 'w').close(); time.sleep(60)")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(launcher_named("local").run, preloaded)
+        assert wait_until((tmp_path / "begun").exists)
+        copy = int((tmp_path / "worker-0.forked").read_text())
+        preloading.close()
+
+        assert "SIGABRT" in running.result().reason
+    assert has_ended(copy)
+
+
+def test_a_launch_that_is_ended_leaves_no_copy(run):
+    outcome, folder = run("import time; time.sleep(60)", time_limit_s=1.0)
+    await_copies(folder)
+
+    assert "not finished" in outcome.reason
+    assert not psutil.pid_exists(int((folder / "worker-0.forked").read_text()))
+
+
+def test_a_container_is_not_preloaded(preloading, tmp_path):
+    request = Request(tmp_path, Path(sys.executable), 1)
+
+    assert (
+        preloading.request(replace(request, container=("podman", "run")), REFERENCE).interpreter == request.interpreter
+    )
