@@ -5,12 +5,12 @@ that is timed has fresh processes, since how these differ belongs to its interva
 """
 
 import contextlib
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -71,9 +71,11 @@ class Preloading:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._servers: dict[tuple[str, ...], _Server] = {}
+        self._open = contextlib.ExitStack()
         self._folder: Path | None = None
         # The kernel ends a server with the thread that started it: one that lives until all servers are ended.
         self._starter: ThreadPoolExecutor | None = None
+        weakref.finalize(self, self._open.close)
 
     def request(self, request: Request, manifest: Manifest) -> Request:
         """Return the launch with an interpreter that starts its processes with the framework imported, where it can."""
@@ -90,25 +92,20 @@ class Preloading:
         key = (manifest.name, str(request.interpreter), *(f"{name}={value}" for name, value in sorted(kept.items())))
         with self._lock:
             if key not in self._servers or self._servers[key].process.poll() is not None:
-                self._starter = self._starter or ThreadPoolExecutor(1, "preloading")
+                self._starter = self._starter or self._open.enter_context(ThreadPoolExecutor(1, "preloading"))
                 self._servers[key] = self._starter.submit(self._start, manifest, request.interpreter, kept).result()
             return self._servers[key].stand_in
 
     def close(self) -> None:
         """End all of them; one that is asked for later is started anew."""
         with self._lock:
-            servers, self._servers = list(self._servers.values()), {}
-            for server in servers:
-                server.process.kill()
-                server.process.wait()
-            if self._starter:
-                self._starter.shutdown()
-            if self._folder:
-                shutil.rmtree(self._folder, ignore_errors=True)
+            self._open.close()
+            self._servers.clear()
             self._folder = self._starter = None
 
     def _start(self, manifest: Manifest, interpreter: Path, environment: Mapping[str, str]) -> _Server:
-        self._folder = self._folder or Path(tempfile.mkdtemp(prefix="steptime-"))
+        if self._folder is None:
+            self._folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="steptime-")))
         folder = self._folder / str(len(list(self._folder.iterdir())))
         folder.mkdir()
         address, source = str(folder / "socket"), repr(str(_SOURCE))
@@ -125,6 +122,7 @@ class Preloading:
                 pass_fds=[listener.fileno()],
                 start_new_session=True,
             )
+        self._open.callback(_end, process)
         stand_in = folder / "python"
         stand_in.write_text(
             _STAND_IN.format(
@@ -137,6 +135,11 @@ class Preloading:
         )
         stand_in.chmod(0o700)
         return _Server(process, stand_in)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    server.kill()
+    server.wait()
 
 
 def await_copies(folder: Path) -> None:
