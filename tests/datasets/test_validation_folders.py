@@ -61,10 +61,10 @@ def test_folders_of_classes_have_no_validation(folder: Path, cache: Path) -> Non
     assert open_dataset(str(folder), cache).validation is None
 
 
-def test_classes_named_train_and_val_are_classes(tmp_path: Path, cache: Path) -> None:
-    write_folder(tmp_path / "vehicles", classes=("train", "val"))
+def test_a_train_among_other_vehicles_is_a_class(tmp_path: Path, cache: Path) -> None:
+    write_folder(tmp_path / "vehicles", classes=("bus", "train"))
 
-    assert open_dataset(str(tmp_path / "vehicles"), cache).class_names == ("train", "val")
+    assert open_dataset(str(tmp_path / "vehicles"), cache).class_names == ("bus", "train")
 
 
 def test_a_folder_for_validation_becomes_the_validation_set_and_all_others_are_trained_on(

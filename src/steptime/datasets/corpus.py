@@ -17,8 +17,8 @@ import numpy as np
 
 from steptime.datasets.atomic_writes import keep_index
 from steptime.datasets.dataset import Contents, Counts, LeftOut, left_out_of
-from steptime.datasets.folder_entries import entries_of, unused_of
-from steptime.datasets.image_folder import TRAINING, VALIDATION
+from steptime.datasets.folder_entries import cannot_be_read, entries_of, require_links, unused_of
+from steptime.datasets.layouts import TRAINING, VALIDATION
 from steptime.errors import DatasetError
 from steptime.units import format_bytes
 
@@ -198,8 +198,8 @@ def _parts(name: str, place: Path) -> tuple[dict[str, list[str]], Counts]:
         top = entries_of(place, ENDINGS)
         below = {each: entries_of(place / each, ENDINGS) for each in top.folders if each in {TRAINING, *VALIDATION}}
     except OSError as error:
-        message = f"the dataset {name} cannot be read: {error.filename}: {error.strerror}; name another folder"
-        raise DatasetError(message) from error
+        raise cannot_be_read(name, error) from error
+    require_links(name, place, {each: why for each, why in top.lost.items() if each in {TRAINING, *VALIDATION}})
     named: dict[str, list[str]] = {}
     for file in top.files:
         if match := _SHARD.fullmatch(file):

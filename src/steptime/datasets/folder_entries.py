@@ -12,7 +12,7 @@ import random
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -28,6 +28,8 @@ from steptime.datasets.dataset import Counts, Dataset
 from steptime.errors import DatasetError
 
 _ENDING = re.compile("[a-z][a-z0-9]{0,7}")
+_FILE = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,4}$")
+"""The ending of a name that is hardly that of a folder."""
 LITTER = (
     *("lost+found", "@eaDir", "#recycle", "@Recycle", "__MACOSX", "$RECYCLE.BIN", "System Volume Information"),
     *("Thumbs.db", "desktop.ini", ".DS_Store", ".ipynb_checkpoints"),
@@ -44,6 +46,8 @@ class Entries:
     folders: list[str] = field(default_factory=list)
     linked: set[str] = field(default_factory=set)
     """Those of the folders that are links."""
+    lost: dict[str, str] = field(default_factory=dict)
+    """Why links that may lead to folders cannot be followed, by their names; they are counted in ``left_out`` too."""
     left_out: Counts = field(default_factory=Counter)
 
 
@@ -61,10 +65,11 @@ def entries_of(folder: Path, endings: Sequence[str]) -> Entries:
             wanted = entry.name.lower().endswith(tuple(endings))
             try:
                 is_folder, is_file = entry.is_dir(), entry.is_file()
-            except OSError:
+            except OSError as error:
                 if wanted:
                     raise
                 found.left_out["unreadable", ""] += 1
+                found.lost[entry.name] = error.strerror or str(error)
                 continue
             if is_folder:
                 found.folders.append(entry.name)
@@ -76,7 +81,29 @@ def entries_of(folder: Path, endings: Sequence[str]) -> Entries:
             else:
                 dangling = entry.is_symlink() and not Path(entry.path).exists()
                 found.left_out["dangling_link" if dangling else "special_file", ""] += 1
+                if dangling and not _FILE.search(entry.name):
+                    found.lost[entry.name] = f"a link to {Path(entry.path).readlink()}, where nothing is"
     return found
+
+
+def cannot_be_read(name: str, error: OSError) -> DatasetError:
+    """Return the error of a dataset whose folder or file cannot be read, with what may help."""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        way = "give yourself the permission to read it, or name another folder"
+    else:
+        way = "is what it lies on mounted? mount it again, or name another folder"
+    return DatasetError(f"the dataset {name} cannot be read: {error.filename}: {error.strerror}; {way}")
+
+
+def require_links(name: str, folder: Path, lost: Mapping[str, str]) -> None:
+    """Raise DatasetError where links that may be folders of a dataset cannot be followed, which names them all."""
+    if lost:
+        listed = ", ".join(f"{folder / each} ({why})" for each, why in sorted(lost.items()))
+        message = (
+            f"the dataset {name} has folders that cannot be followed: {listed}; mount or restore what they lead to, or "
+            "remove the links"
+        )
+        raise DatasetError(message)
 
 
 def unused_of(folder: Path, entries: Entries, endings: Sequence[str]) -> Counts:

@@ -14,18 +14,24 @@ from pathlib import Path
 
 from steptime.datasets.atomic_writes import keep_index
 from steptime.datasets.dataset import PICTURE_ENDINGS, Counts, Dataset, Reason, in_words, left_out_of
-from steptime.datasets.folder_entries import MOST, Entries, broken_images, entries_of, header, threads, unused_of
+from steptime.datasets.folder_entries import (
+    MOST,
+    Entries,
+    broken_images,
+    cannot_be_read,
+    entries_of,
+    header,
+    require_links,
+    threads,
+    unused_of,
+)
+from steptime.datasets.layouts import TRAINING, VALIDATION, deeper_classes, is_class, layout_mistake, loose_labels
 from steptime.errors import DatasetError
 
 ENDINGS = (".jpg", ".jpeg", ".png")
 _LISTED = 10
 _INDEX_FORM = b"files, classes, sizes, skipped files; every header was looked at\0"
 """The fields of an index: one with others gets another name."""
-
-
-TRAINING = "train"
-VALIDATION = ("validation", "val", "valid", "test")
-"""Names of the folder of samples that are not trained on; the first that holds classes is taken."""
 
 
 def scan(name: str, folder: Path, cache: Path, *, skip_broken: bool = False) -> Dataset:
@@ -80,28 +86,30 @@ class _TrainingLayout:
 def _layout(name: str, folder: Path) -> _TrainingLayout | None:
     """Return how a folder is laid out that has classes in ``train`` and a folder for validation; None for others."""
     try:
+        top = entries_of(folder, ENDINGS)
         training = entries_of(folder / TRAINING, ENDINGS) if (folder / TRAINING).is_dir() else Entries()
         # Images beside folders of images belong to no class; beside folders without any, they are a class themselves.
         loose = training.files and not _has_images(folder / TRAINING, training.folders)
         if loose or not training.folders:
             return None
-        top = entries_of(folder, ENDINGS)
         beside = {each: entries_of(folder / each, ENDINGS) for each in top.folders if each in VALIDATION}
     except OSError as error:
-        raise _unreadable(name, error) from error
+        raise cannot_be_read(name, error) from error
     for each in top.folders:
         if each != TRAINING and each not in beside:
             try:
                 beside[each] = entries_of(folder / each, ENDINGS)
             except OSError:
                 top.left_out["unreadable", ""] += 1
+    require_links(name, folder, {each: why for each, why in top.lost.items() if each in VALIDATION})
     unused = {each: unused_of(folder / each, entries, ENDINGS) for each, entries in beside.items()}
     wanted = [each for each in VALIDATION if each in beside]
     known = set(training.folders)
     split = [
         each
         for each in wanted
-        if beside[each].folders and (not beside[each].files or not known.isdisjoint(beside[each].folders))
+        if any(is_class(name) or name in known for name in beside[each].folders)
+        and (not beside[each].files or not known.isdisjoint(beside[each].folders))
     ]
     flat = [each for each in wanted if each not in split and (beside[each].files or _lost(unused[each]))]
     classes = [each for each, entries in beside.items() if entries.files and each not in VALIDATION]
@@ -134,7 +142,10 @@ def _scan_classes(name: str, folder: Path, cache: Path, *, skip_broken: bool, kn
         raise DatasetError(message)
     labels = {each: label for label, each in enumerate(known or classes)}
     files = [(f"{each}/{file}", labels[each]) for each, images in classes.items() for file in images]
-    index = _index_path(folder, list(classes), files, cache, skip_broken=skip_broken)
+    try:
+        index = _index_path(folder, list(classes), files, cache, skip_broken=skip_broken)
+    except OSError as error:  # names can be listed, and files not opened
+        raise cannot_be_read(name, error) from error
     if not index.exists():
         kept, skipped = files, list[tuple[str, str]]()
         _require_names([path for path, _ in files], folder)
@@ -175,13 +186,6 @@ def _whole(
     return kept, broken
 
 
-def _unreadable(name: str, error: OSError) -> DatasetError:
-    return DatasetError(
-        f"the dataset {name} cannot be read: {error.filename}: {error.strerror}; give yourself the permission to read "
-        "it, or name another folder"
-    )
-
-
 def _classes(name: str, folder: Path, *, skip_broken: bool) -> tuple[dict[str, list[str]], list[str], Counts]:
     """Return the images of each class, sorted, the folders without any, and what is not used.
 
@@ -192,12 +196,16 @@ def _classes(name: str, folder: Path, *, skip_broken: bool) -> tuple[dict[str, l
         top = entries_of(folder, ENDINGS)
         found = {each: entries_of(folder / each, ENDINGS) for each in top.folders}
     except OSError as error:
-        raise _unreadable(name, error) from error
+        raise cannot_be_read(name, error) from error
+    require_links(name, folder, top.lost)
     unused = {each: unused_of(folder / each, entries, ENDINGS) for each, entries in found.items()}
     left_out = sum(unused.values(), top.left_out + Counter({("outside_class", ""): len(top.files)}))
     classes = {each: entries.files for each, entries in found.items() if entries.files}
     if not classes:
         raise DatasetError(_no_classes(name, folder, found, left_out))
+    if wrong := layout_mistake(folder, list(classes), ENDINGS):
+        message = f"the dataset {name} has no folders of classes: {wrong}"
+        raise DatasetError(message)
     empty = [each for each in found if each not in classes]
     if lost := {each: unused[each] for each in empty if _lost(unused[each])}:
         listed = [f"{folder / each} ({in_words(left_out_of(counts))})" for each, counts in lost.items()]
@@ -222,12 +230,9 @@ def _some(listed: Sequence[str]) -> str:
 def _no_classes(name: str, folder: Path, found: Mapping[str, Entries], left_out: Counts) -> str:
     wanted = f"expected {folder}/CLASS/*.jpg (or jpeg, png), one folder per class"
     if loose := left_out["outside_class", ""]:
-        return f"the dataset {name} has {loose} images outside of any class; {wanted}"
-    deeper = [each for each, entries in found.items() if _has_images(folder / each, entries.folders)]
-    if deeper:
-        better = "train" if "train" in deeper else deeper[0]
-        beside = f", or add a folder {folder / VALIDATION[0]} with the same classes" if better == TRAINING else ""
-        return f"the dataset {name} has its classes one folder deeper; name {folder / better} instead{beside}"
+        return f"the dataset {name} has {loose} images outside of any class; {wanted}; {loose_labels(folder)}"
+    if deeper := deeper_classes(folder, ENDINGS):
+        return f"the dataset {name} has no classes in its folders: {deeper}"
     listed = in_words(left_out_of(left_out))
     but = f", but {listed}" if listed else ""
     if found:

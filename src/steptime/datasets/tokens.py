@@ -14,7 +14,7 @@ import numpy as np
 from steptime.datasets.atomic_writes import open_new, partial_folder, put_in_place, require_space
 from steptime.datasets.corpus import BYTES, TOKEN_TYPE, Corpus, CorpusPart, documents_of
 from steptime.datasets.dataset import Dataset
-from steptime.datasets.image_folder import TRAINING, VALIDATION
+from steptime.datasets.layouts import TRAINING, VALIDATION
 from steptime.errors import DatasetError
 
 SCHEMA = 1
