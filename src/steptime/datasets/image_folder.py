@@ -142,10 +142,7 @@ def _scan_classes(name: str, folder: Path, cache: Path, *, skip_broken: bool, kn
         raise DatasetError(message)
     labels = {each: label for label, each in enumerate(known or classes)}
     files = [(f"{each}/{file}", labels[each]) for each, images in classes.items() for file in images]
-    try:
-        index = _index_path(folder, list(classes), files, cache, skip_broken=skip_broken)
-    except OSError as error:  # names can be listed, and files not opened
-        raise cannot_be_read(name, error) from error
+    index = _index_path(folder, list(classes), files, cache, skip_broken=skip_broken)
     if not index.exists():
         kept, skipped = files, list[tuple[str, str]]()
         _require_names([path for path, _ in files], folder)
@@ -292,11 +289,14 @@ def _index_path(
     place = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
     content = hashlib.sha256(_INDEX_FORM)
     content.update(b"whole images only\0" if skip_broken else b"")
-    for each in classes:
-        content.update(f"{(folder / each).stat().st_mtime_ns}\0".encode())
-    for path, label in files:
-        found = (folder / path).stat()  # a file that was written over leaves its folder as it was
-        content.update(os.fsencode(path) + b"\0%d\0%d\0%d\0" % (label, found.st_size, found.st_mtime_ns))
+    try:
+        for each in classes:
+            content.update(f"{(folder / each).stat().st_mtime_ns}\0".encode())
+        for path, label in files:
+            found = (folder / path).stat()  # a file that was written over leaves its folder as it was
+            content.update(os.fsencode(path) + b"\0%d\0%d\0%d\0" % (label, found.st_size, found.st_mtime_ns))
+    except OSError as error:  # names can be listed, and files not opened
+        raise cannot_be_read(str(folder), error) from error
     return cache / "datasets" / "indices" / f"{place}-{content.hexdigest()[:12]}.json"
 
 

@@ -107,30 +107,36 @@ def deeper_classes(folder: Path, endings: Sequence[str]) -> str:
     holding = [each for each in _below(folder) if _has_classes(each, endings)]
     if holding:
         return _name(folder, next((each for each in holding if not _validates(each.name)), holding[0]))
+    return (
+        _yolo(folder) or _tiny(folder, endings) or _tiny(folder / TRAINING, endings) or _deeper_splits(folder, endings)
+    )
+
+
+def _yolo(folder: Path) -> str:
     names = _names(folder)
     pictures = next((each for each in names if each.lower() in {"images", "imgs"}), None)
     boxes = next((each for each in names if _OF_BOXES.fullmatch(each)), None)
-    if pictures and boxes:
-        return f"{pictures} and {boxes} in {folder} are as for YOLO: {_boxes(folder)}"
-    for place in (folder, folder / TRAINING):
-        inner = [
-            (each, deeper)
-            for each in _names(place)
-            for deeper in _names(place / each)
-            if _files(place / each / deeper, endings)
-        ]
-        if inner and len({deeper for _, deeper in inner}) == 1 and not is_class(inner[0][1]):
-            sort = f"pictures of each class of {place} lie in CLASS/{inner[0][1]}, as in Tiny ImageNet"
-            return f"{sort}: {_move_up(place, inner[0][1])}"
-    splits = [
-        each
-        for each in names
-        if not is_class(each) and any(_files(folder / each / deeper, endings) for deeper in _names(folder / each))
-    ]
-    if splits:
-        deeper = [each for each in _names(folder / splits[0]) if _files(folder / splits[0] / each, endings)]
-        return layout_mistake(folder / splits[0], deeper, endings)
+    return f"{pictures} and {boxes} in {folder} are as for YOLO: {_boxes(folder)}" if pictures and boxes else ""
+
+
+def _tiny(folder: Path, endings: Sequence[str]) -> str:
+    """Return what to do where every class has its pictures in one folder of the same name; else empty."""
+    deeper = {name for each in _names(folder) for name in _holding(folder / each, endings)}
+    if len(deeper) != 1 or is_class(name := deeper.pop()):
+        return ""
+    return f"pictures of each class of {folder} lie in CLASS/{name}, as in Tiny ImageNet: {_move_up(folder, name)}"
+
+
+def _deeper_splits(folder: Path, endings: Sequence[str]) -> str:
+    for each in _names(folder):
+        if not is_class(each) and (deeper := _holding(folder / each, endings)):
+            return layout_mistake(folder / each, deeper, endings)
     return ""
+
+
+def _holding(folder: Path, endings: Sequence[str]) -> list[str]:
+    """Return the folders of a folder that have pictures."""
+    return [each for each in _names(folder) if _files(folder / each, endings)]
 
 
 def _name(folder: Path, place: Path) -> str:
@@ -173,8 +179,7 @@ def _training_first(name: str) -> tuple[bool, bool, str]:
 
 
 def _has_classes(folder: Path, endings: Sequence[str]) -> bool:
-    holding = [each for each in _names(folder) if _files(folder / each, endings)]
-    return any(is_class(each) for each in holding)
+    return any(is_class(each) for each in _holding(folder, endings))
 
 
 def _above(folder: Path, sibling: str, name: str, endings: Sequence[str]) -> bool:
