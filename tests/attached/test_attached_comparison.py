@@ -1,6 +1,7 @@
 """Two versions of a user's own script are compared by their attached runs."""
 
 import json
+import shutil
 import sys
 
 import pytest
@@ -12,7 +13,7 @@ from steptime.measurements.store import Store
 
 
 def a_run(folder, number, late_ms, *, world=2, script="train.py"):
-    """Write a run of a script whose ranks are as late in their forward passes; runs of one number overlap."""
+    """Write a run of a script whose ranks are as late in their forward passes; runs follow each other by number."""
     begin_ns = COMMAND + number * 10**10
     store = Store.create(folder, study_text="", study_json={"name": "own script"})
     store.put(
@@ -32,12 +33,20 @@ def a_run(folder, number, late_ms, *, world=2, script="train.py"):
 
 @pytest.fixture
 def versions(tmp_path):
-    """Three runs each of a script, of one that is as quick, and of one whose steps of 40 ms are 8 ms longer."""
-    for version, late_ms in (("old", 0.0), ("same", 0.0), ("slower", 8.0)):
+    """Three runs each, in turns, of a script, of one as quick, and of one whose steps of 40 ms are 8 ms longer."""
+    lates_ms = {"old": (0.0, 0.2, 0.4), "same": (0.41, 0.21, 0.01), "slower": (8.0, 8.2, 8.4)}
+    for index, (version, lates) in enumerate(lates_ms.items()):
         (tmp_path / version).mkdir()
-        for number in range(3):
-            a_run(tmp_path / version / str(number), number, late_ms + 0.2 * number, script=f"{version}.py")
+        for number, late_ms in enumerate(lates):
+            a_run(tmp_path / version / str(number), 3 * number + index, late_ms, script=f"{version}.py")
     return tmp_path
+
+
+def copied(run, copy, **header):
+    """Copy a run, with another ``header``."""
+    shutil.copytree(run, copy)
+    store = Store.open(copy)
+    store.put("attached", {**store.get("attached"), **header})
 
 
 def compared(*arguments):
@@ -78,3 +87,34 @@ def test_runs_on_other_numbers_of_processes_are_not_compared(versions):
     a_run(versions / "alone", 0, 0.0, world=1)
 
     assert run_program(["compare", str(versions / "old"), str(versions / "alone")]) == 2
+
+
+@pytest.mark.parametrize(
+    "header",
+    [{}, {"started_at": "2026-01-09T00:00:00+00:00"}, {"begin_ns": COMMAND + 10**14}, {"boot": "boot-9"}],
+    ids=lambda header: next(iter(header), "whole"),
+)
+def test_a_copied_run_counts_once(versions, header):
+    copied(versions / "old" / "1", versions / "old" / "copy", **header)
+    copied(versions / "old" / "1", versions / "old" / "again", **header)
+
+    (trial,) = compared(versions / "old", versions / "slower")["trials"]
+
+    assert trial["launches"] == [3, 3]
+    assert "2 of 5 runs left out: copies of others" in trial["flags"]
+
+
+def test_a_side_of_copies_of_the_other_side_is_refused(versions, capsys):
+    copied(versions / "old" / "1", versions / "old-again" / "0")
+
+    assert run_program(["compare", str(versions / "old"), str(versions / "old-again")]) == 2
+    assert "copied; record runs of its own" in capsys.readouterr().err
+
+
+def test_a_run_that_was_copied_to_the_other_side_counts_on_one(versions):
+    copied(versions / "old" / "1", versions / "slower" / "copy")
+
+    (trial,) = compared(versions / "old", versions / "slower")["trials"]
+
+    assert trial["launches"] == [3, 3]
+    assert "1 of 4 runs left out: copies of others" in trial["flags"]

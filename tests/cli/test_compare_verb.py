@@ -17,15 +17,17 @@ from simulated import a_failure, a_launch, a_store, a_trial
 TRIALS = [a_trial(), a_trial(batch_per_worker=16)]
 
 
-def results(folder, *, slower=1.0, seed=0, failing=None, trials=TRIALS):
-    """Write a results folder of three launches of each trial, which spread by 1 %."""
+def results(folder, *, slower=1.0, seed=0, failing=None, trials=TRIALS, days=1):  # noqa: PLR0913 - of a folder
+    """Write a results folder of four launches of each trial, some days apart, which spread by 1 %."""
     rng, store = np.random.default_rng(seed), a_store(folder)
     for trial in trials:
         store.add_trial(trial)
         for number in range(4):
             seconds = 0.1 * slower * float(np.exp(rng.normal(0.0, 0.01)))
             failed = failing is not None and trial.id == failing.id
-            store.append(a_failure(trial, number) if failed else a_launch(trial, number, [seconds] * 10))
+            moment = f"2026-01-{1 + days * number:02d}T00:{number:02d}:00+00:00"
+            good = a_launch(trial, number, [seconds] * 10, started_at=moment)
+            store.append(a_failure(trial, number) if failed else good)
     return folder
 
 
@@ -53,6 +55,19 @@ def test_the_first_line_is_the_verdict_and_names_the_baseline(folders):
     assert slower.splitlines()[0].startswith("slow against old (the baseline), 2 trials: 2 slower (")
 
 
+def test_sides_that_took_no_turns_are_undecided_and_fail_as_before(tmp_path):
+    old, slow = (
+        results(tmp_path / name, slower=slower, seed=seed, days=0, trials=TRIALS[:1])
+        for seed, (name, slower) in enumerate([("old", 1.0), ("slow", 1.3)])
+    )
+
+    (plain, passed), (limited, failed) = run(old, slow), run(old, slow, "--fail-over", "5%")
+
+    assert plain.startswith("undecided whether slow differs from old (the baseline), not taken in turns (+29.8 %")
+    assert limited.startswith("FAILED, slower by more than 5.00 %: undecided whether slow differs")
+    assert (passed, failed) == (0, 1)
+
+
 def test_the_exit_code_is_1_only_beyond_the_threshold(folders):
     old, same, slow = folders
 
@@ -64,7 +79,7 @@ def test_the_exit_code_is_1_only_beyond_the_threshold(folders):
 
 
 def test_a_trial_that_only_the_second_side_failed_to_measure_ends_with_3(tmp_path):
-    old, new = results(tmp_path / "old"), results(tmp_path / "new", failing=TRIALS[0])
+    old, new = results(tmp_path / "old"), results(tmp_path / "new", seed=1, failing=TRIALS[0])
 
     assert run(old, new, "--fail-over", "5%")[1] == 3
     assert run(old, new)[1] == 0

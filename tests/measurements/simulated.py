@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -52,7 +53,8 @@ def a_worker(ends_s: Sequence[float], rank: int = 0, host: str = "here", origin_
 
 def a_launch(trial: Trial, number: int = 0, times: Sequence[float] = (0.1, 0.1), **changes: Any) -> Launch:
     """Return a launch whose workers all had step ``times``; ``changes`` replace its fields."""
-    ends = np.cumsum(times).tolist()
+    origin_s = _origin_s(trial, number)
+    ends = (origin_s + np.cumsum(times)).tolist()
     fields: dict[str, Any] = {
         "trial": trial.id,
         "launch": number,
@@ -63,10 +65,15 @@ def a_launch(trial: Trial, number: int = 0, times: Sequence[float] = (0.1, 0.1),
         "commands": [["python", "start.py", "job.json"]],
         "environment": {"python": "3.11"},
         "noise": {"steal_share": 0.0, "thermal_throttles": None},
-        "workers": [a_worker(ends, rank) for rank in range(trial.workers)],
+        "workers": [a_worker(ends, rank, origin_s=origin_s) for rank in range(trial.workers)],
     }
     fields |= changes
     return Launch(**{"wall_s": 1.0 + max(map(_span_s, fields["workers"]), default=0.0), **fields})
+
+
+def _origin_s(trial: Trial, number: int) -> float:
+    """Return when a launch began on a clock that does not go back: no other launch reads the same moments."""
+    return float(crc32(f"{trial.id} {number}".encode()) % 65536)
 
 
 def _span_s(worker: WorkerSteps) -> float:

@@ -1,6 +1,7 @@
 """A comparison of two sides: who is paired with whom, what is claimed, and what would have been shown."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -10,19 +11,21 @@ from steptime.errors import UsageError
 from steptime.measurements.compared.change import change_between, pair
 from steptime.measurements.compared.sides import side_of
 from steptime.measurements.comparison import compare, launches_to_show, power_to_show, smallest_change
-from steptime.measurements.launch_times import reduce_times
+from steptime.measurements.launch_times import reduce_times, sessions_of
 
 SPREAD = 0.02
+START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def filled(folder, trials, *, slower=1.0, launches=4, seed=0, **changes):
-    """Return a results folder whose launches spread by 2 % around 0.1 s times ``slower``."""
+def filled(folder, trials, *, slower=1.0, launches=4, seed=0, pause_h=24, **changes):  # noqa: PLR0913 - of a folder
+    """Return a results folder whose launches, some hours apart, spread by 2 % around 0.1 s times ``slower``."""
     rng, store = np.random.default_rng(seed), a_store(folder)
     for trial in trials:
         store.add_trial(trial)
         for number in range(launches):
             seconds = 0.1 * slower * float(np.exp(rng.normal(0.0, SPREAD)))
-            store.append(a_launch(trial, number, [seconds] * 10, **changes))
+            moment = (START + timedelta(hours=pause_h * number, minutes=number)).isoformat()
+            store.append(a_launch(trial, number, [seconds] * 10, started_at=moment, **changes))
     return store
 
 
@@ -95,6 +98,52 @@ def test_single_launches_decide_nothing(tmp_path):
     assert not found.fails
 
 
+@pytest.mark.parametrize("slower", [0.4, 1.0, 2.13])
+@pytest.mark.parametrize("launches", [2, 3, 5])
+def test_two_sessions_that_took_no_turns_decide_nothing(tmp_path, launches, slower):
+    first, second = (
+        side_of(filled(tmp_path / name, [a_trial()], slower=factor, launches=launches, seed=seed, pause_h=0), name)
+        for seed, (name, factor) in enumerate((("a", 1.0), ("b", slower)))
+    )
+
+    (trial,) = change_between(first, second).trials
+
+    assert (trial.verdict, trial.sessions, trial.smallest_change) == ("undecided", (1, 1), None)
+
+
+def in_sessions(rng, sessions, count):
+    """Return launches that differ by 1 % within a session and by 3 % between sessions, a day apart."""
+    return [
+        replace(
+            reduce_times([np.exp([centre + rng.normal(0.0, 0.01)])])[0],
+            started_at=(START + timedelta(days=day, minutes=minute)).isoformat(),
+        )
+        for day, centre in enumerate(rng.normal(0.0, 0.03, sessions))
+        for minute in range(count)
+    ]
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_sides_without_turns_differ_by_chance_as_often_as_their_sessions_say(count):
+    """Of 300 comparisons with itself of a side with four sessions before; 19 to 45 % by launches."""
+    rng, called = np.random.default_rng(count), 0
+    for _ in range(300):
+        before, later = sessions_of(in_sessions(rng, 4, count)), sessions_of(in_sessions(rng, 1, count), 4)
+        called += not compare(later, before).tied
+
+    assert called <= 0.05 * 300 + 3 * np.sqrt(0.0475 * 300)
+
+
+def test_a_history_of_sessions_finds_what_is_larger_than_they_differ(tmp_path):
+    first = side_of(filled(tmp_path / "a", [a_trial()], launches=5), "a")
+    second = side_of(filled(tmp_path / "b", [a_trial()], slower=1.5, launches=5, seed=1, pause_h=0), "b")
+
+    (trial,) = change_between(first, second).trials
+
+    assert trial.sessions == (5, 1)
+    assert trial.verdict == "slower"
+
+
 def test_launches_of_two_folders_are_never_paired_by_their_blocks(tmp_path):
     first, second = sides(tmp_path, [a_trial()], [a_trial()])
 
@@ -153,7 +202,7 @@ def test_a_trial_that_only_the_second_side_failed_to_measure_is_broken(tmp_path)
 
 
 def test_software_and_hardware_are_listed_apart_and_neither_is_blamed(tmp_path):
-    first, second = (filled(tmp_path / name, [a_trial()]) for name in "ab")
+    first, second = (filled(tmp_path / name, [a_trial()], seed=seed) for seed, name in enumerate("ab"))
     for store, cpu in ((first, "old"), (second, "new")):
         store.set_machine({"cpu": cpu, "kernel": "6.1"})
     other = side_of(second, "b")
@@ -268,8 +317,8 @@ def test_a_drift_between_two_sessions_is_rarely_called_a_change():
 def test_more_launches_of_a_session_hardly_narrow_a_comparison_of_two(tmp_path):
     few, many = (
         change_between(
-            side_of(filled(tmp_path / f"a{launches}", [a_trial()], launches=launches), "a"),
-            side_of(filled(tmp_path / f"b{launches}", [a_trial()], launches=launches, seed=1), "b"),
+            side_of(filled(tmp_path / f"a{launches}", [a_trial()], launches=launches, pause_h=0), "a"),
+            side_of(filled(tmp_path / f"b{launches}", [a_trial()], launches=launches, seed=1, pause_h=0), "b"),
             0.05,
         ).trials[0]
         for launches in (10, 40)

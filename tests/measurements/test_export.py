@@ -18,7 +18,8 @@ def store(tmp_path):
     store.add_trial(trial)
     ends = [sum(TIMES[: count + 1]) for count in range(len(TIMES))]
     for number in range(2):
-        workers = [a_worker([7.0 + end - 0.01 * rank for end in ends], rank, origin_s=7.0) for rank in range(2)]
+        begin = 7.0 + 100.0 * number
+        workers = [a_worker([begin + end - 0.01 * rank for end in ends], rank, origin_s=begin) for rank in range(2)]
         store.append(a_launch(trial, number, workers=workers))
     store.append(a_failure(trial, 2))
     return store

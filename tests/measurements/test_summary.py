@@ -42,8 +42,9 @@ def measured(store, time_s, launches=3, steps=60, **changes):
     store.add_trial(trial)
     for number in range(launches):
         times = time_s * np.exp(rng.normal(0.0, 0.02, steps) + rng.normal(0.0, 0.002))
-        ends = np.cumsum(times).tolist()
-        workers = [a_worker(ends, rank) for rank in range(trial.workers)]
+        origin_s = 1e4 * len(store.trials()) + 1e2 * number
+        ends = (origin_s + np.cumsum(times)).tolist()
+        workers = [a_worker(ends, rank, origin_s=origin_s) for rank in range(trial.workers)]
         store.append(a_launch(trial, number, workers=workers))
     return trial
 

@@ -6,7 +6,7 @@ An interval that holds 1 shows no difference, which is little to know of an inte
 that the same launches would have shown with a given power is how much "no difference" excludes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from scipy.special import gammaln, ndtr  # type: ignore[import-untyped]
 from steptime.measurements.interval import LEVEL, step_time
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.launch_spread import TrialSpread, pooled_error, satterthwaite
-from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.launch_times import LaunchTimes, by_block
 from steptime.measurements.simultaneous import critical_value, scale_density, sidak_level
 from steptime.study.trial import Trial
 
@@ -25,6 +25,8 @@ _FEWEST_PAIRS = 3
 """Two pairs have one degree of freedom, with which pairing costs more than it gains."""
 _MOST_LAUNCHES = 1000
 
+Block = tuple[int, int]
+"""Its number, and how many launches of the same trial are in it before this one."""
 _Part = tuple[float, float]
 """A variance and its degrees of freedom."""
 
@@ -159,8 +161,8 @@ def compare(  # noqa: PLR0913 - how it is compared, and at what level, beside th
     spread = None
     prior = 0.0
     if spreads is not None:
-        shares = [dict.fromkeys(a, 1.0 / len(a)), dict.fromkeys(b, -1.0 / len(b))]
-        sessions = {**dict.fromkeys(a, 0), **dict.fromkeys(b, 1)} if apart else None
+        shares: list[dict[Hashable, float]] = [dict.fromkeys(a, 1.0 / len(a)), dict.fromkeys(b, -1.0 / len(b))]
+        sessions: dict[Hashable, int] | None = {**dict.fromkeys(a, 0), **dict.fromkeys(b, 1)} if apart else None
         pooled = pooled_error(list(zip(spreads, shares, strict=True)), level, family, sessions)
         half_width, error, freedom = pooled.half_width, pooled.error, pooled.freedom
         spread = None if apart else float(np.sqrt(sum(each.variance for each in spreads)))
@@ -208,7 +210,7 @@ def _blocks(launches: Sequence[LaunchTimes]) -> set[int]:
     return {launch.block for launch in launches}
 
 
-def _parts(a: Mapping[int, float], b: Mapping[int, float], common: Sequence[int]) -> list[_Part]:
+def _parts(a: Mapping[Block, float], b: Mapping[Block, float], common: Sequence[Block]) -> list[_Part]:
     """The variances of the independent parts of mean(a) - mean(b), each with its degrees of freedom."""
     if min(len(a), len(b)) == 1:
         values = _values(a if len(a) > 1 else b)
@@ -224,25 +226,25 @@ def _parts(a: Mapping[int, float], b: Mapping[int, float], common: Sequence[int]
     return parts
 
 
-def _sessions(a: Mapping[int, float], b: Mapping[int, float]) -> list[_Part]:
+def _sessions(a: Mapping[Block, float], b: Mapping[Block, float]) -> list[_Part]:
     """The variances of a launch of either, each with its degrees of freedom; a single launch varies as the others."""
     several = [_values(each) for each in (a, b) if len(each) > 1]
     parts = [(float(values.var(ddof=1)), len(values) - 1.0) for values in several]
     return parts if len(parts) > 1 else [(2.0 * parts[0][0], parts[0][1])]
 
 
-def _spread(a: Mapping[int, float], b: Mapping[int, float], common: Sequence[int]) -> float:
+def _spread(a: Mapping[Block, float], b: Mapping[Block, float], common: Sequence[Block]) -> float:
     if common:
         return float(np.std([a[block] - b[block] for block in common], ddof=1))
     variances = [float(_values(each).var(ddof=1)) for each in (a, b) if len(each) > 1]
     return float(np.sqrt(2.0 * np.mean(variances)))
 
 
-def _centres(launches: Sequence[LaunchTimes]) -> dict[int, float]:
-    return {launch.block: launch.log_mean for launch in launches}
+def _centres(launches: Sequence[LaunchTimes]) -> dict[Block, float]:
+    return {block: launch.log_mean for block, launch in by_block(launches).items()}
 
 
-def _values(centres: Mapping[int, float]) -> NDArray[np.float64]:
+def _values(centres: Mapping[Block, float]) -> NDArray[np.float64]:
     return np.array(list(centres.values()))
 
 

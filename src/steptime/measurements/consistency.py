@@ -112,11 +112,19 @@ class Misfit:
 AnyRecord = TypeVar("AnyRecord", bound=LaunchRecord)
 
 
+KnownLaunches = dict[Hashable, tuple[str | None, str, int]]
+"""By what no other launch has, the trial, the kind of record and the line that had it first."""
+
+
 class FileCheck(Generic[AnyRecord]):
     """The test of all records of one file, one after the other."""
 
     def __init__(
-        self, configuration: Callable[[AnyRecord], Configuration], only: str | None = None, machine: str | None = None
+        self,
+        configuration: Callable[[AnyRecord], Configuration],
+        only: str | None = None,
+        machine: str | None = None,
+        known: "KnownLaunches | None" = None,
     ) -> None:
         """Take what the records are to fit.
 
@@ -124,11 +132,12 @@ class FileCheck(Generic[AnyRecord]):
             configuration: returns that of a record.
             only: the id of the one trial whose launches the file has; None if each record has its own setting.
             machine: that the results folder belongs to; if unknown, that of the first launch counts.
+            known: the launches of this file and of others of the folder, where they were read before.
         """
         self._configuration = configuration
         self._only = only
         self._machine = machine
-        self._lines: dict[Hashable, int] = {}
+        self._known: KnownLaunches = {} if known is None else known
 
     def misfit(self, record: AnyRecord, line: int) -> Misfit | None:
         """Return why the record of a line is not to be used, or None."""
@@ -137,8 +146,14 @@ class FileCheck(Generic[AnyRecord]):
         found = self._other_machine(record) or misfit(record, self._configuration(record))
         if found is not None:
             return found
-        first = self._lines.setdefault(record.identity(), line)
-        return None if first == line else Misfit("repeated", f"it is the launch of line {first} again")
+        here = (self._only, record.kind, line)
+        first = next(
+            (known for each in record.identities() if (known := self._known.setdefault(each, here)) != here), None
+        )
+        if first is None:
+            return None
+        of_other = "" if first[:2] == here[:2] else f" of {first[0]}"
+        return Misfit("repeated", f"it is the launch of line {first[2]}{of_other} again")
 
     def _other_machine(self, record: AnyRecord) -> Misfit | None:
         """Return the misfit of a launch of another machine; on the hosts of a site, any of them may have started it."""

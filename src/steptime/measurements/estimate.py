@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from steptime.measurements.interval import step_time
 from steptime.measurements.launch_spread import TrialSpread, pooled_error
-from steptime.measurements.launch_times import LaunchTimes, launch_times
+from steptime.measurements.launch_times import LaunchTimes, by_block, launch_times
 from steptime.measurements.records import Launch
 from steptime.measurements.stalls import Stalls, find_stalls, quantile_of
 
@@ -47,7 +47,7 @@ class Estimate:
     def with_spread(self, spread: TrialSpread) -> "Estimate":
         """Return the same estimate with the interval that the pooled ``spread`` of launches gives it."""
         share = 1.0 / len(self.launches)
-        found = pooled_error([(spread, {launch.block: share for launch in self.launches})], self.level)
+        found = pooled_error([(spread, dict.fromkeys(by_block(self.launches), share))], self.level)
         low, high = (self.mean * math.exp(sign * found.half_width) for sign in (-1.0, 1.0))
         return replace(self, low=low, high=high, spread=spread)
 

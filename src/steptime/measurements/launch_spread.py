@@ -5,7 +5,7 @@ launches of one trial hardly show how much launches differ, those of all trials 
 docs/decisions/0011-pooled-spread.md has the coverage.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from scipy.sparse import coo_array, csr_array, diags_array  # type: ignore[impor
 from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 from scipy.special import digamma, fdtrc, polygamma  # type: ignore[import-untyped]
 
-from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.launch_times import LaunchTimes, by_block
 from steptime.measurements.simultaneous import critical_value
 
 FEWEST_TRIALS = 3
@@ -82,10 +82,10 @@ class PooledError:
 
 
 def pooled_error(
-    shares: Sequence[tuple[TrialSpread, Mapping[int, float]]],
+    shares: Sequence[tuple[TrialSpread, Mapping[Hashable, float]]],
     level: float,
     family: int | None = None,
-    sessions: Mapping[int, int] | None = None,
+    sessions: Mapping[Hashable, int] | None = None,
 ) -> PooledError:
     """Return the error of a sum over launches of share times log step time.
 
@@ -105,7 +105,7 @@ def pooled_error(
             be alike as those of two are not, so that their effects are not taken to average out within it.
     """
     own = [sum(share**2 for share in of_blocks.values()) for _, of_blocks in shares]
-    totals: dict[int, float] = {}
+    totals: dict[Hashable, float] = {}
     for _, of_blocks in shares:
         for block, share in of_blocks.items():
             totals[block] = totals.get(block, 0.0) + share
@@ -134,7 +134,7 @@ def pooled_error(
     return PooledError(half_width, error, freedom)
 
 
-def _squares(totals: Mapping[int, float], sessions: Mapping[int, int]) -> float:
+def _squares(totals: Mapping[Hashable, float], sessions: Mapping[Hashable, int]) -> float:
     """Return the sum over sessions of the squared sum of their blocks' weights."""
     of_sessions: dict[int, float] = {}
     for block, total in totals.items():
@@ -161,8 +161,11 @@ def pool_spread(launches: Mapping[str, Sequence[LaunchTimes]]) -> dict[str, Tria
 
     There is nothing to pool with fewer than ``FEWEST_TRIALS`` trials of two launches, or where no launch differs.
     """
+    numbers: dict[Hashable, int] = {}
     flat = [
-        (row, launch.block, launch.log_mean) for row, of_trial in enumerate(launches.values()) for launch in of_trial
+        (row, numbers.setdefault(block, len(numbers)), launch.log_mean)
+        for row, of_trial in enumerate(launches.values())
+        for block, launch in by_block(of_trial).items()
     ]
     if not flat:
         return {}

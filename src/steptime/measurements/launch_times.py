@@ -1,7 +1,9 @@
 """The step times of one launch, from the step ends of its workers, and their mean with its standard error."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +69,8 @@ def _common_origins(workers: Sequence[WorkerSteps]) -> list[float]:
 
 _LONGEST = 8192
 """Correlations of a longer series are estimated from so many steps at its end."""
+_PAUSE_S = 3600.0
+"""Between two launches of different sessions, at least."""
 _FEWEST_PERIODS = 4
 """Fewer periods of stalls than this show nothing of how periods differ."""
 
@@ -90,11 +94,78 @@ class LaunchTimes:
     """Steps from one stall to the next, where they come regularly."""
     site: tuple[str, ...] | None = None
     """The hosts that the run could use; None if the study names none."""
+    started_at: str = ""
+    """UTC, ISO 8601."""
+
+
+def by_block(launches: Sequence[LaunchTimes]) -> dict[tuple[int, int], LaunchTimes]:
+    """Return the launches of a trial by their block, and by how many it had in this block before."""
+    found: dict[tuple[int, int], LaunchTimes] = {}
+    for launch in launches:
+        before = 0
+        while (launch.block, before) in found:
+            before += 1
+        found[launch.block, before] = launch
+    return found
+
+
+def sessions_of(launches: Sequence[LaunchTimes], first_block: int = 0) -> list[LaunchTimes]:
+    """Return a launch for each session: the step time of all launches between which no pause is longer than an hour.
+
+    Args:
+        launches: of one trial.
+        first_block: the block of the first session; each of the others has the next.
+    """
+    ordered = sorted(launches, key=lambda each: each.started_at)
+    begins = [0, *(index + 1 for index, pair in enumerate(pairwise(ordered)) if _pause_s(*pair) > _PAUSE_S)]
+    parts = [ordered[begin:end] for begin, end in pairwise([*begins, len(ordered)])]
+    return [
+        replace(part[0], block=number, log_mean=float(np.mean([each.log_mean for each in part])))
+        for number, part in enumerate(parts, first_block)
+    ]
+
+
+def _pause_s(earlier: LaunchTimes, later: LaunchTimes) -> float:
+    """Return the seconds between two launches; 0 where a record does not have them."""
+    try:
+        return (datetime.fromisoformat(later.started_at) - datetime.fromisoformat(earlier.started_at)).total_seconds()
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def in_turns(trials: Mapping[str, Sequence[LaunchTimes]]) -> dict[str, list[LaunchTimes]]:
+    """Return the launches of trials with blocks that hold launches of one time only.
+
+    A block is over before the next begins, and holds a trial once. Where a launch began later than one of a higher
+    block, or its trial was in the block already, as in records of two runs, or of a trial that was added to a study,
+    another round of blocks has begun: the numbers of its blocks follow those of the rounds before.
+    """
+    timed = sorted(
+        (
+            (launch.started_at, launch.block, name, index)
+            for name, own in trials.items()
+            for index, launch in enumerate(own)
+        )
+    )
+    found = {name: list(own) for name, own in trials.items()}
+    last, offset = -1, 0
+    members: set[str] = set()
+    for _, block, name, index in timed:
+        if block < last or (block == last and name in members):
+            offset += last + 1
+            last = -1
+        if block > last:
+            members.clear()
+            last = block
+        members.add(name)
+        if offset:
+            found[name][index] = replace(found[name][index], block=block + offset)
+    return found
 
 
 def launch_times(launches: Iterable[Launch], strategy: str) -> list[LaunchTimes | None]:
     """Reduce each of ``launches``; None for one that failed or timed no step."""
-    steps, blocks, sites = [], [], []
+    steps, blocks, conditions = [], [], []
     found: list[LaunchTimes | None] = []
     timed = []
     for launch in launches:
@@ -104,9 +175,9 @@ def launch_times(launches: Iterable[Launch], strategy: str) -> list[LaunchTimes 
             timed.append(len(found) - 1)
             steps.append(times)
             blocks.append(launch.block)
-            sites.append(tuple(launch.site) if launch.site is not None else None)
-    for index, reduced, site in zip(timed, reduce_times(steps, blocks), sites, strict=True):
-        found[index] = reduced if site is None else replace(reduced, site=site)
+            conditions.append((tuple(launch.site) if launch.site is not None else None, launch.started_at))
+    for index, reduced, (site, started_at) in zip(timed, reduce_times(steps, blocks), conditions, strict=True):
+        found[index] = replace(reduced, site=site, started_at=started_at)
     return found
 
 

@@ -35,7 +35,7 @@ import steptime
 from steptime.errors import StoreError
 from steptime.file_name import file_name_mistake
 from steptime.measurements.attached.process_files import RECORDS, AttachedFiles, AttachedHeader, read_attached
-from steptime.measurements.consistency import FileCheck, SetAside, counted, sentences
+from steptime.measurements.consistency import FileCheck, KnownLaunches, SetAside, counted, sentences
 from steptime.measurements.jsonlines import append_line, json_text
 from steptime.measurements.lock import FolderLock
 from steptime.measurements.net.records import NetLaunch, read_net
@@ -66,6 +66,7 @@ class Store:
         self._folder = PlainFolder(path)
         self._lock = FolderLock(path / "run.lock")
         self._trials: dict[str, Trial] | None = None
+        self._known: KnownLaunches = {}
         self._machine_id = cache(self._read_machine_id)
 
     def folder_around(self, path: Path) -> PlainFolder:
@@ -269,7 +270,7 @@ class Store:
     def iter_records(self, kind: RecordKind[KeptRecord], trial_id: str) -> Iterator[KeptRecord]:
         """Yield a trial's launches of a kind one by one, for callers that must not hold all of them."""
         trial = cache(lambda: self._trial(trial_id))
-        check = FileCheck[KeptRecord](lambda _: trial(), only=trial_id, machine=self._machine_id())
+        check = FileCheck[KeptRecord](lambda _: trial(), only=trial_id, machine=self._machine_id(), known=self._known)
         return self._files.launches(self._folder_of(trial_id) / kind.file, kind.read, check)
 
     def launches(self, trial_id: str) -> list[Launch]:

@@ -166,6 +166,10 @@ class StoredRecord:
         return line
 
 
+_FEWEST_MOMENTS = 3
+"""Of a launch, that no other launch has read."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LaunchRecord(StoredRecord, abc.ABC):
     """The record of one launch of fresh processes: how it ended, and in what conditions it ran."""
@@ -218,9 +222,15 @@ class LaunchRecord(StoredRecord, abc.ABC):
         """Return the settings of the configuration that the record repeats, by their names there."""
         return {}
 
-    def identity(self) -> Hashable:
-        """Return what no other launch has: two records with the same are of one launch."""
-        return self.configuration_id, self.launch, self.started_at
+    def identities(self) -> Sequence[Hashable]:
+        """Return what no other launch has, each: two records that share one of them are of one launch.
+
+        One is its number and its time. The other is what its workers read from a clock that never goes back, so that a
+        copy is known whatever number or trial it was given.
+        """
+        moments = [tuple(part.moments) for worker in self.evidence() for part in worker.readings if part.moments]
+        named = self.configuration_id, self.launch, self.started_at
+        return (named, hash(tuple(moments))) if sum(map(len, moments)) >= _FEWEST_MOMENTS else (named,)
 
 
 @dataclass(frozen=True, kw_only=True)

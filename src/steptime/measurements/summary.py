@@ -31,6 +31,7 @@ from steptime.measurements.flags import (
 from steptime.measurements.interval import LEVEL
 from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOverLaunches
 from steptime.measurements.launch_spread import TrialSpread, pool_spread
+from steptime.measurements.launch_times import in_turns
 from steptime.measurements.loaders.records import LoaderLaunch
 from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdicts, step_cpu_s
 from steptime.measurements.missing_evidence import failed_replay, replay_flags
@@ -102,6 +103,11 @@ def summarise(store: Store) -> Summary:
     implementations = store.get("implementations") or {}
     alone = [
         _result(store, trial, _cores(machine), kept, implementations) for trial in sorted(store.trials(), key=_order)
+    ]
+    placed = in_turns({each.trial.id: each.estimate.launches for each in alone if each.estimate})
+    alone = [
+        replace(each, estimate=replace(each.estimate, launches=placed[each.trial.id])) if each.estimate else each
+        for each in alone
     ]
     spreads = pool_spread({each.trial.id: each.estimate.launches for each in alone if each.estimate})
     checks = current_checks(store.trials(), store.equivalence())

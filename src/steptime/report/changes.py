@@ -38,8 +38,11 @@ def headline(found: ChangeReport) -> str:
     if tied := [each for each in found.trials if each.verdict == "no difference"]:
         largest = max(each.smallest_change or 0.0 for each in tied)
         clauses.append(f"{len(tied)} with no difference larger than {_share(largest)}")
-    if undecided := sum(each.verdict == "undecided" for each in found.trials):
-        clauses.append(f"{undecided} undecided")
+    undecided = [each for each in found.trials if each.verdict == "undecided"]
+    if single := sum(max(each.launches) == 1 for each in undecided):
+        clauses.append(f"{single} undecided by single launches")
+    if apart := len(undecided) - single:
+        clauses.append(f"{apart} undecided, not taken in turns")
     return f"{_failed(found)}{second} against {first}, {count(len(found.trials), 'trial')}: {'; '.join(clauses)}"
 
 
@@ -98,7 +101,8 @@ def _single(trial: ChangeOfTrial, first: str, second: str) -> str:
             f"no difference larger than {_share(trial.smallest_change)} between {first} and {second} "
             f"({change(ratio).line}): {trial.name}"
         )
-    return f"undecided whether {second} differs from {first}, by single launches ({change(ratio).line}): {trial.name}"
+    why = "by single launches" if max(trial.launches) == 1 else "not taken in turns"
+    return f"undecided whether {second} differs from {first}, {why} ({change(ratio).line}): {trial.name}"
 
 
 def _failed(found: ChangeReport) -> str:

@@ -6,7 +6,7 @@ intervals of all pairs, and of their mean, hold together by Šidák's level (dec
 Which subjects of two sides are the same configuration, and why the others have no counterpart.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -28,7 +28,7 @@ from steptime.measurements.comparison import Comparison, compare, launches_to_sh
 from steptime.measurements.interval import LEVEL
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.launch_spread import TrialSpread, pool_spread, pooled_error
-from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.launch_times import LaunchTimes, by_block, sessions_of
 from steptime.measurements.simultaneous import sidak_level
 
 _MOST_DIFFERENCES = 3
@@ -149,6 +149,7 @@ def change_between(first: ComparedSide, second: ComparedSide, threshold: float |
 
     Raises UsageError with the reasons where nothing can be compared.
     """
+    second = _without_copies(first, second)
     pairing = pair(first, second)
     if not pairing.pairs:
         raise UsageError(_nothing(first, second, pairing.unpaired))
@@ -186,6 +187,26 @@ def change_between(first: ComparedSide, second: ComparedSide, threshold: float |
     )
 
 
+def _without_copies(first: ComparedSide, second: ComparedSide) -> ComparedSide:
+    """Return the second side without the launches that the first has as well: a copied launch is no other one."""
+    if first.source == second.source:
+        return second
+    known = {each.steady_s.tobytes() for each in _launches(first.company)}
+    subjects, company = ([_own(each, known, first.name) for each in own] for own in (second.subjects, second.company))
+    return replace(second, subjects=subjects, company=company)
+
+
+def _own(subject: Subject, known: Container[bytes], name: str) -> Subject:
+    own = [each for each in subject.launches if each.steady_s.tobytes() not in known]
+    copies = len(subject.launches) - len(own)
+    if not copies:
+        return subject
+    flag = f"{copies} of {len(subject.launches)} launches left out: copies of launches of {name}"
+    return replace(
+        subject, launches=own, flags=[*subject.flags, flag], problem=subject.problem or (None if own else flag)
+    )
+
+
 class _Pair(NamedTuple):
     """A configuration as both sides measured it, with the pooled spread of its launches if there is one."""
 
@@ -210,6 +231,12 @@ def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: flo
     apart = blocks[0].isdisjoint(blocks[1])
     comparison, gate = (compare(second.launches, first.launches, level, spreads, apart=apart) for level in levels)
     surely = smallest_change(gate)
+    before = sessions_of(first.launches)
+    sessions = before, sessions_of(second.launches, len(before))
+    several = max(map(len, sessions)) > 1
+    if apart and several:
+        comparison = compare(sessions[1], sessions[0], levels[0])
+    decided = comparison.covers_launches and (several or not apart)
     steps = [float(np.exp(np.mean([launch.log_mean for launch in each.launches]))) for each in (first, second)]
     return ChangeOfTrial(
         name=name,
@@ -220,9 +247,10 @@ def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: flo
         second_step_s=steps[1],
         launches=(len(first.launches), len(second.launches)),
         interleaved=len(blocks[0] & blocks[1]),
+        sessions=(len(sessions[0]), len(sessions[1])),
         ratio=comparison.interval,
-        verdict=_verdict(comparison),
-        smallest_change=smallest_change(comparison),
+        verdict=_verdict(comparison) if decided else "undecided",
+        smallest_change=smallest_change(comparison) if decided else None,
         power_at_threshold=None if threshold is None else power_to_show(comparison, threshold),
         launches_to_threshold=None if threshold is None else launches_to_show(comparison, threshold),
         fails=threshold is not None and gate.covers_launches and gate.low > 1.0 + threshold,
@@ -236,8 +264,6 @@ def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: flo
 
 
 def _verdict(comparison: Comparison) -> ChangeVerdict:
-    if not comparison.covers_launches:
-        return "undecided"
     if comparison.tied:
         return "no difference"
     return "slower" if comparison.low > 1.0 else "faster"
@@ -247,16 +273,18 @@ def _overall(pairs: Sequence[_Pair], level: float) -> IntervalOverLaunches | Non
     """Return the geometric mean of the ratios of several pairs; None unless their spread is pooled."""
     if len(pairs) == 1:
         return None
-    shares: list[tuple[TrialSpread, dict[int, float]]] = []
-    sides = [{launch.block for each in pairs for launch in each.sides[index].launches} for index in (0, 1)]
+    shares: list[tuple[TrialSpread, Mapping[Hashable, float]]] = []
+    sides = [{block for each in pairs for block in by_block(each.sides[index].launches)} for index in (0, 1)]
     apart = sides[0].isdisjoint(sides[1])
-    sessions = {block: number for number, blocks in enumerate(sides) for block in blocks} if apart else None
+    sessions: dict[Hashable, int] | None = None
+    if apart:
+        sessions = {block: number for number, blocks in enumerate(sides) for block in blocks}
     for each in pairs:
         if each.spreads is None:
             return None
         for subject, spread, sign in zip(each.sides, each.spreads, (-1.0, 1.0), strict=True):
             share = sign / len(pairs) / len(subject.launches)
-            shares.append((spread, {launch.block: share for launch in subject.launches}))
+            shares.append((spread, dict.fromkeys(by_block(subject.launches), share)))
     ratios = np.array([each.log_ratio for each in pairs])
     centre, half_width = float(ratios.mean()), pooled_error(shares, level, sessions=sessions).half_width
     bounds = np.exp([centre, centre - half_width, centre + half_width, ratios.min(), ratios.max()])
@@ -341,9 +369,9 @@ def _notes(
         ]
         notes.append(
             f"{first.name} was measured from {spans[0]} and {second.name} from {spans[1]} (UTC), not interleaved: the "
-            "machine may have drifted in between, so that more launches hardly narrow these intervals; steptime run "
-            "--environments measures two environments in the same blocks, and runs of two scripts that take turns "
-            "count as blocks"
+            "machine may have changed in between, which only further sessions, more than an hour apart, or turns can "
+            "show; steptime run --environments measures two environments in the same blocks, and runs of two scripts "
+            "that take turns count as blocks"
         )
         if next((each.blocks.drifted for each in spreads), False):
             notes.append("the machine drifted from block to block within the sides, which widens all intervals")
@@ -360,7 +388,7 @@ def _notes(
             f"no equivalence check in {' and '.join(dict.fromkeys(unchecked))}: whether both sides compute the same is "
             "unknown"
         )
-    if any(each.verdict == "undecided" for each in trials):
+    if any(max(each.launches) == 1 for each in trials):
         notes.append("single launches do not show how launches differ: launch each trial three times or more")
     return notes
 

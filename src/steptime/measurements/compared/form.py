@@ -3,6 +3,7 @@
 Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 
 1. First version.
+2. ``verdict`` is ``undecided`` as well for sides that did not take turns, and ``smallest_change`` null then.
 """
 
 from typing import Any, Literal
@@ -10,10 +11,10 @@ from typing import Any, Literal
 from steptime.measurements.ablation.form import Gap
 from steptime.measurements.json_form import IntervalOverLaunches, JsonForm
 
-SCHEMA = 1
+SCHEMA = 2
 
 ChangeVerdict = Literal["faster", "slower", "no difference", "undecided"]
-"""Of the second side; ``undecided`` if launches do not show how they differ."""
+"""Of the second side; ``undecided`` if launches, or the times at which they ran, do not show how they differ."""
 
 
 class SideForm(JsonForm):
@@ -45,6 +46,9 @@ class ChangeOfTrial(JsonForm):
     """Of each side."""
     interleaved: int
     """Pairs of launches that ran in the same blocks; 0 if the sides were measured one after the other."""
+    sessions: tuple[int, int]
+    """Times at which the launches of each side ran, with more than an hour in between. Sides that share no block are
+    compared by these, and undecided where each has one."""
     ratio: IntervalOverLaunches
     """Step time of the second side divided by that of the first; above 1 the second is slower."""
     verdict: ChangeVerdict

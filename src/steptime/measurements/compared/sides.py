@@ -6,12 +6,15 @@ a user's own script in ``attached_runs``.
 Runs of a user's own script as a side of a comparison: each run is a launch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from shlex import join
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from steptime.errors import StoreError, UsageError, choices_message
 from steptime.measurements.ablation.form import StepBreakdown
@@ -19,7 +22,7 @@ from steptime.measurements.attached.attempts import attempts_of
 from steptime.measurements.attached.process_files import AttachedFiles, AttachedHeader
 from steptime.measurements.attached.step_parts import KeptSteps, kept_steps
 from steptime.measurements.estimate import estimate
-from steptime.measurements.launch_times import LaunchTimes, reduce_times
+from steptime.measurements.launch_times import LaunchTimes, in_turns, reduce_times
 from steptime.measurements.pooled_conditions import versions_of
 from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.records import Launch
@@ -132,6 +135,8 @@ def side_of(store: Store, name: str, key: str | None = None) -> ComparedSide:
             launches = list(store.iter_records(TIMING, trial.id))
             started += [each.started_at for each in launches]
             subjects += _subjects(trial, summaries[trial.id], launches, key)
+    placed = in_turns({each.id: each.launches for each in subjects})
+    subjects = [replace(each, launches=placed[each.id]) for each in subjects]
     hardware, system = facts_of_machine(store)
     settings = store.study_json.get("equivalence") or {}
     return ComparedSide(
@@ -214,7 +219,17 @@ def attached_sides(
 
     Raises StoreError where no run of a side trained a step.
     """
-    (one, earlier), (other, later) = (_side(*each) for each in zip(runs, names, sources, strict=True))
+    first, second = (_runs_of(*each) for each in zip(runs, sources, strict=True))
+    one = _side(first, names[0], sources[0])
+    known = {each for run in first.trained for each in run.identities}
+    own = [run for run in second.trained if known.isdisjoint(run.identities)]
+    if not own:
+        message = f"{sources[1]}: its runs are those of {sources[0]}, copied; record runs of its own"
+        raise StoreError(message)
+    left_out = second.copies + len(second.trained) - len(own)
+    second = replace(second, trained=own, copies=left_out)
+    other = _side(second, names[1], sources[1])
+    earlier, later = ([run.header for run in each.trained] for each in (first, second))
     if not _took_turns(earlier, later):
         return one, other
     one, other = (
@@ -234,26 +249,73 @@ def _took_turns(one: Sequence[AttachedHeader], other: Sequence[AttachedHeader]) 
     return len(one) == len(other) > 1 and len({run.boot for run in order}) == 1 and apart
 
 
-def _side(stores: Sequence[Store], name: str, source: str) -> tuple[ComparedSide, list[AttachedHeader]]:
+@dataclass(frozen=True)
+class _AttachedRun:
+    """A run of a user's own script that trained."""
+
+    header: AttachedHeader
+    steps: KeptSteps
+
+    @property
+    def length_s(self) -> NDArray[np.float64]:
+        """Of each step, on the process that took longest."""
+        longest: NDArray[np.float64] = self.steps.length_s.max(axis=0)
+        return longest
+
+    @property
+    def identities(self) -> tuple[Hashable, Hashable]:
+        """What no other run has: when it began on the clock of its boot, and how long its steps took."""
+        return (self.header.boot, self.header.begin_ns), self.length_s.tobytes()
+
+
+@dataclass(frozen=True)
+class _AttachedRuns:
+    """The runs of a side in the order of their starts, each once."""
+
+    trained: Sequence[_AttachedRun]
+    copies: int
+    hardware: Mapping[str, str]
+    system: Mapping[str, str]
+
+
+def _runs_of(stores: Sequence[Store], source: str) -> _AttachedRuns:
     read = [found for store in stores if (found := store.attached())]
-    runs = [(header, steps) for header, files in sorted(read, key=_started) if (steps := _longest(files)) is not None]
-    if not runs:
+    known: set[Hashable] = set()
+    trained = []
+    copies = 0
+    for header, files in sorted(read, key=_started):
+        steps = _longest(files)
+        if steps is not None:
+            run = _AttachedRun(header, steps)
+            if known.isdisjoint(run.identities):
+                trained.append(run)
+            else:
+                copies += 1
+            known.update(run.identities)
+    if not trained:
         message = f"{source}: no attached run trained a step that steptime knows"
         raise StoreError(message)
-    latest, main = runs[-1]
-    launches = reduce_times([steps.length_s.max(axis=0) for _, steps in runs])
+    return _AttachedRuns(trained, copies, *facts_of_machine(stores[-1]))
+
+
+def _side(runs: _AttachedRuns, name: str, source: str) -> ComparedSide:
+    latest = runs.trained[-1]
+    headers = [run.header for run in runs.trained]
+    started = [header.started_at for header in headers]
+    reduced = reduce_times([run.length_s for run in runs.trained])
+    launches = [replace(each, started_at=moment) for each, moment in zip(reduced, started, strict=True)]
+    flags = [flag for header in headers for flag in header.flags]
+    if runs.copies:
+        flags.append(f"{runs.copies} of {runs.copies + len(headers)} runs left out: copies of others")
     subject = Subject(
         id=_SCRIPT,
-        identity={"workload": _SCRIPT, "processes": main.attempt.world},
+        identity={"workload": _SCRIPT, "processes": latest.steps.attempt.world},
         options={},
         launches=launches,
-        software={"command": join(latest.command)},
-        flags=list(dict.fromkeys(flag for header, _ in runs for flag in header.flags)),
+        software={"command": join(latest.header.command)},
+        flags=list(dict.fromkeys(flags)),
     )
-    hardware, system = facts_of_machine(stores[-1])
-    headers = [header for header, _ in runs]
-    started = [header.started_at for header in headers]
-    return ComparedSide(name, source, [subject], [subject], hardware, system, started, checked=False), headers
+    return ComparedSide(name, source, [subject], [subject], runs.hardware, runs.system, started, checked=False)
 
 
 def _started(found: tuple[AttachedHeader, Any]) -> str:
