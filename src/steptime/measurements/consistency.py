@@ -124,7 +124,7 @@ class FileCheck(Generic[AnyRecord]):
         configuration: Callable[[AnyRecord], Configuration],
         only: str | None = None,
         machine: str | None = None,
-        known: "KnownLaunches | None" = None,
+        known: KnownLaunches | None = None,
     ) -> None:
         """Take what the records are to fit.
 
