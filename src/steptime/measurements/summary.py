@@ -31,7 +31,7 @@ from steptime.measurements.flags import (
 from steptime.measurements.interval import LEVEL
 from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOverLaunches
 from steptime.measurements.launch_spread import TrialSpread, pool_spread
-from steptime.measurements.launch_times import in_turns
+from steptime.measurements.launch_times import LaunchTimes, in_turns
 from steptime.measurements.loaders.records import LoaderLaunch
 from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdicts, step_cpu_s
 from steptime.measurements.missing_evidence import failed_replay, replay_flags
@@ -105,15 +105,11 @@ def summarise(store: Store) -> Summary:
         _result(store, trial, _cores(machine), kept, implementations) for trial in sorted(store.trials(), key=_order)
     ]
     placed = in_turns({each.trial.id: each.estimate.launches for each in alone if each.estimate})
-    alone = [
-        replace(each, estimate=replace(each.estimate, launches=placed[each.trial.id])) if each.estimate else each
-        for each in alone
-    ]
-    spreads = pool_spread({each.trial.id: each.estimate.launches for each in alone if each.estimate})
+    spreads = pool_spread(placed)
     checks = current_checks(store.trials(), store.equivalence())
     results = [
         replace(spread, flags=[*spread.flags, *fewer_checked(spread.trial, checks)])
-        for spread in (_with_spread(each, spreads.get(each.trial.id)) for each in alone)
+        for spread in (_with_spread(each, placed.get(each.trial.id, ()), spreads.get(each.trial.id)) for each in alone)
     ]
     ranked = {each.trial.id: each for each in results if each.estimate and each.trial.id not in verdicts}
     peaks = StoredPeaks.model_validate(store.get(PEAKS) or {})
@@ -210,8 +206,7 @@ def _published(claim: Mapping[str, Any], results: Iterable[_Result], claims: int
 
 def _cores(machine: Mapping[str, Any]) -> float | None:
     """Cores that a launch could use: those of the process, or a container's quota where that is less."""
-    known = [machine[name] for name in ("cores", "quota_cores") if machine.get(name) is not None]
-    return min(known, default=None)
+    return min((machine[name] for name in ("cores", "quota_cores") if machine.get(name) is not None), default=None)
 
 
 def _order(trial: Trial) -> tuple[Any, ...]:
@@ -283,12 +278,13 @@ def _result(
     )
 
 
-def _with_spread(result: _Result, spread: TrialSpread | None) -> _Result:
-    """Return the result with the interval that the study's pooled spread of launches gives it."""
-    if spread is None or result.estimate is None:
-        return result
+def _with_spread(result: _Result, launches: Sequence[LaunchTimes], spread: TrialSpread | None) -> _Result:
+    """Return the result with its launches in turns, and the interval that the pooled spread of launches gives it."""
+    found = result.estimate and replace(result.estimate, launches=list(launches))
+    if spread is None or found is None:
+        return replace(result, estimate=found)
     flags = [POOLED_SINGLE_LAUNCH if flag == SINGLE_LAUNCH else flag for flag in result.flags]
-    return replace(result, estimate=result.estimate.with_spread(spread), flags=flags)
+    return replace(result, estimate=found.with_spread(spread), flags=flags)
 
 
 def _trial_summary(

@@ -188,7 +188,7 @@ def change_between(first: ComparedSide, second: ComparedSide, threshold: float |
 
 
 def _without_copies(first: ComparedSide, second: ComparedSide) -> ComparedSide:
-    """Return the second side without the launches that the first has as well: a copied launch is no other one."""
+    """Return the second side without the launches that the first has as well: a copy repeats nothing."""
     if first.source == second.source:
         return second
     known = {each.steady_s.tobytes() for each in _launches(first.company)}

@@ -250,7 +250,7 @@ def _took_turns(one: Sequence[AttachedHeader], other: Sequence[AttachedHeader]) 
 
 
 @dataclass(frozen=True)
-class _AttachedRun:
+class _TrainedRun:
     """A run of a user's own script that trained."""
 
     header: AttachedHeader
@@ -269,16 +269,16 @@ class _AttachedRun:
 
 
 @dataclass(frozen=True)
-class _AttachedRuns:
+class _TrainedRuns:
     """The runs of a side in the order of their starts, each once."""
 
-    trained: Sequence[_AttachedRun]
+    trained: Sequence[_TrainedRun]
     copies: int
     hardware: Mapping[str, str]
     system: Mapping[str, str]
 
 
-def _runs_of(stores: Sequence[Store], source: str) -> _AttachedRuns:
+def _runs_of(stores: Sequence[Store], source: str) -> _TrainedRuns:
     read = [found for store in stores if (found := store.attached())]
     known: set[Hashable] = set()
     trained = []
@@ -286,7 +286,7 @@ def _runs_of(stores: Sequence[Store], source: str) -> _AttachedRuns:
     for header, files in sorted(read, key=_started):
         steps = _longest(files)
         if steps is not None:
-            run = _AttachedRun(header, steps)
+            run = _TrainedRun(header, steps)
             if known.isdisjoint(run.identities):
                 trained.append(run)
             else:
@@ -295,10 +295,10 @@ def _runs_of(stores: Sequence[Store], source: str) -> _AttachedRuns:
     if not trained:
         message = f"{source}: no attached run trained a step that steptime knows"
         raise StoreError(message)
-    return _AttachedRuns(trained, copies, *facts_of_machine(stores[-1]))
+    return _TrainedRuns(trained, copies, *facts_of_machine(stores[-1]))
 
 
-def _side(runs: _AttachedRuns, name: str, source: str) -> ComparedSide:
+def _side(runs: _TrainedRuns, name: str, source: str) -> ComparedSide:
     latest = runs.trained[-1]
     headers = [run.header for run in runs.trained]
     started = [header.started_at for header in headers]
