@@ -273,7 +273,7 @@ def test_workers_that_compiled_no_network_have_a_flag(store, inside):
     trial = a_trial(framework="pytorch")
     store.add_trial(trial)
     for number in range(2):
-        worker = a_worker(np.cumsum([0.01] * 50).tolist())
+        worker = a_worker((number + np.cumsum([0.01] * 50)).tolist(), origin_s=float(number))
         if inside is not None:
             worker.facts.update(network_in_graphs=inside, calls_captured=2, unique_graphs=1)
         store.append(a_launch(trial, number, workers=[worker]))

@@ -224,19 +224,34 @@ class _Pair(NamedTuple):
         return float(second - first)
 
 
-def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: float | None) -> ChangeOfTrial:
-    first, second = found.first, found.second
-    blocks = [{launch.block for launch in each.launches} for each in (first, second)]
+class _Compared(NamedTuple):
+    """How a pair compares, and what its launches can decide."""
+
+    comparison: Comparison
+    gate: Comparison
+    interleaved: int
+    sessions: tuple[int, int]
+    decided: bool
+
+
+def _compared(found: _Pair, levels: tuple[float, float]) -> _Compared:
+    first, second = (each.launches for each in found.sides)
+    common = {launch.block for launch in first} & {launch.block for launch in second}
     spreads = found.spreads and found.spreads[::-1]
-    apart = blocks[0].isdisjoint(blocks[1])
-    comparison, gate = (compare(second.launches, first.launches, level, spreads, apart=apart) for level in levels)
+    comparison, gate = (compare(second, first, level, spreads, apart=not common) for level in levels)
+    before = sessions_of(first)
+    later = sessions_of(second, len(before))
+    several = len(before) + len(later) > 2  # noqa: PLR2004 - one of each side
+    if several and not common:
+        comparison = compare(later, before, levels[0])
+    decided = comparison.covers_launches and (several or bool(common))
+    return _Compared(comparison, gate, len(common), (len(before), len(later)), decided)
+
+
+def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: float | None) -> ChangeOfTrial:
+    first, second = found.sides
+    comparison, gate, interleaved, sessions, decided = _compared(found, levels)
     surely = smallest_change(gate)
-    before = sessions_of(first.launches)
-    sessions = before, sessions_of(second.launches, len(before))
-    several = max(map(len, sessions)) > 1
-    if apart and several:
-        comparison = compare(sessions[1], sessions[0], levels[0])
-    decided = comparison.covers_launches and (several or not apart)
     steps = [float(np.exp(np.mean([launch.log_mean for launch in each.launches]))) for each in (first, second)]
     return ChangeOfTrial(
         name=name,
@@ -246,8 +261,8 @@ def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: flo
         first_step_s=steps[0],
         second_step_s=steps[1],
         launches=(len(first.launches), len(second.launches)),
-        interleaved=len(blocks[0] & blocks[1]),
-        sessions=(len(sessions[0]), len(sessions[1])),
+        interleaved=interleaved,
+        sessions=sessions,
         ratio=comparison.interval,
         verdict=_verdict(comparison) if decided else "undecided",
         smallest_change=smallest_change(comparison) if decided else None,
