@@ -1,9 +1,11 @@
 """Optional parts of steptime: large libraries that few verbs need, and the command that installs them."""
 
+import resource
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 from steptime.errors import SteptimeError
+from steptime.units import format_bytes
 
 
 @dataclass(frozen=True)
@@ -14,30 +16,33 @@ class Extra:
     """What is imported of it."""
     purpose: str
     """What needs it, as the beginning of a sentence."""
+    address_space: int = 0
+    """Bytes of addresses that it reserves; where a limit leaves fewer, it ends the process."""
 
 
 EXTRAS = {
     "export": Extra("polars", "Tables for Parquet, CSV and Python"),
-    "page": Extra("vl_convert", "Pictures"),
+    "page": Extra("vl_convert", "Pictures", address_space=128 << 30),  # V8 starts with 100 GiB, and not with 64
 }
 """By the names of pyproject.toml."""
 
 
 class MissingExtra(SteptimeError):  # noqa: N818 - nothing failed
-    """A verb needs a library that is not installed; the message has the command that installs it."""
+    """A verb needs a library that cannot be used here; the message has what helps."""
 
 
-def is_installed(name: str) -> bool:
-    """Return whether the library of an extra can be imported."""
-    return find_spec(EXTRAS[name].module) is not None
-
-
-def missing_message(name: str) -> str:
-    """Return what an absent extra leaves out, and the command that installs it."""
-    return f"{EXTRAS[name].purpose} need the extra '{name}': pip install 'steptime[{name}]'"
+def why_absent(name: str) -> str | None:
+    """Return what an extra leaves out here, why, and what helps; None if it can be used."""
+    extra = EXTRAS[name]
+    if find_spec(extra.module) is None:
+        return f"{extra.purpose} need the extra '{name}': pip install 'steptime[{name}]'"
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < extra.address_space:
+        return f"{extra.purpose} need {format_bytes(extra.address_space)} of addresses, not memory: ulimit -v unlimited"
+    return None
 
 
 def require_extra(name: str) -> None:
-    """Raise MissingExtra where the library of an extra cannot be imported."""
-    if not is_installed(name):
-        raise MissingExtra(missing_message(name))
+    """Raise MissingExtra where the library of an extra cannot be used."""
+    if reason := why_absent(name):
+        raise MissingExtra(reason)

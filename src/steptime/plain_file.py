@@ -29,6 +29,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_PLAIN = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """Without waiting: a named pipe may never be written to."""
+_HARMLESS = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFSOCK)
 _NO_FOLDER = (errno.ELOOP, errno.ENOTDIR)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -230,13 +231,16 @@ def cannot_read(path: Path, error: OSError) -> StoreError:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raise StoreError when a name below ``folder``, at whatever depth, is a symbolic link.
+    """Raise StoreError when a name below ``folder``, at whatever depth, is a link, a pipe, a device or a second name.
 
-    ``folder`` itself may be one: its user named it.
+    ``folder`` itself may be a link: its user named it. Sockets, which some frameworks leave, lead nowhere.
     """
     for entry in entries_below(folder):
-        if entry.is_symlink():
-            raise _not_plain(Path(entry.path))
+        with contextlib.suppress(FileNotFoundError):  # a run removes folders meanwhile
+            found = entry.stat(follow_symlinks=False)
+            second_name = stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+            if second_name or stat.S_IFMT(found.st_mode) not in _HARMLESS:
+                raise _not_plain(Path(entry.path))
 
 
 def entries_below(folder: Path) -> Iterator[os.DirEntry[str]]:

@@ -1,9 +1,12 @@
 """The page that ``steptime serve`` shows: at one address, to this machine, and whatever is in the folder."""
 
 import http.client
+import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,18 @@ def test_nothing_is_at_any_other_address(server, path):
 
 def test_a_name_of_another_site_that_leads_here_is_refused(server):
     assert answer(server, host="somewhere.example")[0] == 404
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", "whole"], ids=["nothing", "half a request", "a request"])
+def test_a_client_that_resets_its_connection_leaves_no_traceback(server, capfd, sent):
+    whole = f"GET /{server.token}/ HTTP/1.1\r\nHost: {HOST}:{server.server_port}\r\n\r\n".encode()
+    for _ in range(5):
+        with socket.create_connection((HOST, server.server_port)) as client:
+            client.sendall(whole if sent == "whole" else sent)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert answer(server)[0] == 200
+    time.sleep(0.2)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -115,6 +116,24 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_an_error_at_once(name, mak
     _, said, error = run("page", store, monkeypatch)
     assert isinstance(error, StoreError)
     assert f"{name} is a" in said
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "export", "trials/more.jsonl", f"{RECORDS}.1"])
+@pytest.mark.parametrize("kind", ["pipe", "second name"])
+def test_what_lies_beside_records_is_refused_by_its_name(kind, name, store, outside):
+    if kind == "pipe":
+        os.mkfifo(store.path / name)
+    else:
+        (store.path / name).hardlink_to(outside / "secret")
+    with pytest.raises(StoreError, match=f"{name} is a {kind}"):
+        Store.open(store.path)
+
+
+def test_a_socket_that_a_framework_left_is_no_harm(store, monkeypatch):
+    monkeypatch.chdir(store.path)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind("left")
+    Store.open(store.path)
 
 
 def test_new_files_replace_links_instead_of_following_them(tmp_path, outside):

@@ -1,5 +1,6 @@
 """Verbs whose libraries are extras, on a machine without these."""
 
+import subprocess
 import sys
 
 import pytest
@@ -34,6 +35,32 @@ def test_a_page_without_its_extra_has_every_table_and_no_picture(without):
     assert "<svg" not in page
     assert "Pictures need the extra" in page
     assert "pytorch allreduce is fastest" in page
+
+
+LIMITED = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]) << 30,) * 2); "
+WHY = LIMITED + "from steptime.extras import why_absent; print(why_absent('page'))"
+DRAWN = LIMITED + (
+    "from steptime.report.charts.chart import to_svg; "
+    "print(len(to_svg({'data': {'values': [{'a': 1}]}, 'mark': 'point', '$schema': "
+    "'https://vega.github.io/schema/vega-lite/v5.json'}, 'a')))"
+)
+
+
+def under(code, limit_gib):
+    return subprocess.run(
+        [sys.executable, "-c", code, str(limit_gib)], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+@pytest.mark.parametrize("limit_gib", [4, 64, 127])
+def test_pictures_are_left_out_where_a_limit_of_addresses_would_end_the_process(limit_gib):
+    assert "Pictures need 128 GiB of addresses, not memory: ulimit -v unlimited" in under(WHY, limit_gib).stdout
+
+
+def test_what_is_asked_for_suffices():
+    needed = EXTRAS["page"].address_space >> 30
+    assert under(WHY, needed).stdout == "None\n"
+    assert int(under(DRAWN, needed).stdout) > 0
 
 
 def test_a_page_with_its_extra_does_not_name_it():

@@ -1,11 +1,18 @@
 """How a budget is divided between the kinds of launches of a study, and that a plan counts each kind."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from trials import trial
 
+sys.path.append(str(Path(__file__).parents[1] / "measurements"))
+
+from simulated import a_launch, a_store
+
 from steptime.runner.run_kinds import RUN_KINDS, deadlines
+from steptime.runner.trial_runs import timed_schedule
 from steptime.study.study import Study
 from steptime.study.training import Training
 
@@ -43,3 +50,33 @@ def test_without_a_budget_no_kind_has_a_deadline():
 def test_a_trial_is_either_timed_or_trained():
     wanted = study(train={"epochs": 1, "seeds": 2}, breakdown={"launches": 3}, launches={"min": 4})
     assert [kind.count(wanted, [READING, TRAINED]) for kind in RUN_KINDS] == [4, 3, 0, 2]
+
+
+KILLED = (
+    "worker-0 was ended by SIGKILL; the system kills a process like this when memory runs out",
+    "worker-1 was ended by SIGTERM",
+    "mpiexec ended with exit code 137",
+    "worker-0 is stopped by a signal",
+    "worker-1: ConnectionError: a worker exited (worker-0 was ended by SIGINT)",
+)
+FAILED = ("worker-0 was ended by SIGSEGV", "worker-0: ValueError: no", "worker-0 ended with exit code 1371")
+
+
+@pytest.mark.parametrize("reason", [*KILLED, *FAILED])
+def test_a_launch_that_was_killed_is_repeated_by_the_next_run(tmp_path, reason):
+    store = a_store(tmp_path / "r")
+    store.add_trial(TIMED)
+    store.append(a_launch(TIMED, 0))
+    store.append(a_launch(TIMED, 1, status="failed", reason=reason, workers=[]))
+    schedule = timed_schedule(study(launches={"min": 2, "max": 2}), [TIMED], store)
+    repeated = reason in KILLED
+    assert schedule.verdict(TIMED) == ("continue" if repeated else "settled")
+    assert schedule.next_number(TIMED) == (1 if repeated else 2)
+
+
+def test_a_trial_whose_launches_were_all_killed_is_not_given_up(tmp_path):
+    store = a_store(tmp_path / "r")
+    store.add_trial(TIMED)
+    for number in range(3):
+        store.append(a_launch(TIMED, number, status="failed", reason=KILLED[0], workers=[]))
+    assert timed_schedule(study(), [TIMED], store).verdict(TIMED) == "continue"

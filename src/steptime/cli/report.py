@@ -21,6 +21,7 @@ from steptime.cli.streams import say, warn
 if TYPE_CHECKING:
     from steptime.cli.console import PlainConsole
     from steptime.diagnosis.form import Diagnosis
+    from steptime.errors import StoreError
     from steptime.measurements.attached.form import AttachedRun
     from steptime.measurements.net.times import NetSummary
     from steptime.measurements.store import Store
@@ -67,6 +68,8 @@ def report(
     if form not in _FORMATS:
         raise UsageError(choices_message("format", form, _FORMATS))
     found = read_report(folder, reference)
+    failure = _page_failure(found, html)
+    html = None if failure else html
     as_json = as_json or form == "json"
     everything = everything or (reference is not None and not what_if)
     if as_json:
@@ -81,16 +84,28 @@ def report(
         kept = folder / PAGE
         page = html or (kept if kept.is_file() else None)
         print_overview(found, page=page, next_steps=_next_steps(found, page))
-    if html is not None:
-        write_report_page(found, html)
-        if as_json or everything or form != "text":
-            warn([f"report: {html.resolve()}"])
+    if html is not None and (as_json or everything or form != "text"):
+        warn([f"report: {html.resolve()}"])
     if figures is not None:
         from steptime.report.formats import write_figures
 
         written = write_figures(found.summary, found.sections, figures)
         warn([f"figures: {len(written)} files in {figures.resolve()}"])
+    if failure is not None:
+        raise failure
     found.store.require_launches()
+
+
+def _page_failure(found: "ReportedResults", path: Path | None) -> "StoreError | None":
+    """Write the page that was asked for; return why it could not be, since the report is shown all the same."""
+    from steptime.errors import StoreError
+
+    if path is not None:
+        try:
+            write_report_page(found, path)
+        except StoreError as error:
+            return error
+    return None
 
 
 @dataclass(frozen=True)
@@ -225,12 +240,12 @@ def print_whole_report(found: ReportedResults) -> None:
 
 def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -> None:
     """Write the page of a report, with a notice above it; raises StoreError when it cannot be written."""
-    from steptime.extras import is_installed, missing_message
+    from steptime.extras import why_absent
     from steptime.report.formats import write_page
 
     write_page(found.store, found.findings, path, notice=notice)
-    if not is_installed("page"):
-        warn([f"{path}: {missing_message('page')}"])
+    if undrawn := why_absent("page"):
+        warn([f"{path}: {undrawn}"])
 
 
 def _next_steps(found: ReportedResults, page: Path | None) -> list[str]:

@@ -184,6 +184,11 @@ class PageServer(ThreadingHTTPServer):
         self._made: tuple[float, float, bytes] = (0.0, 0.0, b"")
         self._lock = threading.Lock()
 
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as of the class above
+        """Pass over a client that has gone; whatever else fails is printed."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
     @property
     def address(self) -> str:
         """The address of the page, with its token."""

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import steptime
 from steptime.diagnosis.form import Diagnosis
-from steptime.extras import is_installed, missing_message, require_extra
+from steptime.extras import require_extra, why_absent
 from steptime.measurements.estimate import step_time_quantiles
 from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.store import Store
@@ -186,12 +186,12 @@ def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    drawing = is_installed("page")
-    environment.globals["is_drawn"] = drawing  # macros see no other values of the page
+    undrawn = why_absent("page")
+    environment.globals["is_drawn"] = undrawn is None  # macros see no other values of the page
     page = environment.get_template("page.html.j2").render(
         summary=summary,
         notice=notice,
-        without_pictures="" if drawing else missing_message("page"),
+        without_pictures=undrawn or "",
         refresh_s=refresh_s,
         version=steptime.__version__,
         folder=folder,

@@ -38,6 +38,8 @@ its memory."""
 OUT_OF_MEMORY = "out of memory, which is a finding and no fault"
 _CRASH = re.compile(r"was ended by SIG(?!KILL|TERM|INT)|exit code (?:6|11|132|134|135|136|139)\b")
 """A signal other than those by which somebody ends a process on purpose, or the exit code that mpiexec makes of one."""
+KILLED = re.compile(r"was ended by SIG(?:HUP|INT|KILL|TERM)\b|stopped by a signal|exit code (?:129|130|137|143)\b")
+"""Likewise, of one that somebody ended on purpose, or the system for want of memory."""
 _NO_MEMORY = (
     "cuda out of memory",
     "cuda_error_out_of_memory",

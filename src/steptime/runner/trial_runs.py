@@ -27,7 +27,7 @@ from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
-from steptime.runner.executor import Executor, LaunchResult
+from steptime.runner.executor import KILLED, Executor, LaunchResult
 from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, loader_job, timing_job
 from steptime.runner.page_cache import dataset_files, drop_on_hosts, drop_page_cache
 from steptime.runner.progress import Observer
@@ -188,7 +188,11 @@ def timed_schedule(study: Study, trials: Sequence[Trial], store: Store) -> Sched
         suffices=lambda trial, launches: suffices(trial, list(launches), study.target),
         failures_count=True,
     )
-    records = {trial.id: list(store.launches(trial.id)) for trial in trials}
+    # What somebody killed in an earlier run would not fail again.
+    records = {
+        trial.id: [each for each in store.launches(trial.id) if not KILLED.search(each.reason or "")]
+        for trial in trials
+    }
     return Schedule(trials, rule, seed=str(study.seed), records=records, part=lambda trial: trial.workload)
 
 
