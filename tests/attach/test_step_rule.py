@@ -256,17 +256,131 @@ def test_a_forward_without_gradient_after_the_request_is_the_steps_own(played):
     assert not any("apart" in step for step in steps)
 
 
-def test_evaluation_on_the_training_source_is_flagged(played):
+@pytest.mark.parametrize("after", [0, 1, 2])
+@pytest.mark.parametrize("batches", [1, 3])
+def test_an_evaluation_that_reads_the_training_source_is_apart(played, after, batches):
+    for step in range(4):
+        played.request(TRAINING, 10)
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+        if step == after:
+            played.request(TRAINING, 1, "epoch")
+            for _ in range(batches):
+                played.request(TRAINING, 10)
+                played.forward(20, training=False)
+            played.request(TRAINING, 1, "epoch")
+    steps = played.steps()
+    assert [step["number"] for step in steps if "apart" in step] == [after]
+    assert (steps[after]["apart"]["end_ns"] - steps[after]["apart"]["begin_ns"]) // MS == 30 * batches
+    assert milliseconds(steps[3]["regions"]) == {"input": 10, "forward": 20, "backward": 30, "update": 5}
+
+
+def test_an_evaluation_of_the_training_source_before_the_first_step_is_in_none(played):
+    for _ in range(5):
+        played.request(TRAINING, 10)
+        played.forward(20, training=False)
+    for _ in range(3):
+        played.request(TRAINING, 10)
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+    assert [step["duration_ns"] // MS for step in played.steps()] == [65] * 3
+
+
+def test_a_batch_that_is_read_without_gradient_before_every_step_is_its_own(played):
+    for _ in range(5):
+        played.request(TRAINING, 10)
+        played.forward(20, training=False)
+        played.request(TRAINING, 10)
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+    steps = played.steps()
+    assert not any("apart" in step for step in steps[2:])
+    assert [milliseconds(step["regions"])["input"] for step in steps[2:]] == [20] * 3
+
+
+def test_a_loss_behind_an_evaluation_is_a_part_of_that(played):
     for step in range(3):
         played.request(TRAINING, 10)
         played.forward(20)
         played.backward(30)
         played.update(5)
         if step == 1:
-            for _ in range(3):
-                played.request(TRAINING, 10)
-                played.forward(20, training=False)
-    assert [step.get("flags") for step in played.steps()] == [None, None, ["evaluated"]]
+            played.request(EVALUATION, 5)
+            played.forward(20, training=False)
+            name = played.recorder.forward_begin(training=True, trainable=False)
+            played.wait(3)
+            played.recorder.forward_end(name)
+    steps = played.steps()
+    assert len(steps) == 3
+    assert (steps[1]["apart"]["end_ns"] - steps[1]["apart"]["begin_ns"]) // MS == 28
+
+
+def by_hand(played, steps, evaluated=None, loader=None):
+    played.recorder.by_hand = True
+    for step in range(steps):
+        if loader is not None:
+            played.request(loader, 10)
+        played.forward(20)
+        played.backward(30)
+        played.wait(5)
+        if step == evaluated:
+            played.forward(20, training=False)
+            played.wait(2)
+            played.forward(20, training=False)
+
+
+def test_without_an_optimizer_a_step_ends_where_the_next_forward_begins(played):
+    by_hand(played, 4)
+    steps = played.steps()
+    assert [step["duration_ns"] // MS for step in steps] == [55, 55, 55, 50]
+    assert milliseconds(steps[1]["gaps"]) == {"backward>forward": 5}
+
+
+def test_without_an_optimizer_a_step_with_a_loader_ends_with_the_next_request(played):
+    by_hand(played, 4, loader=TRAINING)
+    assert [step["duration_ns"] // MS for step in played.steps()] == [65, 65, 65, 60]
+
+
+def test_without_an_optimizer_an_evaluation_is_apart(played):
+    by_hand(played, 4, evaluated=1)
+    steps = played.steps()
+    assert [(step["duration_ns"] // MS, "apart" in step) for step in steps] == [
+        (55, False),
+        (97, True),
+        (55, False),
+        (50, False),
+    ]
+
+
+def test_two_backward_passes_of_one_forward_are_one_step_without_an_optimizer(played):
+    played.recorder.by_hand = True
+    for _ in range(3):
+        played.forward(20)
+        played.backward(30)
+        played.backward(10)
+    assert [step["micro_steps"] for step in played.steps()] == [2, 2, 2]
+
+
+def test_without_an_optimizer_and_modules_each_backward_pass_is_a_step(played):
+    played.recorder.by_hand = True
+    for _ in range(4):
+        played.wait(20)
+        played.backward(30)
+    assert [step["duration_ns"] // MS for step in played.steps()] == [30, 50, 50, 50]
+
+
+def test_a_long_accumulation_is_one_step_where_nothing_was_compiled(played):
+    played.recorder.compiles = lambda: False
+    for _ in range(2):
+        for _ in range(40):
+            played.request(TRAINING, 10)
+            played.forward(20)
+            played.backward(30)
+        played.update(5)
+    assert [step["micro_steps"] for step in played.steps()] == [40, 40]
 
 
 def test_evaluation_after_a_request_that_came_early_is_apart_in_the_step_of_that_request(played):

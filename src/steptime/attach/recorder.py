@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable
 
 from .account import COLLECTIVE, GAP, REGION, Ledger
+from .loader_requests import EvaluatedReads, LoaderRequest
 from .patches import raised_by_signal_handler, report
 from .record_file import ProcessorUse, StepLines, now
 
@@ -13,23 +14,9 @@ if TYPE_CHECKING:
     from .record_file import ProcessRecord
 
 PENDING = 4096
-# Backward passes with requests and without any update, after which the update is thought to be in compiled code.
-BLIND_AFTER = 8
-
-
-class LoaderRequest:
-    """A request to a loader: by whom it was answered, and whether a batch came; ``region`` names its time.
-
-    ``duration`` is without the regions inside of it.
-    """
-
-    __slots__ = ("begin", "delivered", "duration", "end", "region", "source")
-
-    def __init__(self, source: int, timed: tuple[int, int, int], region: str) -> None:
-        self.source = source
-        self.begin, self.end, self.duration = timed
-        self.region = region
-        self.delivered = region == "input"
+# Backward passes with requests and without any update, after which the update is thought to be in compiled code; where
+# nothing was compiled it may be a long accumulation.
+BLIND_AFTER, BLIND_ANYWAY = 8, 512
 
 
 class Recorder:
@@ -43,6 +30,8 @@ class Recorder:
         self.at_step: list[Callable[..., None]] = []
         self.at_backward: list[Callable[..., None]] = []
         self.at_end: list[Callable[..., None]] = []
+        self.by_hand = False  # whether the script has no optimizer, so that it updates by itself
+        self.compiles: Callable[[], bool] = lambda: True  # whether an update may lie in compiled code
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -66,7 +55,8 @@ class Recorder:
         self.source: int | None = None
         self.training_sources: set[int] = set()
         self.evaluation_sources: set[int] = set()
-        self.own_forwards = 0
+        self.forwards = 0
+        self.reads = EvaluatedReads()
         self.blind = False
         self.calls: set[str] = set()
         self.between = False
@@ -164,8 +154,11 @@ class Recorder:
             self.ledger.extend_apart(request.begin, request.end)
         self.ledger.add((request.begin, REGION, request.region, request.duration))
 
-    def _use(self, begin: int) -> None:
-        """Settle the requests since the last forward, since one that trains begins now: here a step may end."""
+    def _use(self, begin: int, *, forward: bool = True) -> None:
+        """Settle the requests since the last forward, since one that trains begins now: here a step may end.
+
+        Without an optimizer, a backward pass belongs to the step of its ``forward``, if it has one.
+        """
         delivered = [request for request in self.pending if request.delivered]
         if delivered:
             if self.source is None or self.ledger.after is None:
@@ -177,14 +170,16 @@ class Recorder:
         for request in self.pending:
             if request.source not in self.training_sources:
                 self._settle(request, apart=self.ledger.waits)
+        mine = self._without_evaluated(mine)
         first = mine[0].begin if mine else None
         if delivered and self.micro_steps and self._is_blind():
             self.flags.add("blind")
             self.stepped = True
         # A wrapper that asks ahead trains on the last batch behind the request that brought none.
         ended = any(request.region == "epoch" for request in mine)
-        if self.stepped and (delivered or ended or self.source is None):
-            self.close(first if first is not None else self.update_end_ns)
+        same = self.by_hand and self.forwards > 0 and not (forward or delivered)
+        if self.stepped and not same and (delivered or ended or self.source is None):
+            self.close(first if first is not None else self._end_of_update(begin, forward=forward))
         elif (self.stepped or self.calls) and self.begin is not None:
             self.ledger.resume()  # a second network of the same step: what was between the updates is not apart
         if self.begin is None:
@@ -193,9 +188,27 @@ class Recorder:
             self._settle(request, apart=False)
         del self.pending[:]
 
+    def _end_of_update(self, begin: int, *, forward: bool) -> int:
+        """Return when the update was over: one by hand is the gap before the ``forward`` that now begins."""
+        if self.by_hand and forward:
+            self._end_gap("forward", begin)
+            self.update_end_ns = self.before_end = begin
+        return self.update_end_ns
+
+    def _without_evaluated(self, mine: list[LoaderRequest]) -> list[LoaderRequest]:
+        """Set apart the batches of the training source that an evaluation read; return the requests of the step."""
+        if not (self.stepped or self.begin is None):
+            return mine
+        evaluated = mine[: self.reads.count(mine, begun=self.begin is not None)]
+        for request in evaluated:
+            self._settle(request, apart=request.region != "epoch")
+        if evaluated:
+            self.ledger.extend_apart(evaluated[-1].begin, max(request.read_until for request in evaluated))
+        return mine[len(evaluated) :]
+
     def _is_blind(self) -> bool:
         if not self.blind and self.number == 0 and self.micro_steps >= BLIND_AFTER and not self.optimizers:
-            self.blind = not self.stepped
+            self.blind = not self.stepped and (self.compiles() or self.micro_steps >= BLIND_ANYWAY)
         return self.blind
 
     def _begin_first(self, begin: int) -> None:
@@ -205,21 +218,23 @@ class Recorder:
 
     # Forward and backward
 
-    def forward_begin(self, *, training: bool) -> str:
-        """Begin the forward of an outermost module; return its region, for ``forward_end``."""
-        name = "forward" if training else "nograd"
+    def forward_begin(self, *, training: bool, trainable: bool = True) -> str:
+        """Begin the forward of an outermost module; return its region, for ``forward_end``.
+
+        One without parameters, such as a loss, belongs to what was before.
+        """
+        if not trainable:
+            training = training and not self.between
         # Lightning and L-BFGS run forward and backward inside of the optimizer's step.
-        if all(region[0] == "update" for region in self.stack):
+        elif all(region[0] == "update" for region in self.stack):
             own = not training and any(r.delivered and r.source in self.training_sources for r in self.pending)
-            if own:
-                self.own_forwards += 1
-            if training or own:
+            if training:
                 self._use(now())
-                if own and self.own_forwards > 1 and self.micro_steps == 0:
-                    self.flags.add("evaluated")
-            elif self.source is not None:
+                self.forwards += 1
+            elif not own and self.source is not None:
                 self._set_apart()
             self.between = not training and not own and (self.stepped or self.begin is None or bool(self.calls))
+        name = "forward" if training else "nograd"
         self.enter(name)
         return name
 
@@ -234,14 +249,18 @@ class Recorder:
     def forward_end(self, name: str) -> None:
         """End it."""
         timed = self.leave(name)
-        if timed is not None and name == "nograd" and not self.stack and self.between:
+        if timed is None or name != "nograd" or self.stack:
+            return
+        if self.between:
             self.ledger.extend_apart(timed[0], timed[1])
+        if self.pending:
+            self.pending[-1].read_until = timed[1]
 
     def backward_begin(self) -> None:
         """Begin a backward pass; one without a forward before it is a step's own as well."""
         self.last_gradient = 0
         if not self.stack:
-            self._use(now())
+            self._use(now(), forward=False)
         elif self.begin is None:
             self._begin_first(self.stack[0][1])
         self.enter("backward")
@@ -254,6 +273,8 @@ class Recorder:
             if self.stepped and self.update_end_ns > timed[0]:  # optimizers may step inside of the pass
                 self.update_end_ns = timed[1]
             self.backwards.append([timed[0], self.last_gradient, timed[1], synchronised])
+            if self.by_hand:
+                self.updated(timed[1])
             self._tell(self.at_backward)
 
     # Updates, and whole steps in one call
@@ -373,7 +394,7 @@ class Recorder:
                 self.sampler.step_closed(self.number + 1, line["duration_ns"] - aside, sum(account.gaps.values()))
         self.number += 1
         self.begin = boundary
-        self.micro_steps = self.own_forwards = 0
+        self.micro_steps = self.forwards = 0
         self.backwards, self.optimizers, self.flags = [], [], set()
         self.stepped = False
         self.calls = set()

@@ -82,6 +82,8 @@ class TorchTraining:
         self.gradients = Gradients(self.recorder, self.compiling)
         self.flops = FlopCount(torch, self.recorder)
         self.optimizers: dict[int, int] = {}
+        self.evaluates = False  # whether the last forward of a gradient was of a module in evaluation mode
+        self.trains_so = False  # whether a backward pass followed such a one
 
     def measure(self, owner: Any, name: str, before: Before, after: After) -> None:
         """Patch ``owner.name``."""
@@ -138,20 +140,30 @@ class TorchTraining:
         """Begin a forward; return what its end needs, `()` where it is not measured, or None in another thread."""
         recorder, torch = self.recorder, self.torch
         training = torch.is_grad_enabled()
-        if not recorder.is_mine() and not (training and module.training and recorder.adopt_thread()):
+        gradients = self.gradients
+        if not recorder.is_mine() and not (training and module.training and self._adopts(module)):
             return None
         # Recomputation, a module inside of another, or a loader's own: transforms are modules, too.
         if recorder.inside("forward", "nograd", "backward", "input"):
             return ()
         if not training and isinstance(module, torch.fx.GraphModule):  # compiled code, called by its backward pass
             return ()
-        unseen = training and module not in self.gradients.seen
+        unseen = training and module not in gradients.seen
         if unseen and getattr(next(module.parameters(), None), "is_meta", False):  # it computes nothing
             return ()
-        name = recorder.forward_begin(training=training)
         if unseen:
-            self.gradients.adopt(module)
-        return name, self.flops.enter("forward") if training else None
+            gradients.adopt(module)
+        trainable = not training or module in gradients.trainable
+        counted = training
+        if training and trainable:
+            self.evaluates = not module.training
+            training = module.training or self.trains_so
+        name = recorder.forward_begin(training=training, trainable=trainable)
+        return name, self.flops.enter("forward") if counted else None
+
+    def _adopts(self, module: Any) -> bool:
+        """Return whether the calling thread is the one to record: not where it prepares batches by modules."""
+        return any(each.requires_grad for each in module.parameters()) and self.recorder.adopt_thread()
 
     def _forward_end(self, mark: Any) -> None:
         name, counting = mark
@@ -168,6 +180,7 @@ class TorchTraining:
         def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
             if not recorder.adopt_thread() or recorder.inside("backward", "input"):
                 return None
+            self.trains_so = self.trains_so or self.evaluates
             recorder.backward_begin()
             return (flops.enter("backward"),)
 
@@ -185,6 +198,12 @@ class TorchTraining:
         """Steps of optimizers, clipping before them, and steps that a GradScaler skips."""
         torch, recorder = self.torch, self.recorder
         optimizer = importlib.import_module("torch.optim.optimizer")
+        recorder.by_hand, recorder.compiles = True, self._compiles
+
+        def made(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+            recorder.by_hand = False
+
+        self.measure(optimizer.Optimizer, "__init__", made, lambda _, __: None)
         self._hook(optimizer.register_optimizer_step_pre_hook, self._update_begin)
         self._hook(optimizer.register_optimizer_step_post_hook, self._update_end)
         amp = torch.amp if hasattr(torch.amp, "GradScaler") else torch.cuda.amp  # the latter before torch 2.3
@@ -200,6 +219,12 @@ class TorchTraining:
             region_of(clipping, name, "clip", self.compiling)
             if getattr(torch.nn.utils, name, None) is not None:
                 setattr(torch.nn.utils, name, getattr(clipping, name))
+
+    @staticmethod
+    def _compiles() -> bool:
+        """Return whether Dynamo has compiled something, by its own counters."""
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        return dynamo is not None and bool(getattr(dynamo, "counters", {"stats": 1}).get("stats"))
 
     def _hook(self, register: Callable[[Any], Any], act: Callable[[Any], None]) -> None:
         handle: list[Any] = []
@@ -281,6 +306,7 @@ class Gradients:
         self.recorder = recorder
         self.compiling = compiling
         self.seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.trainable: weakref.WeakSet[Any] = weakref.WeakSet()
         self.roots: dict[str, int] = {}
         self.sizes: dict[int, int] = {}
         self.handles: dict[int, Any] = {}
@@ -292,6 +318,9 @@ class Gradients:
     def adopt(self, module: Any) -> None:
         """Put hooks on those parameters of an outermost ``module`` that carry none of ours."""
         self.seen.add(module)
+        if not any(each.requires_grad for each in module.parameters()):
+            return
+        self.trainable.add(module)
         self.roots[type(module).__name__] = self.roots.get(type(module).__name__, 0) + 1
         if not self.on:
             return
