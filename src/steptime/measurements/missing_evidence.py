@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from steptime.catalog.choices import strategy_named
 from steptime.measurements.records import Launch, Replay, WorkerSteps
+from steptime.measurements.steps_alone import unrepeated
 from steptime.measurements.training_evidence import STILL, losses_of, steps_of
 from steptime.study.trial import Trial
 
@@ -37,14 +38,16 @@ def lacking(wanted: dict[float, list[int]], replays: Sequence[Replay]) -> dict[f
     return {
         nudge: steps
         for nudge, steps in wanted.items()
-        if not any(each.nudge == nudge and each.reason is None and set(steps) <= set(each.steps) for each in replays)
+        if not any(each.nudge == nudge and _is_good(each) and set(steps) <= set(each.steps) for each in replays)
     }
 
 
 def failed_replay(trial: Trial, launches: Sequence[Launch], replays: Sequence[Replay]) -> str | None:
     """Return why a trial has no rank whose timed steps could not be repeated; None if they were, or none was tried."""
     left = lacking(wanted_steps(trial, _with_evidence(launches)), replays) if can_replay(trial) else {}
-    failed = next((each.reason for each in reversed(replays) if each.reason and each.nudge in left), None)
+    alone = {each.launch for each in unrepeated(trial, launches, replays)}
+    wanted = [each for each in replays if (each.nudge in left if each.rank is None else each.launch in alone)]
+    failed = next((each.reason for each in reversed(wanted) if each.reason), None)
     if failed is None:
         return None
     return f"its timed steps could not be repeated without a clock, and nothing shows what they did: {failed}"
@@ -57,13 +60,17 @@ def replay_flags(trial: Trial, launches: Sequence[Launch], replays: Sequence[Rep
     shown = _with_evidence(launches)
     if not shown:
         return [f"{UNREPEATED}: its records are from before launches kept evidence of their training"]
-    left = lacking(wanted_steps(trial, shown), replays)
-    if not left:
-        return []
-    without = sum(bool(lacking(wanted_steps(trial, [each]), replays)) for each in shown)
-    if not without:  # replays of earlier runs, each of other launches, cover them one by one
+    alone = {each.launch for each in unrepeated(trial, shown, replays)}
+    # Replays of several runs, each of other launches, may cover them one by one.
+    without = sum(each.launch in alone or bool(lacking(wanted_steps(trial, [each]), replays)) for each in shown)
+    if not without:
         return []
     return [f"{UNREPEATED}: replays.jsonl has no replay of {without} of {len(shown)} launches; run the study again"]
+
+
+def _is_good(replay: Replay) -> bool:
+    """Say whether a replay from the first weights succeeded."""
+    return replay.reason is None and replay.rank is None
 
 
 def _with_evidence(launches: Sequence[Launch]) -> list[Launch]:

@@ -27,6 +27,20 @@ ShortSketches = dict[str, list[Quantity]]
 
 
 @dataclass(frozen=True)
+class StepsAlone:
+    """Three steps that a worker took while the others waited, though they do not wait for each other."""
+
+    __pydantic_config__ = STRICT
+
+    batch: Count
+    """Number of the last one's batch among those of the worker, from 1."""
+    loss: float | None
+    """Of the last one."""
+    weights: list[ShortSketches | None]
+    """Behind each, as in ``WorkerSteps``."""
+
+
+@dataclass(frozen=True)
 class WorkerSteps:
     """The steps of one worker in one launch.
 
@@ -68,6 +82,8 @@ class WorkerSteps:
     """The same behind the first step; None of workers that do not wait for each other."""
     first_turns: list[ShortSketches | None] = field(default_factory=list)
     """The same behind the first steps of such workers, which they took in turn."""
+    alone: StepsAlone | None = None
+    """What came of the last steps of such a worker, which it took without the others; None in older records."""
     kernel_marks: StoredMarks | None = None
     """What the kernel noted meanwhile; None in records from before it was kept."""
 
@@ -180,6 +196,10 @@ class EquivalenceResult(StoredRecord):
 read_equivalence = record_reader(EquivalenceResult, nothing_to_check)
 
 
+_ABSENT = {"reason", "launch", "rank"}
+"""Keys of a replay that are left out where they are None."""
+
+
 @dataclass(frozen=True)
 class Replay(StoredRecord):
     """A launch that repeated the training of a trial's timed launches, untimed: their batches, from their weights."""
@@ -201,13 +221,15 @@ class Replay(StoredRecord):
     """Of each worker, as in ``WorkerSteps``."""
     reason: str | None = None
     """Why it failed, so that ``losses``, ``weights`` and ``batches`` are empty; None of a good one."""
+    launch: Count | None = None
+    """Of whose last steps without the others it repeats one, from its weights; None of one from the first weights."""
+    rank: Count | None = None
+    """The worker whose step that is, and whose weights and losses the record has."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line's object, which names no reason where there is none."""
+        """Return the line's object, which lacks what is None."""
         line = super().to_json()
-        if self.reason is None:
-            del line["reason"]
-        return line
+        return {name: value for name, value in line.items() if name not in _ABSENT or value is not None}
 
 
 read_replay = record_reader(Replay, nothing_to_check)

@@ -12,13 +12,12 @@ from itertools import pairwise
 from statistics import median
 
 from steptime.catalog.choices import strategy_named
-from steptime.measurements.records import Launch, Replay, ShortSketches, WorkerSteps
+from steptime.measurements.records import Launch, Replay, WorkerSteps
+from steptime.measurements.short_sketches import SUMS, UPDATE, array_distance, distance_of_updates
+from steptime.measurements.steps_alone import other_steps_alone
 from steptime.study.trial import Trial
 
 WRONG = "its timed launches train something else"
-_UPDATE = 1
-"""Place of an update's length in a short sketch; its sums come behind."""
-_SUMS = slice(2, None)
 
 
 def own_mistake(trial: Trial, launch: Launch) -> str | None:
@@ -40,7 +39,9 @@ def own_mistake(trial: Trial, launch: Launch) -> str | None:
 def mistake(trial: Trial, launches: Sequence[Launch], replays: Sequence[Replay]) -> str | None:
     """Return what good timed launches of a trial show against it, by themselves or beside its replays; or None."""
     for launch in launches:
-        if found := own_mistake(trial, launch) or differs_from_replay(trial, launch, replays):
+        alone = other_steps_alone(trial, launch, replays)
+        found = own_mistake(trial, launch) or differs_from_replay(trial, launch, replays)
+        if found := found or (alone and f"{WRONG}: {alone}"):
             return found if len(launches) == 1 else f"{found} (launch {launch.launch + 1})"
     return None
 
@@ -63,12 +64,12 @@ def _apart(workers: Sequence[WorkerSteps]) -> str | None:
         first = held[0][1] or {}
         if own is None or own.keys() != first.keys():
             continue
-        share = _distance(own, first)
+        share = distance_of_updates(own, first)
         arrays = [
             name
             for name in own
-            if _array_distance(own, first, name) > _COPIES_OF_ARRAY * first[name][_UPDATE]
-            and _array_distance(own, first, name) > _COPIES_OF_WEIGHTS * first[name][0]
+            if array_distance(own, first, name) > _COPIES_OF_ARRAY * first[name][UPDATE]
+            and array_distance(own, first, name) > _COPIES_OF_WEIGHTS * first[name][0]
         ]
         if share > _COPIES or arrays:
             which = f" ({', '.join(arrays[:3])})" if arrays else ""
@@ -106,9 +107,11 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
     if len(known) < len(seen) or turns < 2:  # noqa: PLR2004 - as many as are compared
         return None
     count = len(workers)
-    own_change = max((_distance(after, before) for (_, before), (_, after) in zip(known, known[count:], strict=False)))
+    own_change = max(
+        (distance_of_updates(after, before) for (_, before), (_, after) in zip(known, known[count:], strict=False))
+    )
     for (before_rank, before), (rank, after) in pairwise(known):
-        share = _distance(after, before)
+        share = distance_of_updates(after, before)
         if share > max(_SHARE, _FAR * own_change):
             return (
                 f"{WRONG}: one step apart the workers {before_rank} and {rank} had other weights, {100 * share:.2g} % "
@@ -117,7 +120,7 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
     moved: dict[int, list[float]] = {}
     for (_, first), (_, before), (rank, after) in zip(known, known[1:], known[2:], strict=False):
         gone_on = {name: _gone_on(first[name], before[name], momentum) for name in before}
-        moved.setdefault(rank, []).append(_distance(after, gone_on))
+        moved.setdefault(rank, []).append(distance_of_updates(after, gone_on))
     for rank, own in moved.items():
         others = [share for other, shares in moved.items() if other != rank for share in shares]
         if others and max(own) < _NOTHING * median(others):
@@ -127,19 +130,8 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
 
 def _gone_on(first: Sequence[float], before: Sequence[float], momentum: float) -> list[float]:
     """Return the sketch of weights that go on from ``before`` by their momentum alone."""
-    sums = [now + momentum * (now - then) for then, now in zip(first[_SUMS], before[_SUMS], strict=True)]
-    return [*before[: _SUMS.start], *sums]
-
-
-def _distance(one: ShortSketches, other: ShortSketches) -> float:
-    """Return how far two updates are apart, as a share of the second one's length."""
-    length = math.sqrt(sum(numbers[_UPDATE] ** 2 for numbers in other.values()))
-    apart = math.sqrt(sum(_array_distance(one, other, name) ** 2 for name in other.keys() & one.keys()))
-    return apart / length if length else math.inf if apart else 0.0
-
-
-def _array_distance(one: ShortSketches, other: ShortSketches, name: str) -> float:
-    return math.dist(one[name][_SUMS], other[name][_SUMS])
+    sums = [now + momentum * (now - then) for then, now in zip(first[SUMS], before[SUMS], strict=True)]
+    return [*before[: SUMS.start], *sums]
 
 
 _SAME = 1e-5
@@ -173,9 +165,10 @@ def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay])
             and whoever asks repeats the replay, with nudges and without.
     """
     workers = sorted(launch.workers, key=lambda worker: worker.rank)
-    same = _repeating(workers, [each for each in replays if each.nudge == 1.0 and each.reason is None])
+    replays = [each for each in replays if each.reason is None and each.rank is None]
+    same = _repeating(workers, [each for each in replays if each.nudge == 1.0])
     if not strategy_named(trial.strategy).synchronous:
-        still = next((each for each in reversed(replays) if each.nudge == STILL and each.reason is None), None)
+        still = next((each for each in reversed(replays) if each.nudge == STILL), None)
         behind = _stays_behind(launch, still) if still else None
         return behind or _other_first_updates(
             trial, workers, same, [each for each in replays if each.nudge not in (1.0, STILL)]
@@ -260,7 +253,7 @@ def _weight_difference(workers: Sequence[WorkerSteps], right: Replay, place: int
     weights = right.weights[place]
     if not own or not weights or steps_of(workers[0]) != step:
         return None
-    share = _distance(own, weights)
+    share = distance_of_updates(own, weights)
     return _Deviation(
         share,
         f"behind {step} steps their weights are {100 * share:.2g} % of the update away from those of the same steps "
@@ -322,7 +315,7 @@ def _other_first_updates(
         right = alike[0] if alike else None
         if not own or right is None or right.steps[0] != 1 or not right.weights[turn]:
             continue
-        share = _distance(own, right.weights[turn] or {})
+        share = distance_of_updates(own, right.weights[turn] or {})
         spread = max(_weight_distance(each, right, turn) for each in alike)
         allowed = max(_OF_FIRST_TURNS if turn else _OF_FIRST_UPDATE, _NUDGED_FIRST * spread)
         if share > allowed:
@@ -375,7 +368,7 @@ def _loss_distance(nudged: Replay, right: Replay, place: int) -> float:
 
 def _weight_distance(nudged: Replay, right: Replay, place: int) -> float:
     own, other = nudged.weights[place], right.weights[place]
-    return _distance(own, other) if own and other else 0.0
+    return distance_of_updates(own, other) if own and other else 0.0
 
 
 def losses_of(worker: WorkerSteps) -> Iterator[tuple[int, float]]:

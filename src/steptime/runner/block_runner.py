@@ -53,6 +53,10 @@ class AbstractRuns(abc.ABC, Generic[Configuration, Record]):
     crash_repeats: ClassVar[int] = 0
     """How often a launch that a signal ended is repeated at once, without a record."""
 
+    def keeps_folder(self, configuration: Configuration) -> bool:  # noqa: ARG002 - of the interface
+        """Say whether the run folders of all good launches stay, since something is read from them later."""
+        return False
+
     @abc.abstractmethod
     def job(self, configuration: Configuration, number: int) -> Mapping[str, Any]:
         """Return the ``job.json`` of a configuration's launch ``number``."""
@@ -295,10 +299,11 @@ class BlockRunner(Generic[Configuration, Record]):
             self.allocation.require(whole_s if before is None else before.next_s, what)
         self.observer.working_on(what)
         job, folder = self.runs.job(configuration, number), self.runs.folder(configuration, number)
+        keeps = number == 0 or self.runs.keeps_folder(configuration)
         for _ in range(1 + self.runs.crash_repeats):
             with self.runs.followed(configuration, number, self.observer):
                 limit = None if before is None else self._time_left_s()
-                result = self.executor.launch(configuration, job, folder, keep_folder=number == 0, at_most_s=limit)
+                result = self.executor.launch(configuration, job, folder, keep_folder=keeps, at_most_s=limit)
             if not result.crashed:
                 break
         if self.allocation and result.reason:

@@ -176,6 +176,30 @@ def check_job(
     }
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """Where the training of a replay begins, instead of the weights and batches that its trial begins with."""
+
+    rank: int
+    """Of the worker who takes the first turn."""
+    weights: Path
+    """A file of arrays by their names."""
+    batches: list[int]
+    """By rank, how many batches are left out."""
+
+
+def repeated_turn_job(
+    trial: Trial, workload: Workload, loader: Mapping[str, Any], beginning: Beginning
+) -> dict[str, Any]:
+    """Return the job in which each worker takes one turn from a ``beginning``; other arguments are of ``timing_job``.
+
+    Only that of the first one is known to have its weights.
+    """
+    job = replay_job(trial, workload, loader, [1], turns=True)
+    begins = {"weights": str(beginning.weights.absolute()), "batches": beginning.batches}
+    return {**job, "begins": begins, "schedule": {**job["schedule"], "first_turn": beginning.rank}}
+
+
 def replay_job(
     trial: Trial, workload: Workload, loader: Mapping[str, Any], rounds: Sequence[int], *, turns: bool = False
 ) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import steptime
 from steptime.measurements.ablation.records import WorkerAblation
 from steptime.measurements.clock_marks import StoredMarks
 from steptime.measurements.loaders.records import LoaderStretch, WorkerLoading
-from steptime.measurements.records import WorkerSteps
+from steptime.measurements.records import StepsAlone, WorkerSteps
 from steptime.plain_file import PlainFolder, entries_below
 from steptime.study.trial import Trial
 
@@ -179,6 +179,7 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         weights=steps["weights"],
         first_update=next(iter(warmup["first_updates"]), None) if together else None,
         first_turns=[] if together else warmup["first_updates"],
+        alone=StepsAlone(**steps["alone"]) if steps.get("alone") else None,
         kernel_marks=StoredMarks(
             [(count, at_s, over) for count, at_s, over in steps["kernel_marks"]["marks"]],
             steps["kernel_marks"]["settled_s"],

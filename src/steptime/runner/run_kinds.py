@@ -83,7 +83,7 @@ class RunKind(Generic[TrialRecord]):
 
 def _timing(run: RunInputs, trials: Sequence[Trial]) -> Launches[Launch]:
     schedule = timed_schedule(run.study, trials, run.store)
-    return timed_runs(run.inputs, timing_of(run.study), schedule), schedule
+    return timed_runs(run.inputs, timing_of(run.study), schedule, repeated=run.study.equivalence.enabled), schedule
 
 
 def _ablation(run: RunInputs, trials: Sequence[Trial]) -> Launches[AblationLaunch]:

@@ -24,6 +24,7 @@ from steptime.measurements.interval import suffices
 from steptime.measurements.loaders.records import LoaderLaunch, PageCache
 from steptime.measurements.record_kinds import ABLATION, LOADING
 from steptime.measurements.records import Launch
+from steptime.measurements.steps_alone import can_repeat
 from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
@@ -62,6 +63,11 @@ class TrialRuns(AbstractRuns[Trial, TrialRecord], Generic[TrialRecord]):
     guess_s: float
     make_job: Callable[[Trial], dict[str, Any]]
     make_record: Callable[[Trial, int, LaunchResult, dict[str, Any]], TrialRecord]
+    read_later: Callable[[Trial], bool] = lambda _: False
+    """Whether a step of a trial's launches is repeated later from the weights in their run folders."""
+
+    def keeps_folder(self, configuration: Trial) -> bool:
+        return self.read_later(configuration)
 
     def job(self, configuration: Trial, number: int) -> dict[str, Any]:  # noqa: ARG002 - all launches do the same
         return self.make_job(configuration)
@@ -105,8 +111,10 @@ def block_on_site(schedule: Schedule[Trial, Launch], number: int, site: Sequence
     return last + 1 + number - min([number, *map(schedule.next_number, schedule.unfinished())])
 
 
-def timed_runs(inputs: TrialInputs, timing: TimingSchedule, schedule: Schedule[Trial, Launch]) -> TrialRuns[Launch]:
-    """Return the timed launches of ``schedule``."""
+def timed_runs(
+    inputs: TrialInputs, timing: TimingSchedule, schedule: Schedule[Trial, Launch], *, repeated: bool = False
+) -> TrialRuns[Launch]:
+    """Return the timed launches of ``schedule``, some of whose steps are ``repeated`` later."""
 
     def record(trial: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> Launch:
         workers = [] if result.reason else worker_steps(result.collected, trial.workers)
@@ -119,6 +127,7 @@ def timed_runs(inputs: TrialInputs, timing: TimingSchedule, schedule: Schedule[T
         title="Racing",
         kind="launch",
         results=inputs.results,
+        read_later=lambda trial: repeated and can_repeat(trial),
         guess_s=START_S + timing.seconds,
         make_job=lambda trial: timing_job(trial, inputs.workloads[trial.id], inputs.loaders[trial.id], timing),
         make_record=record,

@@ -12,6 +12,7 @@ from steptime.worker.process_context import Job
 from steptime.worker.samples import (
     IGNORED,
     SHARDED_FORMS,
+    FirstBatch,
     batch_indices,
     hidden_places,
     hide,
@@ -150,7 +151,7 @@ def worker_order(job: Job, rank: int, workers: int) -> Iterator[Tuple[int, numpy
     index = dataset.get("shards", dataset["index"] if dataset["form"] in SHARDED_FORMS else None)
     shards = read_shards(index) if index else None
     order = batch_indices(dataset["samples"], job["batch_per_worker"], job["seed"], rank, workers, shards, first)
-    return DrawnBatches.note(order, rank)
+    return DrawnBatches.note(itertools.islice(order, FirstBatch.taken(rank), None), rank)
 
 
 def open_batches(  # noqa: PLR0913, PLR0917 - one per fact

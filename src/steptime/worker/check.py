@@ -86,19 +86,20 @@ def whole_step(session: Session) -> Callable[[], None]:
     return step
 
 
-def take_turns(
-    step: Callable[[], Any], context: ProcessContext, turns: int, note: Callable[[], Any], name: str
+def take_turns(  # noqa: PLR0913, PLR0917 - one per fact
+    step: Callable[[], Any], context: ProcessContext, turns: int, note: Callable[[], Any], name: str, first: int = 0
 ) -> List[Any]:
     """Take ``turns`` steps in turn with the other workers; return what ``note`` returns behind each.
 
-    A launch may take turns several times, under different names. ``step`` returns when its step is over.
+    A launch may take turns several times, under different names. ``step`` returns when its step is over. The worker
+    ``first`` begins.
     """
     noted = []
     _leave_sign(context, "ready-for-%s-%d" % (name, context.rank))
     for rank in range(context.workers):
         _await_sign(context, "ready-for-%s-%d" % (name, rank))
     for turn in range(turns):
-        number = turn * context.workers + context.rank
+        number = turn * context.workers + (context.rank - first) % context.workers
         if number:
             _await_sign(context, "%s-%d" % (name, number - 1))
         step()

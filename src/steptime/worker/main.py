@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
 
 from steptime.worker.ablation import run_ablation
 from steptime.worker.check import run_check
@@ -89,6 +89,8 @@ def _run_role(job: Job, context: ProcessContext, records: RecordFile) -> None:
     framework: "Framework" = importlib.import_module("steptime.frameworks.%s.adapter" % job["framework"]).FRAMEWORK
     records.write("process", pid=os.getpid(), host=socket.gethostname(), python=platform.python_version())
     times_messages = job["mode"] == "net"
+    if "begins" in job:
+        _begin_with(job["begins"])
     if context.role != "worker":
         serve = framework.function("serve_back_end" if times_messages else "serve")
         served = serve(of_adapter(job), context)
@@ -129,13 +131,24 @@ def _run_role(job: Job, context: ProcessContext, records: RecordFile) -> None:
     records.write("done")
 
 
+def _begin_with(begins: Dict[str, Any]) -> None:
+    """Let the training of this process begin with the ``weights`` of a file, behind so many ``batches`` of each rank.
+
+    An adapter does not see it, so that it trains as it does from the weights that are drawn.
+    """
+    from steptime.worker.samples import FirstBatch
+    from steptime.worker.weights import FirstWeights
+
+    FirstWeights.path, FirstBatch.before = begins["weights"], begins["batches"]
+
+
 def of_adapter(job: Job) -> Job:
     """Return the job as an adapter sees it, which must not depend on whether its steps are timed or checked.
 
     ``mode`` and ``schedule`` are left out. Instead, ``ablated`` is whether the step will be broken down, and ``learns``
     whether the learning rate may change, outputs are asked for and the state is kept.
     """
-    seen = {name: value for name, value in job.items() if name not in ("mode", "schedule")}
+    seen = {name: value for name, value in job.items() if name not in ("mode", "schedule", "begins")}
     seen["ablated"] = job["mode"] == "ablation"
     seen.setdefault("learns", job["mode"] == "train" or bool(job.get("schedule", {}).get("rates")))
     return seen

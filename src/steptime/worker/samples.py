@@ -25,6 +25,18 @@ PREFETCHED_PER_HELPER = 2
 """Batches that every framework's loader makes ahead for each of its helpers, which are processes or threads."""
 
 
+class FirstBatch(object):
+    """With which batch a training of this process begins."""
+
+    before: Sequence[int] = ()
+    """By rank, how many batches are left out; none where it is empty."""
+
+    @classmethod
+    def taken(cls, rank: int) -> int:
+        """Return how many batches of a worker are left out."""
+        return cls.before[rank] if cls.before else 0
+
+
 def epoch_indices(samples: int, epoch: int, seed: int, rank: int, workers: int) -> numpy.ndarray:
     """Return this worker's sample indices of one epoch, in their order, as an int64 array.
 
@@ -241,7 +253,8 @@ def synthetic_batches(job: Job, rank: int) -> List[Tuple[numpy.ndarray, numpy.nd
         else:
             targets = stream.randint(0, workload["classes"], size=batch).astype(numpy.int64)
         batches.append((inputs, targets))
-    return batches
+    first = FirstBatch.taken(rank) % len(batches)
+    return batches[first:] + batches[:first]
 
 
 def token_batch(

@@ -3,6 +3,7 @@
 All is computed when the timed steps are over. The same of a launch that repeats them without a clock, for comparison.
 """
 
+import os
 import zlib
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -11,15 +12,22 @@ import numpy
 from steptime.worker.check import take_turns, whole_step
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import DrawnBatches, Session
-from steptime.worker.shared_file import RecordFile
+from steptime.worker.shared_file import RecordFile, open_whole
 from steptime.worker.weights import Sketcher, initial_weights
 
 _SUMS = 4
 """Numbers of a short sketch: the distance of two is that of the arrays within a factor of two, nearly always."""
 _DIGITS = "%.9g"
 _TURNS = 2
+_ALONE = 3
+"""Steps that a worker takes without the others: behind two, it is known how the last update goes on by momentum."""
 _FOR_TWO_TURNS = 5
 """Steps of a warm-up, of which the others still say how long one takes."""
+
+
+def kept_weights(folder: str, rank: int) -> str:
+    """Return the path of the weights ahead of the last step that a worker took without the others."""
+    return os.path.join(folder, "weights-alone-%d.npz" % rank)
 
 
 def first_turns(warmup: int) -> int:
@@ -113,12 +121,33 @@ class Evidence(object):
         """Return what ``seen_batches`` does, and as ``weights`` sketches of this worker's weights.
 
         Where workers do not wait for each other, each takes ``_TURNS`` more steps in turn with the others. The sketches
-        behind them show whether a worker's steps reach the weights of all, and theirs its own.
+        behind them show whether a worker's steps reach the weights of all, and theirs its own. In one more turn each
+        takes ``_ALONE`` steps, between which the weights are its own alone: ``alone`` has the sketches behind each, and
+        number and loss of the last batch, whose step can be repeated from the weights that ``kept_weights`` names.
         """
         found = seen_batches(self._context, steps)  # ahead of turns, which draw more
+        if not self._alone():
+            return dict(found, weights=[self._sketch()], alone=None)
         step = whole_step(self._session)
-        weights = take_turns(step, self._context, _TURNS, self._sketch, "turn") if self._alone() else [self._sketch()]
-        return dict(found, weights=weights)
+        weights = take_turns(step, self._context, _TURNS, self._sketch, "turn")
+        seen: List[Any] = []
+
+        def steps_alone() -> None:
+            for number in range(_ALONE):
+                if number == _ALONE - 1:
+                    self._keep_weights()
+                step()
+                seen.append(self._sketch())
+
+        take_turns(steps_alone, self._context, 1, lambda: None, "alone")
+        alone = {"batch": steps + _TURNS + _ALONE, "loss": self._session.loss(), "weights": seen}
+        return dict(found, weights=weights, alone=alone)
+
+    def _keep_weights(self) -> None:
+        weights: Any = self._session.get_weights()
+        if weights is not None:
+            with open_whole(kept_weights(self._context.folder, self._context.rank), "wb") as file:
+                numpy.savez(file, **weights)
 
     def _sketch(self) -> Optional[Dict[str, List[float]]]:
         return self._sketcher.sketch(self._session.get_weights())
@@ -128,7 +157,7 @@ def run_replay(session: Session, job: Job, context: ProcessContext, records: Rec
     """Take the steps of ``job["schedule"]["rounds"]`` as timed launches do, and write the record ``replay``.
 
     ``losses`` and ``weights`` are those behind each round, ``batches`` those of ``seen_batches``. With ``turns``, the
-    workers take the rounds in turn, of one step each.
+    workers take the rounds in turn, of one step each, beginning with the worker ``first_turn``.
     """
     sketcher, losses, weights = UpdateSketcher(job, session), [], []
     rounds = job["schedule"]["rounds"]
@@ -138,7 +167,8 @@ def run_replay(session: Session, job: Job, context: ProcessContext, records: Rec
         weights.append(sketcher.sketch(session.get_weights()))
 
     if job["schedule"].get("turns"):
-        take_turns(whole_step(session), context, len(rounds), note, "first-turn")
+        first = job["schedule"].get("first_turn", 0)
+        take_turns(whole_step(session), context, len(rounds), note, "first-turn", first)
     for steps in [] if losses else rounds:
         for _ in range(steps):
             session.step()

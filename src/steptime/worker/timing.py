@@ -134,7 +134,7 @@ def run_timed(session: Session, job: Job, context: ProcessContext, records: Reco
     )
 
 
-_NO_EVIDENCE: Dict[str, Any] = {"drawn": None, "batches": [], "weights": []}
+_NO_EVIDENCE: Dict[str, Any] = {"drawn": None, "batches": [], "weights": [], "alone": None}
 
 
 _TICKS = 50

@@ -39,6 +39,13 @@ def parsed_nudges(text: str) -> Dict[int, List[int]]:
     return found
 
 
+class FirstWeights(object):
+    """Whence the weights come that a training of this process begins with."""
+
+    path: Optional[str] = None
+    """A file of arrays by their names; None for those that are drawn."""
+
+
 def initial_weights(layers: List[Dict[str, Any]], seed: int) -> Dict[str, numpy.ndarray]:
     """Return ``{name: float32 array}`` for all parameters of ``layers``, in their order.
 
@@ -51,6 +58,9 @@ def initial_weights(layers: List[Dict[str, Any]], seed: int) -> Dict[str, numpy.
         seed: a non-negative integer.
     """
     weights = {}
+    if FirstWeights.path is not None:
+        with numpy.load(FirstWeights.path, allow_pickle=False) as kept:
+            return {name: kept[name] for name in kept.files}
     for layer_index, layer in enumerate(layers):
         for parameter_index, parameter in enumerate(layer["parameters"]):
             size = _size(parameter["shape"])

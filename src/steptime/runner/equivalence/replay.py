@@ -6,9 +6,10 @@ are some millionths away, by which the comparison knows how far rounding leads; 
 that amplifies it, far.
 """
 
+import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.layers import Workload
 from steptime.measurements.missing_evidence import can_replay, lacking, wanted_steps
 from steptime.measurements.records import Launch, Replay
+from steptime.measurements.steps_alone import repeatable, unrepeated
 from steptime.measurements.training_evidence import REPEATS, STILL, differs_from_replay
 from steptime.runner.executor import Executor, do_side_by_side
-from steptime.runner.jobs import replay_job
+from steptime.runner.jobs import Beginning, repeated_turn_job, replay_job
 from steptime.runner.progress import Observer
+from steptime.runner.run_folder import trial_run_folder
 from steptime.study.trial import Trial
+from steptime.worker.timed_evidence import kept_weights
 
 _NUDGES = {"fp32": 2.0**-20, "tf32": 2.0**-12, "fp16": 2.0**-12, "bf16": 2.0**-9}
 """By precision, what the learning rate of the smallest nudge is away: more than what the order of sums changes of an
@@ -98,7 +102,9 @@ class Replays:
         What is ``there`` already, the replay of earlier launches, is not made again.
         """
         for nudge, steps in wanted_steps(trial, launches).items():
-            kept = [each for each in there if each.nudge == nudge and set(steps) <= set(each.steps)]
+            kept = [
+                each for each in there if each.rank is None and each.nudge == nudge and set(steps) <= set(each.steps)
+            ]
             found = kept[-1] if kept else self._replay(trial, workload, loader, steps, nudge)
             if not kept:
                 yield found
@@ -106,6 +112,26 @@ class Replays:
                 continue
             if nudge == 1.0 and any(differs_from_replay(trial, each, [found]) for each in launches):
                 yield from self.beside(trial, workload, loader, found.steps)
+        for launch in unrepeated(trial, launches, there):
+            if repeated := self._alone(trial, workload, loader, launch):
+                yield repeated
+
+    def _alone(self, trial: Trial, workload: Workload, loader: Mapping[str, Any], launch: Launch) -> Replay | None:
+        """Return the repetition of one worker's last step alone, drawn now; None without the weights that it had."""
+        run_folder = trial_run_folder(self.scratch.parent, trial, "launch", launch.launch)
+        worker = secrets.choice(repeatable(trial, launch))
+        weights, last = Path(kept_weights(str(run_folder), worker.rank)), worker.alone
+        if last is None or not weights.exists():
+            return None
+        beginning = Beginning(worker.rank, weights, [last.batch - 1] * trial.workers)
+        job = repeated_turn_job(trial, workload, loader, beginning)
+        found = self._ran(trial, job, Replay(trial.id, 1.0, [1], [], [], [], launch=launch.launch, rank=worker.rank))
+        if found.reason is None:
+            for each in launch.workers:
+                self.executor.remove(Path(kept_weights(str(run_folder), each.rank)))
+            if launch.launch:
+                self.executor.remove(run_folder)
+        return found
 
     def beside(
         self, trial: Trial, workload: Workload, loader: Mapping[str, Any], steps: Sequence[int]
@@ -122,23 +148,25 @@ class Replays:
         """Return what came of the ``steps``, or why the launch failed; one that a signal ended is repeated once."""
         nudged = trial.with_learning_rate(trial.optimizer.learning_rate * nudge)
         rounds = [later - earlier for earlier, later in pairwise([0, *steps])]
-        folder = self.scratch / f"replay-{trial.id}"
         turns = nudge != STILL and not strategy_named(trial.strategy).synchronous
         job = replay_job(nudged, workload, loader, rounds, turns=turns)
+        return self._ran(nudged, job, Replay(trial.id, nudge, list(steps), losses=[], weights=[], batches=[]))
+
+    def _ran(self, trial: Trial, job: Mapping[str, Any], wanted: Replay) -> Replay:
+        """Launch a job, and return what is ``wanted`` of it, or why it failed."""
+        folder = self.scratch / f"replay-{wanted.trial}"
         # Replays run side by side, which pins would put on the same cores.
-        ran = self.executor.launch(nudged, job, folder, last_record="replay", pinned=False)
+        ran = self.executor.launch(trial, job, folder, last_record="replay", pinned=False)
         if ran.crashed:
-            ran = self.executor.launch(nudged, job, folder, last_record="replay", pinned=False)
+            ran = self.executor.launch(trial, job, folder, last_record="replay", pinned=False)
         self.executor.remove(folder)
         if ran.reason:
-            return Replay(trial.id, nudge, list(steps), losses=[], weights=[], batches=[], reason=ran.reason)
+            return replace(wanted, reason=ran.reason)
         found = [ran.collected.worker(rank)["replay"] for rank in range(trial.workers)]
-        return Replay(
-            trial=trial.id,
-            nudge=nudge,
-            steps=list(steps),
+        return replace(
+            wanted,
             losses=[list(losses) for losses in zip(*(each["losses"] for each in found), strict=True)],
-            weights=found[0]["weights"],
+            weights=found[wanted.rank or 0]["weights"],
             batches=[[tuple(batch) for batch in each["batches"]] for each in found],
         )
 
@@ -147,7 +175,8 @@ def _need_more(trial: Trial, launches: Sequence[Launch], there: Sequence[Replay]
     """Say whether launches are without a replay, or differ from one without those that allow for rounding."""
     if not launches:
         return False
-    if lacking(wanted_steps(trial, launches), there):
+    if lacking(wanted_steps(trial, launches), there) or unrepeated(trial, launches, there):
         return True
-    nudged = {each.nudge for each in there if each.steps == there[-1].steps} - {1.0, STILL}
+    whole = [each for each in there if each.rank is None]
+    nudged = {each.nudge for each in whole if each.steps == whole[-1].steps} - {1.0, STILL}
     return not nudged and any(differs_from_replay(trial, each, there) for each in launches)
