@@ -36,12 +36,14 @@ class Replaying:
         self.cancelled = threading.Event()
         self.rates: list[float] = []
         self.turns: list[bool] = []
+        self.jobs: list[Mapping[str, Any]] = []
         self.workers = 1
         self._stop_at = stop_at
         self._fails = fails
 
     def launch(self, trial: Trial, job: Mapping[str, Any], _folder: Path, **_how: Any) -> LaunchResult:
         self.rates.append(trial.optimizer.learning_rate)
+        self.jobs.append(job)
         self.turns.append(job["schedule"]["turns"])
         if len(self.rates) == self._stop_at:
             self.cancelled.set()
