@@ -17,7 +17,8 @@ _OF_HALF_UPDATE = 0.1
 """Of an update, by which right ones differ at most: rounding, and the momentum that is taken off."""
 _OF_WEIGHTS = 2.0**-20
 """Of the length of the weights, to whose last digits updates are rounded."""
-_OF_LOSS = 1e-3
+_OF_LOSS, _LEAST_LOSS = 1e-3, 1e-4
+"""By how much right losses differ at most: a share, and what rounding makes of one that is nearly zero."""
 _ALONE = 3
 
 
@@ -71,7 +72,7 @@ def _differences(trial: Trial, worker: WorkerSteps, replay: Replay) -> Iterator[
     if alone is None or own is None or not right:
         return
     what = f"the last step that worker {worker.rank} took alone"
-    if alone.loss is not None and loss is not None and abs(alone.loss - loss) > _OF_LOSS * abs(loss):
+    if alone.loss is not None and loss is not None and abs(alone.loss - loss) > _OF_LOSS * abs(loss) + _LEAST_LOSS:
         yield f"{what} had a loss of {alone.loss:.6g}, and the same weights and batch have {loss:.6g}"
     if trial.optimizer.name != "sgd":
         return
