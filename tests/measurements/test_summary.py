@@ -1,10 +1,12 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from simulated import a_check, a_failure, a_launch, a_store, a_trial, a_worker
 
 from steptime.catalog.cluster import cluster_for
+from steptime.measurements.clock_marks import StoredMarks
 from steptime.measurements.summary import summarise
 
 CONTRACT = {
@@ -370,3 +372,14 @@ def test_launches_of_two_machines_do_not_mix_where_the_folder_names_none(tmp_pat
         store.append(a_launch(a_trial(), number, machine=machine))
     assert [launch.machine for launch in store.launches(a_trial().id)] == ["abc", "abc"]
     assert "it ran on the machine def, and this folder is of abc" in store.problems[0]
+
+
+def test_launches_whose_clock_nothing_was_compared_with_are_flagged(tmp_path):
+    store = a_store(tmp_path / "r")
+    store.add_trial(a_trial())
+    for number, marks in enumerate([[], [(0, 0.0, False), (1, 0.0, True)], None]):
+        worker = a_worker([0.1 + 1e-4 * number, 0.2])
+        kept = None if marks is None else StoredMarks(marks and [*marks, (3, 0.2001, True), (4, 0.2002, True)], 0.2001)
+        store.append(a_launch(a_trial(), number, workers=[replace(worker, kernel_marks=kept)]))
+    (trial,) = summarise(store).trials
+    assert "clock of steps not compared with the kernel's (1 of 3 launches)" in trial.flags

@@ -12,6 +12,7 @@ from test_step_count import context_of
 from steptime.measurements.clock_marks import StoredMarks
 from steptime.worker import clock as clocks
 from steptime.worker.clock import HostClock, StepClock
+from steptime.worker.kernel_marks import KernelMarks
 from steptime.worker.timing import run_timed
 
 STEPS, SHORT_S, LONG_S = 40, 0.003, 0.03
@@ -183,3 +184,11 @@ def test_a_clock_that_notes_only_some_steps_fails(tmp_path, every):
 
     with pytest.raises(RuntimeError, match="it must note one at each tick"):
         timed(tmp_path, Trained(Rare(lambda: None)))
+
+
+def test_a_system_clock_that_was_set_meanwhile_is_no_evidence(monkeypatch):
+    real = time.clock_gettime
+    with KernelMarks() as marks:
+        marks.put(0, over=False)
+        monkeypatch.setattr(time, "clock_gettime", lambda clock: real(clock) + (clock == time.CLOCK_REALTIME))
+        assert marks.read() == []

@@ -28,6 +28,7 @@ from steptime.units import format_seconds
 RECORDS_SET_ASIDE = "records set aside"
 OVERCOMMITTED = "more workers than cores"
 UNCOMPILED = "torch.compile left the network out"
+UNCOMPARED = "clock of steps not compared with the kernel's"
 SINGLE_LAUNCH = "single launch: its interval leaves out how launches differ"
 STALLS = ("stalls", "steps spread widely")
 SHORT_STEPS = "steps under 1 ms"
@@ -60,6 +61,8 @@ def trial_flags(
     found += pooled_versions([versions_of(launch) for launch in [*launches, *apart]])
     found += [*pooled_schedules(launches), *pooled_schedules(apart), *pooled_isolation(launches)]
     found += [*pooled_sites(launches), *pooled_hosts(launches)]
+    unmarked = sum(any(each.kernel_marks and not each.kernel_marks.marks for each in own.workers) for own in launches)
+    found += [f"{UNCOMPARED} ({unmarked} of {len(launches)} launches)"] if unmarked else []
     found += _uncompiled(launches)
     if trial.device != "cpu":
         found += _short_steps(launches)
