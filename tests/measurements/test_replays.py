@@ -9,6 +9,7 @@ from typing import Any
 from simulated import a_launch, a_trial, a_worker
 
 from steptime.catalog.workloads.table import build_workload
+from steptime.launchers.preloading import Preloading
 from steptime.launchers.request import LaunchOutcome
 from steptime.measurements.records import Launch, Replay
 from steptime.measurements.training_evidence import STILL, mistake
@@ -34,6 +35,7 @@ class Replaying:
 
     def __init__(self, stop_at: int | None = None, fails: str | None = None) -> None:
         self.cancelled = threading.Event()
+        self.preloading = Preloading()
         self.rates: list[float] = []
         self.turns: list[bool] = []
         self.jobs: list[Mapping[str, Any]] = []

@@ -79,6 +79,8 @@ def run_process(job_path: str, environment: Optional[Mapping[str, str]] = None) 
         traceback.print_exc()
         return 1
     finally:
+        if "begins" in job:
+            _begin_with({"weights": None, "batches": ()})  # a launcher may start the next one in this process
         records.close()
         sys.stdout.flush()
         sys.stderr.flush()
