@@ -20,7 +20,8 @@ A framework that fails while training raises nothing: its failure is a result, k
 """
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+
+from steptime.synonyms import hint
 
 
 class SteptimeError(Exception):
@@ -98,8 +99,7 @@ class Unfinished(SteptimeError):  # noqa: N818 - the run has not failed
 
 
 def choices_message(what: str, value: str, choices: Iterable[str]) -> str:
-    """Say that ``value`` is not a ``what``, name the nearest choice, and list all of them."""
+    """Say that ``value`` is not a ``what``, name what it may mean, and list all choices."""
     names = sorted(choices)
-    near = get_close_matches(value, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"unknown {what} {value!r}{hint} (choices: {', '.join(names) or 'none'})"
+    meant = hint(value, names)
+    return f"unknown {what} {value!r}{meant and f'; {meant}'} (choices: {', '.join(names) or 'none'})"

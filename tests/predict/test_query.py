@@ -61,7 +61,7 @@ def test_lists_of_numbers_come_back_sorted(counts):
         ("strategy=alreduce", "'allreduce'"),
         ("workload=resnet15", "'resnet152'"),
         ("framework=pytorhc", "'pytorch'"),
-        ("device=gpu", "'cpu'"),
+        ("device=gpu", "'cuda'"),
     ],
 )
 def test_unknown_names_are_answered_with_the_nearest(profile, override, near):

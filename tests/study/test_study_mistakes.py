@@ -100,7 +100,7 @@ ONE_MISTAKE = [
     ),
     pytest.param(
         TOP + "device: gpu",
-        "race.yaml:3: device: unknown device 'gpu'; did you mean 'cpu'? (choices: auto, cpu, cuda)",
+        "race.yaml:3: device: unknown device 'gpu'; did you mean 'cuda'? (choices: auto, cpu, cuda)",
         id="unknown device",
     ),
     pytest.param(
@@ -111,7 +111,8 @@ ONE_MISTAKE = [
     ),
     pytest.param(
         TOP + "environments: {mxnet: {kind: conda}}",
-        "race.yaml:3: environments.mxnet.kind: unknown kind of environment 'conda' (choices: core, existing, uv, venv)",
+        "race.yaml:3: environments.mxnet.kind: unknown kind of environment 'conda'; write kind: existing and "
+        "python: /path/to/bin/python (choices: core, existing, uv, venv)",
         id="unknown environment kind",
     ),
     pytest.param(

@@ -82,7 +82,9 @@ def _missing(_: object, path: Path, __: Mapping[str, Any]) -> str:
 
 
 def _unknown_key(_: object, path: Path, __: Mapping[str, Any]) -> str:
-    return choices_message("key", str(path[-1]), allowed_keys(path[:-1])).replace("(choices:", "(allowed keys:")
+    key = str(path[-1])
+    sentence = choices_message("key", key, allowed_keys(path[:-1])).replace("(choices:", "(allowed keys:")
+    return f"{sentence}; the study itself has the key {key}" if key in allowed_keys(()) else sentence
 
 
 def _no_mapping(value: object, path: Path, _: Mapping[str, Any]) -> str:

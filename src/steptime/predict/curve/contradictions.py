@@ -124,6 +124,6 @@ def one_batch(curve: ScalingCurve) -> str:
         return ""
     return (
         f"{last.workers} workers take {last.step_time:g} s and {first.workers} take {first.step_time:g} s; steps that "
-        "become shorter are of strong scaling, one batch for all workers, which this model does not describe: measure "
+        "become shorter, as in strong scaling (one batch for all workers), are not described by this model: measure "
         "the same batch per worker"
     )
