@@ -1,11 +1,14 @@
 """A user's own command, run in the foreground as a shell would: its streams, its signals and its end are its own."""
 
 import os
+import re
+import shlex
 import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from steptime.errors import LaunchError
 
@@ -21,6 +24,8 @@ _BY_KERNEL = 0x80
 """``si_code`` of a signal that a terminal sent, and then to the command as well (sigaction(2), SI_KERNEL)."""
 _OF_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """That Python ignores for itself, and no program that it starts."""
+_SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_OF_SHELLS = ("cd", "source", ".", "export", "alias", "module", "ulimit", "set", "exec", "eval", "if", "for", "while")
 _NOT_FOUND, _NOT_STARTED = 127, 126
 """Exit codes of shells."""
 
@@ -86,7 +91,27 @@ def run_command(
 def require_program(name: str) -> None:
     """Raise LaunchError, with the exit code that a shell would have, where a program of this name is missing."""
     if shutil.which(name) is None:
-        raise _refused(name, "no such program on the PATH", _NOT_FOUND)
+        raise _refused(name, _why_missing(name), _NOT_FOUND)
+
+
+def _why_missing(name: str) -> str:
+    """Return why a word is not a program, by what it is instead, with the next step."""
+    place, quoted = Path(name), shlex.quote(name)
+    answers = (
+        (_SETTING.match(name), f"it sets a variable; write it before steptime, or begin with env: env {quoted} ..."),
+        (
+            re.search(r"\s", name.strip()),
+            f"it is a whole command in one word; leave the quotes out, or begin with a shell: bash -c {quoted}",
+        ),
+        (place.suffix == ".py" and place.is_file(), f"it is a script; begin with its interpreter, as python {quoted}"),
+        (
+            place.is_file(),
+            f"it is a file that may not be run, or is not on the PATH; begin with what runs it, as bash {quoted}",
+        ),
+        (place.is_dir(), "it is a folder; begin with a program, as python train.py"),
+        (name in _OF_SHELLS, f"it is a word of the shell; begin with one: bash -c '{name} ... && python train.py'"),
+    )
+    return next((answer for is_that, answer in answers if is_that), "no such program on the PATH")
 
 
 def _started(words: Sequence[str], environment: Mapping[str, str], mask: set[int], output: int | None) -> int:

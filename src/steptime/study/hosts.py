@@ -56,11 +56,37 @@ def _on_each_host(path: str) -> str:
     return path
 
 
+_FILE_OF_HOSTS = re.compile(
+    r".*/.*|.*\.(txt|cfg|conf|ini|ya?ml|json|list)|((open)?mpi|my|slurm|pbs)?[-_]?(host|machine|node|server)s?[-_]?"
+    r"(file|list)s?",
+    re.IGNORECASE,
+)
+_WITH_WORKERS = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.@-]*)(:| +slots *= *| *\* *)([0-9]+).*")
+
+
+def _no_host(text: str) -> str:
+    """Return what a text is that is meant for hosts and names none, and how to write them; empty for a name."""
+    if text.startswith("$"):
+        return "a variable of a shell, which a study does not read; in an allocation leave names out, else write them"
+    if split := _WITH_WORKERS.fullmatch(text.strip()):
+        return (
+            f"a host with a number of workers, as in a hostfile; write hosts: {{names: [{split[1]}], workers_per_host: "
+            f"{split[3]}}}"
+        )
+    if _FILE_OF_HOSTS.fullmatch(text.strip()):
+        return "the name of a file and not of a host; write the hosts that it lists, as hosts: [node1, node2]"
+    return ""
+
+
 def _expanded(value: Any) -> Any:  # noqa: ANN401 - whatever the file holds
     """Return a list of hosts whose ranges are written out; what is not text stays, for the message of its own."""
     values = value if isinstance(value, list) else [value]
     if not all(isinstance(each, str) for each in values):
         return value
+    for each in values:
+        if other := _no_host(each):
+            message = f"{each!r} is {other}"
+            raise ValueError(message)
     return [name for each in values for name in expanded_hosts(each)]
 
 

@@ -6,6 +6,7 @@ The names that a study may use: those of the catalog, of built-in datasets, and 
 """
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -200,6 +201,7 @@ def unknown_names(document: Document, known: KnownNames) -> Iterator[Mistake]:
         yield from _unknown_keys(document, (*top, "options"), known.frameworks)
         for path, _ in document.each(*top, "workloads"):
             yield from _unknown_dataset(document, (*path, "dataset"), known)
+            yield from _address(document, (*path, "validation"))
     for path, _ in document.each("published"):
         for side in ("slower", "faster"):
             yield from _unknown(document, (*path, side, "frameworks"), "framework", known.frameworks)
@@ -273,6 +275,23 @@ def _unknown_keys(document: Document, path: Path, frameworks: Iterable[str]) -> 
 
 def _unknown_dataset(document: Document, path: Path, known: KnownNames) -> Iterator[Mistake]:
     name = document.at(path)
+    yield from _address(document, path)
     if isinstance(name, str) and name not in known.datasets and not is_folder(name):
         message = choices_message("dataset", name, known.datasets)
         yield Mistake(path, f"{message}; a folder of your own is written with a slash, as ./{name}")
+
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://.")
+_COPY = {"s3": "aws s3 cp --recursive", "gs": "gcloud storage cp -r", "hdfs": "hdfs dfs -get", "az": "azcopy cp"}
+"""Commands that copy a folder from an address, by its scheme."""
+
+
+def _address(document: Document, path: Path) -> Iterator[Mistake]:
+    """Yield a dataset that is an address, of which a path would be made."""
+    name = document.at(path)
+    found = _ADDRESS.match(name) if isinstance(name, str) else None
+    if found and isinstance(name, str):
+        target = "./" + (re.sub(r"\W+", "-", name.rstrip("/").rpartition("/")[2]) or "pictures")
+        command = _COPY.get(found[1].lower())
+        how = f"copy it, as by {command} {shlex.quote(name)} {target}" if command else "download and unpack it"
+        yield Mistake(path, f"{_shown(name)} is an address, and steptime downloads nothing; {how}, and name {target}")

@@ -160,6 +160,9 @@ def _printable(word: str) -> str:
 
 
 def _started_by_a_program(words: list[str]) -> list[str]:
+    if words and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", words[0]):
+        message = f"begins with {words[0]!r}, which sets a variable; write it under environment_variables"
+        raise ValueError(message)
     if not words or not words[0] or words[0].startswith("-"):
         message = "begins with no program; write the program and its arguments, as [apptainer, exec, --nv, IMAGE]"
         raise ValueError(message)

@@ -1,0 +1,52 @@
+"""A command that cannot be started is named as what it is, with the exit code of a shell."""
+
+import pytest
+
+from steptime.errors import LaunchError
+from steptime.launchers.own_command import require_program
+
+
+@pytest.fixture(autouse=True)
+def _scripts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print('trained')")
+    (tmp_path / "run.sh").write_text("python train.py")
+    (tmp_path / "folder").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("VAR=1", "it sets a variable; write it before steptime, or begin with env: env VAR=1"),
+        ("CUDA_VISIBLE_DEVICES=0,1", "it sets a variable"),
+        ("python train.py --x 1", "in one word; leave the quotes out, or begin with a shell: bash -c 'python train.py"),
+        ("cd x && python train.py", "in one word"),
+        ("OMP_NUM_THREADS=1 python train.py", "it sets a variable"),
+        ("train.py", "it is a script; begin with its interpreter, as python train.py"),
+        ("./train.py", "it is a script"),
+        ("./run.sh", "begin with what runs it, as bash ./run.sh"),
+        ("run.sh", "begin with what runs it, as bash run.sh"),
+        ("./folder", "it is a folder"),
+        ("cd", "it is a word of the shell"),
+        ("source", "it is a word of the shell"),
+        ("pyhton", "no such program on the PATH"),
+    ],
+)
+def test_a_word_that_is_not_a_program_is_named_as_what_it_is(word, said):
+    with pytest.raises(LaunchError) as caught:
+        require_program(word)
+
+    assert str(caught.value).startswith(f"{word} cannot be started: ")
+    assert said in str(caught.value)
+    assert caught.value.exit_code == 127
+
+
+@pytest.mark.parametrize("word", ["python3", "bash", "env"])
+def test_a_program_is_not_refused(word):
+    require_program(word)
+
+
+def test_a_script_that_may_be_run_is_not_refused(tmp_path):
+    (tmp_path / "run.sh").chmod(0o700)
+
+    require_program("./run.sh")
