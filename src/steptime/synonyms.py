@@ -180,17 +180,24 @@ def hint(value: str, choices: Iterable[str]) -> str:
     names, word = sorted(choices), _unspelled(value)
     if same := [name for name in names if _unspelled(name) == word]:
         return _asked(same)
-    for words, among, sentence in _INSTEAD:
-        if word in words.split() and among in names:
-            return sentence
+    if sentence := _sentence(word, names) or _family(word, names):
+        return sentence
+    meant = [name for meant, words in _CHOICES.items() if word in words.split() for name in meant.split()]
+    if meant:
+        return _asked([name for name in meant if name in names])
+    return _asked(get_close_matches(value, names, n=1))
+
+
+def _sentence(word: str, names: Sequence[str]) -> str:
+    return next((text for words, among, text in _INSTEAD if word in words.split() and among in names), "")
+
+
+def _family(word: str, names: Sequence[str]) -> str:
     for start, pattern in _FAMILIES.items():
         members = [name for name in names if name.startswith(start)]
         if members and re.fullmatch(pattern, word):
             return f"of this family there {'are' if len(members) > 1 else 'is'} {', '.join(members)}"
-    meant = [name for meant, words in _CHOICES.items() if word in words.split() for name in meant.split()]
-    if here := [name for name in meant if name in names]:
-        return _asked(here)
-    return "" if meant else _asked(get_close_matches(value, names, n=1))
+    return ""
 
 
 def _asked(names: Sequence[str]) -> str:
