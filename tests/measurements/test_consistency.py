@@ -170,6 +170,18 @@ CASES = {
     "loader: threads": (loading(threads=3), PAIR, "facts", "3 threads, not 1"),
     "loader: another host": (loading(host="b"), PAIR, "host", "worker 1 ran on b"),
     "training: a worker missing": (trained(1), TRAINED, "workers", "the ranks 0, and needs one of each"),
+    "training: a slowed clock": (
+        trained(epochs=[[an_epoch(), an_epoch(trained_s=0.7, kernel_s=(1.0, 1.001))]], wall_s=9.0),
+        TRAINED,
+        "kernel",
+        "the clock of worker 1 counts 700 ms in an epoch where the kernel counts 1 s",
+    ),
+    "training: a hurried clock": (
+        trained(epochs=[[an_epoch(), an_epoch(kernel_s=(0.9, 0.95))]], wall_s=9.0),
+        TRAINED,
+        "kernel",
+        "counts 1 s in an epoch where the kernel counts 950 ms",
+    ),
     "training: another seed": (trained(seed=7), TRAINED, "facts", "seed: 7, not 0"),
     "training: longer than the launch": (trained(wall_s=1.5), TRAINED, "duration", "in a launch of 1.5 s"),
     "training: a GPU": (trained(facts={"device": "gpu(0)"}), TRAINED, "facts", "device cuda, not cpu"),

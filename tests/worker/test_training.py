@@ -1,15 +1,19 @@
 """Training until it is over: epochs, a target that is reached early, and a training that goes on to the bit."""
 
 import json
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from steptime.catalog.options import Optimizer
 from steptime.catalog.workloads.layers import Network
+from steptime.measurements.accuracy.records import worker_epoch
 from steptime.runner.jobs import TrainingPlan, training_job
 from steptime.study.training import RateSchedule, Training, full_parameters
 from steptime.study.trial import Trial
+from steptime.worker import training
 from steptime.worker.main import run_process
 
 SAMPLES, BATCH = 60, 10
@@ -121,3 +125,12 @@ def test_a_training_that_goes_on_without_a_checkpoint_is_refused(train, tmp_path
         train("lost", first_epoch=1)
     error = json.loads((tmp_path / "lost" / "worker-0.jsonl").read_text().splitlines()[-1])
     assert error["message"].startswith("first_epoch is 1, but the training has no checkpoint to go on from")
+
+
+def test_the_kernel_counts_the_seconds_of_epochs_too(train, tmp_path, monkeypatch):
+    for epoch in train(tmp_path / "right"):
+        assert worker_epoch(epoch).clock_mistake() is None
+    real, began = time.monotonic, time.monotonic()
+    monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=lambda: began + 100.0 * (real() - began)))
+    hurried = [worker_epoch(epoch).clock_mistake() for epoch in train(tmp_path / "hurried")]
+    assert all("where the kernel counts" in each for each in hurried)

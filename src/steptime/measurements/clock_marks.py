@@ -17,6 +17,11 @@ _UNSETTLED_S, _UNSETTLED_SHARE = 0.1, 0.01
 """How long a process may be held up between its last step and the moment at which it sees that all are over."""
 
 
+def allowed_s(seconds: float) -> float:
+    """Return by how much right clocks may differ over so many seconds."""
+    return _LEAST_S + _SHARE * abs(seconds)
+
+
 @dataclass(frozen=True)
 class StoredMarks:
     """The marks of one worker, which a record keeps beside the ends of its steps."""
@@ -35,7 +40,7 @@ class StoredMarks:
         counts = [moment for moment, _, _ in self.marks]
         if counts and max(counts) != len(moments):
             return f"has {len(ends_s)} ends of steps, and took {max(counts) - 2} steps"
-        allowed = _LEAST_S + _SHARE * abs(moments[-1] - moments[0])
+        allowed = allowed_s(moments[-1] - moments[0])
         earliest = [
             (at_s - moments[count], at_s, moments[count]) for count, at_s, _ in self.marks if count < len(moments)
         ]

@@ -10,6 +10,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
+from steptime.worker.kernel_marks import KernelMarks
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rate_schedules import learning_rate
 from steptime.worker.session import Session
@@ -68,20 +69,27 @@ def _train(session: Session, training: Dict[str, Any], epoch: int, losses: List[
     """Train one epoch; return this worker's part of the epoch's record."""
     first, rate = epoch * training["steps_per_epoch"], None
     session.staleness()  # of what came before
-    started = time.monotonic()
-    for step in range(first, first + training["steps_per_epoch"]):
-        wanted = learning_rate(training, step, losses)
-        if wanted != rate:
-            session.set_learning_rate(wanted)
-            rate = wanted
-        session.step()
-    session.wait()
-    trained = time.monotonic() - started
+    with KernelMarks() as marks:
+        marks.put(0, over=False)
+        started = time.monotonic()
+        marks.put(1, over=True)
+        for step in range(first, first + training["steps_per_epoch"]):
+            wanted = learning_rate(training, step, losses)
+            if wanted != rate:
+                session.set_learning_rate(wanted)
+                rate = wanted
+            session.step()
+        session.wait()
+        marks.put(1, over=True)
+        trained = time.monotonic() - started
+        marks.put(2, over=True)
+        moments = [at_s for _, at_s, _ in marks.read()]
     stale = session.staleness()
     counts = None if stale is None else {str(updates): count for updates, count in sorted(stale.items())}
     return {
         "epoch": epoch,
         "trained_s": trained,
+        "kernel_s": [moments[2] - moments[1], moments[3] - moments[0]] if moments else None,
         "learning_rate": rate,
         "training_loss": session.loss(),
         "staleness": counts,

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from steptime.measurements.clock_marks import allowed_s
 from steptime.measurements.stored_record import (
     STRICT,
     Count,
@@ -16,6 +17,7 @@ from steptime.measurements.stored_record import (
     WorkerEvidence,
     record_reader,
 )
+from steptime.units import format_seconds
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,18 @@ class WorkerEpoch:
     training_loss: float | None
     """Of the last step, on this worker's batch."""
     staleness: Staleness | None = None
+    kernel_s: tuple[Duration, Duration] | None = None
+    """Between which two durations the kernel's clock has ``trained_s``; None in records from before it was kept, and
+    where no message was stamped."""
+
+    def clock_mistake(self) -> str | None:
+        """Return in what the clock contradicts the kernel, or None."""
+        if self.kernel_s is None:
+            return None
+        least, most = self.kernel_s
+        if least - (allowed := allowed_s(most)) <= self.trained_s <= most + allowed:
+            return None
+        return f"counts {format_seconds(self.trained_s)} in an epoch where the kernel counts {format_seconds(most)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +93,7 @@ class TrainingRun(TrialLaunch):
             WorkerEvidence(
                 rank=rank,
                 facts={} if rank else self.facts,
+                contradicted=next(filter(None, (each[rank].clock_mistake() for each in own)), None),
                 lasted_s=sum(part.trained_s + part.evaluated_s + part.saved_s for part in (each[rank] for each in own)),
             )
             for rank in range(len(self.epochs[0]) if self.epochs else 0)
@@ -117,6 +132,7 @@ def worker_epoch(record: dict[str, Any]) -> WorkerEpoch:
         learning_rate=record["learning_rate"],
         training_loss=_number(record["training_loss"]),
         staleness=record["staleness"],
+        kernel_s=None if record.get("kernel_s") is None else tuple(record["kernel_s"]),
     )
 
 
