@@ -164,7 +164,12 @@ def run(
     executor = executor or ScriptedExecutor()
     kept: list[Launch] = []
     runner = BlockRunner(
-        executor, runs or Runs(), kept.append, observer or Silent(), deadline=deadline, clock=lambda: executor.now
+        executor,
+        runs or Runs(),
+        kept.append,
+        observer or Silent(),
+        deadline=lambda: deadline,
+        clock=lambda: executor.now,
     )
     left_out = runner.run(plan)
     return executor.launched, left_out
@@ -172,6 +177,58 @@ def run(
 
 def in_block(launched: Iterable[tuple[str, int]], block: int) -> list[str]:
     return [name for name, number in launched if number == block]
+
+
+class TestAdmission:
+    """What is checked before it is launched for the first time."""
+
+    def admitting(self, plan, admit, **fields):
+        executor = ScriptedExecutor()
+        BlockRunner(executor, Runs(), lambda _record: None, Silent(), admit=admit, **fields).run(plan)
+        return executor.launched
+
+    def test_a_part_of_the_first_block_is_admitted_when_the_one_before_is_over(self):
+        happened = []
+
+        def admit(members):
+            happened.append(sorted(each.framework for each in members))
+            return members
+
+        plan = schedule(part=lambda each: each.framework in "ab")
+        self.admitting(plan, admit, after_block=lambda: happened.append("block"))
+
+        assert happened[:4] == [["a", "b"], "block", ["c", "d"], "block"]
+        assert len([each for each in happened if each != "block"]) == 2
+
+    def test_what_is_not_admitted_is_never_launched(self):
+        launched = self.admitting(schedule(), lambda members: [each for each in members if each.framework != "b"])
+
+        assert {name for name, _ in launched} == {"a", "c", "d"}
+
+    def test_nothing_is_launched_where_nothing_is_admitted(self):
+        assert self.admitting(schedule(), lambda _members: []) == []
+
+    def test_the_time_of_admission_is_not_of_the_budget(self):
+        executor = ScriptedExecutor()
+        ends = [3.0]
+
+        def admit(members):
+            executor.now += 100.0
+            ends[0] += 100.0
+            return members
+
+        runner = BlockRunner(
+            executor,
+            Runs(),
+            lambda _record: None,
+            Silent(),
+            deadline=lambda: ends[0],
+            clock=lambda: executor.now,
+            admit=admit,
+        )
+        runner.run(schedule())
+
+        assert len(executor.launched) == 3
 
 
 class TestBlocks:

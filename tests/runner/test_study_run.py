@@ -16,6 +16,7 @@ from small_study import CHECKED_STUDY, STUDY
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import run_program
+from steptime.launchers.preloading import Preloading
 from steptime.launchers.request import LaunchOutcome
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
@@ -53,7 +54,11 @@ def run(folder: Path, text: str = STUDY, observer: Silent | None = None) -> Stor
 @pytest.fixture
 def without_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run do everything but launch."""
-    monkeypatch.setattr(study_run, "BlockRunner", lambda *_fields, **_named: SimpleNamespace(run=lambda _schedule: 0))
+
+    def runner(*_fields: Any, admit: Any, **_named: Any) -> SimpleNamespace:
+        return SimpleNamespace(run=lambda schedule: len(admit(schedule.configurations)))
+
+    monkeypatch.setattr(study_run, "BlockRunner", runner)
 
 
 @pytest.mark.usefixtures("without_launches")
@@ -166,6 +171,7 @@ class Stopped:
         self.environment = lambda _trial: ready
         self.manifests = dict.fromkeys(["reference"], manifest)
         self.cancelled = threading.Event()
+        self.preloading = Preloading()
 
     def remove(self, _folder: Path) -> None: ...
 

@@ -5,7 +5,7 @@ Every other one gets a verdict with the reason.
 The verdicts of a run: why trials have no result, or no rank, and how many trials ended how.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -78,9 +78,9 @@ class Verdicts:
 
     def accept(self, trials: Sequence[Trial], manifests: Mapping[str, Manifest]) -> None:
         """Note the trials that are launched, and which of them change what is computed, by their options."""
-        self._accepted = {trial.id for trial in trials}
+        self._accepted |= {trial.id for trial in trials}
         reasons = {each.id: manifests[each.framework].unranked(each.options) for each in trials}
-        self._unranked = {
+        self._unranked |= {
             trial_id: {"status": "unranked", "reason": reason} for trial_id, reason in reasons.items() if reason
         }
 
@@ -111,6 +111,27 @@ def _measured(store: Store, trial: Trial) -> Iterable[Launch | TrainingRun]:
     if trial.training:
         return store.records(TRAINING, trial.id)
     return store.iter_records(TIMING, trial.id)
+
+
+@dataclass
+class Gate:
+    """Checks trials just before they are launched, so that the first results need not wait for the last check."""
+
+    manifests: Mapping[str, Manifest]
+    verdicts: Verdicts
+    failures: Callable[[Sequence[Trial]], Mapping[str, str]] = lambda _: {}
+    """Checks trials; returns why some do not pass, by their ids."""
+    _checked: set[str] = field(default_factory=set)
+
+    def admit(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Return the trials that pass; those that were not looked at yet are checked first."""
+        new = [trial for trial in trials if trial.id not in self._checked]
+        if new:
+            self._checked |= {trial.id for trial in new}
+            checked = [trial for trial in new if not self.manifests[trial.framework].altering(trial.options)]
+            passing = self.verdicts.refuse(new, self.failures(checked), "not_equivalent")
+            self.verdicts.accept(passing, self.manifests)
+        return [trial for trial in trials if trial.id not in self.verdicts.against]
 
 
 _MOST_CHECKS_ON_HOSTS = 4
@@ -218,18 +239,17 @@ class Admission:
         failures = {trial.id: prepared.failures.get(names[environment_key(trial)]) for trial in trials}
         return executor, self.verdicts.refuse(trials, failures, "failed")
 
-    def equivalent(
+    def gate(
         self,
         store: Store,
         executor: Executor,
-        trials: list[Trial],
         workloads: Mapping[str, Workload],
         inputs: Mapping[str, LoaderInput],
-    ) -> list[Trial]:
-        """Return the trials that pass the equivalence check; all of them where the study has none."""
+    ) -> "Gate":
+        """Return what lets trials pass that are right; all of them where the study has no equivalence check."""
         settings = self.plan.study.equivalence
         if not settings.enabled:
-            return trials
+            return Gate(self.plan.manifests, self.verdicts)
         scratch = self.plan.folder / "equivalence"
         executor.remove(scratch)
         equivalence = EquivalenceCheck(
@@ -244,10 +264,12 @@ class Admission:
             observer=self.observer,
             inputs=inputs,
         )
-        manifests = self.plan.manifests
-        checked = [trial for trial in trials if not manifests[trial.framework].altering(trial.options)]
-        equivalence.run(checked, side_by_side=self.checks_at_once(executor, trials, workloads))
-        return self.verdicts.refuse(trials, equivalence.failures, "not_equivalent")
+
+        def failures(trials: Sequence[Trial]) -> Mapping[str, str]:
+            equivalence.run(trials, side_by_side=self.checks_at_once(executor, trials, workloads))
+            return equivalence.failures
+
+        return Gate(self.plan.manifests, self.verdicts, failures)
 
     def checks_at_once(self, executor: Executor, trials: Sequence[Trial], workloads: Mapping[str, Workload]) -> int:
         """Return how many checks run side by side; on hosts few, since sshd refuses those who call it all at once."""

@@ -233,14 +233,19 @@ class BlockRunner(Generic[Configuration, Record]):
     runs: AbstractRuns[Configuration, Record]
     keep: Callable[[Record], None]
     observer: Observer
-    deadline: float | None = None
-    """On ``clock``; None for no budget. A launch that is expected to end after it is not begun, unless it goes on from
-    what it keeps: such a launch is ended there, and leaves no record."""
+    deadline: Callable[[], float | None] = lambda: None
+    """Returns the moment on ``clock`` at which launches must end, None for no budget; ``admit`` may move it.
+
+    A launch that is expected to end after it is not begun, unless it goes on from what it keeps: such a launch is ended
+    there, and leaves no record."""
     allocation: Allocation | None = None
     """That the launches must end in: the first launch that would not stops the run with Unfinished."""
     clock: Callable[[], float] = time.monotonic
     after_block: Callable[[], None] = lambda: None
     """Called when the launches of a block are over."""
+    admit: Callable[[Sequence[Configuration]], Sequence[Configuration]] | None = None
+    """Called with the configurations that are about to be launched for the first time in this run, which may be a stage
+    of its own; those that it leaves out are not launched."""
 
     def run(self, schedule: Schedule[Configuration, Record]) -> int:
         """Launch block after block; return how many launches the budget left out of those needed in any case.
@@ -250,19 +255,19 @@ class BlockRunner(Generic[Configuration, Record]):
         needed = schedule.remaining(self.runs.guess_s, None).least
         if not needed:
             return 0
-        self.observer.stage(self.runs.title, needed)
+        if self.admit is None:
+            self.observer.stage(self.runs.title, needed)
+        admitted: set[str] = set()
 
         def ends_in_time(configuration: Configuration) -> bool:
             time_left = self._time_left_s()
-            if time_left is None:
-                return True
-            return time_left > 0 and schedule.at_least_s(configuration, self.runs.guess_s) <= time_left
+            return time_left is None or 0.0 < time_left >= schedule.at_least_s(configuration, self.runs.guess_s)
 
         while True:
             # As long as no launch has shown how long one takes, what an earlier run began is gone on with.
             if not any(schedule.records.values()) and self._launch_until_deadline(schedule, only_begun=True):
                 continue
-            block, members = schedule.next_block(ends_in_time)
+            block, members = self._next_block(schedule, ends_in_time, admitted)
             for configuration in filter(ends_in_time, members):
                 self._launch(schedule, configuration, block)
             if members:
@@ -273,6 +278,24 @@ class BlockRunner(Generic[Configuration, Record]):
         if left_out:
             self.observer.note(BUDGET_SPENT)
         return left_out
+
+    def _next_block(
+        self,
+        schedule: Schedule[Configuration, Record],
+        fits: Callable[[Configuration], bool],
+        admitted: set[str],
+    ) -> tuple[int, list[Configuration]]:
+        """Return the next block, with members that may be launched; ``admitted`` has their ids, and others' leave."""
+        while True:
+            block, members = schedule.next_block(fits)
+            new = [each for each in members if each.id not in admitted]
+            if not new or self.admit is None:
+                return block, members
+            passing = {each.id for each in self.admit(new)}
+            admitted |= passing
+            refused = {each.id for each in new} - passing
+            schedule.configurations = [each for each in schedule.configurations if each.id not in refused]
+            self.observer.stage(self.runs.title, schedule.remaining(self.runs.guess_s, None).least)
 
     def _launch_until_deadline(self, schedule: Schedule[Configuration, Record], *, only_begun: bool = False) -> bool:
         """Launch one that the deadline may end and that gets further until then; return whether there was any."""
@@ -328,4 +351,5 @@ class BlockRunner(Generic[Configuration, Record]):
         return replace(record, status="failed", reason=f"its record does not fit what was launched: {found.message}")
 
     def _time_left_s(self) -> float | None:
-        return None if self.deadline is None else self.deadline - self.clock()
+        deadline = self.deadline()
+        return None if deadline is None else deadline - self.clock()

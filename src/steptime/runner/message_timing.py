@@ -182,7 +182,7 @@ class NetRun:
                 runs=MessageRuns(self.folder / RUN_FOLDERS),
                 keep=store.append_net,
                 observer=self.observer,
-                deadline=deadline,
+                deadline=lambda: deadline,
             ).run(message_schedule(settings, self.launches, before))
             without = len(self.plan.settings) - len(settings)
             ended = Counter(launch.status for launch in store.net()[len(before) :])

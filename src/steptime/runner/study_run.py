@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from steptime.catalog.cluster import Site
@@ -18,7 +19,7 @@ from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
 from steptime.measurements.verdicts import TrialVerdict
-from steptime.runner.admission import HALF_TRAINED, NOT_RUN, Admission, TrialCounts, Verdicts
+from steptime.runner.admission import HALF_TRAINED, NOT_RUN, Admission, Gate, TrialCounts, Verdicts
 from steptime.runner.allocation import Allocation
 from steptime.runner.block_runner import AbstractRuns, BlockRunner
 from steptime.runner.equivalence.loaders import LoaderInput
@@ -94,10 +95,9 @@ class StudyRun:
                     for t in trials
                     if t.dataset is not None
                 }
-                trials = admission.equivalent(store, executor, trials, workloads, checked)
-                self._verdicts.accept(trials, self.plan.manifests)
+                gate = admission.gate(store, executor, workloads, checked)
                 inputs = TrialInputs(self.plan.folder, workloads, loaders)
-                self._launch(RunInputs(study, store, inputs, splits, executor.hosts), executor, trials)
+                self._launch(RunInputs(study, store, inputs, splits, executor.hosts), executor, trials, gate)
             finally:
                 with shielded():
                     self._verdicts.keep(store)
@@ -132,39 +132,57 @@ class StudyRun:
             with shielded():
                 kept.end(how)
 
-    def _launch(self, run: RunInputs, executor: Executor, trials: Sequence[Trial]) -> None:
+    def _launch(self, run: RunInputs, executor: Executor, trials: Sequence[Trial], gate: Gate) -> None:
         """Launch what is still wanted of each kind, and keep each record as soon as its launch is over."""
         # Environments, datasets and checks are made once per machine; the budget is for what every run does.
         ends = deadlines(run.study, trials, self.plan.budget_s, time.monotonic())
+
+        def admit(wanted: Sequence[Trial]) -> list[Trial]:
+            began = time.monotonic()
+            passing = gate.admit(wanted)
+            checked_s = time.monotonic() - began
+            ends[:] = [None if end is None else end + checked_s for end in ends]
+            return passing
+
         noted: set[str] = set()
         for line in without_breakdown(run.study, trials):
             self.observer.note(line)
-        for kind, deadline in zip(RUN_KINDS, ends, strict=True):
+        for number, kind in enumerate(RUN_KINDS):
             wanted = kind.trials(run.study, trials)
+            if kind is not TIMED:  # steps are timed of what is admitted part by part; some is not reached
+                wanted = admit(
+                    [each for each in wanted if run.timed.get(each.id) or not TIMED.launches(run.study, each)]
+                )
             if not wanted:
                 continue
-            timing = kind is TIMED
             runs, schedule = kind.make(run, wanted)
-            for sentence in run.store.problems:
-                if sentence not in noted:
-                    self.observer.note(sentence)
-                    noted.add(sentence)
+            self._note_problems(run.store, noted)
             BlockRunner(
                 replace(executor, time_limit_s=kind.time_limit_s(run.study)),
                 runs,
                 self._keeping(run.store),
                 self.observer,
-                deadline,
+                partial(ends.__getitem__, number),
                 self.allocation,
-                after_block=self.observer.block_over if timing else lambda: None,
+                after_block=self.observer.block_over if kind is TIMED else lambda: None,
+                admit=admit,
             ).run(schedule)
-            if timing:
+            if kind is TIMED:
                 run.timed = schedule.records
-                if run.study.equivalence.enabled:
-                    self._replay(run, executor, wanted)
+                admit([trial for trial in wanted if run.timed.get(trial.id)])  # those that an earlier run has timed
+            wanted = self._verdicts.refuse(wanted, {}, "failed")
+            if kind is TIMED and run.study.equivalence.enabled:
+                self._replay(run, executor, wanted)
             if kind.is_result:
                 self._leave_out_unmeasured(run.store, kind, runs, wanted)
         self._find_largest_batches(executor, run.inputs, run.timed, ends[-1], run.store.get("verdicts") or {})
+
+    def _note_problems(self, store: Store, noted: set[str]) -> None:
+        """Tell what of a results folder was set aside, each once."""
+        for sentence in store.problems:
+            if sentence not in noted:
+                self.observer.note(sentence)
+                noted.add(sentence)
 
     def _replay(self, run: RunInputs, executor: Executor, trials: Sequence[Trial]) -> None:
         """Repeat the timed steps of ``trials`` without a clock, for the comparison."""
