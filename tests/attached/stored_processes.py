@@ -77,17 +77,19 @@ def ddp_steps(
 def process_lines(
     rank: int, world: int, steps: Iterable[Step], *, boot: str = "boot-0", attempt: int = 0, **more: Any
 ) -> list[dict[str, Any]]:
-    """Return the lines of a process; ``more`` may have ``ended`` and further ``lines``."""
+    """Return the lines of a process; ``more`` may have keys of its first line, ``ended`` and ``lines``."""
     steps = list(steps)
     first = {
         "kind": "process",
         "format": 1,
         "host": f"host-{boot}",
         "boot": boot,
-        "pid": 100 + rank,
-        "begin_ns": COMMAND,
+        "pid": more.get("pid", 100 + rank + 1000 * attempt),
+        "begin_ns": steps[0]["begin_ns"] - BEGIN + COMMAND,
         "clock": {"wall_ns": COMMAND, "monotonic_ns": COMMAND},
-        "environment": {"RANK": str(rank), "TORCHELASTIC_RESTART_COUNT": str(attempt)},
+        "environment": more.get("environment", {"RANK": str(rank), "TORCHELASTIC_RESTART_COUNT": str(attempt)}),
+        "program": more.get("program", []),
+        **({"parent": more["parent"]} if "parent" in more else {}),
     }
     place = [{"kind": "rank", "rank": rank, "world": world, "by": "torch.distributed/gloo"}] if world > 1 else []
     last = steps[-1]
@@ -114,8 +116,7 @@ def found_in(folder: Path, end_ms: float | None = None, **header: Any) -> Attach
         begin_ns=COMMAND,
         end_ns=None if end_ms is None else COMMAND + round(end_ms * MS),
         wall_minus_monotonic_ns=0,
-        exit_code=0,
-        **header,
+        **{"exit_code": 0, **header},
     )
     return attached_run(about, read_attached(PlainFolder(folder), folder / RECORDS))
 

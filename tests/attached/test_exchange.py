@@ -157,8 +157,7 @@ def test_steps_without_all_their_collectives_are_left_out(tmp_path):
 
 
 REFUSALS = {
-    "a pipeline": ({"collectives": {"none:send": [1, 64, MS]}}, "pipeline"),
-    "blind": ({"flags": ["blind"]}, "compiled code"),
+    "blind": ({"flags": ["blind"]}, "no update was seen"),
     "a CUDA graph": ({"regions": {"replay": 40 * MS}}, "CUDA graph"),
 }
 
@@ -175,6 +174,55 @@ def test_waiting_is_refused_with_the_reason(tmp_path, name):
     assert waiting.time_s.value is None
     assert reason in waiting.reason
     assert run.waited_for is None
+
+
+def sending_steps(orders, rank, late_ms, steps=40):
+    """Steps that send and receive, in an order of each rank, behind the backward pass or (first in it) before."""
+    found, begin = [], BEGIN
+    for number in range(steps):
+        early = orders[rank][0] == "early"
+        kinds = [kind for kind in orders[rank] if kind != "early"]
+        forward = 5.0 + late_ms[rank]
+        wait = max(late_ms) - late_ms[rank] + 4.0
+        calls, at = [], begin + round((forward + (0.0 if early else 8.0)) * MS)
+        for index, kind in enumerate(kinds):
+            ends = at + round((wait if index == 0 else 1.0) * MS)
+            calls.append([kind, 4096, at, ends])
+            at = ends
+        backward = begin + round((forward + (wait + len(kinds) - 1 if early else 0.0)) * MS)
+        passes = [[backward, backward + 8 * MS, backward + 8 * MS, None]]
+        regions = {"forward": forward, "collective": wait + len(kinds) - 1, "backward": 8.0, "update": 2.0}
+        counts = {f"none:{kind}": [kinds.count(kind), 4096, MS] for kind in set(kinds)}
+        one = step(number, begin, regions, intervals=calls, collectives=counts, backwards=passes)
+        begin += one["duration_ns"]
+        found.append(one)
+    return found
+
+
+NEIGHBOURS = {
+    "a ring by hand": [["send", "recv"], ["send", "recv"]],
+    "ring attention": [["early", "send", "recv"], ["early", "send", "recv"]],
+    "gossip that cannot deadlock": [["send", "recv"], ["recv", "send"]],
+    "waits behind": [["recv", "send", "wait"], ["recv", "send", "wait"]],
+}
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_ranks_that_send_to_one_another_keep_their_straggler(tmp_path, name):
+    processes = [process_lines(rank, 2, sending_steps(NEIGHBOURS[name], rank, [0.0, 12.0])) for rank in range(2)]
+    run = found_in(write(tmp_path, *processes))
+    assert part_of(run, "sync_wait").ranks_s == pytest.approx([0.012, 0.0], abs=0.001)
+    assert run.waited_for.rank == 1
+    assert part_of(run, "comm_exposed").time_s.value > 0.0
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_stages_of_a_pipeline_are_not_split(tmp_path, stages):
+    orders = [["early", "send", "recv"], *[["early", "recv", "send"]] * (stages - 1)]
+    late = [0.0] * stages
+    processes = [process_lines(rank, stages, sending_steps(orders, rank, late)) for rank in range(stages)]
+    run = found_in(write(tmp_path, *processes))
+    assert "as a pipeline" in part_of(run, "sync_wait").reason
 
 
 def two_hosts(folder, clock_ms, lateness, **more):

@@ -35,7 +35,7 @@ def test_a_restart_is_an_attempt_of_its_own(tmp_path):
 
 def test_trainings_one_after_the_other_are_not_one(tmp_path):
     first = process_lines(0, 1, ddp_steps(0, lambda _: [0.0], steps=20))
-    second = process_lines(0, 1, shifted(ddp_steps(0, lambda _: [0.0], steps=30), 5000))
+    second = process_lines(0, 1, shifted(ddp_steps(0, lambda _: [0.0], steps=30), 5000), pid=7)
     run = found_in(write(tmp_path, first, second))
     assert (run.attempts, run.ranks[0].steps) == (2, 30)
 

@@ -129,8 +129,35 @@ def test_optimizers_that_take_turns_are_a_round(tmp_path):
 def test_micro_steps_that_change_for_good_are_found(tmp_path):
     steps = [{**each, "micro_steps": 2 if each["number"] < 12 else 1} for each in plain_steps()]
     run = one_process(tmp_path, steps)
-    assert run.micro_steps is None
-    assert "from step 12 on a step has 1 micro-steps, and 2 before" in sentences_of(run)["micro_steps"]
+    assert run.micro_steps == 1
+    sentence = sentences_of(run)["micro_steps"]
+    assert "which changes once, at step 12" in sentence
+    assert "12 steps of 2 micro-steps" in sentence
+
+
+def test_of_two_kinds_of_steps_the_parts_are_of_one(tmp_path):
+    """The batch grows fourfold: so do its steps, of which there are fewer."""
+    short = [{**each, "micro_steps": 1} for each in plain_steps()[:16]]
+    begin = short[-1]["begin_ns"] + short[-1]["duration_ns"]
+    regions = {name: 4 * time / MS for name, time in short[0]["regions"].items()}
+    length = sum(regions.values())
+    long = [step(16 + i, begin + round(i * length * MS), regions, micro_steps=4) for i in range(16)]
+    run = one_process(tmp_path, [*short, *long])
+    assert (run.steps, run.micro_steps) == (16, 4)
+    assert run.step_s.value == pytest.approx(length * 1e-3)
+    assert "the parts are of those with 4" in sentences_of(run)["micro_steps"]
+
+
+def test_one_long_first_step_is_no_kind_of_its_own(tmp_path):
+    steps = plain_steps()
+    early = step(0, steps[0]["begin_ns"] - 5000 * MS, {"forward": 5000.0}, micro_steps=8)
+    run = one_process(tmp_path, [early, *[{**each, "number": each["number"] + 1} for each in steps]])
+    assert run.micro_steps == 1
+
+
+def test_a_sentence_about_micro_steps_guesses_no_cause(tmp_path):
+    steps = [{**each, "micro_steps": 2 if each["number"] < 12 else 1} for each in plain_steps()]
+    assert "?" not in sentences_of(one_process(tmp_path, steps))["micro_steps"]
 
 
 def test_an_update_that_was_not_seen_is_said(tmp_path):

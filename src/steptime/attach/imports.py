@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import importlib.util
 import os
@@ -38,9 +39,15 @@ def install(entry: str) -> None:
     """Hook the libraries that are imported, and the others when they are; the second call does nothing."""
     if not any(type(finder) is Finder for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder(entry))
+        atexit.register(_ended)
     for name in TABLE:
         if name in sys.modules and "." not in name:
             imported(name, sys.modules[name], entry)
+
+
+def _ended() -> None:
+    if getattr(sys, "last_value", None) is not None:
+        importlib.import_module(".failures", __package__).write_failure()
 
 
 def torch_entry() -> None:

@@ -87,7 +87,10 @@ def collective_of(
     recorder = process.recorder()
 
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-        if not recorder.is_mine() or recorder.inside("collective"):
+        if not recorder.is_mine():
+            recorder.elsewhere = True
+            return None
+        if recorder.inside("collective"):
             return None
         size = amount(args)
         if size is None:

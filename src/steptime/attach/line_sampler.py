@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import threading
 from typing import TYPE_CHECKING
 
-from .patches import is_user_frame
+from .patches import PACKAGES, is_user_frame, library_folders
 from .record_file import now
 
 if TYPE_CHECKING:
@@ -21,18 +20,21 @@ STEPS = 20
 SKIPPED = 5
 GAPS = 0.1
 HELD_SAMPLES = 100_000
+# Libraries that only compute what they are asked for: the line that asks is enough.
+NUMERICAL = {"numpy", "scipy", "pandas", "PIL", "cv2"}
 JOINED_WITHIN_S = 1.0
 
 
 class LineSampler:
-    """Counts, for each region and gap of ``recorder``, the innermost line of the user's own code."""
+    """Counts, for each region and gap of ``recorder``, the innermost line of the user's own code.
+
+    Where that calls a library, the line goes with the innermost function of this library that is at work.
+    """
 
     def __init__(self, recorder: Recorder, mode: str) -> None:
         self.recorder = recorder
         self.mode = mode
-        folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-        marks = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
-        self.libraries = tuple(folder + os.sep for folder in folders if folder) + marks
+        self.libraries = library_folders()
         self.here = os.getcwd() + os.sep
         self.begin_again()
 
@@ -78,13 +80,18 @@ class LineSampler:
             while not self.stopping.wait(EVERY_S):
                 begin = now()
                 frame = sys._current_frames().get(self.recorder.thread)
+                called, function = "", ""
                 while frame is not None and not is_user_frame(frame, self.libraries):
+                    package = package_of(frame.f_code.co_filename)
+                    if package and package != called:
+                        called, function = package, frame.f_code.co_name
                     frame = frame.f_back
                 if frame is not None:
                     code = frame.f_code
                     file = code.co_filename
                     file = file[len(self.here) :] if file.startswith(self.here) else file
-                    self._count(f"{file}:{frame.f_lineno} {code.co_name}")
+                    library = f", {called}: {function}" if called else ""
+                    self._count(f"{file}:{frame.f_lineno} {code.co_name}{library}")
                 del frame
                 self.cost += now() - begin
         except Exception as error:  # without lines the record is still whole
@@ -132,3 +139,13 @@ class LineSampler:
             self.thread.join(JOINED_WITHIN_S)
         if self.recorder.begin is not None:
             self.write(self.recorder.number)
+
+
+def package_of(file: str) -> str:
+    """Return the installed library that ``file`` belongs to, "" of Python's own and of one that is numerical alone."""
+    for folder in PACKAGES:
+        _, found, rest = file.rpartition(folder)
+        if found:
+            name = rest.split(os.sep, 1)[0]
+            return "" if name in NUMERICAL else name.split(".", 1)[0]
+    return ""

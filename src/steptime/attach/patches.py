@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import signal
 import sys
+import sysconfig
 from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ Before = Callable[[Any, Any], Any]
 # After it: the mark, and whether the call returned.
 After = Callable[[Any, bool], None]
 Report = Callable[[str, BaseException], None]
+
+# Folders of installed libraries, which hold a folder for each.
+PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
 reports: list[Report] = []  # who writes the line about a fault
 
@@ -204,9 +209,20 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
 
 
 def is_user_frame(frame: FrameType, libraries: tuple[str, ...]) -> bool:
-    """Return whether ``frame`` is code of the user's: neither ours nor below a folder of ``libraries``."""
+    """Return whether ``frame`` is code of the user's: neither ours nor below a folder of ``libraries``.
+
+    What was made from text has no file: it is the user's in the main module alone (``python -c``).
+    """
     name = frame.f_code.co_filename
-    return not (name.startswith((_FOLDER, "<frozen")) or any(part in name for part in libraries))
+    if name.startswith("<"):
+        return frame.f_globals.get("__name__") == "__main__"
+    return not (name.startswith(_FOLDER) or any(part in name for part in libraries))
+
+
+def library_folders() -> tuple[str, ...]:
+    """Return the folders of Python's own and installed libraries, as parts of the names of their files."""
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return tuple(folder + os.sep for folder in folders if folder) + PACKAGES
 
 
 def code_objects(module: ModuleType) -> list[CodeType]:

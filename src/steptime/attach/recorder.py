@@ -61,6 +61,8 @@ class Recorder:
         self.calls: set[str] = set()
         self.between = False
         self.world: tuple[int, int, str] | None = None
+        self.moved = 0  # bytes of collectives since the first step
+        self.elsewhere = False  # whether another thread asked for collectives
         self.cost = 0
         self.ended = False
         if self.sampler is not None:
@@ -361,6 +363,7 @@ class Recorder:
         """Note a collective of ``size`` bytes that was asked for, or waited for, from ``begin`` to ``end``."""
         around = next((region[0] for region in reversed(self.stack) if region[0] not in {"collective", "wait"}), "none")
         self.ledger.add((begin, COLLECTIVE, around + ":" + kind, end - begin, kind, size))
+        self.moved += size if self.begin is not None else 0
 
     # Lines
 
@@ -440,4 +443,4 @@ class Recorder:
         self.lines.flush()
         self._tell(self.at_end)
         line = {"kind": "end", "steps": self.number, "at_ns": now(), "lost": self.file.lost}
-        self.file.write({**line, **self.processor.to_line()})
+        self.file.write({**line, "moved": self.moved, **self.processor.to_line()})

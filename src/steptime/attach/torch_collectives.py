@@ -47,10 +47,47 @@ _data_parallel: weakref.WeakSet[Any] = weakref.WeakSet()
 _unnamed: list[Callable[[str], None]] = []  # who notes the back end at the first collective with tensors
 
 
+class DataParallelPasses:
+    """Whether forward passes go through DDP, or around it: by what it wraps (``model.module``)."""
+
+    def __init__(self) -> None:
+        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.wrapped: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.around = False
+        self.ended = True
+        self.bypassed = 0
+
+    def adopt(self, module: Any) -> None:
+        """Learn whether an outermost ``module`` is DDP or holds it."""
+        if _data_parallel and any(each in _data_parallel for each in module.modules()):
+            self.holders.add(module)
+
+    def forward(self, module: Any) -> None:
+        """Note a forward with gradient of an outermost ``module``; one through DDP counts more than one around it."""
+        if module in self.holders:
+            self.around, self.ended = False, False
+        elif self.ended and module in self.wrapped:
+            self.around, self.ended = True, False
+
+    def backward(self) -> bool:
+        """Note the end of a backward pass; return whether its forward went around DDP."""
+        self.ended = True
+        self.bypassed += self.around
+        return self.around
+
+
+_passes = DataParallelPasses()
+
+
 def synchronised() -> bool | None:
-    """Return whether the backward pass that has just ended averaged gradients, None without DDP."""
+    """Return whether the backward pass that has just ended averaged gradients, None without DDP or around it."""
     flags = [module.require_backward_grad_sync for module in _data_parallel]
-    return any(flags) if flags else None
+    return any(flags) if flags and not _passes.backward() else None
+
+
+def data_parallel_passes() -> DataParallelPasses:
+    """Return what is known of passes through and around DDP."""
+    return _passes
 
 
 def bytes_of(value: Any) -> int:
@@ -170,6 +207,12 @@ def data_parallel_modules() -> list[Any]:
     return list(_data_parallel)
 
 
+def _made(module: Any) -> None:
+    _data_parallel.add(module)
+    for each in module.module.modules():
+        _passes.wrapped.add(each)
+
+
 def install_data_parallel(module: Any) -> None:
     """Know the DDP modules, and write their buckets."""
     recorder = process.recorder()
@@ -177,7 +220,7 @@ def install_data_parallel(module: Any) -> None:
         module.DistributedDataParallel,
         "__init__",
         lambda args, _: args[0],
-        lambda made, returned: _data_parallel.add(made) if returned else None,
+        lambda made, returned: _made(made) if returned else None,
     )
 
     def step_closed(number: int) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from . import patches, process, torch_collectives, torch_device
 from .library_calls import region_of, requests_of
 from .record_file import now
+from .torch_weights import Weights
 
 if TYPE_CHECKING:
     from .patches import After, Before
@@ -42,7 +43,7 @@ def install(torch: Any) -> None:
             part()
         except Exception as error:  # noqa: PERF203 - the other parts are seen
             patches.report(f"torch: {getattr(part, '__name__', 'a part')}", error)
-    training.recorder.at_step.append(training.flops.step_closed)
+    training.recorder.at_step += [training.flops.step_closed, training.weights.step_closed]
     if os.environ.get("STEPTIME_ATTACH_ABLATE"):
         importlib.import_module(".torch_ablation", __package__).install(torch)
     hide_from_dynamo()
@@ -79,7 +80,8 @@ class TorchTraining:
         self.recorder = process.recorder()
         compiler = getattr(torch, "compiler", None)
         self.compiling: Callable[[], bool] = getattr(compiler, "is_compiling", patches.never)
-        self.gradients = Gradients(self.recorder, self.compiling)
+        self.weights = Weights(torch)
+        self.gradients = Gradients(self.recorder, self.compiling, self.weights)
         self.flops = FlopCount(torch, self.recorder)
         self.optimizers: dict[int, int] = {}
         self.evaluates = False  # whether the last forward of a gradient was of a module in evaluation mode
@@ -153,6 +155,9 @@ class TorchTraining:
             return ()
         if unseen:
             gradients.adopt(module)
+            torch_collectives.data_parallel_passes().adopt(module)
+        if training:
+            torch_collectives.data_parallel_passes().forward(module)
         trainable = not training or module in gradients.trainable
         counted = training
         if training and trainable:
@@ -302,9 +307,10 @@ class FlopCount:
 class Gradients:
     """The outermost modules, and the order and times in which their gradients arrive."""
 
-    def __init__(self, recorder: Recorder, compiling: Callable[[], bool]) -> None:
+    def __init__(self, recorder: Recorder, compiling: Callable[[], bool], weights: Weights) -> None:
         self.recorder = recorder
         self.compiling = compiling
+        self.weights = weights
         self.seen: weakref.WeakSet[Any] = weakref.WeakSet()
         self.trainable: weakref.WeakSet[Any] = weakref.WeakSet()
         self.roots: dict[str, int] = {}
@@ -328,6 +334,7 @@ class Gradients:
             key = id(parameter)
             if key in self.sizes or not (parameter.requires_grad and parameter.is_leaf):
                 continue
+            self.weights.add(parameter)
             register = getattr(parameter, "register_post_accumulate_grad_hook", None)
             if register is None:  # torch before 2.1
                 return

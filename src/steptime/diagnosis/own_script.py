@@ -12,7 +12,7 @@ from steptime.diagnosis.form import EvidenceNumber, TrialFinding
 from steptime.diagnosis.rule import gain_without
 from steptime.diagnosis.verification import AdviceOutcome, VerifiedAdvice, record_of_rule
 from steptime.measurements.attached.form import AttachedRun
-from steptime.measurements.attached.step_parts import at_line, known_part, title_of
+from steptime.measurements.attached.step_parts import at_line, known_part, library_of, title_of, whose_code
 from steptime.measurements.compared.change import change_between
 from steptime.measurements.compared.sides import ComparedSide
 from steptime.measurements.json_form import Interval
@@ -73,7 +73,9 @@ def _gap(run: AttachedRun) -> _ScriptClaim | None:
         return None
     largest = max(gaps, key=lambda part: part.time_s.value or 0.0)
     change = f"take that code out of the loop, run it every few steps, or in a thread{at_line(largest.where)}"
-    return _ScriptClaim(f"code of the script runs {title_of(largest.name)}", change, largest.time_s)
+    if library := library_of(largest.where):
+        change = f"have {library} do that less often, or not at all, by its settings{at_line(largest.where)}"
+    return _ScriptClaim(f"{whose_code(largest.where)} runs {title_of(largest.name)}", change, largest.time_s)
 
 
 RULES: tuple[_ScriptRule, ...] = (
@@ -83,15 +85,37 @@ RULES: tuple[_ScriptRule, ...] = (
     _ScriptRule("own_gap", "code that nothing marks", 0.05, _gap, "as long a step without that code"),
 )
 """A new rule about scripts is a row here."""
+_JOIN = (
+    "to train one model, join the processes (init_process_group), wrap the network in DistributedDataParallel and call "
+    "the wrapped one; what would gain time shows in a run of that"
+)
 
 
 def script_findings(run: AttachedRun) -> list[TrialFinding]:
     """Return what the rules say of an attached run, largest predicted gain first.
 
-    Intervals of shares are those of the steps of this run (95 %); another run may differ by more.
+    Intervals of shares are those of the steps of this run (95 %); another run may differ by more. Ranks that train
+    separate models have something else to change first.
     """
+    separate = next((each.sentence for each in run.findings if each.kind == "separate_models"), None)
+    if separate is not None:
+        return [_without_gain("own_separate", separate, _JOIN, "weights that are equal on all ranks of other batches")]
     found = [finding for rule in RULES if (finding := _judged(rule, run)) is not None]
     return sorted(found, key=lambda each: -(each.gain.value or 0.0))
+
+
+def _without_gain(rule: str, claim: str, change: str, disproof: str) -> TrialFinding:
+    return TrialFinding(
+        rule=rule,
+        trial=OWN_SCRIPT,
+        claim=claim,
+        evidence=[],
+        gain=Interval(None, None, None),
+        change=change,
+        overrides=[],
+        disproof=disproof,
+        record=record_of_rule(rule),
+    )
 
 
 def _judged(rule: _ScriptRule, run: AttachedRun) -> TrialFinding | None:

@@ -1,10 +1,11 @@
 """Where the time of a user's own script went, as a section of a report."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from steptime.measurements.attached.form import AttachedRun, JobPart, StepPart
+from steptime.measurements.attached.form import AttachedRun, AttachedTraining, JobPart, StepPart
 from steptime.measurements.attached.step_parts import title_of, without_folders
+from steptime.measurements.attached.user_command import script_of
 from steptime.phases import REST
 from steptime.report.number_format import UNKNOWN, Shown, count, percent, seconds, time_unit
 from steptime.report.section import Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
@@ -12,7 +13,7 @@ from steptime.units import format_bytes, format_seconds
 
 JOB_TITLES = {
     "start_up": "start-up",
-    "first_steps": "first steps, compilation",
+    "first_steps": "first steps beyond later ones",
     "input": "input",
     "steps": "steps",
     "evaluation": "evaluation",
@@ -28,13 +29,14 @@ _DIFFERENT = 1.2
 """Ranks are listed where the longest part is this many times the mean, and the difference is worth listing."""
 _WORTH = 0.03
 _MOST_RANKS = 4
+_LONGEST_COMMAND = 60
+"""Characters."""
 _LAYOUTS: tuple[Layout, ...] = ("wide", "stacked")
 
 
 def headline(run: AttachedRun) -> str:
     """Return what ran, and how long its step took."""
-    command = " ".join([PurePath(run.command[0]).name, *run.command[1:]])
-    command = command if len(command) <= 60 else f"{command[:59]}…"  # noqa: PLR2004 - of a line
+    command = _short_command(run.command)
     if not run.ranks:
         return f"{command}: no step was seen"
     hosts = len({rank.host for rank in run.ranks})
@@ -52,6 +54,16 @@ def _step(run: AttachedRun) -> str:
         return seconds(mean.value, mean.low, mean.high).line
     line = seconds(median.value, median.low, median.high).line
     return f"{line} (median; the mean is {seconds(mean.value, mean.low, mean.high).line})"
+
+
+def _short_command(words: Sequence[str]) -> str:
+    """Return a command, of which the launcher and its options are left out before the script is."""
+    command = " ".join([PurePath(words[0]).name, *words[1:]])
+    index, script = script_of(words)
+    if len(command) > _LONGEST_COMMAND and index > 0:
+        launcher = PurePath(words[0]).name
+        command = " ".join([f"{launcher} … {PurePath(script).name}", *words[index + 1 :]])
+    return command if len(command) <= _LONGEST_COMMAND else f"{command[: _LONGEST_COMMAND - 1]}…"
 
 
 def part_rows(run: AttachedRun, gaps: int) -> Iterator[tuple[str, str, str, str]]:
@@ -132,6 +144,10 @@ def attached_section(run: AttachedRun) -> Section:
         table = SectionTable([*columns, Column("where, or why not", "prose")], rows, "part of a step", _LAYOUTS, "Step")
         parts.append(table)
     parts.append(Sentences([each.sentence for each in run.findings], listed=True))
+    if run.trainings:
+        titles = [Column("ranks"), Column("steps"), Column("step"), Column("restarts")]
+        trained = [_training_row(each) for each in run.trainings]
+        parts.append(Section("Trainings", [SectionTable(titles, trained, "program", _LAYOUTS, "Trainings")]))
     if run.job:
         job = [_job_row(part) for part in run.job]
         titles = [Column("time"), Column("share"), Column("count"), Column("ranks", "prose")]
@@ -164,6 +180,13 @@ def _table_row(part: StepPart, ranks: int, unit: tuple[float, str]) -> TableRow:
 
 def _on_device(part: StepPart) -> str:
     return "" if part.device_s is None else f"{format_seconds(part.device_s)} on the device"
+
+
+def _training_row(training: AttachedTraining) -> TableRow:
+    length = training.step_s
+    shown = seconds(length.value, length.low, length.high)
+    counts = (str(training.ranks), str(training.steps))
+    return TableRow(training.program, cells(*counts, (shown.text, shown.interval), str(training.restarts)))
 
 
 def _job_row(part: JobPart) -> TableRow:

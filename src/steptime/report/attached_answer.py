@@ -7,6 +7,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from steptime.measurements.attached.first_findings import FIRST
 from steptime.measurements.attached.form import AttachedRun
 from steptime.measurements.attached.step_parts import title_of
 from steptime.report.attached import JOB_TITLES, headline, part_rows, run_notes
@@ -43,6 +44,9 @@ class AttachedAnswer:
     def _parts(self, options: ConsoleOptions, findings: int, gaps: int) -> Iterator[RenderableType]:
         run = self._run
         yield wrapped(headline(run), "bold", options)
+        first = [each for each in run.findings if each.kind in FIRST]
+        for each in first:
+            yield wrapped(f"{each.sentence[:1].upper()}{each.sentence[1:]}.", "bold yellow", options)
         if run.not_attached:
             yield wrapped(run.not_attached, "yellow", options)
         if run.parts:
@@ -52,10 +56,11 @@ class AttachedAnswer:
             yield wrapped(f"Not known: {listed(names)}, because {reason}.", "yellow", options)
         if run.job:
             yield wrapped(_job_line(run), "", options)
-        for each in run.findings[:findings]:
-            first = each is run.findings[0]
-            yield wrapped(f"{'Largest' if first else 'Also'}: {each.sentence}.", "bold" if first else "", options)
-        left = len(run.findings) - findings
+        others = [each for each in run.findings if each.kind not in FIRST]
+        for each in others[:findings]:
+            largest = each is others[0]
+            yield wrapped(f"{'Largest' if largest else 'Also'}: {each.sentence}.", "bold" if largest else "", options)
+        left = len(others) - findings
         if left > 0:
             yield wrapped(f"{count(left, 'further finding')} in the report.", "dim", options)
         for line in (*run_notes(run), *self._last):

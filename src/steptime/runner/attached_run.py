@@ -21,7 +21,8 @@ from steptime.errors import LaunchError, StoreError
 from steptime.file_name import as_file_name
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.own_command import CommandEnd, require_program, run_command
-from steptime.measurements.attached.process_files import RECORDS, read_latest
+from steptime.measurements.attached.process_files import FAILED, RECORDS, read_latest
+from steptime.measurements.attached.user_command import script_of
 from steptime.measurements.compared.sides import ComparedSide, attached_sides
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.noise import difference, flags, snapshot
@@ -243,13 +244,14 @@ class AttachedCommand:
 
     def _why_nothing(self, watch: ProcessWatch) -> str | None:
         """Return why no process wrote anything; None if some did."""
-        return None if any((self.folder / RECORDS).iterdir()) else watch.reason(self.words)
+        written = [each for each in (self.folder / RECORDS).iterdir() if not each.name.startswith(FAILED)]
+        return None if written else watch.reason(self.words)
 
 
 def free_folder(words: Sequence[str]) -> Path:
     """Return where the run of a command goes that names no folder: after its script, and a number if that is taken."""
-    script = next((word for word in words if word.endswith(".py")), words[0])
-    name = f"attach-{as_file_name(Path(script).stem, 'command')}"
+    script = Path(script_of(words)[1]).name.removesuffix(".py")
+    name = f"attach-{as_file_name(script, 'command')}"
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
     return next(path for each in names if not (path := Path("steptime-results") / each).exists())
 

@@ -5,10 +5,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from steptime.measurements.attached.process_files import ProcessLines
-from steptime.measurements.attached.process_lines import StepLine
+from steptime.measurements.attached.process_lines import CollectiveInterval, StepLine
 
-_RANK_VARIABLES = ("RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+LAUNCHERS: Mapping[str, tuple[str, str, str]] = {
+    "torchrun": ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE"),
+    "horovodrun": ("HOROVOD_RANK", "HOROVOD_RANK", "HOROVOD_SIZE"),
+    "mpiexec": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    "mpiexec (PMI)": ("PMI_RANK", "PMI_RANK", "PMI_SIZE"),
+    "srun": ("SLURM_PROCID", "SLURM_PROCID", "SLURM_NTASKS"),
+    "the environment": ("RANK", "RANK", "WORLD_SIZE"),
+}
+"""By launcher: the variable that it alone sets, and those of rank and number of ranks."""
 _ATTEMPT_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
+_PORT_VARIABLE = "MASTER_PORT"
 _TO_ONE = {"send", "recv", "recv_anysource"}
 """Kinds of collectives between two processes, of which a pipeline is made."""
 
@@ -37,8 +46,17 @@ class Attempt:
 
     @property
     def world(self) -> int:
-        """How many processes say that they train together."""
-        return max((each.place.world for each in self.processes.values() if each.place), default=len(self.processes))
+        """How many processes train together, by the framework; where they believe to be alone, by their launcher."""
+        worlds = [each.place.world for each in self.processes.values() if each.place]
+        if max(worlds, default=1) > 1 or len(self.processes) < 2:  # noqa: PLR2004 - of one alone no launcher is asked
+            return max(worlds, default=1)
+        sizes = [launcher_of(each)[2] or 0 for each in self.processes.values()]
+        return max(len(self.processes), *sizes)
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether a framework has made a group of its processes."""
+        return any(each.place is not None and each.place.world > 1 for each in self.processes.values())
 
     @cached_property
     def boots(self) -> dict[int, str]:
@@ -78,13 +96,38 @@ class Attempt:
         return None
 
     def is_pipeline(self, kept: Iterable[int]) -> bool:
-        """Whether processes send to one another, one to one, within steps."""
+        """Whether ranks send to one another between forward and backward passes, each in another order.
+
+        Where all send and receive in one order, or do so behind their backward passes alone, each has a whole network:
+        a ring or neighbours that exchange gradients or weights, or parts of a sequence.
+        """
         return any(
-            name.rpartition(":")[2] in _TO_ONE
-            for number in kept
-            for step in self.steps[number]
-            for name in step.collectives
+            _sends(steps)
+            and not have_one_order([step.intervals for step in steps])
+            and any(map(_sends_before_its_last_backward, steps))
+            for steps in (self.steps[number] for number in kept)
         )
+
+
+def have_one_order(calls: Sequence[Sequence[CollectiveInterval]]) -> bool:
+    """Return whether ranks make the same calls in the same order in a step, as far as those are on record."""
+    orders = [[kind for kind, _, _, _ in own] for own in calls]
+    shortest = min(map(len, orders))
+    return all(each[:shortest] == orders[0][:shortest] for each in orders)
+
+
+def send_alone(calls: Sequence[CollectiveInterval]) -> bool:
+    """Return whether all calls of a rank in a step are between two ranks, and waits for them."""
+    return bool(calls) and all(kind in {*_TO_ONE, "wait"} for kind, _, _, _ in calls)
+
+
+def _sends(steps: Iterable[StepLine]) -> bool:
+    return any(name.rpartition(":")[2] in _TO_ONE for step in steps for name in step.collectives)
+
+
+def _sends_before_its_last_backward(step: StepLine) -> bool:
+    last = max((end for _, _, end, _ in step.backwards), default=0)
+    return any(kind in _TO_ONE and (not last or begin < last) for kind, _, begin, _ in step.intervals)
 
 
 def _listed(steps: Sequence[StepLine], ranks: Sequence[int]) -> str:
@@ -96,19 +139,16 @@ def _listed(steps: Sequence[StepLine], ranks: Sequence[int]) -> str:
 
 @dataclass
 class _Group:
-    attempt: int
-    world: int | None
+    key: tuple[int, int, str | None]
     processes: dict[int, ProcessLines] = field(default_factory=dict)
 
     def takes(self, rank: int, found: ProcessLines) -> bool:
-        world = found.place.world if found.place else None
-        alike = (self.attempt, self.world) == (attempt_of(found), world)
-        return alike and rank not in self.processes and self.overlaps(found)
+        return self.key == _key_of(found) and rank not in self.processes and self.overlaps(found)
 
     def overlaps(self, found: ProcessLines) -> bool:
-        """Whether a process trained while those of the group did; clocks of other hosts are not compared."""
-        begin, end = _span(found)
-        spans = [_span(each) for each in self.processes.values() if each.process.boot == found.process.boot]
+        """Whether a process lived while those of the group did; clocks of other hosts are not compared."""
+        begin, end = found.span_ns
+        spans = [each.span_ns for each in self.processes.values() if each.process.boot == found.process.boot]
         return not spans or any(begin <= until and since <= end for since, until in spans)
 
 
@@ -125,17 +165,28 @@ def attempts_of(processes: Iterable[ProcessLines]) -> list[Attempt]:
         rank = rank_of(each)
         group = next((group for group in groups if group.takes(rank, each)), None)
         if group is None:
-            group = _Group(attempt_of(each), each.place.world if each.place else None)
+            group = _Group(_key_of(each))
             groups.append(group)
         group.processes[rank] = each
-    return [Attempt(group.attempt, dict(sorted(group.processes.items()))) for group in groups]
+    return [Attempt(group.key[0], dict(sorted(group.processes.items()))) for group in groups]
 
 
 def rank_of(found: ProcessLines) -> int:
-    """Return the rank by the framework, else by the launcher's variables, else 0."""
-    if found.place is not None:
+    """Return the rank by the framework, else (also where it believes to be alone) by the launcher, else 0."""
+    if found.place is not None and found.place.world > 1:
         return found.place.rank
-    return next((number for name in _RANK_VARIABLES if (number := _number(found, name)) is not None), 0)
+    rank = launcher_of(found)[1]
+    if rank is None and found.place is not None:
+        return found.place.rank
+    return rank or 0
+
+
+def launcher_of(found: ProcessLines) -> tuple[str, int | None, int | None]:
+    """Return which launcher started a process, and by its variables the rank and the number of ranks."""
+    for name, (own, rank, size) in LAUNCHERS.items():
+        if own in found.process.environment and (number := _number(found, rank)) is not None:
+            return name, number, _number(found, size)
+    return "", None, None
 
 
 def attempt_of(found: ProcessLines) -> int:
@@ -148,5 +199,7 @@ def _number(found: ProcessLines, variable: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None  # noqa: PLR2004 - digits
 
 
-def _span(found: ProcessLines) -> tuple[int, int]:
-    return found.steps[0].begin_ns, found.steps[-1].end_ns
+def _key_of(found: ProcessLines) -> tuple[int, int, str | None]:
+    """Return what processes that train together have in common."""
+    world = found.place.world if found.place else 1
+    return attempt_of(found), world, found.process.environment.get(_PORT_VARIABLE)

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measurements.attached.attempts import Attempt
+from steptime.measurements.attached.attempts import Attempt, have_one_order, send_alone
 from steptime.measurements.attached.form import CollectiveCount
 from steptime.measurements.attached.process_files import ProcessLines
 from steptime.measurements.attached.process_lines import CollectiveInterval, StepLine
@@ -112,9 +112,9 @@ def _hidden(attempt: Attempt, numbers: Sequence[int]) -> str | None:
     """Return why the exchange of steps cannot be seen as waiting and transfer; None if it can."""
     steps = [step for number in numbers for step in attempt.steps[number]]
     if attempt.is_pipeline(numbers):
-        return "the processes are a pipeline, in which waiting is its bubble and the transfer of activations in one"
+        return "ranks send to one another between forward and backward, as a pipeline, whose bubble is waiting too"
     if any("blind" in step.flags for step in steps):
-        return "the update lies inside compiled code, and with it the exchange"
+        return "no update was seen, and where steps end is not known"
     if any("replay" in step.regions for step in steps):
         return "the step is a captured CUDA graph, inside which nothing can be seen"
     return None
@@ -128,10 +128,11 @@ def _meetings(steps: Sequence[StepLine]) -> list[_Meeting] | None:
     if not any(step.collectives for step in steps):
         return passes
     own = [[call for call in step.intervals if not step.is_in_exchange(call)] for step in steps]
-    sequences = [[kind for kind, _, _, _ in calls] for calls in own]
-    if not all(step.all_intervals for step in steps) or any(each != sequences[0] for each in sequences):
+    if not all(step.all_intervals for step in steps):
         return None
-    return [*passes, *_of_collectives(own)]
+    if have_one_order(own) and len(set(map(len, own))) == 1:
+        return [*passes, *_of_collectives(own)]
+    return [*passes, _of_neighbours(own)] if all(map(send_alone, own)) else None
 
 
 def _of_passes(steps: Sequence[StepLine]) -> Iterator[_Meeting]:
@@ -152,6 +153,13 @@ def _of_collectives(intervals: Sequence[Sequence[CollectiveInterval]]) -> Iterat
         else:
             started.append(begins)
             yield _Meeting(begins, begins, ends, within_backward=False)
+
+
+def _of_neighbours(calls: Sequence[Sequence[CollectiveInterval]]) -> _Meeting:
+    """Return the one meeting of ranks that send and receive in different orders: from its first call on each waits."""
+    came = np.array([min(begin for _, _, begin, _ in own) for own in calls]) * _PER_S
+    lasted = np.array([sum(end - begin for _, _, begin, end in own) for own in calls]) * _PER_S
+    return _Meeting(came, came, came + lasted, within_backward=False)
 
 
 def _parted(meetings: Sequence[_Meeting], offsets: Array) -> Array:

@@ -1,14 +1,16 @@
 """What of an attached run takes time that it need not take, and what limits the numbers: a sentence each."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from steptime.measurements.attached.form import AttachedFinding, JobPart, StepPart, WaitedFor
 from steptime.measurements.attached.process_lines import StepLine
-from steptime.measurements.attached.step_parts import KeptSteps, at_line, known_part, title_of
+from steptime.measurements.attached.step_parts import KeptSteps, at_line, known_part, title_of, whose_code
+from steptime.measurements.attached.trainings import TrainingAttempts
 from steptime.measurements.interval import difference_within
 from steptime.measurements.json_form import Interval
 from steptime.units import format_seconds
@@ -18,6 +20,8 @@ _NOTABLE = 0.1
 _NOTABLE_WAIT = 0.02
 _NOTABLE_ONCE = 0.05
 """Share of the job, of what does not come again with every step."""
+_MOST_KINDS = 4
+"""Of steps, that a sentence names."""
 _LONGEST_ROUND = 3
 """Of a series of updates, the share that a round has at most, as its inverse."""
 _MOST_OF_IT = 0.5
@@ -31,6 +35,8 @@ class AttachedFindings:
 
     kept: Sequence[KeptSteps]
     """Of every attempt."""
+    trainings: Sequence[TrainingAttempts]
+    """That these are attempts at."""
     main: KeptSteps
     """Of the attempt that the parts are of."""
     parts: Sequence[StepPart]
@@ -50,7 +56,7 @@ class AttachedFindings:
 
 
 def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
-    """Return all findings: first what comes again with every step, then the rest, each by the seconds it takes."""
+    """Return what takes time: first what comes again with every step, then the rest, each by the seconds it takes."""
     all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *_of_counts(found)]
     all_found += [*_of_ablation(found), *_of_faults(found)]
     return sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
@@ -107,7 +113,7 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
         others = f", and {format_seconds(sum(part.time_s.value or 0.0 for part in gaps[1:]))} elsewhere"
         sentence = (
             f"{_with_interval(most.time_s)} of each step, {_percent(most.share)}, passes {title_of(most.name)}"
-            f"{at_line(most.where)}{others if len(gaps) > 1 else ''}: code of the script that nothing marks"
+            f"{at_line(most.where)}{others if len(gaps) > 1 else ''}: {whose_code(most.where)} that nothing marks"
         )
         lost_s = sum(_lost(part, found) for part in gaps)
         yield AttachedFinding(kind="gaps", sentence=sentence, lost_s=lost_s)
@@ -126,7 +132,7 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
             continue
         idle = [rank for rank, seconds in zip(_ranks(found), part.ranks_s, strict=False) if seconds <= 0.0]
         busy = [rank for rank, seconds in zip(_ranks(found), part.ranks_s, strict=False) if seconds > 0.0]
-        alone = bool(idle) and held_up is not None
+        alone = bool(idle) and held_up is not None and len(found.trainings) == 1
         lost_s = max(part.ranks_s) if alone else part.time_s
         if alone and kind == "evaluation":
             sentence = (
@@ -140,7 +146,7 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
             sentence = f"{_counted(part.count, kind)} {takes} {format_seconds(lost_s)}, {share} of the job"
             yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
     for name, words in (
-        ("first_steps", "the first steps take {time} more than later ones, {share} of the job (compilation, caches)"),
+        ("first_steps", "the first steps take {time} more than later ones, {share} of the job"),
         ("start_up", "{time} pass before the first step, {share} of the job"),
         ("end", "{time} pass behind the last step, {share} of the job"),
     ):
@@ -150,7 +156,9 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
             yield AttachedFinding(kind=name, sentence=said, lost_s=part.time_s)
     restart = found.of_job("restart")
     if restart is not None:
-        lost = sum(len(each.attempt.steps) for each in found.kept if each is not found.main)
+        again = [each for each in found.trainings if len(each.attempts) > 1]
+        made = [sorted(len(attempt.steps) for attempt in each.attempts) for each in again]
+        lost = sum(sum(steps[:-1]) for steps in made)
         sentence = (
             f"the job was started anew {_counted(restart.count, 'time')}, which took {format_seconds(restart.time_s)}; "
             f"attempts beside the longest made {_counted(lost, 'step')}"
@@ -169,9 +177,10 @@ def _whole_s(found: AttachedFindings) -> float:
 def _of_counts(found: AttachedFindings) -> Iterator[AttachedFinding]:
     steps = [group[0] for group in found.main.attempt.steps.values()]
     if len({step.micro_steps for step in steps}) > 1:
-        yield AttachedFinding(kind="micro_steps", sentence=_micro_steps(steps), lost_s=None)
+        shown = {found.main.attempt.steps[number][0].micro_steps for number in found.main.numbers}
+        yield AttachedFinding(kind="micro_steps", sentence=_micro_steps(steps, shown), lost_s=None)
     if any("blind" in step.flags for step in steps):
-        sentence = "no update was seen (it lies inside compiled code): steps are counted by requests of batches"
+        sentence = "no update was seen: steps are counted by requests of batches"
         yield AttachedFinding(kind="update_not_seen", sentence=sentence, lost_s=None)
     period = _round([tuple(step.optimizers) for step in steps])
     if period > 1:
@@ -183,18 +192,21 @@ def _of_counts(found: AttachedFindings) -> Iterator[AttachedFinding]:
         yield AttachedFinding(kind="optimizer_rounds", sentence=sentence, lost_s=None)
 
 
-def _micro_steps(steps: Sequence[StepLine]) -> str:
-    """Say how the number of micro-steps changes: once for good, or now and then."""
-    counts = [step.micro_steps for step in steps]
-    changes = [index for index in range(1, len(counts)) if counts[index] != counts[index - 1]]
-    if len(changes) == 1:
-        number = steps[changes[0]].number
-        return (
-            f"from step {number} on a step has {counts[-1]} micro-steps, and {counts[0]} before: was an evaluation "
-            "left by a break, so that the library synchronises every micro-step?"
-        )
-    usual, often = Counter(counts).most_common(1)[0]
-    return f"{len(counts) - often} of {len(counts)} steps have other than {usual} micro-steps"
+def _micro_steps(steps: Sequence[StepLine], shown: Collection[int]) -> str:
+    """Say which kinds of steps there are by their micro-steps, how long each takes, and which the parts are of."""
+    lengths: dict[int, list[float]] = {}
+    for step in steps:
+        lengths.setdefault(step.micro_steps, []).append(step.active_s)
+    common = sorted(lengths.items(), key=lambda item: -len(item[1]))
+    kinds = [
+        f"{_counted(len(own), 'step')} of {_counted(count, 'micro-step')} ({format_seconds(float(np.median(own)))})"
+        for count, own in common[:_MOST_KINDS]
+    ]
+    others = " and others" if len(lengths) > _MOST_KINDS else ""
+    changes = [later.number for step, later in pairwise(steps) if later.micro_steps != step.micro_steps]
+    changed = f", which changes once, at step {changes[0]}" if len(changes) == 1 else ""
+    of = f"; the parts are of those with {next(iter(shown))}" if len(shown) == 1 else ""
+    return f"steps differ in their number of micro-steps{changed}: {', '.join(kinds)}{others}{of}"
 
 
 def _round(updates: Sequence[tuple[int, ...]]) -> int:

@@ -19,7 +19,7 @@ class AttachedRank(JsonForm):
     host: str
     steps: int
     ended: bool
-    """By itself; one that was killed may lack its last step."""
+    """By itself."""
 
 
 class StepPart(JsonForm):
@@ -38,7 +38,7 @@ class StepPart(JsonForm):
     device_s: float | None
     """What the device took for it, where known."""
     where: str | None
-    """The line of the script that most of its samples show."""
+    """The line that most samples show."""
     reason: str | None
     """Why ``time_s`` is None."""
 
@@ -77,25 +77,43 @@ class CollectiveCount(JsonForm):
 
 
 class JobPart(JsonForm):
-    """One use of the whole time of the job, from the start of the command to its end; the parts sum to it."""
+    """One use of the job's time, from the start of its command to the end; they sum to it."""
 
     name: Literal[
         "start_up", "first_steps", "input", "steps", "evaluation", "checkpoint", "held_up", "restart", "end", "unknown"
     ]
-    """`first_steps`: by how much the first steps are longer than the later ones, with compilation; `held_up`: what
-    ranks wait for others' evaluations and checkpoints; `restart`: from the last step of an attempt to the first of the
-    next; `end`: behind the last step."""
+    """`first_steps`: by how much these are longer than later ones; `held_up`: waiting for others' evaluations and
+    checkpoints; `restart`: between attempts at one training."""
     time_s: float
     share: float
     count: int | None
-    """Of steps, evaluations, checkpoints or restarts."""
+    """How often."""
     ranks_s: list[float]
+
+
+class AttachedTraining(JsonForm):
+    """One of several trainings of a command."""
+
+    program: str
+    """With its arguments."""
+    ranks: int
+    steps: int
+    """On record, of one rank."""
+    step_s: Interval[float | None]
+    restarts: int
+    shown: bool
+    """Whether the parts are of it."""
 
 
 class AttachedFinding(JsonForm):
     """Something that takes time, or that limits what is known."""
 
     kind: Literal[
+        "failed",
+        "separate_models",
+        "diverged_weights",
+        "trainings",
+        "incomplete_record",
         "straggler",
         "waiting",
         "input",
@@ -134,16 +152,18 @@ class AttachedRun(JsonForm):
     world: int
     """Processes that train together; 0 where none was attached."""
     attempts: int
-    """Groups of processes that trained one after the other or side by side; the parts are of the longest."""
+    """Groups of processes that trained together; the parts are of the longest."""
+    trainings: list[AttachedTraining]
+    """Of a command that trained several times; one that was started anew counts once."""
     ranks: list[AttachedRank]
     steps: int
     """That the parts are means of."""
     left_out: int
-    """Unsteady first steps, those with an evaluation or a checkpoint, and those directly behind one."""
+    """Unsteady first steps, those with or behind an evaluation or a checkpoint, and of other kinds."""
     micro_steps: int | None
-    """Backward passes of a step; None if that changes."""
+    """Backward passes of such a step; None if that changes."""
     level: float
-    """Of all intervals, which are within this run."""
+    """Of all intervals."""
     step_s: Interval[float | None]
     median_step_s: Interval[float | None]
     """Shown where the interval of ``step_s`` is wider than itself."""
@@ -156,7 +176,7 @@ class AttachedRun(JsonForm):
     job: list[JobPart]
     findings: list[AttachedFinding]
     not_attached: str | None
-    """Why nothing is known, where no process was attached or none trained."""
+    """Why nothing is known."""
     notes: list[str]
     """What limits these numbers."""
     noise: dict[str, float | None]

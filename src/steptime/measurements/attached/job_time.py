@@ -12,6 +12,7 @@ from steptime.measurements.attached.form import JobPart
 from steptime.measurements.attached.process_files import ProcessLines
 from steptime.measurements.attached.process_lines import StepLine, SummedSteps
 from steptime.measurements.attached.step_parts import REGIONS, KeptSteps
+from steptime.measurements.attached.trainings import TrainingAttempts
 
 _PER_S = 1e-9
 NAMES: tuple[str, ...] = get_args(JobPart.model_fields["name"].annotation)
@@ -50,14 +51,15 @@ class _Timeline:
         self.seconds[name] += seconds
 
 
-def job_parts(kept: Sequence[KeptSteps], command: CommandTime) -> list[JobPart]:
+def job_parts(kept: Sequence[KeptSteps], trainings: Sequence[TrainingAttempts], command: CommandTime) -> list[JobPart]:
     """Return the parts of the job's time that are not 0, in the order of ``JobPart.name``.
 
     Args:
         kept: of every attempt, the earliest first.
+        trainings: that these are attempts at. Between two trainings lie the end of one and the start-up of the other.
         command: when it began and ended.
     """
-    timelines = [_filled(each, kept, command) for each in _timelines([each.attempt for each in kept])]
+    timelines = [_filled(each, kept, trainings, command) for each in _timelines([each.attempt for each in kept])]
     if not timelines:
         return []
     found = []
@@ -92,19 +94,30 @@ def _timelines(attempts: Sequence[Attempt]) -> list[_Timeline]:
     return sorted(found, key=lambda each: each.rank)
 
 
-def _filled(timeline: _Timeline, kept: Sequence[KeptSteps], command: CommandTime) -> _Timeline:
+def _filled(
+    timeline: _Timeline, kept: Sequence[KeptSteps], trainings: Sequence[TrainingAttempts], command: CommandTime
+) -> _Timeline:
     reached = command.begin_ns
-    for number, process in enumerate(timeline.processes):
-        own = next(each for each in kept if process in each.attempt.processes.values())
+    former: ProcessLines | None = None
+    for process in timeline.processes:
+        own = next(each for each in kept if any(process is one for one in each.attempt.processes.values()))
+        restarted = former is not None and any(
+            former in each.processes and process in each.processes for each in trainings
+        )
         recorded: list[StepLine | SummedSteps] = [*process.steps, *process.summed]
         spans = [(each.begin_ns, each.end_ns) for each in recorded]
         begin, end = min(since for since, _ in spans), max(until for _, until in spans)
         before = command.on_own_clock(process, begin) - reached
-        timeline.add("restart" if number else "start_up", max(0.0, before * _PER_S))
-        timeline.counts["restart"] += number > 0
+        timeline.add("restart" if restarted else "start_up", max(0.0, before * _PER_S))
+        timeline.counts["restart"] += restarted
+        former = process
         known = _add_steps(timeline, process, own)
         timeline.add("unknown", max(0.0, (end - begin) * _PER_S - known))
         reached = command.on_own_clock(process, end)
+        if process.end is not None and process is not timeline.processes[-1]:
+            behind = command.on_own_clock(process, process.end.at_ns) - reached
+            timeline.add("end", max(0.0, behind * _PER_S))
+            reached += max(0, behind)
     if command.end_ns is not None:
         timeline.add("end", max(0.0, (command.end_ns - reached) * _PER_S))
     return timeline

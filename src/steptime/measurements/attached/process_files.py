@@ -1,20 +1,23 @@
 """The files that the processes of an attached script wrote, and what of them can be."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field, ValidationError
 from pydantic_core import from_json
 
 from steptime.errors import StoreError
 from steptime.measurements.attached.process_lines import (
+    FAILURE,
     FORMS,
     BucketsLine,
     DeviceLine,
     EndLine,
+    FailureLine,
     FaultLine,
     FlopsLine,
     GradientsLine,
@@ -26,6 +29,7 @@ from steptime.measurements.attached.process_lines import (
     StepLine,
     SummedSteps,
     UnseenLine,
+    WeightsLine,
 )
 from steptime.measurements.consistency import SetAside
 from steptime.measurements.jsonlines import read_lines
@@ -35,10 +39,14 @@ from steptime.plain_file import PlainFolder
 FORMAT = 1
 RECORDS = "attached"
 """The folder with the files of the processes, in a results folder."""
+FAILED = "failed-"
+"""What names of files begin with that hold the exceptions that ended processes."""
 _MOST_FILES = 20_000
 _MOST_BYTES = 4 << 20
 """Of a line."""
 _MOST_WATCHED = 64
+_MOST_STEPS = 50_000_000
+"""Of a process, that are looked at for missing ones."""
 _START = "start>"
 _AT_EDGES = 65536
 """Bytes at both ends of a file that are read while its process runs."""
@@ -59,11 +67,32 @@ class ProcessLines:
     devices: list[DeviceLine] = field(default_factory=list)
     sampled: list[SampledLines] = field(default_factory=list)
     flops: list[FlopsLine] = field(default_factory=list)
+    weights: list[WeightsLine] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unseen: dict[str, str] = field(default_factory=dict)
     """By phase, why its library shows no times of it."""
     faults: list[FaultLine] = field(default_factory=list)
     end: EndLine | None = None
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """From when until when the process is known to have lived."""
+        ends = [*(each.end_ns for each in self.steps[-1:]), *(each.end_ns for each in self.summed[-1:])]
+        last = max(ends, default=self.process.begin_ns)
+        return self.process.begin_ns, self.end.at_ns if self.end else last
+
+    @property
+    def missing_steps(self) -> int:
+        """How many of its steps are neither on record nor in a sum; of a process without an end up to its last one."""
+        numbers = {each.number for each in self.steps}
+        summed = [(each.first, each.last) for each in self.summed]
+        reached = max([*numbers, *(last for _, last in summed)], default=-1) + 1
+        count = max(reached, self.end.steps if self.end else 0)
+        covered = np.zeros(min(count, _MOST_STEPS), dtype=bool)
+        covered[[number for number in numbers if number < len(covered)]] = True
+        for first, last in summed:
+            covered[first : last + 1] = True
+        return int(len(covered) - covered.sum())
 
     def take(self, line: Line) -> None:
         """Keep a further line; raises ValueError where it does not fit those before."""
@@ -92,13 +121,16 @@ class ProcessLines:
         else:
             self._listed(line)
 
-    def _listed(self, line: SummedSteps | GradientsLine | DeviceLine | SampledLines | FlopsLine | FaultLine) -> None:
+    def _listed(
+        self, line: SummedSteps | GradientsLine | DeviceLine | SampledLines | FlopsLine | WeightsLine | FaultLine
+    ) -> None:
         lists: dict[type, list[Any]] = {
             SummedSteps: self.summed,
             GradientsLine: self.gradients,
             DeviceLine: self.devices,
             SampledLines: self.sampled,
             FlopsLine: self.flops,
+            WeightsLine: self.weights,
             FaultLine: self.faults,
         }
         lists[type(line)].append(line)
@@ -111,6 +143,8 @@ class AttachedFiles:
     processes: list[ProcessLines]
     seen: list[str]
     """The lines of the processes that loaded a library steptime knows, trained or not: ``PID LIBRARY ENTRY``."""
+    failures: list[FailureLine]
+    """Of the processes that an exception ended, the earliest first."""
     set_aside: list[SetAside]
 
 
@@ -125,6 +159,7 @@ def read_attached(folder: PlainFolder, path: Path) -> AttachedFiles:
         raise StoreError(message)
     processes: list[ProcessLines] = []
     seen: list[str] = []
+    failures: list[FailureLine] = []
     aside: list[SetAside] = []
     for name in names:
         if name.endswith(".jsonl"):
@@ -133,7 +168,17 @@ def read_attached(folder: PlainFolder, path: Path) -> AttachedFiles:
                 processes.append(found)
         elif name.startswith("seen-") and name.endswith(".txt"):
             seen += folder.read(path / name).decode(errors="replace").splitlines()
-    return AttachedFiles(processes, seen, aside)
+        elif name.startswith(FAILED) and name.endswith(".txt"):
+            failures += _failures(folder.read(path / name))
+    return AttachedFiles(processes, seen, sorted(failures, key=lambda each: each.at_ns), aside)
+
+
+def _failures(text: bytes) -> Iterator[FailureLine]:
+    for line in text.splitlines():
+        try:
+            yield FAILURE.validate_json(line)
+        except ValidationError:  # cut, or not ours
+            continue
 
 
 def read_latest(folder: PlainFolder, path: Path) -> list[ProcessLines]:

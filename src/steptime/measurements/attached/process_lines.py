@@ -47,6 +47,7 @@ class ProcessLine:
     clock: Clock
     boot: Name | None = None
     """Processes with the same one share a monotonic clock."""
+    parent: Count | None = None
     entry: Name = ""
     python: Name = ""
     program: list[Annotated[str, Field(max_length=10_000)]] = field(default_factory=list)
@@ -231,6 +232,40 @@ class FlopsLine:
 
 
 @dataclass(frozen=True)
+class WeightsLine:
+    """A few of the weights behind a step, and how the process could have exchanged them."""
+
+    __pydantic_config__ = STRICT
+
+    step: Count
+    """So many steps were closed."""
+    parameters: Count = 0
+    sums: Annotated[list[float | None], Field(max_length=64)] = field(default_factory=list)
+    shared: bool = False
+    """Whether they lie in memory that processes share."""
+    data_parallel: Count = 0
+    """How many DDP modules there are."""
+    bypassed: Count = 0
+    """Backward passes whose forward pass went around DDP."""
+    channels: Annotated[list[Name], Field(max_length=64)] = field(default_factory=list)
+    """Through which ranks may exchange what is not seen."""
+    joining: Annotated[list[Name], Field(max_length=64)] = field(default_factory=list)
+    """Libraries that join processes by rules of their own."""
+
+
+@dataclass(frozen=True)
+class FailureLine:
+    """The exception that ended a process."""
+
+    __pydantic_config__ = STRICT
+
+    at_ns: Nanoseconds
+    type: Name
+    error: Annotated[str, Field(max_length=2000)]
+    place: Annotated[str, Field(max_length=2000)] = ""
+
+
+@dataclass(frozen=True)
 class NoteLine:
     """What the process could not see, for the user."""
 
@@ -272,6 +307,8 @@ class EndLine:
     delayed_ns: Nanoseconds | None = None
     """For how long its first thread could have run and others did; None if the kernel does not say."""
     lost: Count = 0
+    moved: Bytes = 0
+    """By collectives since the first step, evaluations and checkpoints included."""
 
 
 Line = (
@@ -284,6 +321,7 @@ Line = (
     | DeviceLine
     | SampledLines
     | FlopsLine
+    | WeightsLine
     | NoteLine
     | UnseenLine
     | FaultLine
@@ -299,9 +337,12 @@ FORMS: Mapping[str, TypeAdapter[Any]] = {
     "device": TypeAdapter(DeviceLine),
     "lines": TypeAdapter(SampledLines),
     "flops": TypeAdapter(FlopsLine),
+    "weights": TypeAdapter(WeightsLine),
     "note": TypeAdapter(NoteLine),
     "unseen": TypeAdapter(UnseenLine),
     "fault": TypeAdapter(FaultLine),
     "end": TypeAdapter(EndLine),
 }
 """By the key ``kind`` of a line."""
+FAILURE: TypeAdapter[FailureLine] = TypeAdapter(FailureLine)
+"""Of a line of ``failed-HOST.txt``."""

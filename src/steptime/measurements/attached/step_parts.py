@@ -1,5 +1,6 @@
 """What a step of an attached script is made of: its phases, and the gaps between what was marked."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,10 +38,14 @@ _TITLES = {
     "compile": "compilation",
     EXCHANGE: "exchange",
 }
+_LINE = re.compile(r"(?P<own>.*:\d+ \S+?)(, (?P<library>\S+): \S+)?", re.DOTALL)
+"""A sampled line: of the script, and the function of a library that is at work in it."""
 _COLLECTIVE = "collective"
 _ROUNDING_S = 1e-9
 _FEWEST = 4
 """Fewer steps are not told apart."""
+_MOST_KINDS = 3
+"""Of steps, by their numbers of micro-steps, that are told apart."""
 _FEW = 8
 """From so many steps on, the first steady one is looked for; of fewer the first is left out."""
 _STARTING = 2.0
@@ -93,6 +98,7 @@ def kept_steps(attempt: Attempt) -> KeptSteps:
     steps = divided or steps
     disturbed = {number for number, found in steps.items() if any(map(_is_disturbed, found))}
     numbers = [number for number in steps if number not in disturbed and number - 1 not in disturbed]
+    numbers = _of_main_kind(steps, numbers)
     numbers = numbers[_first_steady(steps, numbers) :]
     if len(attempt.ranks) < 2:  # noqa: PLR2004 - it waits for no other
         alone = attempt.mismatch(numbers) if attempt.world > 1 else None
@@ -115,6 +121,26 @@ def _is_disturbed(step: StepLine) -> bool:
     lacking = step.ablation
     compiled = step.regions.get("compile", 0) > 0
     return compiled or step.holds_other_work or "fault" in step.flags or (lacking is not None and lacking[1] != "whole")
+
+
+def _of_main_kind(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int]) -> list[int]:
+    """Return the steps with the number of micro-steps that takes most time; all where many numbers take turns.
+
+    Fewer than four do not make a kind: a first step can hold what came before the update was known.
+    """
+    kinds: dict[int, list[int]] = {}
+    for number in numbers:
+        if len(counts := {step.micro_steps for step in steps[number]}) == 1:
+            kinds.setdefault(counts.pop(), []).append(number)
+        else:
+            return list(numbers)
+    if len(kinds) > _MOST_KINDS:
+        return list(numbers)
+    several = {kind: own for kind, own in kinds.items() if len(own) >= _FEWEST}
+    if not several:
+        return max(kinds.values(), key=len, default=[])
+    lasted = {kind: sum(steps[number][0].active_s for number in own) for kind, own in several.items()}
+    return several[max(reversed(several), key=lasted.__getitem__)]
 
 
 def _first_steady(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int]) -> int:
@@ -230,21 +256,39 @@ def _on_device(kept: KeptSteps, regions: Sequence[str]) -> float | None:
 
 
 def most_seen_line(processes: Iterable[ProcessLines], places: Iterable[str]) -> str | None:
-    """Return the line of the script in which most samples of some places were taken; None without any."""
-    counts: dict[str, int] = {}
+    """Return the line of the script in which most samples of some places were taken; None without any.
+
+    It goes with the function of a library that most of these show: ``train.py:62 main, transformers: training_step``.
+    """
+    counts: dict[str, dict[str, int]] = {}
     wanted = set(places)
     for process in processes:
         for sampled in process.sampled:
             for place in wanted & sampled.places.keys():
                 for line, samples in sampled.places[place].items():
-                    counts[line] = counts.get(line, 0) + samples
-    return max(counts, key=counts.__getitem__) if counts else None
+                    known = _LINE.fullmatch(line)
+                    of_line = counts.setdefault(known["own"] if known else line, {})
+                    of_line[line] = of_line.get(line, 0) + samples
+    if not counts:
+        return None
+    functions = max(counts.values(), key=lambda of_line: sum(of_line.values()))
+    return max(functions, key=functions.__getitem__)
+
+
+def library_of(line: str | None) -> str:
+    """Return the library whose function is at work in a line of the script; "" if it is the script's own."""
+    found = _LINE.fullmatch(line or "")
+    return (found["library"] or "") if found else ""
+
+
+def whose_code(line: str | None) -> str:
+    """Return whose code is at work in a line, for a sentence; without a line that is not known."""
+    return f"work of {library}" if (library := library_of(line)) else "code of the script" if line else "code"
 
 
 def without_folders(line: str) -> str:
     """Return a line of the script, ``/a/b/train.py:62 main``, without the folders of its file."""
-    place, space, function = line.partition(" ")
-    return f"{place.rpartition('/')[2]}{space}{function}"
+    return line.rpartition("/")[2]
 
 
 def known_part(parts: Sequence[StepPart], name: str) -> StepPart | None:

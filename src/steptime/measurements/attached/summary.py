@@ -9,6 +9,7 @@ import numpy as np
 from steptime.measurements.attached.attempts import attempts_of
 from steptime.measurements.attached.exchange import split_exchange
 from steptime.measurements.attached.findings import AttachedFindings, findings_of
+from steptime.measurements.attached.first_findings import described_trainings, first_findings
 from steptime.measurements.attached.form import AttachedRank, AttachedRun
 from steptime.measurements.attached.job_time import CommandTime, job_parts
 from steptime.measurements.attached.process_files import RECORDS, AttachedFiles, AttachedHeader, read_latest
@@ -21,6 +22,7 @@ from steptime.measurements.attached.step_parts import (
     step_parts,
 )
 from steptime.measurements.attached.straggler import whom_ranks_wait_for
+from steptime.measurements.attached.trainings import trainings_of
 from steptime.measurements.consistency import sentences
 from steptime.measurements.interval import LEVEL, more_values
 from steptime.measurements.json_form import NOT_MEASURED, Interval
@@ -45,13 +47,18 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         files: what its processes wrote.
     """
     kept = [kept_steps(attempt) for attempt in attempts_of(files.processes)]
+    trainings = trainings_of([each.attempt for each in kept])
     main = max(kept, key=_trained_s, default=None)
+    by_length = sorted(kept, key=lambda each: each is not main)
     began, ended = header.begin_ns, header.end_ns
-    job = job_parts(kept, CommandTime(header.boot, began, ended, header.wall_minus_monotonic_ns))
+    job = job_parts(kept, trainings, CommandTime(header.boot, began, ended, header.wall_minus_monotonic_ns))
     parts = step_parts(main) if main else []
     waited = whom_ranks_wait_for(main, parts) if main else None
     processes = list(main.attempt.processes.values()) if main else []
-    micro_steps = {step.micro_steps for steps in main.attempt.steps.values() for step in steps} if main else set()
+    micro_steps = (
+        {step.micro_steps for number in main.numbers for step in main.attempt.steps[number]} if main else set()
+    )
+    first = list(first_findings(header, files, trainings, by_length))
     return AttachedRun(
         command=header.command,
         exit_code=header.exit_code,
@@ -60,6 +67,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         back_end=next((each.place.by for each in processes if each.place), None),
         world=main.attempt.world if main else 0,
         attempts=len(kept),
+        trainings=described_trainings(trainings, by_length),
         ranks=[
             AttachedRank(rank=rank, host=each.process.host, steps=len(each.steps), ended=each.end is not None)
             for rank, each in (main.attempt.processes.items() if main else ())
@@ -76,7 +84,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         collectives=collective_counts(main) if main and main.numbers else [],
         clock_uncertainty_s=_clock_uncertainty_s(main),
         job=job,
-        findings=findings_of(AttachedFindings(kept, main, parts, waited, job)) if main else [],
+        findings=[*first, *(findings_of(AttachedFindings(kept, trainings, main, parts, waited, job)) if main else [])],
         not_attached=None if main else header.not_attached or _not_trained(files),
         notes=[*map(_with_amount(header), header.flags), *_notes(files, main)],
         noise=header.noise,
