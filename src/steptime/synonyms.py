@@ -114,7 +114,7 @@ _INSTEAD: Sequence[tuple[str, str, str]] = (
     ("lr learningrate baselr initiallr", "optimizer", "write optimizer: {learning_rate: 0.1}"),
     ("momentum nesterov", "optimizer", "write optimizer: {name: sgd, momentum: 0.9}"),
     ("weightdecay wd", "optimizer", "write optimizer: {weight_decay: 1.0e-4}"),
-    ("maxgradnorm gradclip clipgradnorm gradientclipval", "optimizer", "write optimizer: {clip_norm: 1.0}"),
+    ("maxgradnorm gradclip clipgradnorm gradientclipping", "optimizer", "write optimizer: {clip_norm: 1.0}"),
     ("epochs numepochs numtrainepochs maxepochs nepochs epoch", "train", "write train: {epochs: 3}"),
     ("lrscheduler scheduler lrschedule schedule schedules", "train", "write train: {epochs: 3, schedules: cosine}"),
     ("warmup warmupsteps warmupepochs", "train", "write train: {epochs: 3, warmup_epochs: 1}; timed runs find theirs"),

@@ -96,6 +96,18 @@ def test_pictures_with_boxes_are_named_as_such_and_no_hint_leads_into_them(
         assert f"name {root}" not in text
 
 
+def test_splits_with_a_folder_of_pictures_each_are_not_called_classes(root: Path, cache: Path) -> None:
+    """As Roboflow exports them."""
+    for part in ("train", "valid", "test"):
+        write_many(root / part / "images", ["0.jpg", "1.jpg"])
+        (root / part / "labels").mkdir()
+
+    for place in (root, root / "train"):
+        text = refusal(place, cache)
+        assert "are of boxes in pictures" in text
+        assert "the class is" not in text
+
+
 @pytest.mark.parametrize("deeper", ["images", "img", "data"])
 def test_classes_with_a_folder_of_pictures_each_are_named_with_a_command_that_mends_them(
     deeper: str, root: Path, cache: Path

@@ -120,6 +120,7 @@ def test_a_word_of_the_field_leads_to_the_choices_that_it_means(place, word, mea
         ("study", "fp16", "write precision: fp16"),
         ("study", "amp", "precision: bf16"),
         ("study", "lr", "write optimizer: {learning_rate: 0.1}"),
+        ("study", "gradient_clipping", "write optimizer: {clip_norm: 1.0}"),
         ("study", "num_workers", "helper processes of a loader are loaders:"),
         ("study", "img_size", "image: 64}"),
         ("study", "MASTER_ADDR", "leave it out, steptime chooses it"),

@@ -64,8 +64,12 @@ def _labels(folder: Path, classes: Sequence[str], endings: Sequence[str]) -> str
     """Return where the labels of pictures without class folders seem to be, and the next step."""
     if folder.name.lower() in {"images", "imgs"} and any(_OF_BOXES.fullmatch(each) for each in _names(folder.parent)):
         return f"; as for YOLO, {_boxes(folder.parent)}"
-    if len(classes) == 1 and any(
-        _above(folder, sibling, classes[0], endings) for sibling in _names(folder.parent) if sibling != folder.name
+    if (
+        len(classes) == 1
+        and is_class(folder.name)
+        and any(
+            _above(folder, sibling, classes[0], endings) for sibling in _names(folder.parent) if sibling != folder.name
+        )
     ):
         return f"; the class is {folder.name}: {_move_up(folder.parent, classes[0])}"
     boxes = [each for each in _names(folder) if _OF_BOXES.fullmatch(each) and each not in classes]
@@ -121,7 +125,7 @@ def _yolo(folder: Path) -> str:
 
 def _tiny(folder: Path, endings: Sequence[str]) -> str:
     """Return what to do where every class has its pictures in one folder of the same name; else empty."""
-    deeper = {name for each in _names(folder) for name in _holding(folder / each, endings)}
+    deeper = {name for each in _names(folder) if is_class(each) for name in _holding(folder / each, endings)}
     if len(deeper) != 1 or is_class(name := deeper.pop()):
         return ""
     return f"pictures of each class of {folder} lie in CLASS/{name}, as in Tiny ImageNet: {_move_up(folder, name)}"

@@ -119,6 +119,8 @@ def test_empty_cells_beyond_the_header_are_no_mistake(tmp_path):
         (b"PK\x03\x04\xfe\xfe", "spreadsheets (.xlsx)"),
         ("workers,step_time_s\n1,0.12\n".encode("utf-16"), "UTF-16"),
         ("workers,step_time_ms\n1,120\n2,131\n", "write 'step_time_ms' as step_time_s, divided by 1000"),
+        ("gpus,img/sec\n1,400\n2,790\n", "rename 'img/sec' to throughput_samples_per_s"),
+        ("gpus,time/step\n1,112ms/step\n", "write 'time/step' as step_time_s, divided by 1000"),
         ("nodes,gpus_per_node,throughput,batch_size\n1,4,5100,256\n", "write nodes x workers of each node as workers"),
         ("workers,step_time_s\n1,120 ms\n2,131 ms\n", "write 0.12, in seconds and without a unit"),
         ("workers,step_time_s\n1,0.120 ± 0.003\n2,0.131\n", "write the mean alone"),

@@ -90,7 +90,7 @@ def jumps(curve: ScalingCurve) -> list[str]:
         if grown > min(_STEEPEST * more, _LONGEST_JUMP):
             times = f"{grown:,.0f} times the {before.step_time:g} s"
         elif grown < _DEEPEST_FALL / more:
-            times = f"{1 / grown:,.3g} times less than the {before.step_time:g} s"
+            times = f"{float(f'{1 / grown:.3g}'):,g} times less than the {before.step_time:g} s"
         else:
             continue
         sentences.append(

@@ -42,11 +42,26 @@ _NUMBERS = frozenset({
 })  # fmt: skip
 _OTHER_NAMES = {
     "workers": ("gpus", "ranks", "devices", "processes", "num_workers", "world_size", "n"),
-    "throughput_samples_per_s": ("images_per_sec", "images_per_second", "samples_per_sec", "throughput", "images/sec"),
+    "throughput_samples_per_s": (
+        "images_per_sec",
+        "images_per_second",
+        "samples_per_sec",
+        "throughput",
+        "images/sec",
+        "images/s",
+        "img/sec",
+        "img/s",
+        "samples/s",
+        "samples/sec",
+        "imgs_per_sec",
+    ),  # as logs have them
     "batch_per_worker": ("batch_size", "batch", "global_batch", "local_batch"),
 }
 _OTHER_UNITS = {
-    **dict.fromkeys(("step_time_ms", "ms", "time_ms", "iteration_ms", "ms_per_step", "latency_ms"), "divided by 1000"),
+    **dict.fromkeys(
+        ("step_time_ms", "ms", "ms/step", "time/step", "time_ms", "iteration_ms", "ms_per_step", "latency_ms"),
+        "divided by 1000",
+    ),
     **dict.fromkeys(("step_time", "time", "time_s", "seconds", "s_per_step", "iteration_time", "s/it"), "in seconds"),
     **dict.fromkeys(("it/s", "steps_per_s", "steps_per_sec", "iterations_per_s"), "1 / it"),
     **dict.fromkeys(("epoch_time", "epoch_time_s", "epoch_time_sec"), "divided by the steps of an epoch"),
