@@ -226,3 +226,24 @@ def test_steps_adjoin(two_processes):
         assert [step["number"] for step in steps] == list(range(24))
         ends = [step["begin_ns"] + step["duration_ns"] for step in steps]
         assert [step["begin_ns"] for step in steps[1:]] == ends[:-1]
+
+
+AROUND_DDP = """
+import torch.distributed as dist
+dist.init_process_group("gloo", init_method="file://" + os.path.abspath("store"), rank=0, world_size=1)
+wrapped = torch.nn.parallel.DistributedDataParallel(net)
+for called in (wrapped, wrapped.module):
+    net = called
+    train()
+"""
+
+
+def test_passes_around_ddp_and_sums_of_weights_are_on_record(tmp_path):
+    done, (lines,) = attach(tmp_path, AROUND_DDP)
+    assert done.returncode == 0, done.stderr
+    synchronised = [[each[3] for each in line["backwards"]] for line in kinds_of(lines, "step")]
+    assert synchronised == [[True]] * 16 + [[None]] * 16
+    weights = kinds_of(lines, "weights")
+    assert [line["step"] for line in weights] == [1, 2, 4, 8, 16, 32]
+    assert [line.get("bypassed", 0) for line in weights] == [0, 0, 0, 0, 0, 16]
+    assert len({tuple(line["sums"]) for line in weights}) == len(weights)

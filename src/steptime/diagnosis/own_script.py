@@ -99,22 +99,24 @@ def script_findings(run: AttachedRun) -> list[TrialFinding]:
     """
     separate = next((each.sentence for each in run.findings if each.kind == "separate_models"), None)
     if separate is not None:
-        return [_without_gain("own_separate", separate, _JOIN, "weights that are equal on all ranks of other batches")]
+        return [_separate(run, separate)]
     found = [finding for rule in RULES if (finding := _judged(rule, run)) is not None]
     return sorted(found, key=lambda each: -(each.gain.value or 0.0))
 
 
-def _without_gain(rule: str, claim: str, change: str, disproof: str) -> TrialFinding:
+def _separate(run: AttachedRun, sentence: str) -> TrialFinding:
+    """Return the finding about ranks that train models of their own, which predicts no gain."""
+    ranks = EvidenceNumber(what="ranks that train alone", value=Interval(len(run.ranks), None, None), unit="count")
     return TrialFinding(
-        rule=rule,
+        rule="own_separate",
         trial=OWN_SCRIPT,
-        claim=claim,
-        evidence=[],
+        claim=sentence,
+        evidence=[ranks],
         gain=Interval(None, None, None),
-        change=change,
+        change=_JOIN,
         overrides=[],
-        disproof=disproof,
-        record=record_of_rule(rule),
+        disproof="weights that are equal on all ranks of other batches",
+        record=record_of_rule("own_separate"),
     )
 
 

@@ -10,8 +10,8 @@ from steptime.measurements.attached.process_lines import CollectiveInterval, Ste
 LAUNCHERS: Mapping[str, tuple[str, str, str]] = {
     "torchrun": ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE"),
     "horovodrun": ("HOROVOD_RANK", "HOROVOD_RANK", "HOROVOD_SIZE"),
-    "mpiexec": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    "mpiexec (PMI)": ("PMI_RANK", "PMI_RANK", "PMI_SIZE"),
+    "Open MPI's mpiexec": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    "mpiexec": ("PMI_RANK", "PMI_RANK", "PMI_SIZE"),
     "srun": ("SLURM_PROCID", "SLURM_PROCID", "SLURM_NTASKS"),
     "the environment": ("RANK", "RANK", "WORLD_SIZE"),
 }

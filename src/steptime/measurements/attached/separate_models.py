@@ -15,7 +15,7 @@ _OF_GRADIENTS = 0.01
 _CLOSE = 1e-3
 """Relative difference of sums of weights, above which rounding is not the reason."""
 _REMOTE_CALLS = "torch.distributed.rpc"
-_MPI = ("mpiexec", "mpiexec (PMI)", "srun")
+_MPI = ("mpiexec", "Open MPI's mpiexec", "srun")
 
 
 @dataclass(frozen=True)

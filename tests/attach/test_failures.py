@@ -1,0 +1,72 @@
+"""The exception that ends a process is written for the answer, with the user's own line; the script is as alone."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from steptime.attach.folder import environment, write_hook
+from steptime.attach.line_sampler import package_of
+from steptime.attach.patches import is_user_frame, library_folders
+
+
+def run(folder, script):
+    """Run ``script`` with the hook; return how it ended and what was written of its failure."""
+    (folder / "script.py").write_text(script)
+    hook, record = write_hook(folder / "hook"), folder / "record"
+    record.mkdir()
+    environ = {**os.environ, **environment(hook, record, lines=False, flops=False)}
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=folder, env=environ, capture_output=True, text=True, check=False
+    )
+    return done, [json.loads(line) for file in record.glob("failed-*.txt") for line in file.read_text().splitlines()]
+
+
+ERRORS = {
+    "one line": ("raise ValueError('no class 7')", "ValueError: no class 7"),
+    "several lines": ("raise RuntimeError('in loading:\\n  size of w differs\\n=====')", "size of w differs"),
+    "an own excepthook": ("import sys\nsys.excepthook = lambda *_: None\nraise KeyError('a')", "KeyError: 'a'"),
+    "a library's": ("import json\njson.loads('{')", "JSONDecodeError: Expecting property name"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_exception_is_written_with_the_line_of_the_script(tmp_path, name):
+    script, error = ERRORS[name]
+    done, (line,) = run(tmp_path, script)
+    assert done.returncode == 1
+    assert line["error"].startswith(error)
+    assert line["place"].startswith("script.py:")
+
+
+@pytest.mark.parametrize(
+    "script", ["pass", "import sys; sys.exit(3)", "try:\n    1 / 0\nexcept ZeroDivisionError: pass"]
+)
+def test_nothing_is_written_where_no_exception_ended_the_process(tmp_path, script):
+    assert run(tmp_path, script)[1] == []
+
+
+PACKAGES = {
+    "/x/lib/python3.11/site-packages/transformers/trainer.py": "transformers",
+    "/x/lib/python3/dist-packages/keras/src/trainers/trainer.py": "keras",
+    "/x/lib/python3.11/site-packages/six.py": "six",
+    "/x/lib/python3.11/site-packages/numpy/core/numeric.py": "",
+    "/x/lib/python3.11/random.py": "",
+    "/home/me/train.py": "",
+}
+
+
+@pytest.mark.parametrize("file", PACKAGES)
+def test_the_library_of_a_file_is_its_folder_among_packages(file):
+    assert package_of(file) == PACKAGES[file]
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"), [("numpy.core", False), ("__main__", True)], ids=["of a library", "python -c"]
+)
+def test_code_that_was_made_from_text_is_the_users_in_the_main_module_alone(module, expected):
+    space = {"__name__": module}
+    exec(compile("import sys\nframe = sys._getframe()", "<__array_function__ internals>", "exec"), space)  # noqa: S102
+    assert is_user_frame(space["frame"], library_folders()) is expected
