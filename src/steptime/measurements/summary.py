@@ -11,6 +11,7 @@ from steptime.catalog.options import Tuning
 from steptime.datasets.dataset import Contents
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import PopEfficiencies, StepBreakdown, against_first
+from steptime.measurements.accuracy.evidence import training_flags, training_mistake
 from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.accuracy.results import TrainingSummary, accuracy_places, training_summary
 from steptime.measurements.comparison import Measured, compare_trials
@@ -92,7 +93,6 @@ class _Result:
     mistake: str | None
     """What the timed launches show against the trial."""
     unrepeated: str | None
-    """Why its timed steps could not be repeated without a clock."""
 
 
 def summarise(store: Store) -> Summary:
@@ -120,9 +120,9 @@ def summarise(store: Store) -> Summary:
     for trial_id, reason in {**apart, **unrepeated, **too_fast}.items():
         del ranked[trial_id]
         verdicts = {**verdicts, trial_id: {"status": "unranked", "reason": reason}}
-    wrong = {each.trial.id: each.mistake for each in ranked.values() if each.mistake}
+    wrong = {each.trial.id: each.mistake for each in results if each.mistake and each.trial.id not in verdicts}
     for trial_id, reason in {**unlike_others([each.early_losses for each in ranked.values()], checks), **wrong}.items():
-        del ranked[trial_id]
+        ranked.pop(trial_id, None)
         verdicts = {**verdicts, trial_id: {"status": "not_equivalent", "reason": reason}}
     points = [_measured(each) for each in ranked.values()]
     varied = varied_options([each.trial for each in results])
@@ -250,8 +250,8 @@ def _result(
     flags = [*trial_flags(trial, ok, len(failures), cores, ablations), *set_aside_flags(set_aside)] if ok else []
     flags += [stall_flag(found.stalls)] if found and found.stalls else []
     replays = store.replays(trial.id)
-    checked = bool((store.study_json.get("equivalence") or {}).get("enabled", False))
-    flags += replay_flags(trial, ok, replays) if checked else []
+    if (store.study_json.get("equivalence") or {}).get("enabled", False):
+        flags += [*replay_flags(trial, ok, replays), *training_flags(trial, trainings, replays)]
     return _Result(
         trial=trial,
         ok=len(ok) + len(trainings) - len(failed),
@@ -273,7 +273,7 @@ def _result(
         alone=alone,
         set_aside=set_aside,
         early_losses=early_losses(trial, ok),
-        mistake=mistake(trial, ok, replays),
+        mistake=mistake(trial, ok, replays) or training_mistake(trial, trainings, replays),
         unrepeated=failed_replay(trial, ok, replays),
     )
 

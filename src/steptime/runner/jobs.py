@@ -163,6 +163,28 @@ def training_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], pl
     }
 
 
+def training_replay_job(  # noqa: PLR0913, PLR0917 - as a training, and what is replayed of it
+    trial: Trial,
+    workload: Workload,
+    loader: Mapping[str, Any],
+    plan: TrainingPlan,
+    rounds: Sequence[int],
+    validation_losses: Sequence[float],
+) -> dict[str, Any]:
+    """Return the job that takes the first steps of a ``training_job`` in ``rounds``, without validation.
+
+    Args:
+        trial: the one that was trained.
+        workload: and ``loader``, ``plan``: the job's.
+        loader: see there.
+        plan: see there.
+        rounds: of steps.
+        validation_losses: behind each epoch, by which some schedules set the learning rate.
+    """
+    schedule = {"rounds": list(rounds), "validation_losses": list(validation_losses)}
+    return {**training_job(trial, workload, loader, plan), "mode": "replay", "schedule": schedule}
+
+
 def check_job(
     trial: Trial, workload: Workload, rounds: Sequence[int], *, turns: int = 0, save_weights: bool = False
 ) -> dict[str, Any]:

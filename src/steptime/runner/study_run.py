@@ -15,6 +15,7 @@ from steptime.interruption import Interrupted, shielded
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.published import merged_tiers
+from steptime.measurements.record_kinds import TRAINING
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
@@ -24,6 +25,7 @@ from steptime.runner.allocation import Allocation
 from steptime.runner.block_runner import AbstractRuns, BlockRunner
 from steptime.runner.equivalence.loaders import LoaderInput
 from steptime.runner.equivalence.replay import Replays
+from steptime.runner.equivalence.training_replay import TrainingReplays
 from steptime.runner.executor import OUT_OF_MEMORY, Executor
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.plan import StudyPlan
@@ -39,6 +41,7 @@ from steptime.runner.preparation import (
 from steptime.runner.progress import KeptProgress, Observer
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, deadlines, without_breakdown
 from steptime.runner.site import probe_site
+from steptime.runner.training_runs import TrainingRuns
 from steptime.runner.trial_runs import BatchSearch, TrialInputs
 from steptime.study.trial import Trial
 
@@ -173,6 +176,8 @@ class StudyRun:
             wanted = self._verdicts.refuse(wanted, {}, "failed")
             if kind is TIMED and run.study.equivalence.enabled:
                 self._replay(run, executor, wanted)
+            if isinstance(runs, TrainingRuns) and run.study.equivalence.enabled:
+                self._replay_trainings(run, executor, runs, wanted)
             if kind.is_result:
                 self._leave_out_unmeasured(run.store, kind, runs, wanted)
         self._find_largest_batches(executor, run.inputs, run.timed, ends[-1], run.store.get("verdicts") or {})
@@ -190,6 +195,15 @@ class StudyRun:
         scratch = self.plan.folder / "equivalence"
         replays = Replays(executor, scratch, run.store.append_replay, self.observer, at_once)
         replays.run(trials, run.inputs.workloads, run.inputs.loaders, run.timed, run.store.replays)
+        executor.remove(replays.scratch)
+
+    def _replay_trainings(
+        self, run: RunInputs, executor: Executor, runs: TrainingRuns, trials: Sequence[Trial]
+    ) -> None:
+        """Repeat first steps of trainings, for the comparison."""
+        replays = Replays(executor, self.plan.folder / "equivalence", run.store.append_replay, self.observer)
+        trained = {trial.id: run.store.records(TRAINING, trial.id) for trial in trials}
+        TrainingReplays(replays, runs, run.store.replays).run(trials, trained)
         executor.remove(replays.scratch)
 
     def _leave_out_unmeasured(

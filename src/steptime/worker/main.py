@@ -152,7 +152,7 @@ def of_adapter(job: Job) -> Job:
     """
     seen = {name: value for name, value in job.items() if name not in ("mode", "schedule", "begins")}
     seen["ablated"] = job["mode"] == "ablation"
-    seen.setdefault("learns", job["mode"] == "train" or bool(job.get("schedule", {}).get("rates")))
+    seen.setdefault("learns", "training" in job or bool(job.get("schedule", {}).get("rates")))
     return seen
 
 

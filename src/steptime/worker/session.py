@@ -253,7 +253,11 @@ def kept_steps() -> Iterator[int]:
 
 
 class KeptLosses(object):
-    """Takes steps, and keeps what reads the losses of some: nothing else is done between any two steps."""
+    """Takes steps, and keeps what reads the losses of some: nothing else is done between any two steps.
+
+    ``drawn``
+        Batches that had been drawn when the losses were read last, as far as who reads them notes it.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -261,6 +265,7 @@ class KeptLosses(object):
         self._next = next(self._kept)
         self._taken = 0
         self._readers: List[Tuple[int, Callable[[], float]]] = []
+        self.drawn = 0
 
     def take(
         self, steps: int, tick: Optional[Callable[[], Any]] = None, stop_at: Optional[Callable[[int], Any]] = None
@@ -286,8 +291,9 @@ class KeptLosses(object):
                 self._next = next(self._kept)
 
     def read(self) -> List[Tuple[int, float]]:
-        """Return ``[(step, loss)]``, steps counted from 1."""
-        return [(step, reader()) for step, reader in self._readers]
+        """Return ``[(step, loss)]`` since the last call, steps counted from 1."""
+        readers, self._readers = self._readers, []
+        return [(step, reader()) for step, reader in readers]
 
 
 class DrawnBatches(object):

@@ -11,6 +11,7 @@ import numpy
 
 from steptime.worker.check import take_turns, whole_step
 from steptime.worker.process_context import Job, ProcessContext
+from steptime.worker.rate_schedules import learning_rate
 from steptime.worker.session import DrawnBatches, Session
 from steptime.worker.shared_file import RecordFile, open_whole
 from steptime.worker.weights import Sketcher, initial_weights
@@ -153,6 +154,23 @@ class Evidence(object):
         return self._sketcher.sketch(self._session.get_weights())
 
 
+def _rate_setter(session: Session, job: Job) -> Callable[[], None]:
+    """Return what sets the learning rate of the next step as a training does; of timed steps it does nothing."""
+    if "training" not in job:
+        return lambda: None
+    training, validated = job["training"], job["schedule"]["validation_losses"]
+    rates: List[float] = []
+
+    def set_rate() -> None:
+        step = len(rates)
+        rate = learning_rate(training, step, validated[: step // training["steps_per_epoch"]])
+        if not rates or rate != rates[-1]:
+            session.set_learning_rate(rate)
+        rates.append(rate)
+
+    return set_rate
+
+
 def run_replay(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:
     """Take the steps of ``job["schedule"]["rounds"]`` as timed launches do, and write the record ``replay``.
 
@@ -169,8 +187,10 @@ def run_replay(session: Session, job: Job, context: ProcessContext, records: Rec
     if job["schedule"].get("turns"):
         first = job["schedule"].get("first_turn", 0)
         take_turns(whole_step(session), context, len(rounds), note, "first-turn", first)
+    set_rate = _rate_setter(session, job)
     for steps in [] if losses else rounds:
         for _ in range(steps):
+            set_rate()
             session.step()
         session.wait()
         note()

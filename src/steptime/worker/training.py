@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional
 from steptime.worker.kernel_marks import KernelMarks
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rate_schedules import learning_rate
-from steptime.worker.session import Session
+from steptime.worker.session import KeptLosses, Session
 from steptime.worker.shared_file import RecordFile, await_file, open_whole, read_arrays, read_json, write_json
 
 _EPOCHS = "epochs.json"
@@ -32,9 +32,11 @@ def run_training(session: Session, job: Job, context: ProcessContext, records: R
     checkpoint = Checkpoint(training["checkpoint"], context) if training["checkpoint"] else None
     epochs = _epochs_so_far(training, checkpoint, session)
     losses = [_loss(workers) for workers in epochs]
+    kept = None if training["first_epoch"] else KeptLosses(session)  # steps are counted from the first of all
     while len(epochs) < training["epochs"] and not _is_over(training, epochs):
         epoch = len(epochs)
-        own = _train(session, training, epoch, losses)
+        own = _train(session, training, epoch, losses, kept)
+        own.update(_seen(context, training, epoch, kept))
         own["samples"] = training["steps_per_epoch"] * job["batch_per_worker"]
         meet(context, "trained-%d" % epoch, None)
         started = time.monotonic()
@@ -65,7 +67,23 @@ def _epochs_so_far(
     return checkpoint.restore(session, training["first_epoch"])
 
 
-def _train(session: Session, training: Dict[str, Any], epoch: int, losses: List[float]) -> Dict[str, Any]:
+def _seen(context: ProcessContext, training: Dict[str, Any], epoch: int, kept: Optional[KeptLosses]) -> Dict[str, Any]:
+    """Return the losses and batches that are kept of an epoch's steps, and how many batches were drawn for it."""
+    if kept is None:
+        return {"losses": [], "batches": [], "drawn": None}
+    from steptime.worker.timed_evidence import seen_batches  # it needs numpy
+
+    first = epoch * training["steps_per_epoch"]
+    found = seen_batches(context, first + training["steps_per_epoch"])
+    number = found["drawn"]
+    drawn = None if number is None else number - kept.drawn
+    kept.drawn = number or 0
+    return {"losses": kept.read(), "batches": [each for each in found["batches"] if each[0] > first], "drawn": drawn}
+
+
+def _train(
+    session: Session, training: Dict[str, Any], epoch: int, losses: List[float], kept: Optional[KeptLosses]
+) -> Dict[str, Any]:
     """Train one epoch; return this worker's part of the epoch's record."""
     first, rate = epoch * training["steps_per_epoch"], None
     session.staleness()  # of what came before
@@ -78,7 +96,10 @@ def _train(session: Session, training: Dict[str, Any], epoch: int, losses: List[
             if wanted != rate:
                 session.set_learning_rate(wanted)
                 rate = wanted
-            session.step()
+            if kept is None:
+                session.step()
+            else:
+                kept.take(1)
         session.wait()
         marks.put(1, over=True)
         trained = time.monotonic() - started

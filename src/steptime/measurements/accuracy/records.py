@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from steptime.measurements.clock_marks import allowed_s
+from steptime.measurements.records import DrawnBatch, StepLoss
 from steptime.measurements.stored_record import (
     STRICT,
     Count,
@@ -46,6 +47,13 @@ class WorkerEpoch:
     kernel_s: tuple[Duration, Duration] | None = None
     """Between which two durations the kernel's clock has ``trained_s``; None in records from before it was kept, and
     where no message was stamped."""
+    losses: list[StepLoss] = field(default_factory=list)
+    """Losses behind some of the epoch's steps, which are counted from 1 in the first epoch; like what follows, empty or
+    None in records from before it was kept, and where a training went on from a checkpoint."""
+    batches: list[DrawnBatch] = field(default_factory=list)
+    """Number, size and checksum of the indices of some of the epoch's batches, as of timed launches."""
+    drawn: Count | None = None
+    """How many batches the process drew in the epoch; None if another process draws them."""
 
     def clock_mistake(self) -> str | None:
         """Return in what the clock contradicts the kernel, or None."""
@@ -133,6 +141,9 @@ def worker_epoch(record: dict[str, Any]) -> WorkerEpoch:
         training_loss=_number(record["training_loss"]),
         staleness=record["staleness"],
         kernel_s=None if record.get("kernel_s") is None else tuple(record["kernel_s"]),
+        losses=[(step, loss) for step, loss in record.get("losses", [])],
+        batches=[(number, samples, checksum) for number, samples, checksum in record.get("batches", [])],
+        drawn=record.get("drawn"),
     )
 
 

@@ -27,10 +27,10 @@ from steptime.runner.run_folder import trial_run_folder
 from steptime.study.trial import Trial
 from steptime.worker.timed_evidence import kept_weights
 
-_NUDGES = {"fp32": 2.0**-20, "tf32": 2.0**-12, "fp16": 2.0**-12, "bf16": 2.0**-9}
+NUDGES = {"fp32": 2.0**-20, "tf32": 2.0**-12, "fp16": 2.0**-12, "bf16": 2.0**-9}
 """By precision, what the learning rate of the smallest nudge is away: more than what the order of sums changes of an
 update."""
-_FACTORS = (1.0, -1.0, 4.0, -4.0)
+FACTORS = (1.0, -1.0, 4.0, -4.0)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Replays:
             return None
         beginning = Beginning(worker.rank, weights, [last.batch - 1] * trial.workers)
         job = repeated_turn_job(trial, workload, loader, beginning)
-        found = self._ran(trial, job, Replay(trial.id, 1.0, [1], [], [], [], launch=launch.launch, rank=worker.rank))
+        found = self.outcome(trial, job, Replay(trial.id, 1.0, [1], [], [], [], launch=launch.launch, rank=worker.rank))
         if found.reason is None:
             for each in launch.workers:
                 self.executor.remove(Path(kept_weights(str(run_folder), each.rank)))
@@ -137,8 +137,8 @@ class Replays:
         self, trial: Trial, workload: Workload, loader: Mapping[str, Any], steps: Sequence[int]
     ) -> Iterator[Replay]:
         """Yield the replay to the same ``steps`` again, and others whose learning rates are some millionths away."""
-        for factor in (*(0.0,) * (REPEATS - 1), *_FACTORS):
-            found = self._replay(trial, workload, loader, steps, 1.0 + factor * _NUDGES[trial.precision])
+        for factor in (*(0.0,) * (REPEATS - 1), *FACTORS):
+            found = self._replay(trial, workload, loader, steps, 1.0 + factor * NUDGES[trial.precision])
             if found.reason is None:
                 yield found
 
@@ -150,9 +150,9 @@ class Replays:
         rounds = [later - earlier for earlier, later in pairwise([0, *steps])]
         turns = nudge != STILL and not strategy_named(trial.strategy).synchronous
         job = replay_job(nudged, workload, loader, rounds, turns=turns)
-        return self._ran(nudged, job, Replay(trial.id, nudge, list(steps), losses=[], weights=[], batches=[]))
+        return self.outcome(nudged, job, Replay(trial.id, nudge, list(steps), losses=[], weights=[], batches=[]))
 
-    def _ran(self, trial: Trial, job: Mapping[str, Any], wanted: Replay) -> Replay:
+    def outcome(self, trial: Trial, job: Mapping[str, Any], wanted: Replay) -> Replay:
         """Launch a job, and return what is ``wanted`` of it, or why it failed."""
         folder = self.scratch / f"replay-{wanted.trial}"
         # Replays run side by side, which pins would put on the same cores.

@@ -1,0 +1,81 @@
+"""Replays of trainings: the first steps of each are taken again without validation, up to one that is drawn afterwards.
+
+A step is drawn among those whose losses were kept, the more often the earlier it is, so that a replay costs a part of
+its training and no step is known to be left out.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from steptime.measurements.accuracy.evidence import as_launch, can_replay_training, kept_losses, replays_of
+from steptime.measurements.accuracy.records import TrainingRun
+from steptime.measurements.accuracy.results import loss_of
+from steptime.measurements.records import Replay
+from steptime.measurements.training_evidence import REPEATS, differs_from_replay
+from steptime.runner.equivalence.replay import FACTORS, NUDGES, Replays
+from steptime.runner.jobs import TrainingPlan, epoch_steps, training_replay_job
+from steptime.runner.training_runs import TrainingRuns
+from steptime.study.trial import Trial
+
+_FEWEST = 64
+"""Steps of a replay, where the training has as many."""
+
+
+@dataclass(frozen=True)
+class TrainingReplays:
+    """Replays the trainings of trials, one after the other."""
+
+    replays: Replays
+    runs: TrainingRuns
+    kept: Callable[[str], Sequence[Replay]]
+    """Returns the replays that there are of a trial."""
+
+    def run(self, trials: Sequence[Trial], trained: Mapping[str, Sequence[TrainingRun]]) -> None:
+        """Replay the trainings of ``trials``, ``trained`` by trial id, that are without a replay."""
+        wanted = [
+            (trial, run)
+            for trial in trials
+            for run in trained.get(trial.id, ())
+            if can_replay_training(trial, run) and not replays_of(run, self.kept(trial.id))
+        ]
+        if not wanted:
+            return
+        self.replays.observer.stage("Repeating steps of trainings", len(wanted))
+        for trial, run in wanted:
+            what = self.runs.describe(trial, run.launch)
+            self.replays.observer.working_on(what)
+            found = self._of(trial, run)
+            if self.replays.executor.cancelled.is_set():
+                return
+            for each in found:
+                self.replays.keep(each)
+            self.replays.observer.finished(what, ok=found[0].reason is None, kept=False)
+
+    def _of(self, trial: Trial, run: TrainingRun) -> list[Replay]:
+        """Return the replay of a training, and nudged ones where it differs from that."""
+        steps = drawn_steps(run)
+        found = [self._replay(trial, run, steps, 1.0)]
+        if found[0].reason is None and differs_from_replay(trial, as_launch(run), found):
+            for factor in (*(0.0,) * (REPEATS - 1), *FACTORS):
+                beside = self._replay(trial, run, steps, 1.0 + factor * NUDGES[trial.precision])
+                found += [beside] if beside.reason is None else []
+        return found
+
+    def _replay(self, trial: Trial, run: TrainingRun, steps: Sequence[int], nudge: float) -> Replay:
+        nudged = trial.with_learning_rate(trial.optimizer.learning_rate * nudge)
+        loader = self.runs.inputs.loaders[trial.id]
+        plan = TrainingPlan(run.seed, epoch_steps(trial, loader), self.runs.splits[trial.id].validation, None)
+        rounds = [later - earlier for earlier, later in pairwise([0, *steps])]
+        validated = [loss_of(parts) or 0.0 for parts in run.epochs]
+        job = training_replay_job(nudged, self.runs.inputs.workloads[trial.id], loader, plan, rounds, validated)
+        return self.replays.outcome(nudged, job, Replay(trial.id, nudge, list(steps), [], [], [], launch=run.launch))
+
+
+def drawn_steps(run: TrainingRun) -> list[int]:
+    """Return the steps behind which a replay reads losses: all that the training kept up to one that is drawn now."""
+    kept = list(kept_losses(run))
+    able = [step for step in kept if step >= _FEWEST] or kept[-1:]
+    (last,) = random.SystemRandom().choices(able, [1.0 / step for step in able])
+    return [step for step in kept if step <= last]
