@@ -74,11 +74,11 @@ def _seen(context: ProcessContext, training: Dict[str, Any], epoch: int, kept: O
     from steptime.worker.timed_evidence import seen_batches  # it needs numpy
 
     first = epoch * training["steps_per_epoch"]
-    found = seen_batches(context, first + training["steps_per_epoch"])
-    number = found["drawn"]
+    seen = seen_batches(context, first + training["steps_per_epoch"])
+    number = seen["drawn"]
     drawn = None if number is None else number - kept.drawn
     kept.drawn = number or 0
-    return {"losses": kept.read(), "batches": [each for each in found["batches"] if each[0] > first], "drawn": drawn}
+    return {"losses": kept.read(), "batches": [each for each in seen["batches"] if each[0] > first], "drawn": drawn}
 
 
 def _train(

@@ -16,12 +16,12 @@ def kept_losses(run: TrainingRun) -> dict[int, list[float | None]]:
     """Return the losses of all workers behind steps that a training has taken in one launch; empty in older records."""
     if run.resumed_at or not run.epochs or not all(part.losses for part in run.epochs[0]):
         return {}
-    found: dict[int, list[float | None]] = {}
+    by_step: dict[int, list[float | None]] = {}
     for number, parts in enumerate(run.epochs, 1):
         own = [dict(part.losses) for part in parts]
-        found |= {step: [each[step] for each in own] for step in own[0] if all(step in each for each in own)}
-        found[number * run.steps_per_epoch] = [part.training_loss for part in parts]
-    return dict(sorted(found.items()))
+        by_step |= {step: [each[step] for each in own] for step in own[0] if all(step in each for each in own)}
+        by_step[number * run.steps_per_epoch] = [part.training_loss for part in parts]
+    return dict(sorted(by_step.items()))
 
 
 def can_replay_training(trial: Trial, run: TrainingRun) -> bool:
@@ -67,9 +67,9 @@ def training_mistake(trial: Trial, runs: Sequence[TrainingRun], replays: Sequenc
             if None not in drawn and taken < steps:
                 return f"{_WRONG}: worker {rank} took {taken} batches in {steps} steps (seed {run.seed})"
         if can_replay_training(trial, run):
-            found = differs_from_replay(trial, as_launch(run), replays_of(run, replays))
-            if found:
-                return f"{_WRONG}:{found.partition(':')[2]} (seed {run.seed})"
+            difference = differs_from_replay(trial, as_launch(run), replays_of(run, replays))
+            if difference:
+                return f"{_WRONG}:{difference.partition(':')[2]} (seed {run.seed})"
     return None
 
 

@@ -46,22 +46,22 @@ class TrainingReplays:
         for trial, run in wanted:
             what = self.runs.describe(trial, run.launch)
             self.replays.observer.working_on(what)
-            found = self._of(trial, run)
+            replays = self._of(trial, run)
             if self.replays.executor.cancelled.is_set():
                 return
-            for each in found:
+            for each in replays:
                 self.replays.keep(each)
-            self.replays.observer.finished(what, ok=found[0].reason is None, kept=False)
+            self.replays.observer.finished(what, ok=replays[0].reason is None, kept=False)
 
     def _of(self, trial: Trial, run: TrainingRun) -> list[Replay]:
         """Return the replay of a training, and nudged ones where it differs from that."""
         steps = drawn_steps(run)
-        found = [self._replay(trial, run, steps, 1.0)]
-        if found[0].reason is None and differs_from_replay(trial, as_launch(run), found):
+        replays = [self._replay(trial, run, steps, 1.0)]
+        if replays[0].reason is None and differs_from_replay(trial, as_launch(run), replays):
             for factor in (*(0.0,) * (REPEATS - 1), *FACTORS):
                 beside = self._replay(trial, run, steps, 1.0 + factor * NUDGES[trial.precision])
-                found += [beside] if beside.reason is None else []
-        return found
+                replays += [beside] if beside.reason is None else []
+        return replays
 
     def _replay(self, trial: Trial, run: TrainingRun, steps: Sequence[int], nudge: float) -> Replay:
         nudged = trial.with_learning_rate(trial.optimizer.learning_rate * nudge)
