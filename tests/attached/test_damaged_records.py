@@ -121,8 +121,11 @@ def test_no_files_are_no_run(tmp_path):
 
 def test_processes_that_did_not_train_are_named_by_their_libraries(tmp_path):
     (tmp_path / RECORDS).mkdir()
-    (tmp_path / RECORDS / "seen-host.txt").write_text("12 torch sitecustomize\n13 torch sitecustomize\n")
-    assert "(torch)" in found_in(tmp_path).not_attached
+    seen = "12 torch sitecustomize\n13 torch sitecustomize\n13 without-step nograd=50 jit=x other=3\n"
+    (tmp_path / RECORDS / "seen-host.txt").write_text(seen)
+    said = found_in(tmp_path).not_attached
+    assert "(torch)" in said
+    assert said.endswith("seen: 50 forward passes without gradient")
 
 
 def test_the_records_are_json(tmp_path):

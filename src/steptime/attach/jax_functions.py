@@ -1,7 +1,8 @@
 """JAX: calls of jitted functions, the host's waits for the device, and when the device had finished a step.
 
 `jax.jit` returns a stand-in for its function, below which the fast path stays. What a function is shows in its first
-call: one that returns as many new arrays of its arguments' shapes as a model has makes a step.
+call: one that returns as many new arrays of its arguments' shapes as a model has makes a step, and of fewer where its
+program holds a gradient.
 
 Keras 3 on JAX: batches, which its functions take from an iterator before the compiled step.
 """
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 # Arrays of the same shapes in arguments and results, from which on a function is one of a training loop.
 FEW = 4
+# Calls before the first step, beyond which a function is looked at no more; and programs inside of one another.
+MOST_LOOKS, _DEEP = 1000, 12
+_TRANSPOSED = "transpose("  # in JAX's names of what makes a gradient
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
 ENDED_WITHIN_S = 5.0
 COUNTED = "floating-point operations are as XLA counts them in the whole step, the body of a loop once"
@@ -48,7 +52,6 @@ def install(jax: Any) -> None:
     for owner, name in ((jax, "block_until_ready"), (array, "block_until_ready"), (array, "_value")):
         if hasattr(owner, name):
             waits_of(owner, name)
-    process.unseen(REASON, "forward", "backward", "update", "comm_exposed", "sync_wait")
 
 
 def evaluation_made_by(owner: Any, name: str) -> None:
@@ -77,6 +80,7 @@ class JaxFunctions:
         self.is_eager: Callable[[], bool] = getattr(core, "trace_state_clean", lambda: True)
         self.numbers = itertools.count()
         self.state: set[Any] = set()  # shapes of what steps take and return
+        self.arrays = 0  # of that, which an evaluation takes
         self.waits = DeviceWaits(self.recorder)
         self.evaluating = False  # whether what is made now is for evaluation alone
         self.wanted = bool(os.environ.get("STEPTIME_ATTACH_FLOPS"))
@@ -105,13 +109,21 @@ class JaxFunctions:
             patch.fault(error)
             return function
 
-    def shapes(self, leaves: list[Any]) -> list[Any]:
-        """Return shape and type of those of ``leaves`` that are arrays of several numbers."""
-        arrays = [leaf for leaf in leaves if getattr(leaf, "size", 1) > 1]
+    def shapes(self, leaves: list[Any], least: int = 2) -> list[Any]:
+        """Return shape and type of those of ``leaves`` that are arrays of at ``least`` so many numbers."""
+        arrays = [leaf for leaf in leaves if getattr(leaf, "size", 0) >= least]
         return [(leaf.shape, str(leaf.dtype)) for leaf in arrays if hasattr(leaf, "dtype") and hasattr(leaf, "shape")]
 
-    def said_rank(self) -> None:
-        """Note which process this is, once a back end runs."""
+    def takes_state(self, given: list[Any]) -> bool:
+        """Return whether the arguments of a function have what a step returns."""
+        return bool(self.state) and sum(shape in self.state for shape in self.shapes(given, 1)) >= self.arrays
+
+    def trains(self, shapes: list[Any]) -> None:
+        """Note that a function of these ``shapes`` makes a step, and which process this is, once a back end runs."""
+        if not self.state:
+            process.unseen(REASON, "forward", "backward", "update", "comm_exposed", "sync_wait")
+        self.arrays = max(self.arrays, min(FEW, len(shapes)))
+        self.state.update(shapes)
         count = self.jax.process_count()
         self.recorder.rank(self.jax.process_index(), count, "jax")
 
@@ -143,6 +155,7 @@ class JittedFunction:
         self.label = f"{self.name} {next(functions.numbers)}"
         self.role = EVALUATION if functions.evaluating else ""
         self.ends: list[int] = []  # results that show the end of a step, the best first
+        self.looks = 0
 
     def begin(self, args: Any, kwargs: Any) -> Any:
         """Begin a call, as what the first one has shown it to be."""
@@ -155,7 +168,9 @@ class JittedFunction:
         if self.role == EVALUATION:
             return (EVALUATION, recorder.forward_begin(training=False))
         given = self.functions.leaves((args, kwargs))
-        if len(given) < FEW and not self.donates:
+        self.looks += 1
+        recorder.sees("jit")
+        if not given or self.looks > MOST_LOOKS:
             self.role = HELPER
             return None
         recorder.enter("compile")
@@ -181,40 +196,39 @@ class JittedFunction:
         count: Callable[[], int] | None = getattr(self.function, "_cache_size", None)
         return 0 if count is None else count()
 
-    def _passed_on(self, arguments: Any, results: int) -> set[int]:
-        """Return which results are arguments as they came: flax returns all that a function could have changed.
+    def _program(self, arguments: Any) -> Any:
+        """Return the program of the call, None of `pmap` or another version of JAX.
 
         JAX has traced the function for the call and keeps what it saw; the function is not run again.
         """
         try:
-            program = self.function.trace(*arguments[0], **arguments[1]).jaxpr.jaxpr
-            inputs = {id(each) for each in program.invars}
-            passed = {index for index, each in enumerate(program.outvars) if id(each) in inputs}
-            return passed if len(program.outvars) == results else set()
-        except Exception:  # of `pmap`, or of another version of JAX
-            return set()
+            return self.function.trace(*arguments[0], **arguments[1]).jaxpr.jaxpr
+        except Exception:
+            return None
 
     def _learn(self, mark: patches.CallMark, begin: int, end: int) -> None:
         _, arguments, given, shapes = mark.given
         results = self.functions.leaves(mark.result)
-        passed = self._passed_on(arguments, len(results))
-        left = list(shapes)
-        for shape in self.functions.shapes([leaf for index, leaf in enumerate(results) if index not in passed]):
-            if shape in left:
-                left.remove(shape)
-        same = len(shapes) - len(left)
+        program = self._program(arguments)
+        # flax returns all that a function could have changed.
+        passed = _passed_on(program, len(results))
+        fresh = [leaf for index, leaf in enumerate(results) if index not in passed]
+        kept_shapes = _common(shapes, self.functions.shapes(fresh))
+        same = len(kept_shapes)
+        if same < FEW and not (self.donates and same) and _holds_gradient(program, _DEEP):
+            kept_shapes = _common(self.functions.shapes(given, 1), self.functions.shapes(fresh, 1))
+            same = FEW if kept_shapes else 0
         if same >= FEW or (self.donates and same):
             self.role = STEP
-            self.functions.state.update(shapes)
+            self.functions.trains(kept_shapes)
             self.recorder.first_call(self.label, begin, end)
-            self.functions.said_rank()
             self.functions.count(self.function, arguments, self.recorder.number)
             # A small result of another shape than any argument is not taken over by the next step.
             kept = [(str(getattr(leaf, "shape", "")), str(getattr(leaf, "dtype", ""))) for leaf in given]
             sizes = {index: getattr(leaf, "size", 1 << 40) for index, leaf in enumerate(results)}
             known = [(str(getattr(leaf, "shape", "")), str(getattr(leaf, "dtype", ""))) in kept for leaf in results]
             self.ends = sorted(sizes, key=lambda index: (known[index], sizes[index], -index))
-        elif sum(shape in self.functions.state for shape in shapes) >= FEW:
+        elif self.functions.takes_state(given):
             self.role = EVALUATION
             self.recorder.first_forward(begin, end)
         elif self.functions.state:
@@ -222,6 +236,36 @@ class JittedFunction:
         else:
             return  # without a step yet that it could be compared with
         self.recorder.file.write({"kind": "function", "name": self.name, "role": self.role}, opens=False)
+
+
+def _passed_on(program: Any, results: int) -> set[int]:
+    """Return which results are arguments as they came."""
+    if program is None or len(program.outvars) != results:
+        return set()
+    inputs = {id(each) for each in program.invars}
+    return {index for index, each in enumerate(program.outvars) if id(each) in inputs}
+
+
+def _common(given: list[Any], returned: list[Any]) -> list[Any]:
+    """Return what both lists have, as often as both have it."""
+    left, common = list(given), []
+    for shape in returned:
+        if shape in left:
+            left.remove(shape)
+            common.append(shape)
+    return common
+
+
+def _holds_gradient(program: Any, deep: int) -> bool:
+    """Return whether a program, or one inside of it, computes a gradient, by the names that JAX gives operations."""
+    for operation in getattr(program, "eqns", ()):
+        if _TRANSPOSED in str(operation.source_info.name_stack):
+            return True
+        for value in operation.params.values():
+            for inner in value if isinstance(value, (tuple, list)) else (value,):
+                if deep and _holds_gradient(getattr(inner, "jaxpr", inner), deep - 1):
+                    return True
+    return False
 
 
 class Jitted:

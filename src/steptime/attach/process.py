@@ -12,6 +12,9 @@ from . import line_sampler, patches
 from .record_file import ProcessRecord
 from .recorder import Recorder
 
+# In place of a library: what a process did that trained no step.
+WHY = "without-step"
+
 _recorder: Recorder | None = None
 
 
@@ -56,12 +59,17 @@ def unseen(reason: str, *phases: str) -> None:
 def seen(library: str) -> None:
     """Note that ``library`` was hooked in this process, whether or not it will train."""
     made = recorder()
+    _append(f"{os.getpid()} {library} {made.file.entry}\n")
+
+
+def _append(line: str) -> None:
+    made = recorder()
     try:
         os.makedirs(made.file.folder, exist_ok=True)
         path = os.path.join(made.file.folder, f"seen-{socket.gethostname()}.txt")
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, f"{os.getpid()} {library} {made.file.entry}\n".encode())
+            os.write(descriptor, line.encode())
         finally:
             os.close(descriptor)
     except OSError:
@@ -72,6 +80,9 @@ def _end() -> None:
     if _recorder is not None:
         try:
             _recorder.end()
+            if _recorder.number == 0 and _recorder.sights:
+                counts = " ".join(f"{name}={count}" for name, count in _recorder.sights.items())
+                _append(f"{os.getpid()} {WHY} {counts}\n")
         except Exception as error:
             report("the end of the process", error)
 

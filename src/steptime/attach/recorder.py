@@ -32,6 +32,7 @@ class Recorder:
         self.at_end: list[Callable[..., None]] = []
         self.by_hand = False  # whether the script has no optimizer, so that it updates by itself
         self.compiles: Callable[[], bool] = lambda: True  # whether an update may lie in compiled code
+        self.sights: dict[str, int] = {}  # what a process did that may never train
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -81,6 +82,10 @@ class Recorder:
             del self.stack[:], self.pending[:]
             self.before, self.before_end = "start", now()
         return threading.get_ident() == self.thread
+
+    def sees(self, name: str) -> None:
+        """Count a call that alone makes no step."""
+        self.sights[name] = self.sights.get(name, 0) + 1
 
     def inside(self, *names: str) -> bool:
         """Return whether a region of one of ``names`` is going on."""
@@ -237,6 +242,7 @@ class Recorder:
                 self._set_apart()
             self.between = not training and not own and (self.stepped or self.begin is None or bool(self.calls))
         name = "forward" if training else "nograd"
+        self.sees(name)
         self.enter(name)
         return name
 

@@ -45,7 +45,6 @@ def install_functions(module: Any) -> None:
     """Patch the calls of `tf.function`."""
     functions = TensorFlowFunctions()
     patches.measure(module.Function, "__call__", functions.begin, functions.end, in_graph())
-    process.unseen(REASON, "forward", "backward", "update", "comm_exposed", "sync_wait")
 
 
 class TensorFlowFunctions:
@@ -95,6 +94,7 @@ class TensorFlowFunctions:
         role = HELPER
         if any(_trains(graph, _DEEP) for graph in graphs):
             role = STEP
+            process.unseen(REASON, "forward", "backward", "update", "comm_exposed", "sync_wait")
             self.labels[function] = f"{name} {next(self.numbers)}"
             if takes_batches:
                 process.unseen(INPUT_REASON, "input_wait")

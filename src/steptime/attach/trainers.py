@@ -64,7 +64,12 @@ def install_mxnet(mxnet: Any) -> None:
     gluon, array, autograd = mxnet.gluon, mxnet.nd.NDArray, mxnet.autograd
     loading = importlib.import_module("mxnet.gluon.data.dataloader")
 
+    trained: list[Any] = []
+
     def look(trainer: Any) -> None:
+        if not trained:  # not at the import, which a script may do that trains with another library
+            trained.append(trainer.__class__)
+            process.unseen(REASON, "forward", "backward", "update", "comm_exposed", "sync_wait")
         store = getattr(trainer, "_kvstore", None)
         if store is not None:
             recorder.rank(store.rank, store.num_workers, "mxnet")
@@ -80,4 +85,3 @@ def install_mxnet(mxnet: Any) -> None:
     waits_of(array, "asnumpy", "wait_to_read")
     waits_of(mxnet.nd, "waitall")
     region_of(gluon.Block, "save_parameters", "save")
-    process.unseen(REASON, "forward", "backward", "update", "comm_exposed", "sync_wait")

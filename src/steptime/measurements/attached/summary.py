@@ -30,7 +30,14 @@ from steptime.measurements.noise import amount
 from steptime.plain_file import PlainFolder
 from steptime.units import format_seconds
 
-_NOT_TRAINED = "processes were attached ({seen}) and none of them trained a step that steptime knows"
+_NOT_TRAINED = "processes were attached ({seen}) and none of them trained a step that steptime knows; seen: {what}"
+_WHY = "without-step"
+"""Of a line about a process, what it did in place of training."""
+_SIGHTS = {
+    "forward": "forward passes and no backward pass",
+    "nograd": "forward passes without gradient",
+    "jit": "calls of jitted functions, of which none returned a state or held a gradient",
+}
 _FEWEST_STEPS = 8
 _WANTED = 0.1
 """Half the interval of a step that is known well, as a share of it."""
@@ -116,8 +123,13 @@ def _with_amount(header: AttachedHeader) -> Callable[[str], str]:
 
 
 def _not_trained(files: AttachedFiles) -> str:
-    libraries = sorted({words[1] for line in files.seen if len(words := line.split()) > 1})
-    return _NOT_TRAINED.format(seen=", ".join(libraries[:6]) or "without a library of training")
+    lines = [words for line in files.seen if len(words := line.split()) > 1]
+    libraries = sorted({words[1] for words in lines if words[1] != _WHY})
+    calls = dict(word.partition("=")[::2] for words in lines if words[1] == _WHY for word in words[2:])
+    sights = [f"{calls[name]} {title}" for name, title in _SIGHTS.items() if calls.get(name, "").isdecimal()]
+    seen = ", ".join(libraries[:6]) or "without a library of training"
+    what = ", ".join(sights) or "no module, backward pass or jitted function at all"
+    return _NOT_TRAINED.format(seen=seen, what=what)
 
 
 def _notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:

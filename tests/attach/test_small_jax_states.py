@@ -1,0 +1,68 @@
+"""JAX scripts whose state is one array or a few numbers: what makes their step is the gradient in its program."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from launching import interpreter_for
+
+from steptime.attach.folder import environment, write_hook
+
+pytestmark = pytest.mark.framework("jax")
+STEPS = 12
+SCRIPT = """
+import jax, jax.numpy as jnp, numpy as np
+
+random = np.random.default_rng(0)
+STATE
+
+def loss(w, x, y):
+    return jnp.mean((PREDICT - y) ** 2)
+
+@jax.jit
+def step(w, x, y):
+    value, gradient = jax.value_and_grad(loss)(w, x, y)
+    return jax.tree.map(lambda a, b: a - 0.01 * b, w, gradient), value
+
+evaluate = jax.jit(loss)
+scale = jax.jit(lambda x: x / 2)
+for i in range(12):
+    x = random.normal(size=(16, 32)).astype("f4")
+    x = scale(x)
+    y = random.normal(size=16).astype("f4")
+    w, value = step(w, x, y)
+    if i == 5:
+        evaluate(w, x, y)
+print(f"{value:.9f}")
+"""
+STATES = {
+    "one vector": ("w = jnp.zeros(32)", "x @ w"),
+    "two arrays": ("w = (jnp.ones((32, 4)), jnp.ones(4))", "jnp.tanh(x @ w[0]) @ w[1]"),
+    "two numbers": ("w = (jnp.float32(0), jnp.float32(0))", "x[:, 0] * w[0] + w[1]"),
+    "steps of a scan": (
+        "w = jnp.zeros(32)",
+        "jax.lax.scan(lambda carry, row: (carry, row @ w), 0.0, x)[1]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_every_call_with_a_gradient_is_a_step_and_its_loss_that_of_the_script_alone(tmp_path, name):
+    state, predict = STATES[name]
+    (tmp_path / "script.py").write_text(SCRIPT.replace("STATE", state).replace("PREDICT", predict))
+    words = [interpreter_for("jax"), "script.py"]
+    variables = environment(write_hook(tmp_path / "hook"), tmp_path / "record", lines=False, flops=False)
+    ends = [
+        subprocess.run(
+            words, cwd=tmp_path, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=120
+        ).stdout
+        for more in ({}, variables)
+    ]
+    assert ends[0] == ends[1]
+    (path,) = (tmp_path / "record").glob("*.jsonl")
+    lines = list(map(json.loads, path.read_text().splitlines()))
+    assert len([line for line in lines if line["kind"] == "step"]) == STEPS
+    roles = {line["name"]: line["role"] for line in lines if line["kind"] == "function"}
+    assert (roles["step"], roles["loss"]) == ("step", "evaluation")
+    assert [line for line in lines if line["kind"] == "fault"] == []
