@@ -1,10 +1,12 @@
 """A replaced function calls the original once, whatever our half does."""
 
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 
@@ -173,3 +175,30 @@ def test_a_call_from_many_threads_is_made_once_each(library, reported):
     for thread in threads:
         thread.join()
     assert sorted(made.calls, key=int) == [str(number) for number in range(50)]
+
+
+def warn(_self=None):
+    warnings.warn("as of the caller's caller", stacklevel=2)
+    logging.getLogger("planted").warning("likewise", stacklevel=2)
+
+
+@pytest.mark.parametrize("way", ["function", "method"])
+def test_a_warning_of_a_library_names_the_users_line_and_not_ours(way, caplog):
+    class Library:
+        call = warn
+
+    patches.measure(Library, "call", lambda _, __: True, lambda _, __: None)
+    library = Library()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if way == "method":
+            library.call()
+        else:
+            Library.call(library)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert [record.pathname for record in caplog.records] == [__file__]
+
+
+def test_a_function_that_warnings_pass_over_is_ours_still():
+    assert all(patches.is_ours(code) for code in patches.code_objects(patches))
+    assert any("_bootstrap" in code.co_filename for code in patches.code_objects(patches))

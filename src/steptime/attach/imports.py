@@ -26,6 +26,7 @@ TABLE = {
     "safetensors.torch": ("torch_extensions", "install_safetensors"),
     "jax": ("jax_functions", "install"),
     "keras.src.backend.jax.trainer": ("jax_functions", "install_keras"),
+    "keras.src.backend.torch.trainer": ("torch_extensions", "install_keras"),
     "tensorflow.python.data.ops.iterator_ops": ("tensorflow_functions", "install_iterators"),
     "tensorflow.python.eager.polymorphic_function.polymorphic_function": ("tensorflow_functions", "install_functions"),
     "chainer": ("trainers", "install_chainer"),

@@ -85,6 +85,7 @@ class JaxFunctions:
         self.evaluating = False  # whether what is made now is for evaluation alone
         self.wanted = bool(os.environ.get("STEPTIME_ATTACH_FLOPS"))
 
+    @patches.unnoticed
     def patch(self, name: str) -> None:
         """Have ``jax.NAME`` return stand-ins."""
         patch = patches.Patch(self.jax, name)
@@ -277,6 +278,7 @@ class Jitted:
         self._function = function
         self._call = call
 
+    @patches.unnoticed
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
 
@@ -423,5 +425,6 @@ class TimedBatches:
     def __iter__(self) -> TimedBatches:
         return self
 
+    @patches.unnoticed
     def __next__(self) -> Any:
         return self._next()

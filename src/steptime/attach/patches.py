@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import sysconfig
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType, ModuleType, TracebackType
@@ -22,6 +22,10 @@ Before = Callable[[Any, Any], Any]
 # After it: the mark, and whether the call returned.
 After = Callable[[Any, bool], None]
 Report = Callable[[str, BaseException], None]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_FOLDER = __file__[: -len("patches.py")]
+_INTERNAL = _FOLDER + "importlib._bootstrap: patches.py"  # by both words frames are internal
 
 # Folders of installed libraries, which hold a folder for each.
 PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
@@ -93,6 +97,19 @@ class CallMark:
         self.result: Any = None
 
 
+def unnoticed(function: Function) -> Function:
+    """Return ``function`` so that `warnings` and `logging` count no frame of it, nor of what it defines.
+
+    They pass over frames of the import system (CPython: `warnings._is_internal_frame`), so that a library's warning
+    names the line of the user that it means.
+    """
+    code: Any = function.__code__
+    inner = [each.replace(co_filename=_INTERNAL) if hasattr(each, "co_code") else each for each in code.co_consts]
+    function.__code__ = code.replace(co_consts=tuple(inner), co_filename=_INTERNAL)
+    return function
+
+
+@unnoticed
 def measured(
     patch: Patch, inner: Callable[..., Any], before: Before, after: After, compiling: Callable[[], bool] = never
 ) -> Callable[..., Any]:
@@ -165,9 +182,6 @@ def place_of(error: BaseException) -> str:
 def is_ours(code: CodeType) -> bool:
     """Return whether ``code`` belongs to this package."""
     return code.co_filename.startswith(_FOLDER)
-
-
-_FOLDER = __file__[: -len("patches.py")]
 
 
 def clean_tracebacks() -> None:

@@ -297,6 +297,7 @@ class Recorder:
         """End it; an engine's step that may have been none does not count, the optimizer's inside of it does."""
         timed = self.leave("update")
         if timed is not None and counts:
+            self.by_hand = False
             if optimizer is not None:
                 self.optimizers.append(optimizer)
             self.updated(timed[1])

@@ -1,4 +1,4 @@
-"""Libraries around torch: DeepSpeed, Horovod, DALI and safetensors."""
+"""Libraries around torch: DeepSpeed, Horovod, Keras, DALI and safetensors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from . import patches, process, torch_collectives
-from .library_calls import backward_of, collective_of, region_of, requests_of
+from .library_calls import backward_of, collective_of, region_of, requests_of, update_of
 from .torch_passes import hide_from_dynamo
 
 
@@ -51,6 +51,11 @@ def install_horovod(module: Any) -> None:
         if hasattr(module, name):
             setattr(module, name, getattr(operations, name))
     hide_from_dynamo()
+
+
+def install_keras(module: Any) -> None:
+    """Patch the updates of Keras, whose optimizers are not torch's."""
+    update_of(module.optimizers_module.Optimizer, "apply")
 
 
 def install_dali(module: Any) -> None:
