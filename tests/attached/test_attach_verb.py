@@ -174,3 +174,34 @@ def test_an_answer_that_cannot_be_made_changes_nothing_of_the_end(tmp_path):
     done = attach(tmp_path, sys.executable, "-c", spoil)
     assert done.returncode == 5
     assert "symbolic link" in done.stderr
+
+
+REPLACING = {
+    "export": ("export PYTHONPATH=src\nexec {python} wait.py\n", "line 2: PYTHONPATH is 'src'"),
+    "in front of the command": ("PYTHONPATH=$PWD/lib {python} wait.py\n", "line 2: PYTHONPATH is '{here}/lib'"),
+    "emptied": ("export PYTHONPATH=\n{python} wait.py\n", "line 2: PYTHONPATH is ''"),
+    "by Python": (
+        (
+            '{python} -c \'import os, subprocess, sys; os.environ.update(PYTHONPATH="lib"); '
+            'subprocess.run([sys.executable, "wait.py"])\'\n'
+        ),
+        "attached: PYTHONPATH is 'lib'",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", REPLACING)
+def test_a_pythonpath_that_was_replaced_is_named_with_its_place(tmp_path, way):
+    text, said = REPLACING[way]
+    (tmp_path / "wait.py").write_text("import time; time.sleep(1.5)")
+    (tmp_path / "run.sh").write_text("#!/bin/sh\n" + text.format(python=sys.executable))
+    attach(tmp_path, "sh", "run.sh")
+    reason = kept(tmp_path)["not_attached"]
+    assert reason.startswith("no process was attached: ")
+    assert said.format(here=tmp_path) in reason
+
+
+def test_a_pythonpath_that_was_extended_is_not_named(tmp_path):
+    (tmp_path / "run.sh").write_text(f"PYTHONPATH=lib:$PYTHONPATH {sys.executable} -c 'import time; time.sleep(1.5)'\n")
+    attach(tmp_path, "sh", "run.sh")
+    assert "PYTHONPATH is" not in kept(tmp_path)["not_attached"]

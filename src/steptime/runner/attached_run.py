@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from steptime.attach.folder import environment, write_hook
 from steptime.errors import LaunchError, StoreError
@@ -46,11 +46,30 @@ CLEANED = (
     "no process was attached: the environment was cleaned on the way to Python (env -i, srun --export=NONE, sudo or a "
     "container): let PYTHONPATH and the variables STEPTIME_ATTACH* through"
 )
+REPLACED = (
+    "no process was attached: {where}PYTHONPATH is {value!r} where Python starts, without the folder of steptime that "
+    "the command was given in it. Keep what is there: PYTHONPATH={value}:$PYTHONPATH"
+)
 NO_LIBRARY = (
     "no process was attached: its Python processes imported no library of training that steptime knows, or ended "
     "before they trained; or their Python is older than 3.8"
 )
 NO_PYTHON = "no process was attached: no Python process was seen, here; was it too short, or on another host?"
+
+
+_SETS_PATH = re.compile(r"^\s*(?:export\s+|env\s+)?PYTHONPATH=(?!.*PYTHONPATH)", re.MULTILINE)
+_MOST_BYTES = 1 << 20
+"""Of a script of the shell that is read."""
+
+
+class PythonStart(NamedTuple):
+    """How a Python process was started."""
+
+    option: str | None
+    """That isolates it."""
+    has_variable: bool
+    path: str | None
+    """Its PYTHONPATH if that lacks the hook, else None."""
 
 
 @dataclass
@@ -59,9 +78,11 @@ class ProcessWatch:
 
     variable: str
     """That every process has in its environment unless somebody took it away."""
+    hook: str
+    """The folder that PYTHONPATH has."""
     _looks: int = 0
-    _seen: dict[int, tuple[str | None, bool]] = field(default_factory=dict)
-    """Of each Python process: the option that isolates it, and whether the variable is there."""
+    _seen: dict[int, PythonStart] = field(default_factory=dict)
+    """The Python processes."""
 
     def look(self, process: int) -> None:
         """Look at the processes below ``process`` and at itself."""
@@ -71,22 +92,28 @@ class ProcessWatch:
         for each in _below(process):
             words = _words(each)
             if words and _PYTHON.search(Path(words[0]).name):
-                self._seen[each] = (isolating_option(words[1:]), self._has_variable(each))
+                variables = _environment(each)
+                path = variables.get("PYTHONPATH", "")
+                lacks = self.variable in variables and self.hook not in path.split(os.pathsep)
+                option = isolating_option(words[1:])
+                self._seen[each] = PythonStart(option, self.variable in variables, path if lacks else None)
 
-    def _has_variable(self, process: int) -> bool:
-        try:
-            variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-        except OSError:  # of another user: what it has is not known
-            return False
-        return any(each.startswith(f"{self.variable}=".encode()) for each in variables)
+    def replaced_path(self, words: Sequence[str]) -> str | None:
+        """Return that PYTHONPATH was set anew, and where the command ``words`` does that; None if it was not seen."""
+        path = next((each.path for each in self._seen.values() if each.path is not None), None)
+        if path is None:
+            return None
+        return REPLACED.format(where=_where_set(words), value=path)
 
     def reason(self, words: Sequence[str]) -> str:
         """Return why nothing was attached, by the processes that were seen, else by the words of the command."""
-        options = [option for option, _ in self._seen.values() if option]
+        options = [each.option for each in self._seen.values() if each.option]
         options += [option for word, rest in _pythons(words) if (option := isolating_option(rest))]
         if options:
             return ISOLATED.format(command=Path(words[0]).name, option=options[0])
-        if (self._seen and not all(there for _, there in self._seen.values())) or _cleans(words):
+        if (replaced := self.replaced_path(words)) is not None:
+            return replaced
+        if (self._seen and not all(each.has_variable for each in self._seen.values())) or _cleans(words):
             return CLEANED
         return NO_LIBRARY if self._seen or any(_pythons(words)) else NO_PYTHON
 
@@ -113,6 +140,27 @@ def _pythons(words: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
 def _cleans(words: Sequence[str]) -> bool:
     emptied = any(Path(a).name == "env" and b in {"-i", "-", "--ignore-environment"} for a, b in pairwise(words))
     return emptied or any(word in {"--export=NONE", "--export=NIL"} for word in words)
+
+
+def _where_set(words: Sequence[str]) -> str:
+    """Return the line of a shell script among ``words`` that sets PYTHONPATH anew, for the begin of a sentence."""
+    for word in words:
+        path = Path(word)
+        if path.is_file() and path.stat().st_size <= _MOST_BYTES:
+            text = path.read_bytes().decode(errors="replace")
+            if (match := _SETS_PATH.search(text)) is not None:
+                line = text.count("\n", 0, match.start() + len(match[0])) + 1
+                return f"{path.name}, line {line}: "
+    return ""
+
+
+def _environment(process: int) -> dict[str, str]:
+    """Return the variables with which a process was started; none of another user's."""
+    try:
+        variables = Path(f"/proc/{process}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return {}
+    return dict(each.partition("=")[::2] for each in variables)
 
 
 def _below(process: int) -> Iterator[int]:
@@ -181,7 +229,7 @@ class AttachedCommand:
             variables = environment(hook, self.folder / RECORDS, lines=self.lines, flops=self.flops, ablate=self.ablate)
             header = self._header()
             store.put("attached", header)
-            watch = ProcessWatch("STEPTIME_ATTACH")
+            watch = ProcessWatch("STEPTIME_ATTACH", str(hook.resolve()))
 
             def observe(process: int) -> None:
                 watch.look(process)
@@ -245,7 +293,9 @@ class AttachedCommand:
     def _why_nothing(self, watch: ProcessWatch) -> str | None:
         """Return why no process wrote anything; None if some did."""
         written = [each for each in (self.folder / RECORDS).iterdir() if not each.name.startswith(FAILED)]
-        return None if written else watch.reason(self.words)
+        if any(each.suffix == ".jsonl" for each in written):
+            return None
+        return watch.replaced_path(self.words) if written else watch.reason(self.words)
 
 
 def free_folder(words: Sequence[str]) -> Path:
