@@ -170,7 +170,7 @@ class JittedFunction:
             return (EVALUATION, recorder.forward_begin(training=False))
         given = self.functions.leaves((args, kwargs))
         self.looks += 1
-        recorder.sees("jit")
+        recorder.sights["jit"] = recorder.sights.get("jit", 0) + 1
         if not given or self.looks > MOST_LOOKS:
             self.role = HELPER
             return None

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from .record_file import ProcessRecord
 
 PENDING = 4096
-# Backward passes with requests and without any update, after which the update is thought to be in compiled code; where
-# nothing was compiled it may be a long accumulation.
+# Backward passes without any update, behind which it is thought to be in compiled code, and where nothing was compiled.
 BLIND_AFTER, BLIND_ANYWAY = 8, 512
 
 
@@ -82,10 +81,6 @@ class Recorder:
             del self.stack[:], self.pending[:]
             self.before, self.before_end = "start", now()
         return threading.get_ident() == self.thread
-
-    def sees(self, name: str) -> None:
-        """Count a call that alone makes no step."""
-        self.sights[name] = self.sights.get(name, 0) + 1
 
     def inside(self, *names: str) -> bool:
         """Return whether a region of one of ``names`` is going on."""
@@ -242,7 +237,7 @@ class Recorder:
                 self._set_apart()
             self.between = not training and not own and (self.stepped or self.begin is None or bool(self.calls))
         name = "forward" if training else "nograd"
-        self.sees(name)
+        self.sights[name] = self.sights.get(name, 0) + 1
         self.enter(name)
         return name
 
