@@ -1,6 +1,6 @@
 """Whether intervals hold the truth where the spread of launches is pooled over the trials of a study.
 
-benchmarks/core/pooled_spread.py counts more cells with more repetitions; here each has 100 studies,
+benchmarks/core/noise_shapes.py counts more cells with more repetitions; here each has 100 studies,
 whose 600 or 1800 intervals leave a standard error of 0.5 to 1 percentage points, more where all trials drift alike.
 """
 
@@ -87,3 +87,31 @@ def test_a_trial_without_any_spread_of_its_own_gets_a_finite_interval():
     logs = np.random.default_rng(0).standard_normal((6, 2)) * 0.01
     logs[2] = 0.0
     assert 0.0 < half_widths(logs)[2] < 0.1
+
+
+def in_two_states(trials, launches, repetitions):
+    """Yield logarithms of equal trials whose launches end in one of two states, 5 % apart."""
+    rng = np.random.default_rng([trials, launches])
+    for _ in range(repetitions):
+        states = rng.integers(2, size=(trials, launches)) - 0.5
+        yield 0.05 * states + 0.004 * rng.standard_normal((trials, launches))
+
+
+@pytest.mark.parametrize(("trials", "launches"), [(4, 2), (4, 3), (8, 4)])
+def test_trials_that_saw_one_of_two_states_have_intervals_that_hold_the_middle(trials, launches):
+    covered = [np.abs(logs.mean(axis=1)) <= half_widths(logs) for logs in in_two_states(trials, launches, 60)]
+    assert np.mean(covered) >= 0.9
+
+
+def test_long_steps_do_not_take_the_spread_of_short_ones():
+    rng = np.random.default_rng(0)
+    short = np.arange(16) % 2 == 0
+    logs = np.where(short, 0.10, 0.02)[:, None] * rng.standard_normal((16, 2)) + np.where(short, -4.6, -1.0)[:, None]
+    widths = half_widths(logs)
+    assert np.median(widths[~short]) < 0.5 * np.median(widths[short])
+
+
+def test_spreads_of_steps_as_long_follow_no_trend():
+    logs = 0.02 * np.random.default_rng(0).standard_normal((8, 3))
+    moved = logs + 0.01 * np.arange(8)[:, None]
+    assert half_widths(moved) == pytest.approx(half_widths(logs), rel=0.05)

@@ -280,7 +280,9 @@ def power_to_show(comparison: Comparison, change: float) -> float | None:
 
 
 def smallest_change(comparison: Comparison, power: float = POWER) -> float | None:
-    """Return the smallest relative growth of the ratio that such launches would have shown with ``power``.
+    """Return the smallest relative growth of the ratio that as many new launches show with ``power``.
+
+    It is a multiple of the error that these launches have by luck, and the new ones have another: both are averaged.
 
     Returns None if launches do not show how they differ.
     """
@@ -289,7 +291,7 @@ def smallest_change(comparison: Comparison, power: float = POWER) -> float | Non
     if comparison.error <= 0.0:
         return 0.0
     critical, freedom = _critical(comparison), comparison.freedom
-    errors = brentq(lambda effect: _power(effect, critical, freedom) - power, 0.0, _MOST_ERRORS, xtol=1e-6)
+    errors = brentq(lambda effect: _power_anew(effect, critical, freedom) - power, 0.0, _MOST_ERRORS, xtol=1e-6)
     return float(np.expm1(errors * comparison.error))
 
 
@@ -324,3 +326,13 @@ def _power(effect: float, critical: float, freedom: float) -> float:
     unbiased = np.exp(gammaln(half) - gammaln(half - 0.5)) / np.sqrt(half) if freedom > 1.0 else 0.0
     scales, weights = scale_density(freedom)
     return float(ndtr(0.5 * (1.0 + unbiased) * effect - critical * scales) @ weights)
+
+
+def _power_anew(effect: float, critical: float, freedom: float) -> float:
+    """Return P(Z + effect s > critical s'): Z is standard normal, s² and s'² are mean squares with as much freedom.
+
+    The one is that of the comparison whose error the effect is measured by, the other that of a comparison to come.
+    """
+    scales, weights = scale_density(max(freedom, 1.0))
+    shown = ndtr(effect * scales[:, None] - critical * scales) @ weights
+    return float(shown @ weights)

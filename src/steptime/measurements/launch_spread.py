@@ -21,8 +21,8 @@ from steptime.measurements.simultaneous import critical_value
 
 FEWEST_TRIALS = 3
 """The spread of fewer trials is not pooled: two say nothing of how spreads differ between trials."""
-_PRIOR_HETEROGENEITY = 0.4
-"""Variance of the log variances of trials whose spreads differ by up to three times: (2 ln 3)² / 12."""
+_PRIOR_HETEROGENEITY = 0.6
+"""Variance of the log variances of trials whose spreads differ by up to nearly four times: (2 ln 3.8)² / 12."""
 _DRIFT_LEVEL = 0.2
 """Blocks are taken to differ when chance alone makes them differ as much with less than this probability."""
 _LEAST_VARIANCE = 1e-4
@@ -30,6 +30,12 @@ _LEAST_VARIANCE = 1e-4
 _EXCEPTION, _EXCEPTIONS = 0.02, 0.25
 """A trial keeps its own spread where trials like the others would exceed it with less than this probability, and
 fewer than so many of all trials would be expected to."""
+_FEW = 6
+"""One of so many trials may spread as none of the others does, without a say in how these spread."""
+_ENOUGH = 5
+"""Degrees of freedom with which a trial that spreads less than the mean is believed."""
+_PRIOR_SLOPE = 0.5
+"""Standard deviation of the change of a log variance with the log of the step."""
 _ROUNDS = 3
 """Rounds of weighting; the weights hardly change after the second."""
 _NEWTON_STEPS, _CONVERGED = 20, 1e-9
@@ -37,6 +43,8 @@ _DENSE = 0.05
 """A layout with a larger share of trials x blocks that ran is multiplied faster as a dense matrix."""
 
 Array = NDArray[np.float64]
+_Part = tuple[float, float]
+"""A variance and its degrees of freedom."""
 Indices = NDArray[np.intp]
 
 
@@ -154,10 +162,11 @@ def pool_spread(launches: Mapping[str, Sequence[LaunchTimes]]) -> dict[str, Tria
 
     The logarithm of the step time of trial j's launch in block b is m = mu_j + beta_b + e, where the spread of e is
     the trial's own and blocks drift by beta for all trials alike. Both are estimated by weighted least squares, in
-    which a trial that spreads more than usual counts less. A trial's variance s² with d = n - 1 degrees of freedom
-    is then shrunk: (d0 s0² + d s²) / (d0 + d), with d0 + d degrees of freedom, but no more than all trials have
-    together (``moderation``). A trial that spreads as none of the others would keeps its own variance, and none has
-    less than its own irregular stalls leave open of a launch: trials without stalls know nothing of those.
+    which a trial that spreads more than usual counts less. A trial's variance s² with d = n - 1 degrees of freedom,
+    relative to what the length of its step leads to (``_scales``), is then shrunk: (d0 s0² + d s²) / (d0 + d)
+    (``moderation``), and with few launches is at least the mean of all (``_pooled``). A trial that spreads as none of
+    the others would keeps its own variance, and none has less than its own irregular stalls leave open of a launch:
+    trials without stalls know nothing of those.
 
     There is nothing to pool with fewer than ``FEWEST_TRIALS`` trials of two launches, or where no launch differs.
     """
@@ -198,6 +207,7 @@ def _spreads(count: int, trials: Indices, blocks: Indices, values: Array) -> lis
     used = counts[trials] > 1
     rows = np.searchsorted(repeated, trials[used])
     columns = np.unique(blocks[used], return_inverse=True)[1]
+    lengths = np.bincount(trials, values, minlength=count) / np.maximum(counts, 1)
     values = values[used]
     degrees = (counts[repeated] - 1).astype(np.float64)
     layout = _Layout(rows, columns, len(repeated), int(columns.max()) + 1)
@@ -206,45 +216,102 @@ def _spreads(count: int, trials: Indices, blocks: Indices, values: Array) -> lis
     if not np.any(variances > 0.0):
         return []
     leverage = effects = np.zeros(0)
-    prior_variance, prior_freedom = 0.0, 1.0
     for _ in range(_ROUNDS):
-        prior_variance, prior_freedom = moderation(variances, degrees)
-        moderated = (prior_freedom * prior_variance + degrees * variances) / (prior_freedom + degrees)
-        weights = 1.0 / np.maximum(moderated, prior_variance)
+        scales = _scales(variances, degrees, lengths[repeated], lengths)
+        scale = scales[repeated]
+        prior_variance, prior_freedom = moderation(variances / scale, degrees)
+        moderated = (prior_freedom * prior_variance * scale + degrees * variances) / (prior_freedom + degrees)
+        weights = 1.0 / np.maximum(moderated, prior_variance * scale)
         effects, residuals = layout.two_way(values, weights)
         totals = _sums(columns, weights[rows])
         leverage = _sums(rows, weights[rows] / totals[columns]) / (degrees + 1.0)
         free = degrees * np.maximum(1.0 - leverage, 1e-9)
         variances = np.where(leverage < 1.0 - 1e-9, _sums(rows, residuals**2) / free, variances)
-    prior_variance, prior_freedom = moderation(variances, degrees)
-    moderated = (prior_freedom * prior_variance + degrees * variances) / (prior_freedom + degrees)
+    scales = _scales(variances, degrees, lengths[repeated], lengths)
+    scale = scales[repeated]
+    prior_variance, prior_freedom = moderation(variances / scale, degrees)
+    moderated = (prior_freedom * prior_variance * scale + degrees * variances) / (prior_freedom + degrees)
     block_freedom = float(len(effects) - layout.components)
     most = max(float(degrees.sum()) - block_freedom, 1.0)
     block_variance = float((effects**2).sum()) / block_freedom  # effects of blocks that trials connect sum to 0
     by_chance = float(np.mean(1.0 / _sums(columns, 1.0 / moderated[rows])))
     drifted = float(fdtrc(block_freedom, most, block_variance / by_chance)) < _DRIFT_LEVEL
     effects_of_blocks = BlockEffects(block_variance, block_freedom, drifted, most)
-    prior = min(prior_freedom, most)
-    common = _scale_freedom(degrees, prior)
+    common = _scale_freedom(degrees, min(prior_freedom, most))
+    shrunk, single = _shrunk(variances / scale, degrees, (prior_variance, prior_freedom), most)
     # A trial with a single launch has nothing of its own to say.
-    found = [TrialSpread(prior_variance, prior, prior, common, 0.0, effects_of_blocks)] * count
+    found = [
+        TrialSpread(single[0] * each, single[1], single[1], min(single[1], common), 0.0, effects_of_blocks)
+        for each in scales.tolist()
+    ]
     for index, row in enumerate(repeated):
-        own = degrees[index]
-        exceeded = float(fdtrc(own, prior_freedom, variances[index] / prior_variance))
-        if exceeded < min(_EXCEPTION, _EXCEPTIONS / len(degrees)):
-            variance, freedom = variances[index], own
-        else:
-            variance, freedom = moderated[index], min(prior_freedom + own, most)
-        prior = max(freedom - own, 0.0)
+        own = float(degrees[index])
+        variance, freedom = shrunk[index]
         found[row] = TrialSpread(
-            float(variance),
-            float(freedom),
-            float(prior),
-            float(min(freedom, own + common)),
+            variance * float(scale[index]),
+            freedom,
+            max(freedom - own, 0.0),
+            min(freedom, own + common),
             float(leverage[index]),
             effects_of_blocks,
         )
     return found
+
+
+def _shrunk(variances: Array, degrees: Array, prior: _Part, most: float) -> tuple[list[_Part], _Part]:
+    """Return the variance of each trial's launches as it is used, and that of a trial with a single launch.
+
+    Each is shrunk towards the prior, unless none of the others would spread as much; with few launches it is at least
+    the mean of all trials, of which one in ``_FEW`` may be left out that spreads so.
+
+    Args:
+        variances: of trials, each relative to what the length of its step leads to.
+        degrees: of freedom of each.
+        prior: their prior variance and its degrees of freedom.
+        most: degrees of freedom of all trials together.
+    """
+    prior_variance, prior_freedom = prior
+    own, common = degrees * variances, prior_variance * prior_freedom
+    used = (own + common) / (degrees + prior_freedom)
+    freedoms = (own + common) ** 2 / (own**2 / degrees + common**2 / prior_freedom)
+    exceeded = fdtrc(degrees, prior_freedom, variances / prior_variance)
+    exceptions = exceeded < min(_EXCEPTION, _EXCEPTIONS / len(degrees))
+    used, freedoms = np.where(exceptions, variances, used), np.where(exceptions, degrees, freedoms)
+    left_out = exceptions & (np.argsort(np.argsort(exceeded)) < len(degrees) // _FEW)
+    mean, mean_freedom = _pooled(variances[~left_out], degrees[~left_out])
+    low = (used < mean) & (degrees < _ENOUGH)
+    used, freedoms = np.where(low, mean, used), np.where(low, mean_freedom, freedoms)
+    single = max((prior_variance, prior_freedom), (mean, mean_freedom))
+    parts = zip(used.tolist(), np.minimum(freedoms, most).tolist(), strict=True)
+    return list(parts), (single[0], min(single[1], most))
+
+
+def _pooled(variances: Array, degrees: Array) -> _Part:
+    """Return the mean variance of trials, and with how many degrees of freedom it is known.
+
+    Unlike the prior's, it is right whatever the shape of the noise: of launches that end in one of two states, many
+    trials see one state alone, and only the mean over all has the variance that each of them may yet see. It rests
+    on few trials where few spread, and is known the less.
+    """
+    total = float(degrees @ variances)
+    squares = float(degrees**2 / (degrees + 2.0) @ variances**2)
+    return total / float(degrees.sum()), total**2 / squares if squares > 0.0 else float(degrees.sum())
+
+
+def _scales(variances: Array, degrees: Array, lengths: Array, wanted: Array) -> Array:
+    """Return how much more launches of trials vary with the ``wanted`` logarithms of steps than those of the mean one.
+
+    Short steps spread more. The trend of the log variance over the log step (limma-trend) is shrunk by its standard
+    error towards none.
+    """
+    distance = lengths - lengths.mean()
+    total = float(distance @ distance)
+    floor = _LEAST_VARIANCE * float(variances.mean())
+    logs = np.log(np.maximum(variances, floor)) - digamma(degrees / 2) + np.log(degrees / 2)
+    error = float(polygamma(1, degrees / 2).mean()) + _PRIOR_HETEROGENEITY
+    slope = float(distance @ logs) / (total + error / _PRIOR_SLOPE**2)
+    scales: Array = np.exp(slope * (wanted - lengths.mean()))
+    return scales
 
 
 def _scale_freedom(degrees: Array, prior_freedom: float) -> float:
@@ -261,7 +328,7 @@ def moderation(variances: Array, degrees: Array) -> tuple[float, float]:
     With s² ~ s0² F(d, d0), log s² has the variance trigamma(d / 2) + trigamma(d0 / 2): so the second term is what
     log variances spread more than their degrees of freedom explain (Smyth 2004, section 6.2). Of few trials or few
     launches that difference is little but noise. It is therefore weighed, by its standard error, against what
-    trials have whose spreads differ by up to three times; a usual study of two launches goes by that.
+    trials have whose spreads differ by up to nearly four times; a usual study of two launches goes by that.
     """
     floor = _LEAST_VARIANCE * float(variances.mean())
     logs = np.log(np.maximum(variances, floor)) - digamma(degrees / 2) + np.log(degrees / 2)
