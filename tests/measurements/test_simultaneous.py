@@ -61,10 +61,10 @@ def test_a_ranking_of_equal_trials_calls_one_slower_in_one_of_twenty_studies(tri
     assert np.mean([one_is_called_slower(next(studies), trials) for _ in range(200)]) <= 0.06 + 3 * 0.0168
 
 
-def test_comparing_each_of_eight_equal_trials_by_itself_calls_one_slower_in_every_third_study():
+def test_comparing_each_of_eight_equal_trials_by_itself_calls_one_slower_in_every_fourth_study():
     """The reason why rankings do not: this test shows that the one above can fail."""
     studies = equal_trials(8, 3, threefold=False)
-    assert np.mean([one_is_called_slower(next(studies), None) for _ in range(100)]) > 0.33
+    assert np.mean([one_is_called_slower(next(studies), None) for _ in range(100)]) > 0.25
 
 
 def test_a_trial_that_is_slower_by_more_than_the_half_width_is_found():
