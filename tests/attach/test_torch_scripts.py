@@ -247,3 +247,39 @@ def test_passes_around_ddp_and_sums_of_weights_are_on_record(tmp_path):
     assert [line["step"] for line in weights] == [1, 2, 4, 8, 16, 32]
     assert [line.get("bypassed", 0) for line in weights] == [0, 0, 0, 0, 0, 16]
     assert len({tuple(line["sums"]) for line in weights}) == len(weights)
+
+
+GRAPHS = """
+import torch._dynamo
+
+def trained(loss_of):
+    for x, y in DataLoader(samples, 4):
+        loss_of(x, y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+def loss_of(x, y):
+    return torch.nn.functional.cross_entropy(net(x), y)
+
+def outside(x, y):  # the network is called where a graph breaks, as in a wrapper's forward
+    torch._dynamo.graph_break()
+    return torch.nn.functional.cross_entropy(hidden(x), y)
+
+hidden = torch._dynamo.disable(net, recursive=True)
+for name, function in {"inside": loss_of, "outside": outside, "none": None}.items():
+    child = os.fork()
+    if not child:
+        trained(torch.compile(function, backend="eager") if function else loss_of)
+        sys.exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def test_graphs_of_torch_compile_are_counted_at_the_end_and_not_where_nothing_is_compiled(tmp_path):
+    done, processes = attach(tmp_path, GRAPHS)
+    assert done.returncode == 0, done.stderr
+    inside, outside, none = sorted(processes, key=lambda lines: lines[0]["begin_ns"])
+    assert [kinds_of(inside, "graphs")[0][name] for name in ("operations", "breaks")] == [2, 0]
+    assert kinds_of(outside, "graphs")[0]["operations"] < 2
+    assert kinds_of(outside, "graphs")[0]["breaks"] > 0
+    assert kinds_of(none, "graphs") == []

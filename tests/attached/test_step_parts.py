@@ -165,6 +165,23 @@ def test_an_update_that_was_not_seen_is_said(tmp_path):
     assert "no update was seen" in sentences_of(run)["update_not_seen"]
 
 
+@pytest.mark.parametrize(
+    ("operations", "weights", "sentence"),
+    [
+        (0, 4, "torch.compile tried 2 functions and compiled nothing"),
+        (1, 10, "torch.compile put 1 operations into 1 graphs, and the network has 10 arrays of weights"),
+        (4, 10, "most of it ran uncompiled (graph breaks: 3)"),
+        (5, 10, None),
+        (14, 10, None),
+    ],
+)
+def test_a_network_outside_of_compiled_graphs_is_named(tmp_path, operations, weights, sentence):
+    counts = {"operations": operations, "weights": weights, "frames": 2, "graphs": min(1, operations), "breaks": 3}
+    found = sentences_of(one_process(tmp_path, plain_steps(), lines=[{"kind": "graphs", **counts}]))
+    assert ("uncompiled" in found) == (sentence is not None)
+    assert (sentence or "") in found.get("uncompiled", "")
+
+
 def test_a_fault_of_the_hook_is_said(tmp_path):
     fault = {"kind": "fault", "hook": "Module.__call__", "error": "KeyError('x')", "place": "a.py:1", "step": 3}
     run = one_process(tmp_path, plain_steps(), lines=[fault])

@@ -13,7 +13,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import patches, process, torch_collectives, torch_device
+from . import patches, process, torch_collectives, torch_device, torch_graphs
 from .library_calls import region_of, requests_of
 from .record_file import now
 from .torch_weights import Weights
@@ -38,6 +38,7 @@ def install(torch: Any) -> None:
         training.patch_checkpoints,
         lambda: torch_collectives.install(torch, training.compiling),
         lambda: torch_device.install(torch, training.recorder, training.compiling),
+        lambda: torch_graphs.install(training.recorder, training.gradients),
     ):
         try:
             part()

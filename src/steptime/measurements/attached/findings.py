@@ -58,7 +58,7 @@ class AttachedFindings:
 def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     """Return what takes time: first what comes again with every step, then the rest, each by the seconds it takes."""
     all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *_of_counts(found)]
-    all_found += [*_of_ablation(found), *_of_faults(found)]
+    all_found += [*_of_graphs(found), *_of_ablation(found), *_of_faults(found)]
     return sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
 
 
@@ -215,6 +215,24 @@ def _round(updates: Sequence[tuple[int, ...]]) -> int:
         if all(updates[index] == updates[index - period] for index in range(period, len(updates))):
             return period
     return 1
+
+
+def _of_graphs(found: AttachedFindings) -> Iterator[AttachedFinding]:
+    """Name a torch.compile of whose graphs the network is no part; two arrays of weights are a layer."""
+    lines = [line for each in found.main.attempt.processes.values() for line in each.graphs]
+    fewest = min(lines, key=lambda line: line.operations, default=None)
+    if fewest is None or 2 * fewest.operations >= fewest.weights:
+        return
+    if fewest.operations:
+        made = f"torch.compile put {fewest.operations} operations into {fewest.graphs} graphs"
+    else:
+        made = f"torch.compile tried {fewest.frames} functions and compiled nothing"
+    sentence = (
+        f"{made}, and the network has {fewest.weights} arrays of weights: most of it ran uncompiled "
+        f"(graph breaks: {fewest.breaks}); compile the module before DDP or FSDP wraps it, and see "
+        "TORCH_LOGS=graph_breaks"
+    )
+    yield AttachedFinding(kind="uncompiled", sentence=sentence, lost_s=None)
 
 
 def _of_ablation(found: AttachedFindings) -> Iterator[AttachedFinding]:

@@ -128,6 +128,7 @@ class AttachedFinding(JsonForm):
         "end",
         "micro_steps",
         "update_not_seen",
+        "uncompiled",
         "optimizer_rounds",
         "ablation",
         "fault",

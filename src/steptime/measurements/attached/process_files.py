@@ -21,6 +21,7 @@ from steptime.measurements.attached.process_lines import (
     FaultLine,
     FlopsLine,
     GradientsLine,
+    GraphsLine,
     Line,
     NoteLine,
     ProcessLine,
@@ -68,6 +69,7 @@ class ProcessLines:
     sampled: list[SampledLines] = field(default_factory=list)
     flops: list[FlopsLine] = field(default_factory=list)
     weights: list[WeightsLine] = field(default_factory=list)
+    graphs: list[GraphsLine] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unseen: dict[str, str] = field(default_factory=dict)
     """By phase, why its library shows no times of it."""
@@ -122,7 +124,15 @@ class ProcessLines:
             self._listed(line)
 
     def _listed(
-        self, line: SummedSteps | GradientsLine | DeviceLine | SampledLines | FlopsLine | WeightsLine | FaultLine
+        self,
+        line: SummedSteps
+        | GradientsLine
+        | DeviceLine
+        | SampledLines
+        | FlopsLine
+        | GraphsLine
+        | WeightsLine
+        | FaultLine,
     ) -> None:
         lists: dict[type, list[Any]] = {
             SummedSteps: self.summed,
@@ -131,6 +141,7 @@ class ProcessLines:
             SampledLines: self.sampled,
             FlopsLine: self.flops,
             WeightsLine: self.weights,
+            GraphsLine: self.graphs,
             FaultLine: self.faults,
         }
         lists[type(line)].append(line)

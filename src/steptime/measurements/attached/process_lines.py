@@ -266,6 +266,22 @@ class FailureLine:
 
 
 @dataclass(frozen=True)
+class GraphsLine:
+    """What torch.compile made of the script, by Dynamo's own counts."""
+
+    __pydantic_config__ = STRICT
+
+    frames: Count
+    """Functions that it tried to compile."""
+    operations: Count
+    """In its graphs."""
+    graphs: Count
+    breaks: Count
+    weights: Count
+    """Trained arrays of the outermost modules."""
+
+
+@dataclass(frozen=True)
 class NoteLine:
     """What the process could not see, for the user."""
 
@@ -322,6 +338,7 @@ Line = (
     | SampledLines
     | FlopsLine
     | WeightsLine
+    | GraphsLine
     | NoteLine
     | UnseenLine
     | FaultLine
@@ -338,6 +355,7 @@ FORMS: Mapping[str, TypeAdapter[Any]] = {
     "lines": TypeAdapter(SampledLines),
     "flops": TypeAdapter(FlopsLine),
     "weights": TypeAdapter(WeightsLine),
+    "graphs": TypeAdapter(GraphsLine),
     "note": TypeAdapter(NoteLine),
     "unseen": TypeAdapter(UnseenLine),
     "fault": TypeAdapter(FaultLine),

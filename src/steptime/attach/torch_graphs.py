@@ -1,0 +1,38 @@
+"""What torch.compile made of a script, as Dynamo's own counters have it when the process ends."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+    from .torch_passes import Gradients
+
+
+def install(recorder: Recorder, gradients: Gradients) -> None:
+    """Have the line about graphs written at the end, where the script has compiled anything or tried to."""
+
+    def write() -> None:
+        found = counted(sys.modules.get("torch._dynamo.utils"))
+        if found is not None:
+            recorder.file.write({"kind": "graphs", **found, "weights": len(gradients.sizes)}, opens=False)
+
+    recorder.at_end.append(write)
+
+
+def counted(module: Any) -> dict[str, int] | None:
+    """Return how often Dynamo tried, and what is in its graphs; None where it did not try or counts otherwise.
+
+    ``module`` is `torch._dynamo.utils`, or None where nothing has imported it; it is not imported here.
+    """
+    counters = getattr(module, "counters", None)
+    if not isinstance(counters, dict) or not counters.get("frames", {}).get("total"):
+        return None
+    made = counters.get("stats", {})
+    return {
+        "frames": int(counters["frames"]["total"]),
+        "operations": int(made.get("calls_captured", 0)),
+        "graphs": int(made.get("unique_graphs", 0)),
+        "breaks": sum(map(int, counters.get("graph_break", {}).values())),
+    }
