@@ -6,17 +6,18 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
     from .recorder import Recorder
-    from .torch_passes import Gradients
 
 
-def install(recorder: Recorder, gradients: Gradients) -> None:
-    """Have the line about graphs written at the end, where the script has compiled anything or tried to."""
+def install(recorder: Recorder, weights: Sized) -> None:
+    """Have the line about graphs written at the end, with the number of ``weights``, where the script compiled."""
 
     def write() -> None:
         found = counted(sys.modules.get("torch._dynamo.utils"))
         if found is not None:
-            recorder.file.write({"kind": "graphs", **found, "weights": len(gradients.sizes)}, opens=False)
+            recorder.file.write({"kind": "graphs", **found, "weights": len(weights)}, opens=False)
 
     recorder.at_end.append(write)
 

@@ -38,7 +38,7 @@ def install(torch: Any) -> None:
         training.patch_checkpoints,
         lambda: torch_collectives.install(torch, training.compiling),
         lambda: torch_device.install(torch, training.recorder, training.compiling),
-        lambda: torch_graphs.install(training.recorder, training.gradients),
+        lambda: torch_graphs.install(training.recorder, training.gradients.sizes),
     ):
         try:
             part()
