@@ -101,6 +101,25 @@ def test_zero_sends_half_as_much_again_as_an_all_reduce():
     assert plan.bytes == 2 * RESNET50.gradient_bytes
 
 
+def test_zero3_gathers_large_weights_once_ahead_of_the_forward_pass_and_small_ones_one_by_one():
+    """As counted in a step of DeepSpeed 0.19.8 (benchmarks/collectives/deepspeed.csv)."""
+    plan = _plan(MLP, "deepspeed", "zero3")
+
+    assert [(gather.bytes, gather.again) for gather in plan.gathers] == [(4 * 13_697_024, False)]
+    assert len(plan.after_update) == 5
+    assert sum(message.bytes for message in plan.after_update) == 4 * 17_418
+    assert [(message.operation, message.bytes) for message in plan.messages] == [("reduce_scatter", 4 * 13_714_442)]
+
+
+@pytest.mark.parametrize(("strategy", "count"), [("allreduce", 1), ("zero1", 3), ("zero2", 3), ("zero3", 3)])
+def test_deepspeeds_buckets_close_ahead_of_what_does_not_fit_and_stage_0_has_none(strategy, count):
+    """As many as were counted with reduce_bucket_size 4,000,000."""
+    messages = _plan(MLP, "deepspeed", strategy, bucket_values=4_000_000).messages
+
+    assert len(messages) == count
+    assert sum(message.bytes for message in messages) == MLP.gradient_bytes
+
+
 def test_fsdp_fetches_ahead_on_devices_alone():
     ahead = {device: _plan(RESNET50, "pytorch", "fsdp", device=device).prefetch for device in ("cpu", "cuda")}
 

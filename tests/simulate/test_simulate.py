@@ -157,7 +157,7 @@ def test_a_step_is_the_longest_way_through_its_graph(framework, strategy, device
     scheduled = schedule(graph, seconds).ends.max()
 
     # Layers without weights of their own wait with the layer before them in the simulation, and not in the graph.
-    slack = 0.02 if strategy == "zero3" else 1e-9
+    slack = 0.03 if strategy == "zero3" else 1e-9
     assert simulate(graph, STEP, WorkerGroup(4), link).step[0] == pytest.approx(scheduled, rel=slack)
 
 

@@ -1,6 +1,7 @@
 """What DeepSpeed sends in a step: buckets behind the backward pass, and what the stages of ZeRO add.
 
-S. Rajbhandari et al., SC 2020, and the sources of DeepSpeed 0.19, which differ from the paper in places.
+S. Rajbhandari et al., SC 2020, and the steps of DeepSpeed 0.19.8 as torch's profiler counts them
+(``benchmarks/collectives/deepspeed.csv``), which differ from the paper. The norm of gradients, one number, is left out.
 """
 
 import itertools
@@ -11,11 +12,11 @@ from steptime.worker.communication import (
     VALUE_BYTES,
     CommunicationPlan,
     Gather,
+    Gradient,
     PlannedMessage,
     Policy,
     PolicyContext,
     Work,
-    flat,
     message_of,
     packs,
 )
@@ -24,14 +25,37 @@ KEPT_WHOLE_VALUES = 100000
 """Stage 3 keeps parameters of up to so many values whole (``stage3_param_persistence_threshold``)."""
 
 
-def buckets(work: Work, context: PolicyContext) -> CommunicationPlan:
-    """Return all-reduces of ``bucket_values`` values, all behind the backward pass."""
-    limits = itertools.repeat(context.number("bucket_values") * VALUE_BYTES)
+REDUCED_AT_ONCE = 500000000
+"""Values that stage 0 reduces together, whatever the option says (``MEMORY_OPT_ALLREDUCE_SIZE``)."""
+PREFETCHED_VALUES = 50000000
+"""Of weights that stage 3 gathers together, ahead of the forward pass (``stage3_prefetch_bucket_size``)."""
+
+
+def whole_state(work: Work, context: PolicyContext) -> CommunicationPlan:  # noqa: ARG001 - a policy's arguments
+    """Return all-reduces of ``REDUCED_AT_ONCE`` values, all behind the backward pass."""
+    limits = itertools.repeat(REDUCED_AT_ONCE * VALUE_BYTES)
     return CommunicationPlan(
         tuple(
             message_of(pack, after=END_OF_BACKWARD) for pack in packs(work.forward_gradients(), limits, may_reach=True)
         )
     )
+
+
+def buckets(work: Work, context: PolicyContext, operation: str) -> typing.Tuple[PlannedMessage, ...]:
+    """Return messages of at most ``bucket_values`` values, or of one larger gradient, as the backward pass goes.
+
+    On processors none hides behind it: the engine sends a full bucket within it, and waits.
+    """
+    limit = context.number("bucket_values") * VALUE_BYTES
+    held: typing.List[typing.List[Gradient]] = []
+    size = 0
+    for gradient in work.backward_gradients():
+        if not held or size + gradient.bytes > limit:
+            held.append([])
+            size = 0
+        held[-1].append(gradient)
+        size += gradient.bytes
+    return tuple(message_of(pack, operation, END_OF_BACKWARD) for pack in held)
 
 
 def split_state(work: Work, context: PolicyContext) -> CommunicationPlan:
@@ -41,26 +65,31 @@ def split_state(work: Work, context: PolicyContext) -> CommunicationPlan:
     that half as much again travels as without ZeRO.
     """
     weights = PlannedMessage("all_gather", work.gradient_bytes, END_OF_BACKWARD)
-    return buckets(work, context)._replace(after_update=(weights,))
+    return CommunicationPlan(buckets(work, context, "allreduce"), after_update=(weights,))
 
 
 def split_weights(work: Work, context: PolicyContext) -> CommunicationPlan:
-    """Return a gather per layer in each pass, one reduce-scatter behind them, and small weights behind the update.
+    """Return gathers ahead of the forward pass, reduce-scatters, and a gather of each small array behind the update.
 
-    Gathers run one layer ahead; the bucket of gradients holds more than any workload has.
+    The hook of the whole network gathers the weights of as many layers as ``PREFETCHED_VALUES`` has room for, together,
+    and further ones run ahead. The backward pass finds them there: what is used again within 10**9 values is kept.
     """
     kept_bytes = KEPT_WHOLE_VALUES * VALUE_BYTES
-    small = sum(gradient.bytes for gradient in work.forward_gradients() if gradient.bytes <= kept_bytes)
-    sizes = [sum(each.bytes for each in layer.gradients if each.bytes > kept_bytes) for layer in work.layers]
-    return flat(work, context, "reduce_scatter")._replace(
-        gathers=tuple(Gather((place,), size, again=True) for place, size in enumerate(sizes) if size),
+    large = [gradient for gradient in work.forward_gradients() if gradient.bytes > kept_bytes]
+    small = [gradient for gradient in work.forward_gradients() if gradient.bytes <= kept_bytes]
+    return CommunicationPlan(
+        buckets(work, context, "reduce_scatter"),
+        gathers=tuple(
+            Gather(tuple(sorted({each.layer for each in pack})), sum(each.bytes for each in pack), again=False)
+            for pack in packs(large, itertools.repeat(PREFETCHED_VALUES * VALUE_BYTES))
+        ),
         prefetch=1,
-        after_update=(PlannedMessage("all_gather", small, END_OF_BACKWARD),) if small else (),
+        after_update=tuple(PlannedMessage("all_gather", each.bytes, END_OF_BACKWARD) for each in small),
     )
 
 
 POLICIES: typing.Mapping[str, Policy] = {
-    "allreduce": buckets,
+    "allreduce": whole_state,
     "zero1": split_state,
     "zero2": split_state,
     "zero3": split_weights,
