@@ -23,9 +23,9 @@ def install(recorder: Recorder, weights: Sized) -> None:
 
 
 def counted(module: Any) -> dict[str, int] | None:
-    """Return how often Dynamo tried, and what is in its graphs; None where it did not try or counts otherwise.
+    """Return how often Dynamo tried, and what is in its graphs; None if it did not try or counts otherwise.
 
-    ``module`` is `torch._dynamo.utils`, or None where nothing has imported it; it is not imported here.
+    ``module`` is `torch._dynamo.utils`, or None if nothing has imported it; it is not imported here.
     """
     counters = getattr(module, "counters", None)
     if not isinstance(counters, dict) or not counters.get("frames", {}).get("total"):

@@ -26,7 +26,7 @@ KEPT_WHOLE_VALUES = 100000
 
 
 REDUCED_AT_ONCE = 500000000
-"""Values that stage 0 reduces together, whatever the option says (``MEMORY_OPT_ALLREDUCE_SIZE``)."""
+"""Values that stage 0 reduces together, whatever the option is (``MEMORY_OPT_ALLREDUCE_SIZE``)."""
 PREFETCHED_VALUES = 50000000
 """Of weights that stage 3 gathers together, ahead of the forward pass (``stage3_prefetch_bucket_size``)."""
 
@@ -47,15 +47,15 @@ def buckets(work: Work, context: PolicyContext, operation: str) -> typing.Tuple[
     On processors none hides behind it: the engine sends a full bucket within it, and waits.
     """
     limit = context.number("bucket_values") * VALUE_BYTES
-    held: typing.List[typing.List[Gradient]] = []
+    filled: typing.List[typing.List[Gradient]] = []
     size = 0
     for gradient in work.backward_gradients():
-        if not held or size + gradient.bytes > limit:
-            held.append([])
+        if not filled or size + gradient.bytes > limit:
+            filled.append([])
             size = 0
-        held[-1].append(gradient)
+        filled[-1].append(gradient)
         size += gradient.bytes
-    return tuple(message_of(pack, operation, END_OF_BACKWARD) for pack in held)
+    return tuple(message_of(pack, operation, END_OF_BACKWARD) for pack in filled)
 
 
 def split_state(work: Work, context: PolicyContext) -> CommunicationPlan:

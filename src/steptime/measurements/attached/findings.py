@@ -218,7 +218,7 @@ def _round(updates: Sequence[tuple[int, ...]]) -> int:
 
 
 def _of_graphs(found: AttachedFindings) -> Iterator[AttachedFinding]:
-    """Name a torch.compile of whose graphs the network is no part; two arrays of weights are a layer."""
+    """Name a torch.compile whose graphs lack the network; two arrays of weights are a layer."""
     lines = [line for each in found.main.attempt.processes.values() for line in each.graphs]
     fewest = min(lines, key=lambda line: line.operations, default=None)
     if fewest is None or 2 * fewest.operations >= fewest.weights:
