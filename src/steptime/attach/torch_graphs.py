@@ -15,9 +15,9 @@ def install(recorder: Recorder, weights: Sized) -> None:
     """Have the line about graphs written at the end, with the number of ``weights``, where the script compiled."""
 
     def write() -> None:
-        found = counted(sys.modules.get("torch._dynamo.utils"))
-        if found is not None:
-            recorder.file.write({"kind": "graphs", **found, "weights": len(weights)}, opens=False)
+        counts = counted(sys.modules.get("torch._dynamo.utils"))
+        if counts is not None:
+            recorder.file.write({"kind": "graphs", **counts, "weights": len(weights)}, opens=False)
 
     recorder.at_end.append(write)
 

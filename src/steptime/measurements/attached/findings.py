@@ -58,7 +58,7 @@ class AttachedFindings:
 def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     """Return what takes time: first what comes again with every step, then the rest, each by the seconds it takes."""
     all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *_of_counts(found)]
-    all_found += [*_of_graphs(found), *_of_ablation(found), *_of_faults(found)]
+    all_found += [*_uncompiled(found), *_of_ablation(found), *_of_faults(found)]
     return sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
 
 
@@ -217,7 +217,7 @@ def _round(updates: Sequence[tuple[int, ...]]) -> int:
     return 1
 
 
-def _of_graphs(found: AttachedFindings) -> Iterator[AttachedFinding]:
+def _uncompiled(found: AttachedFindings) -> Iterator[AttachedFinding]:
     """Name a torch.compile whose graphs lack the network; two arrays of weights are a layer."""
     lines = [line for each in found.main.attempt.processes.values() for line in each.graphs]
     fewest = min(lines, key=lambda line: line.operations, default=None)
