@@ -220,19 +220,11 @@ def _round(updates: Sequence[tuple[int, ...]]) -> int:
 def _uncompiled(found: AttachedFindings) -> Iterator[AttachedFinding]:
     """Name a torch.compile whose graphs lack the network; two arrays of weights are a layer."""
     lines = [line for each in found.main.attempt.processes.values() for line in each.graphs]
-    fewest = min(lines, key=lambda line: line.operations, default=None)
-    if fewest is None or 2 * fewest.operations >= fewest.weights:
-        return
-    if fewest.operations:
-        made = f"torch.compile put {fewest.operations} operations into {fewest.graphs} graphs"
-    else:
-        made = f"torch.compile tried {fewest.frames} functions and compiled nothing"
-    sentence = (
-        f"{made}, and the network has {fewest.weights} arrays of weights: most of it ran uncompiled "
-        f"(graph breaks: {fewest.breaks}); compile the module before DDP or FSDP wraps it, and see "
-        "TORCH_LOGS=graph_breaks"
-    )
-    yield AttachedFinding(kind="uncompiled", sentence=sentence, lost_s=None)
+    for fewest in sorted(lines, key=lambda line: line.operations)[:1]:
+        made = f"torch.compile put {fewest.operations} operations into {fewest.graphs} graphs, and the network has "
+        sentence = f"{made}{fewest.weights} arrays of weights: most of it ran uncompiled; compile it before DDP or FSDP"
+        if 2 * fewest.operations < fewest.weights:
+            yield AttachedFinding(kind="uncompiled", sentence=f"{sentence} wraps it", lost_s=None)
 
 
 def _of_ablation(found: AttachedFindings) -> Iterator[AttachedFinding]:

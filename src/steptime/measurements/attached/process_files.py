@@ -123,17 +123,7 @@ class ProcessLines:
         else:
             self._listed(line)
 
-    def _listed(
-        self,
-        line: SummedSteps
-        | GradientsLine
-        | DeviceLine
-        | SampledLines
-        | FlopsLine
-        | GraphsLine
-        | WeightsLine
-        | FaultLine,
-    ) -> None:
+    def _listed(self, line: Line) -> None:
         lists: dict[type, list[Any]] = {
             SummedSteps: self.summed,
             GradientsLine: self.gradients,

@@ -272,13 +272,10 @@ class GraphsLine:
     __pydantic_config__ = STRICT
 
     frames: Count
-    """Functions that it tried to compile."""
     operations: Count
-    """In its graphs."""
     graphs: Count
     breaks: Count
     weights: Count
-    """Trained arrays of the outermost modules."""
 
 
 @dataclass(frozen=True)
