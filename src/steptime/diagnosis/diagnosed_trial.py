@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
+from math import hypot
 from typing import Any
 
 from steptime.catalog.choices import Strategy, strategy_named
@@ -124,11 +124,11 @@ class DiagnosedTrial:
 
 def _sum_of(phases: Sequence[Phase], step_s: float) -> Interval:
     value = sum(each.value_s for each in phases) / step_s
-    widths = [(each.high_s - each.low_s) / 2 for each in phases if each.low_s is not None and each.high_s is not None]
-    if len(widths) < len(phases):
+    below = [each.value_s - each.low_s for each in phases if each.low_s is not None]
+    above = [each.high_s - each.value_s for each in phases if each.high_s is not None]
+    if len(below) < len(phases) or len(above) < len(phases):
         return Interval(value, None, None)
-    half_width = sqrt(sum(each * each for each in widths)) / step_s
-    return Interval(value, value - half_width, value + half_width)
+    return Interval(value, value - hypot(*below) / step_s, value + hypot(*above) / step_s)
 
 
 def _written(value: OptionValue) -> str:

@@ -23,11 +23,11 @@ import numpy as np
 from steptime.catalog.choices import strategy_named
 from steptime.diagnosis.form import ExpectedStep, Judgement, Scenario
 from steptime.errors import FileError, UsageError
+from steptime.measurements.ablation.nested_stages import nested_phases
 from steptime.measurements.ablation.records import AblationLaunch, WorkerAblation
 from steptime.measurements.ablation.stages import (
     Array,
     StageTimes,
-    ablation_phases,
     communication_s,
     over_blocks,
     stage_times_of,
@@ -225,8 +225,11 @@ def scenarios_of(trial: Trial, launches: Sequence[AblationLaunch]) -> list[Scena
     synchronous = strategy_named(trial.strategy).synchronous
     good = [each for each in launches if each.status == "ok" and each.workers]
     read = []
-    for launch, times in zip(good, stage_times_of(good), strict=True):
-        phases = ablation_phases(times, synchronous=synchronous, workers=trial.workers, cuda=trial.device == "cuda")
+    every = stage_times_of(good)
+    if not every:
+        return []
+    nested = nested_phases(every, synchronous=synchronous, workers=trial.workers, cuda=trial.device == "cuda")
+    for launch, times, phases in zip(good, every, nested.launches, strict=True):
         known = communication_s(launch, times, synchronous=synchronous)
         whole = float(known[0].mean()) if known else None
         read.append(_BrokenDownLaunch(times, times.means("step"), phases, whole, sooner_s(launch.workers)))

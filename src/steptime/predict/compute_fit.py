@@ -80,10 +80,11 @@ def _from_ablation(
         ]
         spreads.append(_fit_pass(found, name, np.array(rows), rng))
     updates = [
-        (one.phases.get("update") or 0.0) / (factor * contention_of(each).turns)
+        update / (factor * contention_of(each).turns)
         for each in base
         for one in each.launch_phases
-    ]
+        if (update := one.phases.get("update")) is not None
+    ] or [0.0]
     found.draws["update_s"] = _draw_mean(np.array(updates), rng)
     found.how["update_s"] = "measured"
     _fit_contention(found, together if alone else [], contention_of, rng)

@@ -248,10 +248,15 @@ def _measured(
 
 
 def _launch_spread(observations: Sequence[Observation]) -> float:
-    """Return the relative standard deviation between launches of one configuration, with a prior of one launch."""
+    """Return the relative standard deviation between launches of one configuration, with a prior of one launch.
+
+    It is at least what the other trials of the folder make likely, as in reports.
+    """
     squares = sum(float(np.sum((np.log(each.steps_s) - np.mean(np.log(each.steps_s))) ** 2)) for each in observations)
     freedom = sum(len(each.steps_s) - 1 for each in observations)
-    return float(np.sqrt((USUAL_LAUNCH_SPREAD**2 + squares) / (1 + freedom)))
+    pooled = [each.pooled_spread**2 for each in observations if each.pooled_spread is not None]
+    own = (USUAL_LAUNCH_SPREAD**2 + squares) / (1 + freedom)
+    return float(np.sqrt(max(own, float(np.mean(pooled)) if pooled else 0.0)))
 
 
 def _parameter(draws: Array, how: How) -> FittedParameter:

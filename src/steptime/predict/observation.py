@@ -8,7 +8,7 @@ They were found on machines with as many cores as workers and on emulated hosts,
 switched on by what the launches of a results folder recorded, whatever the framework.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -18,10 +18,12 @@ from pydantic import Field
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.options import OptionValue, Tuning
 from steptime.errors import StoreError
+from steptime.measurements.ablation.nested_stages import nested_phases
 from steptime.measurements.ablation.pop import imbalance
 from steptime.measurements.ablation.records import AblationLaunch
-from steptime.measurements.ablation.stages import ablation_phases, communication_s, stage_times_of
-from steptime.measurements.launch_times import launch_times
+from steptime.measurements.ablation.stages import communication_s, stage_times_of
+from steptime.measurements.launch_spread import TrialSpread, pool_spread
+from steptime.measurements.launch_times import LaunchTimes, launch_times
 from steptime.measurements.pooled_conditions import pooled_versions, versions_of
 from steptime.measurements.record_kinds import ABLATION, TIMING
 from steptime.measurements.records import Launch
@@ -232,6 +234,8 @@ class Observation:
     """Involuntary switches of a worker in a step, median over launches; None if not counted."""
     token_buckets: bool = False
     """Whether messages crossed the token buckets of emulated links."""
+    pooled_spread: float | None = None
+    """Standard deviation of the logarithm of a launch, with what all trials of the folder show of it, as in reports."""
 
 
 BUCKET = "bucket_mb"
@@ -253,7 +257,8 @@ def observe(store: Store) -> list[Observation]:
         )
         raise StoreError(message)
     whole = [trial for trial in trials if trial.accumulation == 1]
-    found = [each for each in (_observation(store, trial) for trial in whole) if each.steps_s]
+    spreads = pool_spread({trial.id: _timed(store, trial) for trial in store.trials()})
+    found = [each for each in (_observation(store, trial, spreads) for trial in whole) if each.steps_s]
     if not found and len(whole) < len(trials):
         message = f"{store.path} has only trials with accumulation, which no model describes yet; measure without it"
         raise StoreError(message)
@@ -263,7 +268,12 @@ def observe(store: Store) -> list[Observation]:
     return found
 
 
-def _observation(store: Store, trial: Trial) -> Observation:
+def _timed(store: Store, trial: Trial) -> list[LaunchTimes]:
+    times = launch_times(store.records(TIMING, trial.id), trial.strategy)
+    return [each for each in times if each is not None]
+
+
+def _observation(store: Store, trial: Trial, spreads: Mapping[str, TrialSpread]) -> Observation:
     steps, counts, versions = [], 0, []
     links: list[tuple[float, float]] = []
     preemptions, token_buckets = [], False
@@ -279,7 +289,7 @@ def _observation(store: Store, trial: Trial) -> Observation:
         token_buckets |= crossed_token_buckets(launch)
     ablations = store.records(ABLATION, trial.id)
     versions += [versions_of(launch) for launch in ablations if launch.status == "ok"]
-    launch_phases = [each for launch in ablations for each in _launch_phases(trial, launch)]
+    launch_phases = _launch_phases(trial, [each for each in ablations if each.status == "ok" and each.workers])
     return Observation(
         trial=trial.id,
         key=key_of(trial),
@@ -292,6 +302,7 @@ def _observation(store: Store, trial: Trial) -> Observation:
         pooled=tuple(pooled_versions(versions)),
         preemptions=_median(count for count in preemptions if count is not None),
         token_buckets=token_buckets,
+        pooled_spread=float(np.sqrt(spreads[trial.id].variance)) if trial.id in spreads else None,
     )
 
 
@@ -334,13 +345,13 @@ def _links(launch: Launch) -> list[tuple[float, float]]:
     return [(path["alpha_s"], path["bandwidth_bits_per_s"] / _BITS) for path in paths]
 
 
-def _launch_phases(trial: Trial, launch: AblationLaunch) -> list[LaunchPhases]:
+def _launch_phases(trial: Trial, launches: Sequence[AblationLaunch]) -> list[LaunchPhases]:
     synchronous = strategy_named(trial.strategy).synchronous
     found = []
-    for stage_times in stage_times_of([launch]):
-        phases = ablation_phases(
-            stage_times, synchronous=synchronous, workers=trial.workers, cuda=trial.device == "cuda"
-        )
+    every = stage_times_of(launches)
+    cuda = trial.device == "cuda"
+    nested = nested_phases(every, synchronous=synchronous, workers=trial.workers, cuda=cuda) if every else None
+    for launch, stage_times, phases in zip(launches, every, nested.launches if nested else [], strict=True):
         total = communication_s(launch, stage_times, synchronous=synchronous)
         uneven = imbalance([stage_times])
         found.append(

@@ -195,7 +195,12 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
     samples = query.samples or _samples(target.key)
     rate = workers * deployment.batch * deployment.accumulation
     throughput = _interval(rate / step, rate / uncertain.seen)
-    shown = {name: _phase(name, values, group, target) for name, values in phases.items()}
+    shares = {name: float(np.mean(values / step)) for name, values in phases.items() if name != HIDDEN.name}
+    middle_s = float(np.median(step))
+    shown = {
+        name: _phase(name, values, shares[name] * middle_s if name in shares else None, group, target)
+        for name, values in phases.items()
+    }
     return Prediction(
         key=target.key,
         query=query,
@@ -355,15 +360,18 @@ def _pop(
     return {name: _interval(draws, draws) for name, draws in efficiencies_of(phases, alone, uneven).items()}
 
 
-def _phase(name: str, values: Array, group: ProfileGroup, target: Target) -> PredictedPhase | None:
+def _phase(
+    name: str, values: Array, of_step_s: float | None, group: ProfileGroup, target: Target
+) -> PredictedPhase | None:
+    """Return a phase: its share of the step, on average over draws, so that the phases sum to the step."""
     if name == "h2d" and target.key.device != "cpu":
         return None  # it is part of what was measured as computing, and cannot be separated here
     low, high = bounds(values)
-    middle = float(np.median(values))
+    middle = float(np.median(values)) if of_step_s is None else of_step_s
     nothing = not values.any()
     source = group.parameters.get(_KNOWN_BY[name])
     how = "measured" if nothing or source is None else source.how
-    return PredictedPhase(middle, low, high, how)
+    return PredictedPhase(middle, min(low, middle), max(high, middle), how)
 
 
 def _samples(key: GroupKey) -> int | None:

@@ -135,15 +135,17 @@ def phases_of(parameters: Parameters, model: StepModel) -> dict[str, Array]:
     computing = forward + backward + update
     reading = contention.turns * parameters["input_per_sample_s"] * batch * model.deployment.accumulation
     waiting = np.asarray(input_wait(reading, parameters["input_share"], computing, sync, exposed))
+    # Timed steps take more than the phases of broken-down ones, which is the rest, or less, which each phase does.
+    shorter = np.minimum(parameters["timing"], 1.0)
     return {
-        "input_wait": waiting,
+        "input_wait": shorter * waiting,
         "h2d": np.zeros_like(computing),
-        "forward": forward,
-        "backward": backward,
+        "forward": shorter * forward,
+        "backward": shorter * backward,
         "comm_exposed": exposed,
         "sync_wait": sync,
-        "update": update,
-        "residual": (parameters["timing"] - 1.0) * (computing + waiting),
+        "update": shorter * update,
+        "residual": np.maximum(parameters["timing"] - 1.0, 0.0) * (computing + waiting),
         "comm_hidden": hidden,
     }
 

@@ -7,7 +7,7 @@ from steptime.measurements.ablation.form import Phase, StepBreakdown
 from steptime.measurements.json_form import Interval
 from steptime.phases import PHASES
 from steptime.report.groups import RankedGroup, RankedRow
-from steptime.report.number_format import UNKNOWN, Shown, count, number, percent, seconds, time_unit, times
+from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, seconds, time_unit, times
 
 EXPLANATION = (
     "Phases sum to the mean step of ablation runs, which were made for this next to the runs that time the step. A "
@@ -112,9 +112,19 @@ class BreakdownRow:
         return f"{count(self.breakdown.launches, 'launch')}; marking costs {cost} of a step{rather}"
 
     @property
+    def undecided(self) -> str:
+        """Which phases the launches contradict, and how many more would decide, in a sentence; empty where none."""
+        found = self.breakdown
+        if not found.undecided:
+            return ""
+        names = listed([TITLES[name] for name in found.undecided])
+        more = f"about {count(found.more_launches or 1, 'launch')} of it more would tell"
+        return f"{names} are undecided: the step of the breakdown was shorter with one stage more; {more}"
+
+    @property
     def notes(self) -> list[str]:
-        """The sentences above, those that say something."""
-        return [line for line in (self.imbalance, self.overlap, self.instrumentation) if line]
+        """The sentences above, those that have a statement."""
+        return [line for line in (self.undecided, self.imbalance, self.overlap, self.instrumentation) if line]
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def marked_phases(launch: AblationLaunch, *, synchronous: bool) -> dict[str, flo
     if len(workers) == 1 or not synchronous:
         return {**phases, "sync_wait": 0.0, "comm_exposed": exchange}
     arrivals = ends[..., marks.index("exchange")]
-    wait = float((arrivals.max(axis=0) - arrivals.mean(axis=0)).mean())
+    wait = min(exchange, float((arrivals.max(axis=0) - arrivals.mean(axis=0)).mean()))
     if wait < uncertainty_s(workers):
         return phases
     return {**phases, "sync_wait": wait, "comm_exposed": exchange - wait}

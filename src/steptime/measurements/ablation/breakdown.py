@@ -8,12 +8,12 @@ import numpy as np
 from steptime.catalog.choices import strategy_named
 from steptime.measurements.ablation import form
 from steptime.measurements.ablation.accounts import MARKS, accounts, marked_phases
+from steptime.measurements.ablation.nested_stages import nested_phases
 from steptime.measurements.ablation.pop import ComputeImbalance, imbalance, pop_efficiencies, why_no_efficiencies
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import (
     Array,
     StageTimes,
-    ablation_phases,
     communication_s,
     incomplete_stages,
     over_blocks,
@@ -53,9 +53,8 @@ def break_down(
     synchronous = strategy_named(trial.strategy).synchronous
     exchanged = any("exchange" in each.stages for each in all_stage_times)
     cuda = trial.device == "cuda"
-    all_by_ablation = [
-        ablation_phases(each, synchronous=synchronous, workers=trial.workers, cuda=cuda) for each in all_stage_times
-    ]
+    nested = nested_phases(all_stage_times, synchronous=synchronous, workers=trial.workers, cuda=cuda)
+    all_by_ablation = nested.launches
     marks = [marked_phases(each, synchronous=synchronous) for each in good]
     native = {name: _over([_one(each.get(name)) for each in marks], "direct") for name in NAMES}
     steps = [each.means("step") for each in all_stage_times]
@@ -71,7 +70,9 @@ def break_down(
     differing = {each.phase for each in compared if each.source == MARKS and each.agrees is False}
     phases = closing_phases(by_ablation, native, step.value, differing)
     known = sum(phase.value_s for phase in phases.values() if phase)
+    phases = within_step(phases, step.value)
     phases[REST] = _residual(steps, all_by_ablation, phases)
+    undecided = [name for name in nested.undecided if phases[name] is None]
     uneven = imbalance(all_stage_times)
     refused = why_no_efficiencies(all_by_ablation, steps, synchronous=synchronous)
     persistent = uneven.persistent_blocks if uneven else None
@@ -79,6 +80,8 @@ def break_down(
         launches=len(good),
         step_s=_phase(step, "direct"),
         phases=phases,
+        undecided=undecided,
+        more_launches=nested.more_launches if undecided else None,
         closure_error=round(abs(known - step.value) / step.value, 9),
         native={name: phase for name, phase in native.items() if phase},
         accounts=compared,
@@ -126,6 +129,31 @@ def closing_phases(
     return {**chosen, **{name: _reaching(phase, *choices[name]) for name, phase in taken}}
 
 
+def within_step(phases: Mapping[str, form.Phase | None], step_s: float) -> dict[str, form.Phase | None]:
+    """Return phases without negative values and bounds, whose sum is the step at most.
+
+    What accounts of different sources have too much together is taken from each by the square of its width, as least
+    squares do, and from all alike where no width is known.
+    """
+    values = {name: max(0.0, phase.value_s) for name, phase in phases.items() if phase}
+    excess = sum(values.values()) - step_s
+    while excess > _ROUNDING * step_s:
+        widths = {name: _width(phase) for name, value in values.items() if value > 0.0 and (phase := phases[name])}
+        known = all(np.isfinite(width) for width in widths.values()) and any(widths.values())
+        weights = {name: width**2 if known else values[name] for name, width in widths.items()}
+        total = sum(weights.values())
+        values |= {name: max(0.0, values[name] - excess * each / total) for name, each in weights.items()}
+        excess = sum(values.values()) - step_s
+    return {name: phase and _at(phase, values[name]) for name, phase in phases.items()}
+
+
+def _at(phase: form.Phase, value_s: float) -> form.Phase:
+    """Return a phase with another value, inside bounds that are not negative."""
+    low = None if phase.low_s is None else min(value_s, max(0.0, phase.low_s))
+    high = None if phase.high_s is None else max(value_s, phase.high_s)
+    return phase.model_copy(update={"value_s": value_s, "low_s": low, "high_s": high})
+
+
 def _reaching(phase: form.Phase, *accounts: form.Phase) -> form.Phase:
     """Return a phase whose interval reaches to all ``accounts`` of it: one of them is wrong, and which is a guess."""
     lows, highs = ([getattr(each, end) for each in accounts] for end in ("low_s", "high_s"))
@@ -167,7 +195,8 @@ def _residual(
             if phase:
                 left -= phase.value_s if phase.how == "direct" or own is None else own
         rest.append(np.where(np.abs(left) > _ROUNDING * step, left, 0.0))
-    return _phase(over_blocks(rest), "derived")
+    left_s = over_blocks(rest)
+    return _at(_phase(left_s, "derived"), max(0.0, left_s.value))
 
 
 def _overlap(

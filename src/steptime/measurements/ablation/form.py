@@ -104,6 +104,10 @@ class StepBreakdown(JsonForm):
     step_s: Phase
     """Of the ablation runs; the phases sum to it."""
     phases: dict[str, Phase | None]
+    undecided: list[str] = Field(default_factory=list)
+    """Phases that stages contradict."""
+    more_launches: int | None = None
+    """To decide them."""
     closure_error: float
     """|sum of phases without the residual - step| / step."""
     native: dict[str, Phase]

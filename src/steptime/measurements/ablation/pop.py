@@ -52,6 +52,7 @@ def why_no_efficiencies(
     if any(each is None for each in lost):
         return _UNKNOWN
     useful = [step - each for step, each in zip(steps, lost, strict=True) if each is not None]
+    useful += [step - _known(each["comm_exposed"]) for step, each in zip(steps, phases, strict=True)]
     return None if all(np.all(each > 0.0) for each in useful) else _NOTHING_USEFUL
 
 

@@ -152,8 +152,8 @@ _POOL_ABOVE = 0.25
 """Launches are pooled when chance alone makes them differ as much with at least this probability."""
 
 
-def over_blocks(launches: Sequence[Array]) -> Interval:
-    """Return the mean over launches of what their blocks gave, with an interval at the level of all intervals.
+def over_blocks(launches: Sequence[Array], level: float = LEVEL) -> Interval:
+    """Return the mean over launches of what their blocks gave, with an interval.
 
     Blocks of one launch are paired differences, neighbours in time. Launches may differ by more than their blocks
     tell (memory layout, placement). If they do, by an F test of the variance between launches, the launches are the
@@ -163,6 +163,7 @@ def over_blocks(launches: Sequence[Array]) -> Interval:
 
     Args:
         launches: for each launch, one value of each block.
+        level: the share of such intervals that hold the true value.
     """
     means = np.array([blocks.mean() for blocks in launches])
     value = float(means.mean())
@@ -177,7 +178,7 @@ def over_blocks(launches: Sequence[Array]) -> Interval:
         freedom, error = free_between, means.std(ddof=1) / np.sqrt(len(launches))
     else:
         return Interval(value, None, None)
-    half_width = float(t_quantile(freedom, LEVEL) * error)
+    half_width = float(t_quantile(freedom, level) * error)
     return Interval(value, value - half_width, value + half_width)
 
 
