@@ -126,3 +126,9 @@ def test_emulated_hosts_and_links_are_said_as_measured_beside_what_was_asked_for
 @pytest.mark.parametrize(("foreign", "said"), [(0.02, False), (0.3, True)])
 def test_foreign_load_beside_emulated_hosts_is_flagged(foreign, said):
     assert ("above 0.1: times are too long" in " ".join(printed(emulated(foreign=foreign)).split())) is said
+
+
+def test_phases_that_stages_contradict_are_named_with_the_launches_that_would_tell():
+    text = one(columns=160, undecided=["comm_exposed", "input_wait"], more_launches=4)
+    assert "exposed comm. and input wait are undecided" in text
+    assert "about 4 launches of it more would tell" in text

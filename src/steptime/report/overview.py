@@ -171,16 +171,18 @@ class _Overview:
             table.add_row(label, Text(row.row.name), row.step.text, *(_share(row, name) for name in shown))
         yield Text()
         title = "Where the time of a step goes, in shares of the step of the breakdown runs"
+        undecided = [f"{row.row.name}: {row.undecided}." for _, row in rows if row.undecided]
         if fits(table, console, options, broken_names=True):
             yield wrapped(title, "bold cyan", options)
             yield table
+            yield from (wrapped(line, "yellow", options) for line in undecided)
             return
         lines = [
             f"{label}, {row.row.name}: {row.step.text}; "
             + ", ".join(f"{_SHORT[name]} {share}" for name in shown if (share := _share(row, name)))
             for label, row in rows
         ]
-        yield from section(title, "bold cyan", lines, options)
+        yield from section(title, "bold cyan", [*lines, *undecided], options)
 
     def _last_lines(self) -> Iterator[tuple[str, str]]:
         """Yield what holds for all of it, each once, with its style."""
