@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from launching import check_job, interpreter_for, launch_ok, weight_error
+from layer_workloads import every_kind
 
 import steptime
 from steptime.catalog.choices import STRATEGIES
@@ -47,6 +48,23 @@ def in_pytorch(tmp_path: Path, code: str, **values: Any) -> Any:
 
 def ddp(**options: Any) -> dict[str, Any]:
     return check_job("pytorch", "allreduce", "lenet5", batch=4, options=options)
+
+
+@pytest.mark.framework("pytorch")
+def test_the_forward_pass_of_ddp_exchanges_no_buffers_of_batch_norm(tmp_path):
+    """A broadcast in it would count what a rank waits for a slower one as forward; with DDP's default it is there."""
+    code = """
+def broadcasts():
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        session._forward.loss(*next(session._forward.batches)).backward()
+    return sum(each.count for each in seen.key_averages() if "broadcast" in each.key)
+
+session = trained(job, "allreduce")
+ours = broadcasts()
+session._strategy._module.broadcast_buffers = True
+print(json.dumps([len(list(session._built.module.buffers())) > 0, ours, broadcasts() > 0]))
+"""
+    assert in_pytorch(tmp_path, code, job=check_job("pytorch", "allreduce", every_kind(), batch=2)) == [True, 0, True]
 
 
 OF_GRADIENTS = """
