@@ -114,11 +114,11 @@ class BreakdownRow:
     @property
     def undecided(self) -> str:
         """Which phases the launches contradict, and how many more would decide, in a sentence; empty where none."""
-        found = self.breakdown
-        if not found.undecided:
+        broken_down = self.breakdown
+        if not broken_down.undecided:
             return ""
-        names = listed([TITLES[name] for name in found.undecided])
-        more = f"about {count(found.more_launches or 1, 'launch')} of it more would tell"
+        names = listed([TITLES[name] for name in broken_down.undecided])
+        more = f"about {count(broken_down.more_launches or 1, 'launch')} of it more would tell"
         return f"{names} are undecided: the step of the breakdown was shorter with one stage more; {more}"
 
     @property

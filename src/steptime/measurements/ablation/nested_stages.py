@@ -72,14 +72,14 @@ def _mean(launches: Sequence[Mapping[str, Array | None]], name: str) -> float:
 
 def _contradicted(launches: Sequence[LaunchPhases], names: Sequence[str], step_s: float) -> list[str]:
     """Return the phases that are negative by more than the tolerance and by more than chance explains."""
-    found = []
+    negative = []
     level = sidak_level(LEVEL, len(names))
     for name in names:
         value = over_blocks([blocks for each in launches if (blocks := each[name]) is not None], level)
         high = value.value if value.high is None else value.high
         if value.value < -_TOLERANCE * step_s and high < 0.0:
-            found.append(name)
-    return found
+            negative.append(name)
+    return negative
 
 
 def _neighbours(name: str, measured: Sequence[str]) -> list[str]:
