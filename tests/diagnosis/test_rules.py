@@ -16,6 +16,8 @@ from steptime.measurements.json_form import NOT_MEASURED, Interval
 from steptime.measurements.net.times import Fit, NetRow
 
 CLEAN = {"forward": 0.010, "backward": 0.020, "local": 0.0005, "exchange": 0.0005, "step": 0.0002}
+COPIED = {**{name: added for name, added in CLEAN.items() if name != "step"}, "h2d": 0.020}
+"""Stages up to the copy to a device, which the whole step holds."""
 """Stages of a step that computes nearly all the time, at what a usual core computes."""
 
 
@@ -89,7 +91,7 @@ PLANTED = {
     "oversubscribed_cores": lambda: looked_at(threads=2, machine={"cores": 2}),
     "idle_devices": lambda: looked_at(machine={"cores": 8}),
     "input_bound": lambda: looked_at({**CLEAN, "step": 0.020}, **PHOTOS),
-    "device_copies": lambda: looked_at({**CLEAN, "h2d": 0.020, "step": 0.0002}, device="cuda"),
+    "device_copies": lambda: looked_at({**COPIED, "step": CLEAN["step"]}, device="cuda"),
     "update_bound": lambda: looked_at({**CLEAN, "local": 0.020}),
     "small_batch": lambda: looked_at(batch_per_worker=2),
     "framework_overhead": lambda: looked_at(framework="mxnet", strategy="ps_sync", servers=1, batch_per_worker=2),

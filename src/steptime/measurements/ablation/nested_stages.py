@@ -75,11 +75,17 @@ def _contradicted(launches: Sequence[LaunchPhases], names: Sequence[str], step_s
     negative = []
     level = sidak_level(LEVEL, len(names))
     for name in names:
-        value = over_blocks([blocks for each in launches if (blocks := each[name]) is not None], level)
+        value = over_blocks([_added(each, name) for each in launches], level)
         high = value.value if value.high is None else value.high
         if value.value < -_TOLERANCE * step_s and high < 0.0:
             negative.append(name)
     return negative
+
+
+def _added(launch: LaunchPhases, name: str) -> Array:
+    """Return what the stage of a measured phase adds: that of the exchange also waiting, which is estimated apart."""
+    parts = [launch[each] for each in ((name, "sync_wait") if name == "comm_exposed" else (name,))]
+    return np.asarray(sum(part for part in parts if part is not None))
 
 
 def _neighbours(name: str, measured: Sequence[str]) -> list[str]:
