@@ -37,7 +37,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "measurements/attached/job_time.py": ({"input_wait"}, "adds up the waiting for input of a whole job"),
     "measurements/attached/step_parts.py": (PASSES | EXCHANGE | {"input_wait", "update"}, "makes phases of regions"),
     "measurements/ablation/records.py": (PASSES, "names the stages that are divided by"),
-    "measurements/chrome_trace.py": (EXCHANGE | {"backward"}, "splits an exchange at the last arrival"),
+    "report/chrome_trace.py": (EXCHANGE | {"backward"}, "splits an exchange at the last arrival"),
     "predict/attached.py": (EXCHANGE | {"backward"}, "models the step of an attached script"),
     "predict/compute_fit.py": (PASSES | {"input_wait", "update"}, "fits the parameters of these phases"),
     "predict/fit.py": ({"backward"}, "asks whether a launch has measured passes"),

@@ -10,7 +10,7 @@ from simulated import a_store, a_trial
 
 from steptime.errors import UsageError
 from steptime.measurements.ablation.records import AblationLaunch, WorkerAblation
-from steptime.measurements.chrome_trace import export_traces, trace
+from steptime.report.chrome_trace import export_traces, trace
 
 TRIAL = a_trial(workers=2, strategy="allreduce")
 MARKS = ["input", "forward", "backward", "exchange", "update"]

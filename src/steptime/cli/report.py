@@ -425,7 +425,7 @@ def export(
 
         paths = export_history(stores, target)
     else:
-        from steptime.measurements.chrome_trace import export_traces
+        from steptime.report.chrome_trace import export_traces
 
         paths = export_traces(store, target, trial)
     say(*map(str, paths))
