@@ -1,6 +1,7 @@
 """What makes a step, on loops of every kind, played on a clock that only moves when told."""
 
 import json
+from itertools import product
 
 import pytest
 
@@ -49,10 +50,13 @@ class Played:
             self.forward(20, training=False)
         self.request(EVALUATION, 1, "epoch")
 
-    def steps(self):
+    def lines(self, kind):
         self.recorder.end()
         (path,) = self.folder.glob("*.jsonl")
-        steps = [line for line in map(json.loads, path.read_text().splitlines()) if line["kind"] == "step"]
+        return [line for line in map(json.loads, path.read_text().splitlines()) if line["kind"] == kind]
+
+    def steps(self):
+        steps = self.lines("step")
         for step in steps:
             assert sum(sums(step).values()) == step["duration_ns"] // MS
         return steps
@@ -185,6 +189,87 @@ def test_the_first_step_has_no_part_of_an_evaluation_before_it(played):
         played.backward(30)
         played.update(5)
     assert [step["duration_ns"] // MS for step in played.steps()] == [55] * 3
+
+
+def train(played, steps, source=TRAINING):
+    for _ in range(steps):
+        if source is not None:
+            played.request(source, 10)
+        played.forward(20)
+        played.backward(30)
+        played.update(5)
+
+
+def read_training(played, batches):
+    for _ in range(batches):
+        played.request(TRAINING, 10)
+        played.forward(20, training=False)
+
+
+def evaluate_and_save(played):
+    played.evaluate()
+    played.wait(7)
+    in_region(played, "save", 40)
+
+
+def set_up_between(played):
+    """Look at a batch, set up for long, evaluate."""
+    played.request(EVALUATION, 5)
+    played.wait(5000)
+    in_region(played, "save", 3)
+    played.wait(2)
+    played.evaluate()
+
+
+BESIDE_STEPS = {
+    "loader": (Played.evaluate, 50, 0),
+    "no loader": (lambda played: played.forward(20, training=False), 20, 0),
+    "checkpoint": (lambda played: in_region(played, "save", 40), 0, 40),
+    "both": (evaluate_and_save, 50, 40),
+    "set-up": (set_up_between, 50, 3),
+    "training source": (lambda played: read_training(played, 3), 90, 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "source"),
+    [
+        *product([True, False], BESIDE_STEPS, [TRAINING]),
+        *product([True], ["no loader", "checkpoint"], [None]),
+        *product([False], BESIDE_STEPS, [None]),
+    ],
+)
+def test_evaluations_and_checkpoints_in_no_step_have_their_time(played, before, kind, source):
+    work, evaluation, save = BESIDE_STEPS[kind]
+    if before:
+        work(played)
+        played.wait(500)
+    train(played, 3, source)
+    if not before:
+        played.wait(500)
+        work(played)
+        played.wait(500)
+    (line,) = played.lines("outside")
+    assert line["before"] is before
+    assert (line["save_ns"] // MS, line["evaluation_ns"] // MS) == (save, pytest.approx(evaluation, abs=6))
+    assert [step["duration_ns"] // MS for step in played.steps()] == [55 if source is None else 65] * 3
+
+
+@pytest.mark.parametrize("source", [TRAINING, EVALUATION])
+def test_a_look_at_a_batch_is_no_evaluation(played, source):
+    played.request(EVALUATION, 10)
+    played.wait(500)
+    train(played, 3)
+    played.request(source, 10)
+    assert played.lines("outside") == []
+
+
+def test_a_batch_read_without_gradient_before_every_step_is_no_evaluation_behind_the_last(played):
+    for _ in range(5):
+        read_training(played, 1)
+        train(played, 1)
+    read_training(played, 1)
+    assert not [line for line in played.lines("outside") if not line["before"]]
 
 
 def test_accumulation_is_one_step_of_several_micro_steps(played):

@@ -122,6 +122,29 @@ def test_lines_of_the_users_code_are_named_and_no_thread_is_left_at_the_end(tmp_
     assert max(counted, key=counted.get) == f"script.py:{3 + prelude.count(chr(10)) + 12} train"
 
 
+OUTSIDE = """
+def evaluate():
+    with torch.no_grad():
+        for x, _ in DataLoader(list(samples), 16):
+            net(x)
+            time.sleep(0.02)
+
+evaluate()
+train()
+torch.save(net.state_dict(), "last.pt")
+evaluate()
+"""
+
+
+def test_an_evaluation_before_training_and_one_with_a_checkpoint_behind_it_are_on_record(tmp_path):
+    _, (lines,) = attach(tmp_path, OUTSIDE)
+    before, behind = kinds_of(lines, "outside")
+    assert (before["before"], behind["before"]) == (True, False)
+    assert min(before["evaluation_ns"], behind["evaluation_ns"]) >= 3 * 20_000_000
+    assert before["save_ns"] == 0 < behind["save_ns"]
+    assert not any("apart" in step for step in kinds_of(lines, "step"))
+
+
 def test_flops_of_a_step_are_counted_when_asked(tmp_path):
     done, (lines,) = attach(tmp_path, "train()\n", flops=True)
     (counted,) = kinds_of(lines, "flops")

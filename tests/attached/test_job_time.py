@@ -45,6 +45,31 @@ def test_each_use_has_its_seconds(tmp_path):
     assert job["end"].time_s == pytest.approx(9.0 - 3.0 - 40 * 0.060 - 1.2)
 
 
+def outside(*, before, evaluation_ms=0, save_ms=0):
+    return {"kind": "outside", "before": before, "evaluation_ns": evaluation_ms * MS, "save_ns": save_ms * MS}
+
+
+def test_evaluations_and_checkpoints_in_no_step_are_parts_of_the_job(tmp_path):
+    lines = [outside(before=True, evaluation_ms=2000), outside(before=False, evaluation_ms=1500, save_ms=500)]
+    run = found_in(write(tmp_path, process_lines(0, 1, alternating(0, evaluating=(10,)), lines=lines)), 9_000.0)
+    job = job_of(run)
+    assert (job["evaluation"].time_s, job["evaluation"].count) == (pytest.approx(0.5 + 2.0 + 1.5), 3)
+    assert (job["checkpoint"].time_s, job["checkpoint"].count) == (pytest.approx(0.5), 1)
+    assert job["start_up"].time_s == pytest.approx(1.0)
+    assert job["end"].time_s == pytest.approx(9.0 - 3.0 - 40 * 0.060 - 0.5 - 2.0)
+    assert sum(part.time_s for part in run.job) == pytest.approx(9.0)
+    assert "3 evaluations take 4 s, 44 % of the job" in sentences_of(run)["evaluation"]
+    assert sentences_of(run)["start_up"].startswith("1 s pass before the first step and are neither evaluation nor")
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_an_evaluation_in_no_step_takes_at_most_the_time_around_it(tmp_path, before):
+    lines = [outside(before=before, evaluation_ms=10**9)]
+    run = found_in(write(tmp_path, process_lines(0, 1, alternating(0), lines=lines)), 9_000.0)
+    assert sum(part.time_s for part in run.job) == pytest.approx(9.0)
+    assert ("start_up" if before else "end") not in job_of(run)
+
+
 def test_ranks_that_wait_for_an_evaluation_of_one_are_held_up(tmp_path):
     processes = [
         process_lines(0, 2, alternating(0, evaluating=(10, 20))),

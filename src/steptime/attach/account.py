@@ -69,6 +69,15 @@ class Apart:
                     sums[name] = sums.get(name, 0) + duration
         return self
 
+    @property
+    def evaluation_ns(self) -> int:
+        """How long evaluations took that belong to no step: set-up between two of them is none."""
+        regions, gaps = self.account.regions, self.account.gaps
+        if "nograd" not in regions and "compile" not in regions:  # a look at a batch
+            return 0
+        beside = sum(duration for name, duration in gaps.items() if "nograd" in name.split(">"))
+        return sum(regions.values()) - regions.get("save", 0) + beside
+
     def form(self) -> dict[str, Any]:
         """Return what the line of its step has of it."""
         return {
@@ -111,13 +120,11 @@ class Ledger:
             self.after.begin = min(self.after.begin, begin)
             self.after.end = max(self.after.end, end)
 
-    def begin_first(self, begin: int) -> None:
-        """Begin the first step at ``begin``: what was before belongs to none."""
-        self.account, self.apart, self.after, self.waits = TimeSums(), None, None, False
-        entries, self.waiting = self.waiting, []
-        for entry in entries:
-            if entry[0] >= begin:
-                self.account.add(entry)
+    def begin_first(self, begin: int) -> tuple[TimeSums, Apart | None]:
+        """Begin the first step at ``begin``, all behind which is its own; return what was before: it is in no step."""
+        if self.after is not None:
+            self.after.end = min(self.after.end, begin)
+        return self.divide(begin)
 
     def resume(self) -> None:
         """Go on with the step: what waited is its own, and nothing of it apart."""

@@ -45,3 +45,8 @@ class EvaluatedReads:
         while requests[end].region == "epoch":
             end += 1
         return end
+
+    def last(self, requests: list[LoaderRequest]) -> list[LoaderRequest]:
+        """Return those that an evaluation made, where none of ``requests`` is trained on."""
+        read = [request for request in requests if request.read_until]
+        return read if len(read) > (self.usual or 0) else []

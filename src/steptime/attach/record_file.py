@@ -7,7 +7,10 @@ import os
 import socket
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .account import Apart, TimeSums
 
 FORMAT = 1
 HELD_LINES = 64
@@ -184,6 +187,14 @@ class StepLines:
             if self.file.affords(len(text)):
                 self.file.write_text(text)
                 self.sums = None
+
+    def add_outside(self, account: TimeSums, apart: Apart | None, *, before: bool) -> None:
+        """Write how long evaluations and checkpoints ``before`` the first step took, or else behind the last."""
+        save_ns = account.regions.get("save", 0) + (apart.account.regions.get("save", 0) if apart else 0)
+        evaluation_ns = apart.evaluation_ns if apart else 0
+        if save_ns or evaluation_ns:
+            line = {"kind": "outside", "before": before, "evaluation_ns": evaluation_ns, "save_ns": save_ns}
+            self.file.write(line, opens=False)
 
     def flush(self) -> None:
         """Write what is summed."""

@@ -44,27 +44,23 @@ class Recorder:
         self.lines = StepLines(self.file)
         self.number = 0
         self.begin: int | None = None
-        self.micro_steps = 0
+        self.micro_steps = self.forwards = 0
         self.backwards: list[list[Any]] = []
         self.optimizers: list[int] = []
         self.flags: set[str] = set()
-        self.stepped = False
+        self.stepped = self.blind = self.between = self.ended = False
         self.update_end_ns = 0
         self.last_gradient = 0
         self.pending: list[LoaderRequest] = []
         self.source: int | None = None
         self.training_sources: set[int] = set()
         self.evaluation_sources: set[int] = set()
-        self.forwards = 0
         self.reads = EvaluatedReads()
-        self.blind = False
         self.calls: set[str] = set()
-        self.between = False
         self.world: tuple[int, int, str] | None = None
         self.moved = 0  # bytes of collectives since the first step
         self.elsewhere = False  # whether another thread asked for collectives
         self.cost = 0
-        self.ended = False
         if self.sampler is not None:
             self.sampler.begin_again()
         if self.device is not None:
@@ -216,7 +212,7 @@ class Recorder:
     def _begin_first(self, begin: int) -> None:
         self.begin = begin
         self.before_end = max(self.before_end, begin)  # what was before belongs to no step
-        self.ledger.begin_first(begin)
+        self.lines.add_outside(*self.ledger.begin_first(begin), before=True)
 
     # Forward and backward
 
@@ -440,9 +436,13 @@ class Recorder:
             self.sampler.stop()
         if self.begin is None:
             return
+        for request in self.reads.last(self.pending):
+            self.ledger.extend_apart(request.begin, request.read_until)
+            self.ledger.add((request.begin, REGION, request.region, request.duration))
         if self.stepped or self.calls:
             self.close(self.update_end_ns)
         self.lines.flush()
+        self.lines.add_outside(*self.ledger.divide(now()), before=False)
         self._tell(self.at_end)
         line = {"kind": "end", "steps": self.number, "at_ns": now(), "lost": self.file.lost}
         self.file.write({**line, "moved": self.moved, **self.processor.to_line()})

@@ -24,6 +24,7 @@ _MOST_KINDS = 4
 """Of steps, that a sentence names."""
 _LONGEST_ROUND = 3
 """Of a series of updates, the share that a round has at most, as its inverse."""
+_BESIDES = " and are neither evaluation nor checkpoint"
 _MOST_OF_IT = 0.5
 """Of all waiting: who causes as much is not one of many."""
 _EVERY_STEP = ("straggler", "waiting", "input", "communication", "gaps")
@@ -147,12 +148,15 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
             yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
     for name, words in (
         ("first_steps", "the first steps take {time} more than later ones, {share} of the job"),
-        ("start_up", "{time} pass before the first step, {share} of the job"),
-        ("end", "{time} pass behind the last step, {share} of the job"),
+        ("start_up", "{time} pass before the first step{besides}, {share} of the job"),
+        ("end", "{time} pass behind the last step{besides}, {share} of the job"),
     ):
         part = found.of_job(name)
         if part is not None and part.share >= _NOTABLE_ONCE:
-            said = words.format(time=format_seconds(part.time_s), share=_percent(part.share))
+            processes = [process for each in found.kept for process in each.attempt.processes.values()]
+            aside = any(line.before is (name == "start_up") for each in processes for line in each.outside)
+            besides = _BESIDES if aside and name != "first_steps" else ""
+            said = words.format(time=format_seconds(part.time_s), share=_percent(part.share), besides=besides)
             yield AttachedFinding(kind=name, sentence=said, lost_s=part.time_s)
     restart = found.of_job("restart")
     if restart is not None:

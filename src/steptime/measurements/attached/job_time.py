@@ -108,7 +108,7 @@ def _filled(
         spans = [(each.begin_ns, each.end_ns) for each in recorded]
         begin, end = min(since for since, _ in spans), max(until for _, until in spans)
         before = command.on_own_clock(process, begin) - reached
-        timeline.add("restart" if restarted else "start_up", max(0.0, before * _PER_S))
+        timeline.add("restart" if restarted else "start_up", _add_outside(timeline, process, before, of_start=True))
         timeline.counts["restart"] += restarted
         former = process
         known = _add_steps(timeline, process, own)
@@ -116,11 +116,24 @@ def _filled(
         reached = command.on_own_clock(process, end)
         if process.end is not None and process is not timeline.processes[-1]:
             behind = command.on_own_clock(process, process.end.at_ns) - reached
-            timeline.add("end", max(0.0, behind * _PER_S))
+            timeline.add("end", _add_outside(timeline, process, behind, of_start=False))
             reached += max(0, behind)
     if command.end_ns is not None:
-        timeline.add("end", max(0.0, (command.end_ns - reached) * _PER_S))
+        last = timeline.processes[-1]
+        timeline.add("end", _add_outside(timeline, last, command.end_ns - reached, of_start=False))
     return timeline
+
+
+def _add_outside(timeline: _Timeline, process: ProcessLines, span_ns: int, *, of_start: bool) -> float:
+    """Add evaluations and checkpoints before the first step or behind the last; return what else of the span, in s."""
+    left = max(0, span_ns)
+    for line in process.outside:
+        for name, lasting in (("evaluation", line.evaluation_ns), ("checkpoint", line.save_ns)):
+            taken = min(left, lasting) if line.before is of_start else 0
+            timeline.add(name, taken * _PER_S)
+            timeline.counts[name] += taken > 0
+            left -= taken
+    return left * _PER_S
 
 
 def _add_steps(timeline: _Timeline, process: ProcessLines, kept: KeptSteps) -> float:

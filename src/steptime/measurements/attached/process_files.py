@@ -24,6 +24,7 @@ from steptime.measurements.attached.process_lines import (
     GraphsLine,
     Line,
     NoteLine,
+    OutsideLine,
     ProcessLine,
     RankLine,
     SampledLines,
@@ -63,6 +64,7 @@ class ProcessLines:
     place: RankLine | None = None
     steps: list[StepLine] = field(default_factory=list)
     summed: list[SummedSteps] = field(default_factory=list)
+    outside: list[OutsideLine] = field(default_factory=list)
     gradients: list[GradientsLine] = field(default_factory=list)
     buckets: BucketsLine | None = None
     devices: list[DeviceLine] = field(default_factory=list)
@@ -126,6 +128,7 @@ class ProcessLines:
     def _listed(self, line: Line) -> None:
         lists: dict[type, list[Any]] = {
             SummedSteps: self.summed,
+            OutsideLine: self.outside,
             GradientsLine: self.gradients,
             DeviceLine: self.devices,
             SampledLines: self.sampled,

@@ -173,6 +173,17 @@ class SummedSteps:
 
 
 @dataclass(frozen=True)
+class OutsideLine:
+    """Evaluations and checkpoints of a process before its first step, or behind its last."""
+
+    __pydantic_config__ = STRICT
+
+    before: bool
+    evaluation_ns: Nanoseconds = 0
+    save_ns: Nanoseconds = 0
+
+
+@dataclass(frozen=True)
 class GradientsLine:
     """The gradients of one of the first backward passes, in the order in which they were ready."""
 
@@ -329,6 +340,7 @@ Line = (
     | RankLine
     | StepLine
     | SummedSteps
+    | OutsideLine
     | GradientsLine
     | BucketsLine
     | DeviceLine
@@ -346,6 +358,7 @@ FORMS: Mapping[str, TypeAdapter[Any]] = {
     "rank": TypeAdapter(RankLine),
     "step": TypeAdapter(StepLine),
     "steps": TypeAdapter(SummedSteps),
+    "outside": TypeAdapter(OutsideLine),
     "gradients": TypeAdapter(GradientsLine),
     "buckets": TypeAdapter(BucketsLine),
     "device": TypeAdapter(DeviceLine),
