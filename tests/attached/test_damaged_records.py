@@ -65,7 +65,7 @@ def test_a_step_whose_parts_exceed_it_counts_as_a_whole_and_in_no_part(tmp_path,
     run = found_in(write(tmp_path / "long", lines))
     assert (run.ranks[0].steps, run.problems) == (30, [])
     assert run.steps == whole.steps - 1
-    assert run.notes == ["1 steps count as a whole: their parts exceed them"]
+    assert run.notes == ["1 step counts as a whole: its parts exceed it"]
     assert {part.name: round(part.time_s.value, 9) for part in run.parts} == {
         part.name: round(part.time_s.value, 9) for part in whole.parts
     }

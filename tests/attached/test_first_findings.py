@@ -182,6 +182,39 @@ def test_steps_that_are_summed_are_on_record(tmp_path):
     assert "incomplete_record" not in sentences_of(found_in(write(tmp_path, kept)))
 
 
+def test_counts_of_one_are_in_the_singular(tmp_path):
+    lines = [*process_lines(0, 1, plain_steps(1), ended=False), {"kind": "end", "steps": 2, "at_ns": BEGIN, "lost": 1}]
+    lines[1]["regions"]["forward"] = 10 * lines[1]["duration_ns"]
+    run = found_in(write(tmp_path / "one", lines), 9_000.0)
+    assert sentences_of(run)["incomplete_record"].startswith("1 step of the process is not on record, and 1 is:")
+    assert run.notes == [
+        "1 step shows no interval: at least 7 more are needed",
+        "1 line could not be written: the disk was full, or the folder gone",
+        "1 step counts as a whole: its parts exceed it",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("calls", "shown"),
+    [
+        ("forward=1", "1 forward pass and no backward pass"),
+        ("nograd=1", "1 forward pass without gradient"),
+        ("nograd=2", "2 forward passes without gradient"),
+        ("jit=1", "1 call of jitted functions"),
+    ],
+)
+def test_what_a_process_did_that_never_trained_is_counted_in_the_right_number(tmp_path, calls, shown):
+    (tmp_path / RECORDS).mkdir()
+    (tmp_path / RECORDS / "seen-host.txt").write_text(f"7 torch sitecustomize\n7 without-step {calls}\n")
+    assert shown in found_in(tmp_path).not_attached
+
+
+def test_a_graph_of_one_operation_is_in_the_singular(tmp_path):
+    graphs = {"kind": "graphs", "frames": 1, "operations": 1, "graphs": 1, "breaks": 0, "weights": 3}
+    run = found_in(write(tmp_path, process_lines(0, 1, plain_steps(20), lines=[graphs])), 9_000.0)
+    assert "put 1 operation into 1 graph, and the network has 3 arrays" in sentences_of(run)["uncompiled"]
+
+
 def test_a_whole_record_is_not_called_incomplete(tmp_path):
     assert "incomplete_record" not in sentences_of(found_in(write(tmp_path, trained(0.0, 7, 40))))
 

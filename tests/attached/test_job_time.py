@@ -100,7 +100,7 @@ def test_steps_that_are_on_record_as_sums_count(tmp_path):
     job = job_of(run)
     assert job["steps"].count == 120
     assert job["input"].time_s == pytest.approx(20 * 0.020 + 2.0)
-    assert any("most are on record as sums" in note for note in run.notes)
+    assert any("sums, since steps are short: 100 of 120 steps;" in note for note in run.notes)
 
 
 def test_a_checkpoint_that_stalls_the_job_is_found(tmp_path):

@@ -169,7 +169,7 @@ def test_an_update_that_was_not_seen_is_said(tmp_path):
     ("operations", "weights", "sentence"),
     [
         (0, 4, "torch.compile put 0 operations into 0 graphs"),
-        (1, 10, "torch.compile put 1 operations into 1 graphs, and the network has 10 arrays of weights"),
+        (1, 10, "torch.compile put 1 operation into 1 graph, and the network has 10 arrays of weights"),
         (4, 10, "most of it ran uncompiled; compile it before"),
         (5, 10, None),
         (14, 10, None),

@@ -13,7 +13,7 @@ from steptime.measurements.attached.step_parts import KeptSteps, at_line, known_
 from steptime.measurements.attached.trainings import TrainingAttempts
 from steptime.measurements.interval import difference_within
 from steptime.measurements.json_form import Interval
-from steptime.units import format_seconds
+from steptime.units import format_count, format_seconds
 
 _NOTABLE = 0.1
 """Share of a step or of the job that is worth a sentence."""
@@ -90,8 +90,10 @@ def _not_named(whom: WaitedFor, steps: int) -> str:
     most, share = whom.most_causing, _percent(whom.caused_share)
     if whom.caused_share < _MOST_OF_IT:
         return f" now for one of them, now for another; rank {most} causes most, {share}"
-    more = f"; about {_counted(whom.more_steps, 'more step')} would show whether by chance" if whom.more_steps else ""
-    return f"; rank {most} causes {share} of it, as the last in {whom.last_in} of {_counted(steps, 'step')}{more}"
+    more = (
+        f"; about {format_count(whom.more_steps, 'more step')} would show whether by chance" if whom.more_steps else ""
+    )
+    return f"; rank {most} causes {share} of it, as the last in {whom.last_in} of {format_count(steps, 'step')}{more}"
 
 
 def is_shown(time_s: Interval[float | None] | Interval) -> bool:
@@ -137,14 +139,14 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
         lost_s = max(part.ranks_s) if alone else part.time_s
         if alone and kind == "evaluation":
             sentence = (
-                f"rank {_few(busy)} {verb} {_counted(part.count, 'time')} while the others wait, "
+                f"rank {_few(busy)} {verb} {format_count(part.count or 0, 'time')} while the others wait, "
                 f"{format_seconds(max(held_up.ranks_s) if held_up else 0.0)} in all"
             )
             yield AttachedFinding(kind="evaluation_on_few_ranks", sentence=sentence, lost_s=lost_s)
         elif lost_s + waited >= _NOTABLE_ONCE * _whole_s(found):
             takes = "takes" if part.count == 1 else "take"
             share = _percent(lost_s / _whole_s(found))
-            sentence = f"{_counted(part.count, kind)} {takes} {format_seconds(lost_s)}, {share} of the job"
+            sentence = f"{format_count(part.count or 0, kind)} {takes} {format_seconds(lost_s)}, {share} of the job"
             yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
     for name, words in (
         ("first_steps", "the first steps take {time} more than later ones, {share} of the job"),
@@ -162,11 +164,9 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
     if restart is not None:
         again = [each for each in found.trainings if len(each.attempts) > 1]
         made = [sorted(len(attempt.steps) for attempt in each.attempts) for each in again]
-        lost = sum(sum(steps[:-1]) for steps in made)
-        sentence = (
-            f"the job was started anew {_counted(restart.count, 'time')}, which took {format_seconds(restart.time_s)}; "
-            f"attempts beside the longest made {_counted(lost, 'step')}"
-        )
+        lost = format_count(sum(sum(steps[:-1]) for steps in made), "step")
+        times, took = format_count(restart.count or 0, "time"), format_seconds(restart.time_s)
+        sentence = f"the job was started anew {times}, which took {took}; attempts beside the longest made {lost}"
         yield AttachedFinding(kind="restart", sentence=sentence, lost_s=restart.time_s)
 
 
@@ -203,7 +203,7 @@ def _micro_steps(steps: Sequence[StepLine], shown: Collection[int]) -> str:
         lengths.setdefault(step.micro_steps, []).append(step.active_s)
     common = sorted(lengths.items(), key=lambda item: -len(item[1]))
     kinds = [
-        f"{_counted(len(own), 'step')} of {_counted(count, 'micro-step')} ({format_seconds(float(np.median(own)))})"
+        f"{format_count(len(own), 'step')} of {format_count(count, 'micro-step')} ({format_seconds(np.median(own))})"
         for count, own in common[:_MOST_KINDS]
     ]
     others = " and others" if len(lengths) > _MOST_KINDS else ""
@@ -225,8 +225,10 @@ def _uncompiled(found: AttachedFindings) -> Iterator[AttachedFinding]:
     """Name a torch.compile whose graphs lack the network; two arrays of weights are a layer."""
     lines = [line for each in found.main.attempt.processes.values() for line in each.graphs]
     for fewest in sorted(lines, key=lambda line: line.operations)[:1]:
-        made = f"torch.compile put {fewest.operations} operations into {fewest.graphs} graphs, and the network has "
-        sentence = f"{made}{fewest.weights} arrays of weights: most of it ran uncompiled; compile it before DDP or FSDP"
+        operations, graphs = format_count(fewest.operations, "operation"), format_count(fewest.graphs, "graph")
+        made = f"torch.compile put {operations} into {graphs}, and the network has "
+        weights = format_count(fewest.weights, "array")
+        sentence = f"{made}{weights} of weights: most of it ran uncompiled; compile it before DDP or FSDP"
         if 2 * fewest.operations < fewest.weights:
             yield AttachedFinding(kind="uncompiled", sentence=f"{sentence} wraps it", lost_s=None)
 
@@ -245,7 +247,7 @@ def _of_ablation(found: AttachedFindings) -> Iterator[AttachedFinding]:
             continue
         if rounds:
             less = difference_within(np.array([means[number, "whole"] - means[number, part] for number in rounds]))
-            pairs = _counted(len(rounds), "pair")
+            pairs = format_count(len(rounds), "pair")
             sentence = f"without {words} a step takes {_with_interval(less)} less, by {pairs} of blocks"
             yield AttachedFinding(kind="ablation", sentence=sentence, lost_s=None)
 
@@ -276,7 +278,3 @@ def _few(ranks: Sequence[int]) -> str:
 
 def _percent(share: float | None) -> str:
     return f"{100 * (share or 0.0):.0f} %"
-
-
-def _counted(number: int | None, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -10,7 +10,7 @@ from steptime.measurements.attached.process_lines import FailureLine
 from steptime.measurements.attached.separate_models import diverged_weights, separate_models
 from steptime.measurements.attached.step_parts import KeptSteps, at_line, step_length
 from steptime.measurements.attached.trainings import TrainingAttempts, arrangement
-from steptime.units import format_seconds
+from steptime.units import format_count, format_seconds
 
 FIRST = ("failed", "separate_models", "diverged_weights", "trainings", "incomplete_record")
 """Kinds of findings, in the order in which an answer begins with them."""
@@ -99,7 +99,7 @@ def _trainings(trainings: Sequence[TrainingAttempts], rows: Sequence[AttachedTra
 def _short(row: AttachedTraining) -> str:
     length = f" of {format_seconds(row.step_s.value)}" if row.step_s.value else ""
     ranks = f", {row.ranks} ranks" if row.ranks > 1 else ""
-    return f"{row.steps} step{'s' if row.steps != 1 else ''}{length}{ranks}"
+    return f"{format_count(row.steps, 'step')}{length}{ranks}"
 
 
 def _incomplete(attempt: Attempt, *, ended_well: bool) -> Iterator[str]:
@@ -107,7 +107,8 @@ def _incomplete(attempt: Attempt, *, ended_well: bool) -> Iterator[str]:
         who = f"rank {rank}" if len(attempt.ranks) > 1 else "the process"
         missing, kept = process.missing_steps, len(process.steps)
         if missing:
-            yield f"{missing} steps of {who} are not on record, and {kept} are: means may be of other steps than most"
+            gone = f"{format_count(missing, 'step')} of {who} {'is' if missing == 1 else 'are'} not on record"
+            yield f"{gone}, and {kept:,} {'is' if kept == 1 else 'are'}: means may be of other steps than most"
         if process.end is None and ended_well:
             last = process.steps[-1].number
             yield (

@@ -28,22 +28,25 @@ from steptime.measurements.interval import LEVEL, more_values
 from steptime.measurements.json_form import NOT_MEASURED, Interval
 from steptime.measurements.noise import amount
 from steptime.plain_file import PlainFolder
-from steptime.units import format_seconds
+from steptime.units import format_count, format_seconds
 
 _NOT_TRAINED = "processes were attached ({seen}) and none of them trained a step that steptime knows; seen: {what}"
 _WHY = "without-step"
 """Of a line about a process, what it did in place of training."""
 _SIGHTS = {
-    "forward": "forward passes and no backward pass",
-    "nograd": "forward passes without gradient",
-    "jit": "calls of jitted functions, of which none returned a state or held a gradient",
+    "forward": ("forward pass", "forward passes", "and no backward pass"),
+    "nograd": ("forward pass", "forward passes", "without gradient"),
+    "jit": ("call", "calls", "of jitted functions, of which none returned a state or held a gradient"),
 }
+_MOST_DIGITS = 18
+"""Of such a count, as a file may hold anything."""
 _FEWEST_STEPS = 8
 _WANTED = 0.1
 """Half the interval of a step that is known well, as a share of it."""
 _FEW_TIMES = 3
 """As many steps as there are, above which a note shows how many more are needed."""
-_SAMPLED = "steps are so short that most are on record as sums; the parts are of every {every} or so"
+_SAMPLED = "on record as sums, since steps are short: {summed:,} of {steps}; the parts are of others"
+_EXCESS = "count as a whole: their parts exceed them"
 
 
 def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
@@ -126,7 +129,11 @@ def _not_trained(files: AttachedFiles) -> str:
     lines = [words for line in files.seen if len(words := line.split()) > 1]
     libraries = sorted({words[1] for words in lines if words[1] != _WHY})
     calls = dict(word.partition("=")[::2] for words in lines if words[1] == _WHY for word in words[2:])
-    sights = [f"{calls[name]} {title}" for name, title in _SIGHTS.items() if calls.get(name, "").isdecimal()]
+    sights = [
+        f"{format_count(int(number), one, several)} {rest}"
+        for name, (one, several, rest) in _SIGHTS.items()
+        if (number := calls.get(name, "")[:_MOST_DIGITS]).isdecimal()
+    ]
     seen = ", ".join(libraries[:6]) or "without a library of training"
     what = ", ".join(sights) or "no module, backward pass or jitted function at all"
     return _NOT_TRAINED.format(seen=seen, what=what)
@@ -136,14 +143,15 @@ def _notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
     notes = list(dict.fromkeys(chain.from_iterable(each.notes for each in files.processes)))
     lost = sum(each.end.lost for each in files.processes if each.end)
     if lost:
-        notes.append(f"{lost} lines could not be written: the disk was full, or the folder gone")
+        notes.append(f"{format_count(lost, 'line')} could not be written: the disk was full, or the folder gone")
     undivided = sum(step.is_undivided for process in files.processes for step in process.steps)
     if undivided:
-        notes.append(f"{undivided} steps count as a whole: their parts exceed them")
+        excess = "counts as a whole: its parts exceed it" if undivided == 1 else _EXCESS
+        notes.append(f"{format_count(undivided, 'step')} {excess}")
     summed = sum(each.last - each.first + 1 for process in files.processes for each in process.summed)
     alone = sum(len(process.steps) for process in files.processes)
     if main is not None and summed and alone:
-        notes.append(_SAMPLED.format(every=f"{round((summed + alone) / alone)} steps"))
+        notes.append(_SAMPLED.format(summed=summed, steps=format_count(summed + alone, "step")))
     return [*(_too_few(main) if main else ()), *notes]
 
 
@@ -153,7 +161,8 @@ def _too_few(kept: KeptSteps) -> Iterator[str]:
     if step_s.value is None:
         return
     if step_s.low is None:
-        yield f"{count} steps show no interval: at least {_FEWEST_STEPS - count} more are needed"
+        shows = f"{format_count(count, 'step')} {'shows' if count == 1 else 'show'}"
+        yield f"{shows} no interval: at least {_FEWEST_STEPS - count} more are needed"
         return
     more = more_values(Interval(step_s.value, step_s.low, step_s.high), count, _WANTED)
     if more > _FEW_TIMES * count:
