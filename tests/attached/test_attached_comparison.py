@@ -9,6 +9,7 @@ from stored_processes import COMMAND, ddp_steps, process_lines, write
 from typer.testing import CliRunner
 
 from steptime.cli.app import app, run_program
+from steptime.measurements.attached.process_files import RECORDS
 from steptime.measurements.store import Store
 
 
@@ -65,6 +66,61 @@ def test_versions_that_are_as_quick_show_no_difference(versions):
 
     assert trial["verdict"] == "no difference"
     assert trial["smallest_change"] > 0.0
+
+
+def trained_again(folder, times=1):
+    """Add shorter trainings of the same command to a run, behind what it trained."""
+    for number in range(1, times + 1):
+        steps = ddp_steps(0, lambda _: [1.0], steps=20)
+        for each in steps:
+            each["begin_ns"] += number * 5 * 10**9
+            each["backwards"] = []
+        lines = process_lines(0, 1, steps, pid=500 + number, environment={}, program=["again.py"])
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / RECORDS / f"again-{number}.jsonl").write_text(text)
+
+
+AGAIN = "the command trained {} times; the longest training is compared"
+
+
+@pytest.mark.parametrize(
+    ("times", "flag"),
+    [
+        ([1, 1, 1], f"slower: {AGAIN.format(2)}"),
+        ([1, 3, 2], f"slower: {AGAIN.format('2 to 4')}"),
+        ([0, 2, 0], f"slower: 1 of 3 runs: {AGAIN.format(3)}"),
+    ],
+)
+def test_a_comparison_of_one_of_several_trainings_has_a_mark(versions, times, flag):
+    for number, again in enumerate(times):
+        trained_again(versions / "slower" / str(number), again)
+
+    (trial,) = compared(versions / "old", versions / "slower")["trials"]
+    text = CliRunner().invoke(app, ["compare", str(versions / "old"), str(versions / "slower")]).stdout
+
+    assert [each for each in trial["flags"] if "trained" in each] == [flag]
+    assert flag in " ".join(text.split())
+    assert trial["ratio"]["value"] == pytest.approx(48.2 / 40.2, rel=0.01)
+
+
+def test_a_command_that_trained_once_has_no_mark_of_several_trainings(versions):
+    (trial,) = compared(versions / "old", versions / "slower")["trials"]
+
+    assert not [each for each in trial["flags"] if "trained" in each]
+
+
+@pytest.mark.parametrize("form", [["--json"], []], ids=["JSON", "text"])
+@pytest.mark.parametrize("again", [0, 2])
+def test_a_profile_of_one_of_several_trainings_has_a_note(versions, form, again):
+    folder = versions / "old" / "0"
+    trained_again(folder, again)
+
+    done = CliRunner().invoke(app, ["fit", str(folder), "-o", str(versions / "profile.json"), *form])
+    notes = json.loads(done.stdout)["notes"] if form else done.stderr.splitlines()
+
+    several = [note for note in notes if note.startswith("the command trained 3 times, one after the other")]
+    assert len(several) == (again > 0)
+    assert all("the step and its parts are of number 1" in note for note in several)
 
 
 def test_a_slower_version_fails_a_threshold(versions):

@@ -75,13 +75,17 @@ def _fit_attached(
 
     links = stored_links(store)
     cores = (store.machine() or {}).get("cores")
-    profile = attached_profile(attached_run(*recorded), recorded[1], links.rows if links else [], cores or 1, tables)
+    run = attached_run(*recorded)
+    notes = [each.sentence for each in run.findings if each.kind == "trainings"]
+    profile = attached_profile(run, recorded[1], links.rows if links else [], cores or 1, tables)
     write_attached_profile(profile, path)
     if as_json:
         from steptime.cli.streams import print_json
 
-        print_json({"profile": str(path), "attached": profile.model_dump(mode="json", by_alias=True)})
+        attached = profile.model_dump(mode="json", by_alias=True)
+        print_json({"profile": str(path), "attached": attached, "notes": notes})
         return
+    warn(notes)
     if profile.refused:
         warn([f"it predicts nothing: {profile.refused}"])
     warn([f"profile: {path}"])

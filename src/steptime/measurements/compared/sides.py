@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from steptime.errors import StoreError, UsageError, choices_message
 from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.attached.attempts import attempts_of
-from steptime.measurements.attached.process_files import AttachedFiles, AttachedHeader
+from steptime.measurements.attached.process_files import AttachedHeader
 from steptime.measurements.attached.step_parts import KeptSteps, kept_steps
+from steptime.measurements.attached.trainings import trainings_of
 from steptime.measurements.estimate import estimate
 from steptime.measurements.launch_times import LaunchTimes, in_turns, reduce_times
 from steptime.measurements.pooled_conditions import versions_of
@@ -255,6 +256,7 @@ class _TrainedRun:
 
     header: AttachedHeader
     steps: KeptSteps
+    trainings: int
 
     @property
     def length_s(self) -> NDArray[np.float64]:
@@ -284,9 +286,10 @@ def _runs_of(stores: Sequence[Store], source: str) -> _TrainedRuns:
     trained = []
     copies = 0
     for header, files in sorted(read, key=_started):
-        steps = _longest(files)
-        if steps is not None:
-            run = _TrainedRun(header, steps)
+        kept = [own for attempt in attempts_of(files.processes) if (own := kept_steps(attempt)).numbers]
+        if kept:
+            longest = max(kept, key=lambda own: float(own.length_s.max(axis=0).sum()))
+            run = _TrainedRun(header, longest, len(trainings_of([own.attempt for own in kept])))
             if known.isdisjoint(run.identities):
                 trained.append(run)
             else:
@@ -307,6 +310,11 @@ def _side(runs: _TrainedRuns, name: str, source: str) -> ComparedSide:
     flags = [flag for header in headers for flag in header.flags]
     if runs.copies:
         flags.append(f"{runs.copies} of {runs.copies + len(headers)} runs left out: copies of others")
+    several = [run.trainings for run in runs.trained if run.trainings > 1]
+    if several:
+        which = "" if len(several) == len(headers) else f"{len(several)} of {len(headers)} runs: "
+        times = str(several[0]) if len(set(several)) == 1 else f"{min(several)} to {max(several)}"
+        flags.append(f"{name}: {which}the command trained {times} times; the longest training is compared")
     subject = Subject(
         id=_SCRIPT,
         identity={"workload": _SCRIPT, "processes": latest.steps.attempt.world},
@@ -320,9 +328,3 @@ def _side(runs: _TrainedRuns, name: str, source: str) -> ComparedSide:
 
 def _started(found: tuple[AttachedHeader, Any]) -> str:
     return found[0].started_at
-
-
-def _longest(files: AttachedFiles) -> KeptSteps | None:
-    """Return the steps of the attempt that trained longest; None if none trained."""
-    kept = [each for attempt in attempts_of(files.processes) if (each := kept_steps(attempt)).numbers]
-    return max(kept, key=lambda each: float(each.length_s.max(axis=0).sum()), default=None)
