@@ -51,22 +51,17 @@ class DataParallelPasses:
     """Whether forward passes go through DDP, or around it: by what it wraps (``model.module``)."""
 
     def __init__(self) -> None:
-        self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
         self.wrapped: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.wraps = False  # whether there is one, which is quicker to ask
         self.around = False
         self.ended = True
         self.bypassed = 0
 
-    def adopt(self, module: Any) -> None:
-        """Learn whether an outermost ``module`` is DDP or holds it."""
-        if _data_parallel and any(each in _data_parallel for each in module.modules()):
-            self.holders.add(module)
-
-    def forward(self, module: Any) -> None:
-        """Note a forward with gradient of an outermost ``module``; one through DDP counts more than one around it."""
-        if module in self.holders:
+    def forward(self, module: Any, *, through: bool) -> None:
+        """Note a forward with gradient of an outermost ``module``; one ``through`` DDP counts more than one around."""
+        if through:
             self.around, self.ended = False, False
-        elif self.ended and module in self.wrapped:
+        elif self.ended and self.wraps and module in self.wrapped:
             self.around, self.ended = True, False
 
     def backward(self) -> bool:
@@ -202,6 +197,11 @@ def install_functional(module: Any) -> None:
             collective(asynchronous, name, "wait", compiling)
 
 
+def goes_through_data_parallel(module: Any) -> bool:
+    """Return whether an outermost ``module`` is DDP or holds it."""
+    return bool(_data_parallel) and any(each in _data_parallel for each in module.modules())
+
+
 def data_parallel_modules() -> list[Any]:
     """Return the DDP modules of this process."""
     return list(_data_parallel)
@@ -211,6 +211,7 @@ def _made(module: Any) -> None:
     _data_parallel.add(module)
     for each in module.module.modules():
         _passes.wrapped.add(each)
+        _passes.wraps = True
 
 
 def install_data_parallel(module: Any) -> None:

@@ -82,6 +82,7 @@ class TorchTraining:
         compiler = getattr(torch, "compiler", None)
         self.compiling: Callable[[], bool] = getattr(compiler, "is_compiling", patches.never)
         self.weights = Weights(torch)
+        self.passes = torch_collectives.data_parallel_passes()
         self.gradients = Gradients(self.recorder, self.compiling, self.weights)
         self.flops = FlopCount(torch, self.recorder)
         self.optimizers: dict[int, int] = {}
@@ -151,15 +152,15 @@ class TorchTraining:
             return ()
         if not training and isinstance(module, torch.fx.GraphModule):  # compiled code, called by its backward pass
             return ()
-        unseen = training and module not in gradients.seen
-        if unseen and getattr(next(module.parameters(), None), "is_meta", False):  # it computes nothing
-            return ()
-        if unseen:
-            gradients.adopt(module)
-            torch_collectives.data_parallel_passes().adopt(module)
+        trainable = True
         if training:
-            torch_collectives.data_parallel_passes().forward(module)
-        trainable = not training or module in gradients.trainable
+            known = gradients.outermost.get(module)
+            if known is None:
+                if getattr(next(module.parameters(), None), "is_meta", False):  # it computes nothing
+                    return ()
+                known = gradients.adopt(module)
+            trainable, through = known
+            self.passes.forward(module, through=through)
         counted = training
         if training and trainable:
             self.evaluates = not module.training
@@ -312,8 +313,8 @@ class Gradients:
         self.recorder = recorder
         self.compiling = compiling
         self.weights = weights
-        self.seen: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.trainable: weakref.WeakSet[Any] = weakref.WeakSet()
+        # By module, whether it has what is trained, and whether it is DDP or holds it.
+        self.outermost: weakref.WeakKeyDictionary[Any, tuple[bool, bool]] = weakref.WeakKeyDictionary()
         self.roots: dict[str, int] = {}
         self.sizes: dict[int, int] = {}
         self.handles: dict[int, Any] = {}
@@ -322,15 +323,18 @@ class Gradients:
         self.arrived: list[tuple[int, int]] = []
         self.on = True
 
-    def adopt(self, module: Any) -> None:
-        """Put hooks on those parameters of an outermost ``module`` that carry none of ours."""
-        self.seen.add(module)
-        if not any(each.requires_grad for each in module.parameters()):
-            return
-        self.trainable.add(module)
-        self.roots[type(module).__name__] = self.roots.get(type(module).__name__, 0) + 1
-        if not self.on:
-            return
+    def adopt(self, module: Any) -> tuple[bool, bool]:
+        """Learn what an outermost ``module`` is, and return it."""
+        trainable = any(each.requires_grad for each in module.parameters())
+        known = self.outermost[module] = trainable, torch_collectives.goes_through_data_parallel(module)
+        if trainable:
+            self.roots[type(module).__name__] = self.roots.get(type(module).__name__, 0) + 1
+        if trainable and self.on:
+            self._put_hooks(module)
+        return known
+
+    def _put_hooks(self, module: Any) -> None:
+        """Put hooks on those parameters that carry none of ours."""
         for parameter in module.parameters():
             key = id(parameter)
             if key in self.sizes or not (parameter.requires_grad and parameter.is_leaf):
