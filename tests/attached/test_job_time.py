@@ -83,6 +83,19 @@ def test_ranks_that_wait_for_an_evaluation_of_one_are_held_up(tmp_path):
     assert "rank 0 evaluates 2 times while the others wait" in sentences_of(run)["evaluation_on_few_ranks"]
 
 
+@pytest.mark.parametrize("evaluating", [(), (10, 20)])
+def test_ranks_wait_for_no_evaluation_behind_the_last_step(tmp_path, evaluating):
+    late = {"evaluating": (10, 20), "wait_ms": 500.0}  # behind evaluations of rank 0, or its checkpoints
+    first = alternating(0, evaluating=evaluating, saving=() if evaluating else (10, 20))
+    last = outside(before=False, evaluation_ms=900)
+    processes = [process_lines(0, 2, first, lines=[last]), process_lines(1, 2, alternating(1, **late))]
+    run = found_in(write(tmp_path, *processes), 9_000.0)
+    assert job_of(run)["evaluation"].count == len(evaluating) + 1
+    said = sentences_of(run).get("evaluation_on_few_ranks", "")
+    assert said.startswith("rank 0 evaluates 2 times while" if evaluating else "")
+    assert bool(said) == bool(evaluating)
+
+
 def test_steps_that_are_on_record_as_sums_count(tmp_path):
     steps = alternating(0, steps=20)
     end = steps[-1]["begin_ns"] + steps[-1]["duration_ns"]

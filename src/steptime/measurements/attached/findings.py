@@ -127,6 +127,7 @@ def _lost(part: StepPart, found: AttachedFindings) -> float:
 
 
 def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
+    outside = [process.outside for each in found.kept for process in each.attempt.processes.values()]
     held_up = found.of_job("held_up")
     waited = held_up.time_s if held_up else 0.0
     evaluation, checkpoint = found.of_job("evaluation"), found.of_job("checkpoint")
@@ -137,9 +138,12 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
         busy = [rank for rank, seconds in zip(_ranks(found), part.ranks_s, strict=False) if seconds > 0.0]
         alone = bool(idle) and held_up is not None and len(found.trainings) == 1
         lost_s = max(part.ranks_s) if alone else part.time_s
-        if alone and kind == "evaluation":
+        within = (part.count or 0) - max(
+            (sum(line.evaluation_ns > 0 for line in lines) for lines in outside), default=0
+        )
+        if alone and kind == "evaluation" and within > 0:
             sentence = (
-                f"rank {_few(busy)} {verb} {format_count(part.count or 0, 'time')} while the others wait, "
+                f"rank {_few(busy)} {verb} {format_count(within, 'time')} while the others wait, "
                 f"{format_seconds(max(held_up.ranks_s) if held_up else 0.0)} in all"
             )
             yield AttachedFinding(kind="evaluation_on_few_ranks", sentence=sentence, lost_s=lost_s)
@@ -155,8 +159,7 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
     ):
         part = found.of_job(name)
         if part is not None and part.share >= _NOTABLE_ONCE:
-            processes = [process for each in found.kept for process in each.attempt.processes.values()]
-            aside = any(line.before is (name == "start_up") for each in processes for line in each.outside)
+            aside = any(line.before is (name == "start_up") for lines in outside for line in lines)
             besides = _BESIDES if aside and name != "first_steps" else ""
             said = words.format(time=format_seconds(part.time_s), share=_percent(part.share), besides=besides)
             yield AttachedFinding(kind=name, sentence=said, lost_s=part.time_s)
