@@ -36,6 +36,8 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "measurements/attached/exchange.py": (PASSES, "knows sharded parameters by the passes of their collectives"),
     "measurements/attached/findings.py": (EXCHANGE | {"input_wait", "update"}, "finds what takes long in a step"),
     "measurements/attached/job_time.py": ({"input_wait"}, "adds up the waiting for input of a whole job"),
+    "measurements/attached/separate_models.py": (EXCHANGE, "knows where nothing of an exchange can be seen"),
+    "measurements/attached/summary.py": ({"forward"}, "counts passes where no step was made"),
     "measurements/attached/step_parts.py": (PASSES | EXCHANGE | {"input_wait", "update"}, "makes phases of regions"),
     "measurements/attached/straggler.py": (EXCHANGE, "leaves out what a slow rank makes others wait"),
     "measurements/ablation/records.py": (PASSES, "names the stages that are divided by"),

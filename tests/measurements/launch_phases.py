@@ -22,6 +22,7 @@ def launch_of(  # noqa: PLR0913 - what a launch is made of
     slow: Mapping[int, float] | None = None,
     pauses: tuple[float, float] = (0.0, 0.0),
     drop: Sequence[str] = (),
+    at_s: float = 0.0,
 ) -> AblationLaunch:
     """Make a launch up.
 
@@ -35,6 +36,7 @@ def launch_of(  # noqa: PLR0913 - what a launch is made of
         slow: for some ranks, by which factor their computation takes longer.
         pauses: how likely a worker pauses in a step, and for how long.
         drop: stages that the framework does not have.
+        at_s: when it ran, by which launches of one folder are told apart.
     """
     rng = np.random.default_rng(seed)
     factors = np.array([(slow or {}).get(rank, 1.0) for rank in range(workers)])
@@ -63,7 +65,7 @@ def launch_of(  # noqa: PLR0913 - what a launch is made of
                 host="vm",
                 stages={name: values[rank].tolist() for name, values in times.items() if name not in drop},
                 order=[list(times)] * blocks,
-                clocks=[{"at_s": 0.0, "offset_s": 0.0, "rtt_s": 0.0}] * 2,
+                clocks=[{"at_s": at_s, "offset_s": 0.0, "rtt_s": 0.0}] * 2,
                 marks=[],
                 marked=[],
                 transfers=[],

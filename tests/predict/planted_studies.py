@@ -34,7 +34,7 @@ def add(store: Store, step_s: float, slow: dict[int, float] | None = None, **cha
         ends = np.cumsum(step_s * np.exp(rng.normal(0.0, 0.002, 60))).tolist()
         store.append(a_launch(trial, number, workers=[a_worker(ends, rank) for rank in range(trial.workers)]))
     stages = STAGES if trial.workers > 1 else {name: each for name, each in STAGES.items() if name != "exchange"}
-    made = launch_of(1, trial.workers, stages, noise=0.001, slow=slow)
+    made = launch_of(1, trial.workers, stages, noise=0.001, slow=slow, at_s=100.0 * len(store.trials()))
     store.append(replace(made, trial=trial.id))
     return trial
 
