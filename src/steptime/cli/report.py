@@ -302,7 +302,7 @@ def _anomalies(report: Mapping[str, Any], folder: Path) -> "dict[str, Anomaly]":
 
 STUDY = "four-frameworks"
 RECORDING = Path(steptime.__file__).parent / "studies" / "recorded" / f"{STUDY}.tar.xz"
-"""A results folder and the profile beside it, made by ``tests/stored/recorded_demo.py``."""
+"""A results folder and the profile beside it, made by ``benchmarks/demo/record.py``."""
 WORKERS = "2,4,8,16"
 CHANGES = ("framework=pytorch", "strategy=allreduce", "workers_per_host=2", "interconnect.bandwidth=10Gbit/s")
 """What the demo predicts: the measured hosts, several of them, behind an ordinary link."""
