@@ -250,8 +250,9 @@ def test_a_second_name_in_a_checkpoint_is_not_written_through(tmp_path):
         second.parent.mkdir(parents=True, exist_ok=True)
         second.hardlink_to(victim)
 
-    steptime("run", "small.yaml", "-o", "results", cwd=tmp_path)
+    refused = steptime("run", "small.yaml", "-o", "results", cwd=tmp_path, check=2)
 
+    assert "is a second name of another file" in said(refused.stderr)
     assert victim.read_text() == "the user's own"
 
 
