@@ -7,7 +7,7 @@ import atexit
 from pathlib import Path
 
 from steptime.catalog.manifest import load_manifests
-from steptime.launchers.preloading import Preloading
+from steptime.launchers.fork_servers import Preloading
 from steptime.launchers.request import Request
 
 _PRELOADING = Preloading()

@@ -16,13 +16,14 @@ BEGIN = """
 import io, json, os, sys
 import numpy, torch
 from steptime.libraries.torch import checkpoint
+from steptime.libraries.torch.devices import Cpu
 from steptime.libraries.torch.strategy import TorchStrategy
 
 class Built:
     module = torch.nn.Linear(3, 2)
 
 def strategy(scale):
-    made = TorchStrategy({"precision": "fp16", "optimizer": {}}, None, None)
+    made = TorchStrategy({"precision": "fp16", "optimizer": {}, "options": {}}, None, Cpu())
     made.optimizer = torch.optim.SGD(Built.module.parameters(), 0.1, momentum=0.9)
     made.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
     made.update(Built.module(torch.ones(1, 3)).sum())

@@ -39,6 +39,7 @@ CALLS: dict[str, list[Any]] = {
     "torch.cuda.get_rng_state": ["cuda:0"],
     "torch.cuda.is_available": [],
     "torch.cuda.is_current_stream_capturing": [],
+    "torch.cuda.is_initialized": [],
     "torch.cuda.max_memory_allocated": ["cuda:0"],
     "torch.cuda.nccl.version": [],
     "torch.cuda.set_device": ["cuda:0"],

@@ -9,7 +9,7 @@ from typing import Any
 from simulated import a_launch, a_trial, a_worker
 
 from steptime.catalog.workloads.table import build_workload
-from steptime.launchers.preloading import Preloading
+from steptime.launchers.fork_servers import Preloading
 from steptime.launchers.request import LaunchOutcome
 from steptime.measurements.records import Launch, Replay
 from steptime.measurements.training_evidence import STILL, mistake

@@ -16,7 +16,7 @@ from small_study import CHECKED_STUDY, STUDY
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import run_program
-from steptime.launchers.preloading import Preloading
+from steptime.launchers.fork_servers import Preloading
 from steptime.launchers.request import LaunchOutcome
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise

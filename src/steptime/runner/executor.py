@@ -17,7 +17,7 @@ import steptime
 from steptime.catalog.manifest import Manifest
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError, StoreError
-from steptime.launchers.preloading import Preloading, await_copies
+from steptime.launchers.fork_servers import Preloading, await_copies
 from steptime.launchers.request import LATE, Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
 from steptime.measurements.gpus import GpuSamples
