@@ -11,8 +11,8 @@ import pytest
 
 from living_processes import has_ended, wait_until
 from steptime.catalog.manifest import load_manifests
-from steptime.launchers.namespaces import isolation_kind
 from steptime.launchers.fork_servers import Preloading, await_copies
+from steptime.launchers.namespaces import isolation_kind
 from steptime.launchers.request import Request
 from steptime.launchers.table import launcher_named
 
