@@ -29,6 +29,11 @@ def living_in(folder: Path) -> list[psutil.Process]:
     return found
 
 
+def living_children() -> list[psutil.Process]:
+    """Return the processes that this one has started and that have not ended."""
+    return [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
+
+
 def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> bool:
     """Wait until ``condition`` holds, and say whether it did within so many seconds."""
     deadline = time.monotonic() + seconds

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from emulating import WRITE_PLACE, launch, remains, skip_where_impossible, two_hosts
 
-from living_processes import living_in, wait_until
+from living_processes import living_children, living_in, wait_until
 from steptime.catalog.cluster import cluster_for
 from steptime.errors import LaunchError
 from steptime.launchers.emulation import hosts
@@ -195,8 +195,7 @@ def _by_switch(monkeypatch) -> None:
 
 def switches() -> list[psutil.Process]:
     """The switches of this process's launches."""
-    children = psutil.Process().children()
-    return [each for each in children if any("packet_relay.py" in word for word in each.cmdline())]
+    return [each for each in living_children() if any("packet_relay.py" in word for word in each.cmdline())]
 
 
 @pytest.mark.usefixtures("_by_switch")

@@ -5,9 +5,9 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
+from living_processes import living_children
 from steptime.errors import LaunchError
 from steptime.launchers.hosts import probe
 from steptime.launchers.hosts.commands import HOST_AGENT
@@ -95,7 +95,7 @@ def test_a_host_that_takes_no_message_is_dead_though_it_is_heard(tmp_path):
 def test_a_line_that_stands_still_holds_up_no_other(tmp_path):
     commands = {"host-n0": ["sleep", "600"], "host-n1": [sys.executable, "-c", _SAYS_ITS_MESSAGES, "1"]}
     with Lines(commands, ["n0", "n1"], tmp_path) as lines:
-        (stopped,) = [each for each in psutil.Process().children() if each.cmdline() == commands["host-n0"]]
+        (stopped,) = [each for each in living_children() if each.cmdline() == commands["host-n0"]]
         stopped.send_signal(signal.SIGSTOP)
         for _ in range(3):
             lines.send(text=MORE_THAN_A_PIPE_HOLDS)

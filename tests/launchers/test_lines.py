@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import psutil
 import pytest
 
+from living_processes import living_children
 from steptime.errors import StoreError
 from steptime.launchers.hosts.lines import Lines
 
@@ -15,5 +15,4 @@ def test_a_line_that_cannot_be_kept_a_file_for_ends_the_lines_before_it(tmp_path
     (tmp_path / "host-n1.launch").mkdir()
     with pytest.raises((OSError, StoreError)):
         Lines(commands, ["n0", "n1"], tmp_path)
-    children = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
-    assert waits not in [each.cmdline() for each in children]
+    assert waits not in [each.cmdline() for each in living_children()]
