@@ -112,7 +112,7 @@ def test_the_step_is_repeated_from_the_weights_that_the_launch_kept(tmp_path, mo
     folder = Path("trials") / TRIAL.id / "launch-0"
     folder.mkdir(parents=True)
     for rank in range(2):
-        (folder / f"weights-alone-{rank}.npz").write_bytes(b"")
+        (folder / f"alone-weights-{rank}.npz").write_bytes(b"")
     executor, kept = Replaying(), []
     executor.workers = 2
     replay(executor, [a_launch_with()], [], kept.append, TRIAL)
@@ -120,7 +120,7 @@ def test_the_step_is_repeated_from_the_weights_that_the_launch_kept(tmp_path, mo
     (repeated,) = [each for each in kept if each.rank is not None]
     begins, schedule = executor.jobs[-1]["begins"], executor.jobs[-1]["schedule"]
     assert begins == {
-        "weights": str(tmp_path / folder / f"weights-alone-{repeated.rank}.npz"),
+        "weights": str(tmp_path / folder / f"alone-weights-{repeated.rank}.npz"),
         "batches": [29, 29],
     }
     assert (schedule["first_turn"], schedule["turns"], repeated.launch) == (repeated.rank, True, 0)

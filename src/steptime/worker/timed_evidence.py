@@ -28,7 +28,7 @@ _FOR_TWO_TURNS = 5
 
 def kept_weights(folder: str, rank: int) -> str:
     """Return the path of the weights ahead of the last step that a worker took without the others."""
-    return os.path.join(folder, "weights-alone-%d.npz" % rank)
+    return os.path.join(folder, "alone-weights-%d.npz" % rank)
 
 
 def first_turns(warmup: int) -> int:
