@@ -9,8 +9,8 @@ from program import steptime
 
 from steptime.cli.report import RECORDING, recorded_files
 
-MARK = "Recorded on AMD EPYC, 2 cores, 23.5 GiB, Debian GNU/Linux 12 (bookworm), 2026-11-22."
-MOST_BYTES = 300_000
+MARK = "Recorded on AMD EPYC, 2 cores, 23.5 GiB, Debian GNU/Linux 12 (bookworm), 2026-11-27."
+MOST_BYTES = 400_000
 """Of a wheel that the recording may take."""
 
 
