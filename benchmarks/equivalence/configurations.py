@@ -1,9 +1,8 @@
 """The configurations that the programs of this folder check: every strategy of every framework that is installed."""
 
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -159,12 +158,3 @@ def loading(trial: Trial, dataset: str, processes: int = 0) -> Trial:
     classes = len(BUILTINS[dataset].classes)
     loader = {"dataset": dataset, "loader": "native", "loader_processes": processes}
     return trial.model_copy(update={**loader, "input_shape": shape, "classes": classes})
-
-
-def preload(bench: Bench) -> None:
-    """Start workers with their framework imported, as tests do."""
-    sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "frameworks"))
-    from preloading import preloaded_interpreter  # noqa: PLC0415 - of the tests, for those who want it
-
-    for name, ready in bench.environments.items():
-        bench.environments[name] = replace(ready, interpreter=preloaded_interpreter(name, ready.interpreter))

@@ -26,7 +26,6 @@ from configurations import (
     configurations,
     installed,
     loading,
-    preload,
     small_llama,
     small_transformer,
     small_workload,
@@ -191,8 +190,6 @@ def main() -> None:
         return
     known = {(each["fault"], each["framework"], each["strategy"]) for each in done}
     bench = Bench(arguments.frameworks, steps=6)
-    if arguments.preloaded:
-        preload(bench)
     for fault, trial in cells(arguments.frameworks, arguments.faults):
         if (fault.name, trial.framework, trial.strategy) in known:
             continue
@@ -256,7 +253,6 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("out", type=Path)
     parser.add_argument("--frameworks", nargs="+", default=installed())
     parser.add_argument("--faults", nargs="+", default=[each.name for each in FAULTS])
-    parser.add_argument("--preloaded", action="store_true", help="start workers as the tests do, which is faster")
     parser.add_argument("--table", action="store_true")
     return parser.parse_args()
 

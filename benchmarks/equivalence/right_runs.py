@@ -16,7 +16,7 @@ from itertools import cycle
 from pathlib import Path
 from random import Random
 
-from configurations import Bench, configurations, installed, loading, preload, small_workload
+from configurations import Bench, configurations, installed, loading, small_workload
 
 from steptime.catalog.workloads.table import build_workload
 
@@ -31,8 +31,6 @@ def main() -> None:
     bench = Bench(arguments.frameworks)
     # Some settings of the tier ``tuned`` are read when a framework is imported: such workers start as users start them.
     as_usual = replace(bench.executor, environments=dict(bench.environments))
-    if arguments.preloaded:
-        preload(bench)
     shape, named = tuple(arguments.shape) or None, arguments.workload
     workloads = {
         count: small_workload(count) if named == "small" else build_workload(named, shape, count)
@@ -92,7 +90,6 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--datasets", nargs="+", default=[], help="check native loaders of these instead of training")
     parser.add_argument("--tiers", nargs="+", default=["documented", "tuned"])
-    parser.add_argument("--preloaded", action="store_true", help="start workers as the tests do, which is faster")
     parser.add_argument("--workload", default="lenet5", help="of the library, or small")
     parser.add_argument("--classes", type=int, nargs="+", default=[10])
     parser.add_argument("--precision", default="fp32")

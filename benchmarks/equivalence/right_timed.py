@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/equivalence/right_timed.py [OUT.jsonl] [--runs 300] [--frameworks pytorch mxnet] [--preloaded]
+    python benchmarks/equivalence/right_timed.py [OUT.jsonl] [--runs 300] [--frameworks pytorch mxnet]
 
 Every strategy of every framework that is installed, with one to four workers and networks of 2, 3 and 10 classes, in
 random order. Appends a line of JSON per run and goes on where an earlier run ended; none may be refused.
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from configurations import Bench, configurations, installed, loading, preload
+from configurations import Bench, configurations, installed, loading
 from planted_timed import Timed, rules
 
 from steptime.catalog.choices import STRATEGIES
@@ -70,12 +70,9 @@ def main() -> None:
     parser.add_argument("out", type=Path, nargs="?", default=_HERE / "right-timed.jsonl")
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--frameworks", nargs="+", default=installed())
-    parser.add_argument("--preloaded", action="store_true", help="start workers as the tests do, which is faster")
     arguments = parser.parse_args()
     done = [json.loads(line) for line in arguments.out.read_text().splitlines()] if arguments.out.exists() else []
     timed = Timed(Bench(arguments.frameworks))
-    if arguments.preloaded:
-        preload(timed.bench)
     trials = list(trials_of(arguments.frameworks))
     random.Random(0).shuffle(trials)  # noqa: S311 - so that the first ones are of all frameworks
     known = {Trial(**each["trial"]).id for each in done}

@@ -12,7 +12,7 @@ import pytest
 from steptime.catalog.manifest import load_manifests
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "equivalence"))
-from configurations import Bench, configurations, preload, small_workload
+from configurations import Bench, configurations, small_workload
 
 from planted import FAULTS, OF_LLAMA, OF_TRAINING, OF_TRANSFORMERS, planted_manifest, transformers, workload_of
 
@@ -64,9 +64,7 @@ def bench_of(tmp_path_factory):
 
     @cache
     def bench(name: str) -> Bench:
-        made = Bench([name], steps=3, scratch=tmp_path_factory.mktemp("bench"))
-        preload(made)
-        return made
+        return Bench([name], steps=3, scratch=tmp_path_factory.mktemp("bench"))
 
     return bench
 

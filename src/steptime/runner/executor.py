@@ -170,7 +170,7 @@ class Executor:
             cancelled=self.cancelled,
         )
         launcher = launcher_named(configuration.launcher)
-        if not pinned and launcher.name == "local":
+        if not pinned and launcher.name == "local" and _has_default_options(configuration, manifest):
             request = self.preloading.request(request, manifest)
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
@@ -289,6 +289,12 @@ def do_side_by_side(
 def _noise_of_hosts(outcome: LaunchOutcome) -> dict[str, float | None]:
     """Return the noise of a launch on hosts, of each quantity that of the worst host; empty of one on this host."""
     return worst([of_counters(load.before, load.after) for load in outcome.host_loads])
+
+
+def _has_default_options(configuration: Launchable, manifest: Manifest) -> bool:
+    """Whether no option of the framework was chosen: some act when it is imported, which was before."""
+    options, declared = configuration.options, manifest.options
+    return all(declared[name].default == value for name, value in options.items() if name in declared)
 
 
 def _not_launched(reason: str) -> LaunchOutcome:
