@@ -16,6 +16,9 @@ from typing import Any, Callable, List, Optional, Tuple
 class StepClock(abc.ABC):
     """The interface of all clocks."""
 
+    is_own = True
+    """Whether it is read in this process; moments that another process notes are compared with the kernel's there."""
+
     @abc.abstractmethod
     def tick(self) -> None:
         """Mark the end of the step that was just issued."""

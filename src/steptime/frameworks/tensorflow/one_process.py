@@ -60,7 +60,7 @@ class _CopiedClock(object):
         self._clock = clock
         self._drained = []
         self._changed = threading.Condition()
-        self.tick = self._clock.tick
+        self.tick, self.settle, self.is_own = clock.tick, clock.settle, clock.is_own
 
     def drain(self):
         ends = self._clock.drain()
@@ -258,12 +258,18 @@ class _Stages(AblatedStep):
 class _FollowingClock(object):
     """Worker 0's clock, seen from another worker, which ticks and drains it in the same order."""
 
+    is_own = False
+
     def __init__(self, ask):
         self._ask = ask
         self._drained = 0
 
     def tick(self):
         """Worker 0 marks the end."""
+
+    def settle(self):
+        """Worker 0 waits for it."""
+        return False
 
     def drain(self):
         self._drained += 1
