@@ -20,7 +20,8 @@ def launches(trial, time_s, sites):
     found = []
     for number, (block, site) in enumerate(sites.items()):
         times = time_s * (SLOWER if site == SLOW else 1.0) * np.exp(1e-3 * np.sin(np.arange(50.0) + block))
-        found.append(a_launch(trial, number, times=times.tolist(), block=block, site=site))
+        began = f"2026-01-01T00:00:{block:02d}.000+00:00"
+        found.append(a_launch(trial, number, times=times.tolist(), block=block, site=site, started_at=began))
     return found
 
 
