@@ -119,7 +119,7 @@ def mistakes(folder: Path, file: str, right: str, wrong: str) -> str:
         ),
         ("framework.toml", "notes = [", 'notes = [\n    "no full stop",', "does not end with a full stop"),
         ("framework.toml", "[options.bucket_mb]", "[options.bucket_gb]", "[options.bucket_gb] is read by no file"),
-        ("framework.toml", "[contract]\n", "[contract]\nthread = 1\n", "contract.thread"),
+        ("framework.toml", "[preloading]\n", "[preloading]\nthread = 1\n", "preloading.thread"),
         ("requirements.txt", "torch==", "torch>=", "must be pinned with =="),
         ("requirements.txt", "numpy>=", "numpy\n# ", "has no version"),
         ("adapter.py", "\n\nfrom steptime", "\n\nimport torch\nfrom steptime", "import the framework inside functions"),

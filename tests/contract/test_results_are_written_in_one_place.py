@@ -18,6 +18,7 @@ ELSEWHERE = {
     "cli/attach.py": "writes a line to the terminal",
     "cli/data.py": "makes the folder above a stored form of a dataset, where its user wants it",
     "cli/streams.py": "opens the null device",
+    "launchers/fork_servers.py": "makes sockets in a temporary folder",
     "launchers/emulation/control_groups.py": "makes control groups of the kernel",
     "launchers/emulation/verification.py": "sets a parameter of the kernel",
     "launchers/emulation/packet_relay.py": "opens a device of the network",

@@ -80,8 +80,9 @@ def test_accumulated_passes_exchange_once(one_host):
     once, four = (asked(one_host, 32, *SLOW, f"accumulation={count}") for count in (1, 4))
 
     exposed = [each.phases["comm_exposed"].value_s for each in (once, four)]
-    assert four.phases["backward"].value_s == pytest.approx(4 * once.phases["backward"].value_s, rel=1e-6)
-    assert exposed[1] <= exposed[0] * 1.001
+    # Phases are scaled to add up to the median of the step, each time by another factor.
+    assert four.phases["backward"].value_s == pytest.approx(4 * once.phases["backward"].value_s, rel=0.05)
+    assert exposed[1] <= exposed[0] * 1.05
     assert four.throughput.value > once.throughput.value
 
 

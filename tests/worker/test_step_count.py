@@ -110,7 +110,11 @@ class Heating:
     def wait(self) -> None:
         """Nothing is under way."""
 
+    is_own = False
     staleness = loss_later = get_weights = wait
+
+    def settle(self) -> bool:
+        return True
 
     def output_shape(self) -> tuple[int, ...]:
         return (1,)

@@ -79,7 +79,7 @@ class Preloading:
 
     def request(self, request: Request, manifest: Manifest) -> Request:
         """Return the launch with an interpreter that starts its processes with the framework imported, where it can."""
-        if not manifest.preloading.code or request.container:
+        if not manifest.preloading.imports or request.container:
             return request
         return replace(request, interpreter=self.interpreter(manifest, request))
 
@@ -108,13 +108,12 @@ class Preloading:
             self._folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="steptime-")))
         folder = self._folder / str(len(list(self._folder.iterdir())))
         folder.mkdir()
-        address, source = str(folder / "socket"), repr(str(_SOURCE))
-        code = f"import sys; sys.path.insert(1, {source}); {manifest.preloading.code}; sys.path.remove({source})"
+        address = str(folder / "socket")
         with socket.socket(socket.AF_UNIX) as listener, (folder / "server.log").open("ab") as log:
             listener.bind(address)
             listener.listen(64)
             process = subprocess.Popen(
-                [str(interpreter), str(_SERVER), str(listener.fileno()), code],
+                [str(interpreter), str(_SERVER), str(listener.fileno()), str(_SOURCE), *manifest.preloading.imports],
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -1,13 +1,14 @@
 """A process that imports a framework once, and forks a copy of itself for each process of a launch that times nothing.
 
-Run as ``python fork_server.py DESCRIPTOR CODE``: the descriptor is that of a socket that listens already, the code
-imports the framework. A copy computes what a freshly started process computes, and nothing that one copy changes
+Run as ``python fork_server.py DESCRIPTOR SOURCE MODULE…``: the descriptor is that of a socket that listens already, the
+modules are those of the framework, and of steptime in the folder SOURCE. A copy computes what a freshly started process computes, and nothing that one copy changes
 reaches another one.
 """
 
 import array
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import random
@@ -52,6 +53,17 @@ def serve(listener: socket.socket) -> None:
                 end_group(process)
                 ready.close()
         answer(running)
+
+
+def import_all(source: str, modules: List[str]) -> None:
+    """Import the modules, with those of the folder ``source``; of ``module:function`` call the function."""
+    sys.path.insert(1, source)
+    for entry in modules:
+        name, _, function = entry.partition(":")
+        module = importlib.import_module(name)
+        if function:
+            getattr(module, function)()
+    sys.path.remove(source)
 
 
 def start(connection: socket.socket) -> int:
@@ -152,5 +164,5 @@ def answer(running: Dict[Any, int]) -> None:
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=int(sys.argv[1]))
-    exec(sys.argv[2], {})  # noqa: S102 - the import of the framework
+    import_all(sys.argv[2], sys.argv[3:])
     serve(listening)
