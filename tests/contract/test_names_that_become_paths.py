@@ -99,7 +99,9 @@ def test_a_name_that_leads_elsewhere_is_refused_with_what_is_allowed(place, name
         assert repr(name) in said
         # What has a slash is taken for a file with a list of hosts.
         file = place is of_host and "/" in name
-        assert file or re.search(r"is not a name: it starts with .* and goes on with letters, digits, '\.', '_', '-'", said)
+        assert file or re.search(
+            r"is not a name: it starts with .* and goes on with letters, digits, '\.', '_', '-'", said
+        )
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)

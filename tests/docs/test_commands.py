@@ -95,7 +95,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the pages name: studies, results, their profile, a curve, output of nccl-tests."""
     path = tmp_path_factory.mktemp("documented")
     (path / "small.yaml").write_text(SMALL)
-    for command in ("run small.yaml -o results", "run small.yaml -o other", "fit results -o results.profile.json", "workloads new mine"):
+    for command in (
+        "run small.yaml -o results",
+        "run small.yaml -o other",
+        "fit results -o results.profile.json",
+        "workloads new mine",
+    ):
         steptime(*command.split(), cwd=path)
     for name in ("buckets", "STUDY", "attach-slow_script"):
         shutil.copytree(path / "results", path / "steptime-results" / name)
