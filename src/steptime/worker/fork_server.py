@@ -1,8 +1,8 @@
 """A process that imports a framework once, and forks a copy of itself for each process of a launch that times nothing.
 
 Run as ``python fork_server.py DESCRIPTOR SOURCE MODULE…``: the descriptor is that of a socket that listens already, the
-modules are those of the framework, and of steptime in the folder SOURCE. A copy computes what a freshly started process computes, and nothing that one copy changes
-reaches another one.
+modules are those of the framework, and of steptime in the folder SOURCE. A copy computes what a freshly started process
+computes, and nothing that one copy changes reaches another one.
 """
 
 import array
