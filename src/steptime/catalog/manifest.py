@@ -96,8 +96,8 @@ class PreloadingFacts(_ManifestForm):
     """The table ``[preloading]``: how a process imports the framework of which checks fork their processes."""
 
     imports: list[str] = Field(default_factory=list)
-    """Modules in the order of their import, ``module:function`` where a function is called then; none starts a thread or
-    opens a device. Empty where that is not possible, so that each process of a check imports the framework."""
+    """Modules in the order of their import, ``module:function`` where a function is called then; no thread is started
+    and no device opened. Empty where that is not possible, so that each process of a check imports the framework."""
     imported_again: list[str] = Field(default_factory=list)
     """Modules that a server or scheduler must import itself, because their import is what serves."""
 
