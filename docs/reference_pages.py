@@ -21,9 +21,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
+from steptime.analysis.summary_form import Summary
+from steptime.attached.form import AttachedRun
 from steptime.diagnosis.form import Diagnosis
-from steptime.measurements.attached.form import AttachedRun
-from steptime.measurements.summary_form import Summary
 from steptime.study import schema
 
 DOCS = Path(__file__).parent

@@ -26,8 +26,8 @@ settings.load_profile("steady")
 HERE = Path(__file__).parent
 # `launching` starts processes of a framework, `program` the program as a user types it, `standin` is a framework of a
 # few lines that no launcher can tell from a real one, `small_study` a study for tests of a run, `image_folders` writes
-# pictures. `system_packages` is the list of what tests use of the system.
-_SHARED = ("frameworks", "end_to_end", "worker", "launchers", "corpus", "runner", "datasets")
+# pictures, `simulated` and `launch_phases` make up records. `system_packages` lists what tests use of the system.
+_SHARED = ("frameworks", "end_to_end", "worker", "launchers", "corpus", "runner", "datasets", "results")
 sys.path += [str(HERE), *(str(HERE / folder) for folder in _SHARED), str(HERE.parent / ".ci")]
 
 from launching import interpreter_for  # noqa: E402 - found through the line above
@@ -52,12 +52,13 @@ _LONG = [
 ]
 """Folders whose tests start many processes or fit models, the longest first."""
 _COVERING = ["comparison", "interval", "launch_spread", "simultaneous", "stalls", "stopping_rule"]
-"""Modules of measurements that draw many studies and count how often an interval covers what was planted."""
+"""Modules of statistics that draw many studies and count how often an interval covers what was planted."""
 _NOT_QUICK = (
     *_LONG,
     *["ci", "cli", "corpus", "datasets", "docs", "locks", "runner", "stored", "worker"],
     *["attach/test_torch_scripts.py", "contract", "plugins", "report/test_browser.py", "study/test_study_form.py"],
-    *[f"measurements/test_{name}.py" for name in (*_COVERING, "mutated_records", "noise", "store_damage")],
+    *[f"statistics/test_{name}.py" for name in _COVERING],
+    *[f"results/test_{name}.py" for name in ("mutated_records", "noise", "store_damage")],
 )
 """Folders and files whose tests start processes or take long, which `make quick` leaves out; all others are in it."""
 assert all((HERE / name).exists() for name in _NOT_QUICK), f"a name in {_NOT_QUICK} is no path in {HERE}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from contestants import LOADS, Contestant
 
-from steptime.measurements.store import Store
+from steptime.results.store import Store
 
 STEPTIME = str(Path(sys.executable).with_name("steptime"))
 KNOWN = (1, 2)

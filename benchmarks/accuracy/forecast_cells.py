@@ -11,9 +11,9 @@ from typing import Any
 from campaign import STEPTIME, Folders, Situation
 from quiet import LIMITS, all_quiet
 
-from steptime.measurements.estimate import estimate
-from steptime.measurements.records import Launch
-from steptime.measurements.store import Store
+from steptime.results.records import Launch
+from steptime.results.store import Store
+from steptime.statistics.estimate import estimate
 from steptime.study.trial import Trial
 
 

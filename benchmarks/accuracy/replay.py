@@ -12,13 +12,10 @@ import numpy as np
 from campaign import Folders
 from quiet import all_quiet
 
+from steptime.analysis.ablation.stages import StageTimes, stage_times_of
+from steptime.analysis.message_times import through_ends
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.table import build_workload
-from steptime.measurements.ablation.stages import StageTimes, stage_times_of
-from steptime.measurements.net.records import NetLaunch
-from steptime.measurements.net.times import through_ends
-from steptime.measurements.record_kinds import ABLATION
-from steptime.measurements.store import Store
 from steptime.predict.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link, Real
 from steptime.predict.model.compute import WorkerSpread, work_of
 from steptime.predict.model.interconnect import Interconnect, Switch
@@ -27,6 +24,9 @@ from steptime.predict.model.policies import StepGraph, step_graph
 from steptime.predict.observation import RAMP_S, TICK_S, crossed_token_buckets, preemptions_of
 from steptime.predict.simulate.configuration import Durations, WorkerGroup
 from steptime.predict.simulate.simulate import simulate
+from steptime.results.net_records import NetLaunch
+from steptime.results.record_kinds import ABLATION
+from steptime.results.store import Store
 from steptime.study.trial import Trial
 from steptime.worker.communication import CommunicationPlan, PolicyContext
 

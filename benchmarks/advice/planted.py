@@ -24,11 +24,11 @@ from steptime.cli.report import ReportedResults, read_report
 from steptime.diagnosis.form import TrialFinding
 from steptime.diagnosis.verification import VerifiedAdvice, read_verified
 from steptime.diagnosis.workers import NOISE
-from steptime.measurements.comparison import compare
-from steptime.measurements.estimate import estimate
-from steptime.measurements.json_form import Interval
-from steptime.measurements.record_kinds import TIMING
+from steptime.results.json_form import Interval
+from steptime.results.record_kinds import TIMING
 from steptime.runner.preparation import ready_interpreter
+from steptime.statistics.comparison import compare
+from steptime.statistics.estimate import estimate
 
 TABLE = Path(__file__).with_suffix(".csv")
 LAUNCHES = 3

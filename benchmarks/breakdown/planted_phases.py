@@ -27,9 +27,9 @@ from configurations import small_workload, trial_of
 from scipy.stats import binomtest
 
 from planted import planted_manifest
+from steptime.analysis.ablation.breakdown import break_down
+from steptime.analysis.ablation.form import Phase
 from steptime.catalog.manifest import load_manifests
-from steptime.measurements.ablation.breakdown import break_down
-from steptime.measurements.ablation.form import Phase
 from steptime.runner.block_runner import BlockRunner, Schedule, StoppingRule
 from steptime.runner.executor import Executor
 from steptime.runner.host import usable_cores
@@ -39,7 +39,7 @@ from steptime.runner.progress import Silent
 from steptime.runner.trial_runs import TrialInputs, ablation_runs
 
 if TYPE_CHECKING:
-    from steptime.measurements.ablation.records import AblationLaunch
+    from steptime.results.ablation_records import AblationLaunch
 
 _ADAPTER = Path(__file__).with_name("planted_phases_adapter.py")
 PHASES = ("forward", "backward", "update", "input_wait")

@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "launchers"))
 
 from cluster_bed import HEAD, ClusterBed, running_bed
 
-from steptime.measurements.store import Store
-from steptime.measurements.summary import summarise
-from steptime.measurements.summary_form import StepTime
+from steptime.analysis.summary import summarise
+from steptime.analysis.summary_form import StepTime
+from steptime.results.store import Store
 
 _STEPTIME = [sys.executable, "-P", "-m", "steptime"]
 _STUDY = """\

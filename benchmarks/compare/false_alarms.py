@@ -24,13 +24,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measurements.compared.change import change_between
-from steptime.measurements.compared.form import ChangeReport
-from steptime.measurements.compared.sides import ComparedSide, Subject
-from steptime.measurements.estimate import estimate
-from steptime.measurements.launch_times import LaunchTimes
-from steptime.measurements.record_kinds import TIMING
-from steptime.measurements.store import Store
+from steptime.analysis.compared.change import change_between
+from steptime.analysis.compared.form import ChangeReport
+from steptime.analysis.compared.sides import ComparedSide, Subject
+from steptime.results.record_kinds import TIMING
+from steptime.results.store import Store
+from steptime.statistics.estimate import estimate
+from steptime.statistics.launch_times import LaunchTimes
 
 HERE = Path(__file__).parent
 LAUNCHES, RESULT = HERE / "launches.csv", HERE / "false-alarms.json"

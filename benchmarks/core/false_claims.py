@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measurements.ablation.pop import blamed_worker
-from steptime.measurements.comparison import compare
-from steptime.measurements.jsonlines import CHECKSUM, signed
-from steptime.measurements.launch_spread import pool_spread
-from steptime.measurements.launch_times import reduce_times
+from steptime.analysis.ablation.pop import blamed_worker
+from steptime.results.jsonlines import CHECKSUM, signed
+from steptime.statistics.comparison import compare
+from steptime.statistics.launch_spread import pool_spread
+from steptime.statistics.launch_times import reduce_times
 
 Array = NDArray[np.float64]
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.measurements.interval import LEVEL, step_time
-from steptime.measurements.launch_spread import pool_spread, pooled_error
-from steptime.measurements.launch_times import LaunchTimes, reduce_times
+from steptime.statistics.interval import LEVEL, step_time
+from steptime.statistics.launch_spread import pool_spread, pooled_error
+from steptime.statistics.launch_times import LaunchTimes, reduce_times
 
 Array = NDArray[np.float64]
 

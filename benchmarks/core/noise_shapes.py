@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measurements.comparison import Comparison, compare, smallest_change
-from steptime.measurements.interval import LEVEL, step_time
-from steptime.measurements.launch_spread import pool_spread, pooled_error
-from steptime.measurements.launch_times import LaunchTimes
+from steptime.statistics.comparison import Comparison, compare, smallest_change
+from steptime.statistics.interval import LEVEL, step_time
+from steptime.statistics.launch_spread import pool_spread, pooled_error
+from steptime.statistics.launch_times import LaunchTimes
 
 Array = NDArray[np.float64]
 Generator = np.random.Generator

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from steptime.measurements.jsonlines import CHECKSUM, signed
-from steptime.measurements.records import Launch, WorkerSteps
-from steptime.measurements.store import Store
+from steptime.results.jsonlines import CHECKSUM, signed
+from steptime.results.records import Launch, WorkerSteps
+from steptime.results.store import Store
 from steptime.study.trial import Trial
 
 REPEATS = 3

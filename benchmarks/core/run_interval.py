@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter  # type: ignore[import-untyped]  # scipy ships no types
 from scipy.special import log_ndtr  # type: ignore[import-untyped]
 
-from steptime.measurements.interval import LEVEL, mean_within, t_quantile
+from steptime.statistics.interval import LEVEL, mean_within, t_quantile
 
 Array = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.cli.report import RECORDING, STUDY
-from steptime.measurements.jsonlines import CHECKSUM, signed
+from steptime.results.jsonlines import CHECKSUM, signed
 
 PROGRAM = [sys.executable, "-m", "steptime"]
 KEPT = ("*.json", "*.jsonl", "study.yaml", "trials/*/*.json", "trials/*/*.jsonl")

@@ -11,7 +11,7 @@ from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.catalog.options import Optimizer, Tuning
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.datasets.builtins import BUILTINS
-from steptime.measurements.records import EquivalenceResult
+from steptime.results.records import EquivalenceResult
 from steptime.runner.equivalence.check import CheckCache, Checker, EquivalenceCheck
 from steptime.runner.equivalence.loaders import LoaderInput, loader_cases
 from steptime.runner.equivalence.oracle import REFERENCE

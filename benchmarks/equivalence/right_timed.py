@@ -22,10 +22,10 @@ from planted_timed import Timed, rules
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.workloads.table import build_workload
-from steptime.measurements.training_evidence import EarlyLosses, early_losses
-from steptime.measurements.verdicts import deviating
 from steptime.runner.jobs import TimingSchedule
 from steptime.study.trial import Trial
+from steptime.validity.training_evidence import EarlyLosses, early_losses
+from steptime.validity.verdicts import deviating
 
 _HERE = Path(__file__).parent
 _CLASSES = (2, 3, 10)

@@ -27,14 +27,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "launchers"))
 from cluster_bed import HEAD, ClusterBed, running_bed
 
+from steptime.analysis.ablation.breakdown import break_down
 from steptime.catalog.choices import SINGLE, strategy_named
 from steptime.catalog.manifest import load_manifests
 from steptime.environments.kinds import find_ready
-from steptime.measurements.ablation.breakdown import break_down
-from steptime.measurements.record_kinds import ABLATION
-from steptime.measurements.store import Store
+from steptime.results.record_kinds import ABLATION
+from steptime.results.store import Store
 from steptime.runner.preparation import environment_spec
 from steptime.study.trial import Trial
+from steptime.validity.verdicts import verdicts_of
 
 STUDY = """\
 version: 1
@@ -127,7 +128,7 @@ def verdict(store: Store, trial: Trial) -> str:
     """Say in a few words what became of one strategy."""
     checks = [each for each in store.equivalence() if each.strategy == trial.strategy]
     if not checks or not checks[-1].passed:
-        said = store.verdicts().get(trial.id)
+        said = verdicts_of(store).get(trial.id)
         return f"**{said['status']}**: {said['reason']}" if said else "not run"
     found = ["held"]
     launches = store.launches(trial.id)

@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "launchers"))
 from cluster_bed import HEAD, ClusterBed, running_bed
 
-from steptime.measurements.store import Store
+from steptime.results.store import Store
 
 STUDIES = ("quickstart", "cpu-cluster")
 WAYS = ("slurm", "ssh", "mpi")

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from steptime.catalog.workloads.table import LIBRARY
-from steptime.measurements.jsonlines import append_line
-from steptime.measurements.records import Launch, WorkerSteps
-from steptime.measurements.store import Store
+from steptime.results.jsonlines import append_line
+from steptime.results.records import Launch, WorkerSteps
+from steptime.results.store import Store
 from steptime.study.trial import Trial
 
 STEPS = 1_000_000

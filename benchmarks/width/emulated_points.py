@@ -10,12 +10,12 @@ from pathlib import Path
 
 from held_out_points import HeldOutPoint, held_out_point
 
-from steptime.measurements.store import Store
 from steptime.predict.fit import fit, fit_group
 from steptime.predict.observation import Deployment, GroupKey, Observation, observe
 from steptime.predict.profile import SCHEMA, Machine, NetLink, Profile
 from steptime.predict.query import Query
 from steptime.predict.targets import Target, targets
+from steptime.results.store import Store
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "accuracy"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "simulate"))

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steptime.analysis.summary import summarise
+from steptime.exports.export import steps_table, trials_table
 from steptime.extras import require_extra
-from steptime.measurements.export import steps_table, trials_table
-from steptime.measurements.record_kinds import TIMING
-from steptime.measurements.store import Store
-from steptime.measurements.summary import summarise
 from steptime.predict import predict as predicting
 from steptime.predict.held_out import fit_with_holdout
 from steptime.predict.nccl_output import read_nccl_tests
 from steptime.predict.profile import Profile, read_profile, write_profile
 from steptime.predict.query import read_queries
+from steptime.results.record_kinds import TIMING
+from steptime.results.store import Store
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,9 +8,9 @@ import pytest
 from launching import interpreter_for
 
 from steptime.attach.folder import environment, write_hook
-from steptime.measurements.attached.process_files import RECORDS, AttachedHeader, read_attached
-from steptime.measurements.attached.summary import attached_run
+from steptime.attached.summary import attached_run
 from steptime.plain_file import PlainFolder
+from steptime.results.attached_files import RECORDS, AttachedHeader, read_attached
 
 pytestmark = pytest.mark.framework("pytorch")
 SLEEP_S = 0.03

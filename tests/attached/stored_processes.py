@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from steptime.measurements.attached.form import AttachedRun
-from steptime.measurements.attached.process_files import RECORDS, AttachedHeader, read_attached
-from steptime.measurements.attached.summary import attached_run
+from steptime.attached.form import AttachedRun
+from steptime.attached.summary import attached_run
 from steptime.plain_file import PlainFolder
+from steptime.results.attached_files import RECORDS, AttachedHeader, read_attached
 
 MS = 1_000_000
 BEGIN = 10_000 * MS

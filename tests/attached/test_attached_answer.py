@@ -5,8 +5,8 @@ import re
 import pytest
 from stored_processes import ddp_job, ddp_steps, found_in, process_lines, write
 
+from steptime.attached.summary import latest_steps
 from steptime.cli.console import PlainConsole
-from steptime.measurements.attached.summary import latest_steps
 from steptime.report.attached import attached_section
 from steptime.report.attached_answer import MOST_LINES, AttachedAnswer
 from steptime.report.terminal import SectionText

@@ -9,8 +9,8 @@ from stored_processes import COMMAND, ddp_steps, process_lines, write
 from typer.testing import CliRunner
 
 from steptime.cli.app import app, run_program
-from steptime.measurements.attached.process_files import RECORDS
-from steptime.measurements.store import Store
+from steptime.results.attached_files import RECORDS
+from steptime.results.store import Store
 
 
 def a_run(folder, number, late_ms, *, world=2, script="train.py"):

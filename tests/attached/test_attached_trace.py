@@ -6,7 +6,7 @@ import pytest
 from program import process
 from stored_processes import COMMAND, ddp_steps, process_lines, write
 
-from steptime.measurements.store import Store
+from steptime.results.store import Store
 
 
 @pytest.fixture

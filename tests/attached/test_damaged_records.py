@@ -7,8 +7,8 @@ from stored_processes import MS, ddp_steps, found_in, process_lines, write
 
 from steptime.cli.console import PlainConsole
 from steptime.errors import StoreError
-from steptime.measurements.attached.process_files import RECORDS
 from steptime.report.attached_answer import AttachedAnswer
+from steptime.results.attached_files import RECORDS
 
 
 def lines_of_one():

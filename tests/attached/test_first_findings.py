@@ -5,12 +5,12 @@ import json
 import pytest
 from stored_processes import BEGIN, MS, ddp_steps, found_in, process_lines, sentences_of, step, write
 
+from steptime.attached.user_command import script_of
 from steptime.cli.console import PlainConsole
-from steptime.measurements.attached.process_files import RECORDS
-from steptime.measurements.attached.user_command import script_of
 from steptime.report.attached import attached_section, headline
 from steptime.report.attached_answer import AttachedAnswer
 from steptime.report.terminal import SectionText
+from steptime.results.attached_files import RECORDS
 
 
 def plain_steps(count, begin_ms=0.0, input_ms=20.0):

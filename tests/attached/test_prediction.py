@@ -7,13 +7,13 @@ import pytest
 from program import process
 from stored_processes import MS, ddp_steps, found_in, process_lines, step, write
 
-from steptime.measurements.attached.process_files import RECORDS, read_attached
-from steptime.measurements.json_form import Interval
-from steptime.measurements.net.times import Fit, NetRow
+from steptime.analysis.message_times import Fit, NetRow
 from steptime.plain_file import PlainFolder
 from steptime.predict.attached import attached_profile, predict_attached, read_attached_profile, write_attached_profile
 from steptime.predict.profile import NetLink
 from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD
+from steptime.results.attached_files import RECORDS, read_attached
+from steptime.results.json_form import Interval
 
 MIB = 1 << 20
 RATE, START_S = 1e9, 1e-4

@@ -8,8 +8,8 @@ from test_attached_comparison import a_run, compared
 
 from steptime.cli.app import run_program
 from steptime.diagnosis.own_script import script_findings
-from steptime.measurements.json_form import Interval
-from steptime.measurements.store import Store
+from steptime.results.json_form import Interval
+from steptime.results.store import Store
 from steptime.runner.attached_run import OUTPUT, run_in_turns
 from steptime.runner.progress import Silent
 

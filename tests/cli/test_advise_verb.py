@@ -1,21 +1,16 @@
 """Advice is verified for real: the trial and its change are run in the same blocks, and both gains are told."""
 
 import json
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-sys.path.append(str(Path(__file__).parents[1] / "measurements"))
-
 from launch_phases import STAGES, launch_of
 from simulated import a_launch
+from typer.testing import CliRunner
 
 from steptime.cli.app import app
 from steptime.diagnosis.verification import read_verified
-from steptime.measurements.store import Store
+from steptime.results.store import Store
 from steptime.runner.plan import plan_study
 
 STUDY = """\

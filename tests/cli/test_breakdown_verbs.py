@@ -7,8 +7,8 @@ import pytest
 from program import steptime
 from small_trial import TRIAL
 
-from steptime.measurements.ablation.records import AblationLaunch, WorkerAblation
-from steptime.measurements.store import Store
+from steptime.results.ablation_records import AblationLaunch, WorkerAblation
+from steptime.results.store import Store
 
 
 def plan(*overrides, as_json=True):

@@ -1,18 +1,14 @@
 """``steptime compare``: its verdict comes first, its exit code follows the interval, and all its formats agree."""
 
 import json
-import sys
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from simulated import a_failure, a_launch, a_store, a_trial
 from typer.testing import CliRunner
 
 from steptime.cli.app import app, run_program
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "measurements"))
-from simulated import a_failure, a_launch, a_store, a_trial
 
 TRIALS = [a_trial(), a_trial(batch_per_worker=16)]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from program import STUDY, steptime, write_study
 
-from steptime.measurements.store import Store
-from steptime.measurements.summary import summarise
+from steptime.analysis.summary import summarise
+from steptime.results.store import Store
 from steptime.study.study import ENVIRONMENT_KEYS
 
 

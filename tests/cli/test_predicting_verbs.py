@@ -2,17 +2,13 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from program import steptime
-from typer.testing import CliRunner
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "measurements"))
-
 from simulated import a_launch, a_store, a_trial, a_worker
+from typer.testing import CliRunner
 
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload

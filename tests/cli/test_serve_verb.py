@@ -4,16 +4,12 @@ import http.client
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 from program import PROGRAM
-
-sys.path.append(str(Path(__file__).parents[1] / "measurements"))
-
 from simulated import a_launch, a_store, a_trial
 
 from steptime.cli.status import HOST, PageServer

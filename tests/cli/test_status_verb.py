@@ -11,9 +11,9 @@ import pytest
 from small_trial import TRIAL
 
 from steptime.cli.app import run_program
-from steptime.measurements.progress import PROGRESS, RunProgress
-from steptime.measurements.store import Store
 from steptime.process_identity import ProcessIdentity
+from steptime.results.progress import PROGRESS, RunProgress
+from steptime.results.store import Store
 
 RUNNING = RunProgress(
     process=str(ProcessIdentity.own()),

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 import steptime
-from steptime.measurements.summary_form import KEYS_OF_TRIAL
+from steptime.analysis.summary_form import KEYS_OF_TRIAL
 from steptime.study.study import AXES, FURTHER_FIELDS, TRAIN_AXES, Exclusion, Inclusion, Study
 from steptime.study.training import TrainChoice
 from steptime.study.trial import Trial
@@ -33,7 +33,7 @@ FIELD = "    fused: bool = False\n"
 EDITS = {
     "study/study.py": {'    Axis("tuning", ': ROW, "    threads_per_worker: ProcessCount = 1\n": KEY},
     "study/trial.py": {'    tuning: Tuning = "documented"\n': FIELD},
-    "measurements/summary_form.py": {'    tuning: Tuning = "documented"\n': FIELD},
+    "analysis/summary_form.py": {'    tuning: Tuning = "documented"\n': FIELD},
 }
 """By file, what is written before a line of it."""
 STUDY = """

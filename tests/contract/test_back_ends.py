@@ -5,7 +5,7 @@ from launching import LaunchResult, launch_ok
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.measurements.net.records import NetSetting
+from steptime.results.net_records import NetSetting
 from steptime.runner.message_timing import net_job
 from steptime.runner.net_plan import OPERATIONS, back_ends_of
 

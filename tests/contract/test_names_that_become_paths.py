@@ -11,7 +11,7 @@ import steptime
 from steptime.environments.spec import EnvironmentSpec
 from steptime.errors import SteptimeError
 from steptime.file_name import FILE_NAME, HOST_NAME
-from steptime.measurements.store import Store
+from steptime.results.store import Store
 from steptime.runner.plan import plan_study
 from steptime.runner.site import find_site
 from steptime.study.hosts import HostsChoice

@@ -16,7 +16,7 @@ PROMISES = {
     "clusters": STARTING | FETCHING | {"psutil", "pynvml", "platform", "os"},
     "datasets": FETCHING | {"steptime.environments"},
     "environments": {"steptime.frameworks", "steptime.libraries"},
-    "launchers": {"steptime.frameworks", "steptime.measurements", "steptime.runner"},
+    "launchers": {"steptime.frameworks", "steptime.results", "steptime.runner"},
     "runner": {"steptime.model", "steptime.simulate", "steptime.predict", "steptime.report", "numpy.linalg"},
     "cli": {"numpy", "scipy", "polars", "arch", "psutil", "statistics", "math"},
 }

@@ -28,19 +28,19 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "diagnosis/own_script.py": ({"comm_exposed", "input_wait"}, "has the rules about these phases of a user's script"),
     "diagnosis/expected.py": ({"backward", "comm_exposed", "input_wait"}, "simulates a step without a phase"),
     "diagnosis/workers.py": (PASSES | EXCHANGE | {"update"}, "has the rules about workers beside each other"),
-    "measurements/ablation/stages.py": ({*NAMES} - {"residual"}, "measures phases as differences of stages"),
-    "measurements/ablation/accounts.py": (EXCHANGE | {"h2d"}, "measures the phases that a mark ends"),
-    "measurements/ablation/breakdown.py": (EXCHANGE | {"h2d", "input_wait"}, "knows where a phase cannot occur"),
-    "measurements/ablation/nested_stages.py": ({*NAMES} - {"residual"}, "knows the order in which stages are nested"),
-    "measurements/ablation/pop.py": (EXCHANGE | {"input_wait"}, "defines efficiencies by phases"),
-    "measurements/attached/exchange.py": (PASSES, "knows sharded parameters by the passes of their collectives"),
-    "measurements/attached/findings.py": (EXCHANGE | {"input_wait", "update"}, "finds what takes long in a step"),
-    "measurements/attached/job_time.py": ({"input_wait"}, "adds up the waiting for input of a whole job"),
-    "measurements/attached/separate_models.py": (EXCHANGE, "knows where nothing of an exchange can be seen"),
-    "measurements/attached/summary.py": ({"forward"}, "counts passes where no step was made"),
-    "measurements/attached/step_parts.py": (PASSES | EXCHANGE | {"input_wait", "update"}, "makes phases of regions"),
-    "measurements/attached/straggler.py": (EXCHANGE, "leaves out what a slow rank makes others wait"),
-    "measurements/ablation/records.py": (PASSES, "names the stages that are divided by"),
+    "analysis/ablation/stages.py": ({*NAMES} - {"residual"}, "measures phases as differences of stages"),
+    "analysis/ablation/accounts.py": (EXCHANGE | {"h2d"}, "measures the phases that a mark ends"),
+    "analysis/ablation/breakdown.py": (EXCHANGE | {"h2d", "input_wait"}, "knows where a phase cannot occur"),
+    "analysis/ablation/nested_stages.py": ({*NAMES} - {"residual"}, "knows the order in which stages are nested"),
+    "analysis/ablation/pop.py": (EXCHANGE | {"input_wait"}, "defines efficiencies by phases"),
+    "attached/exchange.py": (PASSES, "knows sharded parameters by the passes of their collectives"),
+    "attached/findings.py": (EXCHANGE | {"input_wait", "update"}, "finds what takes long in a step"),
+    "attached/job_time.py": ({"input_wait"}, "adds up the waiting for input of a whole job"),
+    "attached/separate_models.py": (EXCHANGE, "knows where nothing of an exchange can be seen"),
+    "attached/summary.py": ({"forward"}, "counts passes where no step was made"),
+    "attached/step_parts.py": (PASSES | EXCHANGE | {"input_wait", "update"}, "makes phases of regions"),
+    "attached/straggler.py": (EXCHANGE, "leaves out what a slow rank makes others wait"),
+    "results/ablation_records.py": (PASSES, "names the stages that are divided by"),
     "report/chrome_trace.py": (EXCHANGE | {"backward"}, "splits an exchange at the last arrival"),
     "predict/attached.py": (EXCHANGE | {"backward"}, "models the step of an attached script"),
     "predict/compute_fit.py": (PASSES | {"input_wait", "update"}, "fits the parameters of these phases"),
@@ -80,7 +80,7 @@ def files() -> dict[str, set[str]]:
     found = {}
     for path in sorted(SOURCE.rglob("*.py")):
         place = path.relative_to(SOURCE).as_posix()
-        if place != TABLE and not place.startswith(WORKER_HALF) and (named := named_in(path.read_text())):
+        if place != TABLE and place.split("/")[0] not in WORKER_HALF and (named := named_in(path.read_text())):
             found[place] = named
     return found
 

@@ -9,7 +9,19 @@ import pytest
 import steptime
 
 SOURCE = Path(steptime.__file__).parent
-PACKAGES = ("cli", "report", "runner", "predict", "launchers", "measurements")
+PACKAGES = (
+    "cli",
+    "report",
+    "runner",
+    "predict",
+    "launchers",
+    "results",
+    "statistics",
+    "validity",
+    "attached",
+    "analysis",
+    "exports",
+)
 """That come near a results folder; environments and datasets lie in the cache."""
 METHODS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "unlink", "rmdir", "symlink_to", "hardlink_to"}
 METHODS |= {"rename", "copytree", "copy2", "copyfile", "move", "rmtree", "mkdtemp", "chmod"}

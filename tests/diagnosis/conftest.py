@@ -1,6 +1,6 @@
-"""Launches and summaries that are made up next door."""
+"""Pages that are made up next door."""
 
 import sys
 from pathlib import Path
 
-sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("measurements", "report")]
+sys.path.append(str(Path(__file__).parents[1] / "report"))

@@ -7,13 +7,13 @@ from launch_phases import STAGES, launch_of
 from simulated import a_trial
 from summaries import trial as summary_of
 
+from steptime.analysis.ablation.breakdown import break_down
+from steptime.analysis.ablation.form import Overlap, Phase
+from steptime.analysis.message_times import Fit, NetRow
 from steptime.catalog.manifest import load_manifests
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
 from steptime.diagnosis.rules import ALL_RULES, diagnosis_of
-from steptime.measurements.ablation.breakdown import break_down
-from steptime.measurements.ablation.form import Overlap, Phase
-from steptime.measurements.json_form import NOT_MEASURED, Interval
-from steptime.measurements.net.times import Fit, NetRow
+from steptime.results.json_form import NOT_MEASURED, Interval
 
 CLEAN = {"forward": 0.010, "backward": 0.020, "local": 0.0005, "exchange": 0.0005, "step": 0.0002}
 COPIED = {**{name: added for name, added in CLEAN.items() if name != "step"}, "h2d": 0.020}

@@ -7,7 +7,7 @@ import sys
 import pytest
 from program import PROGRAM, steptime
 
-from steptime.measurements.store import Store
+from steptime.results.store import Store
 
 STUDY = """\
 workloads: {name: lenet5, batch_per_worker: 4}

@@ -19,7 +19,7 @@ from program import DIGITS_STUDY, STUDY, steptime, write_study
 
 from steptime.errors import StoreError
 from steptime.foreign_writers import foreign_hand_on, require_folder_for_launches, trusted_users
-from steptime.measurements.store import Store
+from steptime.results.store import Store
 from steptime.runner.plan import plan_study
 
 NOBODY = 65534

@@ -16,7 +16,7 @@ from program import STUDY, steptime
 
 import steptime as package
 from steptime.cli.app import app, run_program
-from steptime.measurements.store import Store
+from steptime.results.store import Store
 
 HOSTILE = "\x1b]0;t\x07\x1b[31m\u202eevil\x9b31m"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from steptime.analysis.summary import summarise
 from steptime.catalog.accelerators import Accelerators
 from steptime.catalog.manifest import load_manifest, load_manifests
-from steptime.measurements.store import Store
-from steptime.measurements.summary import summarise
 from steptime.report.sections import StudyFindings
 from steptime.report.terminal import WholeReport
+from steptime.results.store import Store
 from steptime.runner.expansion import expand
 from steptime.runner.plan import plan_study
 from steptime.runner.progress import Silent

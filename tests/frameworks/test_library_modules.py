@@ -7,8 +7,8 @@ import pytest
 from launching import interpreter_with
 from program import steptime
 
-from steptime.measurements.record_kinds import TIMING
-from steptime.measurements.store import Store
+from steptime.results.record_kinds import TIMING
+from steptime.results.store import Store
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_module"
 PACKAGES = (

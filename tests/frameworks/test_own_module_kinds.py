@@ -9,8 +9,8 @@ from launching import interpreter_for, interpreter_with
 from program import steptime
 
 import steptime as package
-from steptime.measurements.record_kinds import TIMING
-from steptime.measurements.store import Store
+from steptime.results.record_kinds import TIMING
+from steptime.results.store import Store
 
 BATCHES = """\
 import os

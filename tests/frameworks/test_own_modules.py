@@ -9,10 +9,10 @@ from launching import interpreter_for
 from program import steptime
 
 import steptime as package
-from steptime.measurements.record_kinds import TIMING
-from steptime.measurements.records import Launch
-from steptime.measurements.store import Store
-from steptime.measurements.summary import summarise
+from steptime.analysis.summary import summarise
+from steptime.results.record_kinds import TIMING
+from steptime.results.records import Launch
+from steptime.results.store import Store
 
 MODULE = """\
 import itertools, os

@@ -6,11 +6,11 @@ import pytest
 from emulating import skip_where_impossible
 from launching import interpreter_for
 
+from steptime.analysis.message_times import NetRow
 from steptime.catalog.cluster import cluster_for
 from steptime.catalog.manifest import load_manifests
-from steptime.measurements.net.records import NetLaunch, NetSetting
-from steptime.measurements.net.times import NetRow
 from steptime.predict.model.measured_links import net_summary
+from steptime.results.net_records import NetLaunch, NetSetting
 from steptime.runner.block_runner import BlockRunner
 from steptime.runner.executor import Executor
 from steptime.runner.host import usable_cores

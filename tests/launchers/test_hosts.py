@@ -20,7 +20,7 @@ from emulating import AS_SOMEBODY, SOMEBODY
 from system_packages import install_command
 
 import steptime
-from steptime.measurements.store import Store
+from steptime.results.store import Store
 from steptime.runner.page_cache import cached_share
 from steptime.runner.preparation import ready_interpreter
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cluster_bed import ClusterBed, running_bed
 
-from steptime.measurements.progress import run_progress
-from steptime.measurements.store import Store
+from steptime.results.progress import run_progress
+from steptime.results.store import Store
 
 STUDY = "workloads: lenet5\nframeworks: reference\nworkers: 2\ndevice: cpu\n"
 SHORT = """

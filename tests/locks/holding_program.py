@@ -13,7 +13,7 @@ from pathlib import Path
 
 from steptime.environments.build import only_maker
 from steptime.file_lock import FileLock
-from steptime.measurements.lock import FolderLock
+from steptime.results.lock import FolderLock
 
 
 def _opened(path: Path, silence_s: str) -> FileLock:

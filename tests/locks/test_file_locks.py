@@ -12,8 +12,8 @@ import pytest
 
 from steptime.errors import StoreError
 from steptime.file_lock import FileLock, Lease, locks_one_host_only
-from steptime.measurements.lock import FolderLock
-from steptime.measurements.store import Store
+from steptime.results.lock import FolderLock
+from steptime.results.store import Store
 
 _PROGRAM = Path(__file__).with_name("holding_program.py")
 _OTHER_HOST = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")

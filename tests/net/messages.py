@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits
+from steptime.results.net_records import NetLaunch, NetSetting, Visit, WorkerVisits
 
 SIZES = (1024, 16384, 262144, 4194304)
 

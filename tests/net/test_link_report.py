@@ -6,15 +6,15 @@ import pytest
 from messages import launch, setting
 from rich.console import Console
 
-from steptime.measurements.json_form import Interval
-from steptime.measurements.store import Store
-from steptime.measurements.summary import summarise
+from steptime.analysis.summary import summarise
 from steptime.predict.model.measured_links import net_summary
 from steptime.report.formats import page_text, write_page
 from steptime.report.links import link_section, operation_row
 from steptime.report.number_format import UNKNOWN
 from steptime.report.sections import StudyFindings
 from steptime.report.terminal import SectionText
+from steptime.results.json_form import Interval
+from steptime.results.store import Store
 
 ALPHA, BANDWIDTH, BUS = 2, 4, 5
 """Places of cells in the row of an operation."""

@@ -10,11 +10,11 @@ from typing import Any
 from emulating import skip_where_impossible
 from launching import interpreter_for, library_workload, trial_of
 
+from steptime.analysis.ablation.breakdown import break_down
+from steptime.analysis.ablation.form import StepBreakdown
 from steptime.catalog.cluster import Cluster, cluster_for
 from steptime.catalog.manifest import load_manifests
-from steptime.measurements.ablation.breakdown import break_down
-from steptime.measurements.ablation.form import StepBreakdown
-from steptime.measurements.ablation.records import AblationLaunch
+from steptime.results.ablation_records import AblationLaunch
 from steptime.runner.block_runner import BlockRunner, Schedule, StoppingRule
 from steptime.runner.executor import Executor
 from steptime.runner.host import usable_cores

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from plants import Plant, breakdown_of, two_hosts
 
-from steptime.measurements.ablation.form import Phase, StepBreakdown
+from steptime.analysis.ablation.form import Phase, StepBreakdown
 
 pytestmark = [pytest.mark.alone, pytest.mark.flaky(reruns=1)]
 

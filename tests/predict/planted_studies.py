@@ -9,7 +9,7 @@ from launch_phases import STAGES, launch_of
 from simulated import a_launch, a_store, a_trial, a_worker
 
 from steptime.catalog.cluster import Cluster, Host
-from steptime.measurements.store import Store
+from steptime.results.store import Store
 from steptime.study.trial import Trial
 
 COMPUTING = STAGES["forward"] + STAGES["backward"] + STAGES["local"]

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from world import KEY, World, a_profile, asked, observed
 
-from steptime.measurements.interval import t_quantile
 from steptime.predict.uncertainty import launch_spread, unknown_states
+from steptime.statistics.interval import t_quantile
 
 SINGLE = replace(KEY, strategy="single")
 

@@ -5,7 +5,7 @@ from launch_phases import STAGES
 from planted_studies import COMPUTING, a_step, add, uneven, unhidden
 from simulated import a_store
 
-from steptime.measurements.summary import summarise
+from steptime.analysis.summary import summarise
 from steptime.predict.study_predictions import with_models
 from steptime.report.answer import answer
 

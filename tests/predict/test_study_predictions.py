@@ -4,7 +4,7 @@ import pytest
 from planted_studies import COMPUTING, a_step, add
 from simulated import a_store
 
-from steptime.measurements.summary import summarise
+from steptime.analysis.summary import summarise
 from steptime.predict.study_predictions import with_models
 from steptime.report.answer import answer
 from steptime.report.models import model_tables

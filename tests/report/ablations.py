@@ -4,7 +4,7 @@ import math
 
 from summaries import ranked, summary, trial
 
-from steptime.measurements.ablation.form import (
+from steptime.analysis.ablation.form import (
     Account,
     Imbalance,
     Overlap,
@@ -13,8 +13,8 @@ from steptime.measurements.ablation.form import (
     WorkerPhases,
     against_first,
 )
-from steptime.measurements.emulated_cluster import ClusterForm, HostForm, LinkForm, Spread
-from steptime.measurements.json_form import Interval
+from steptime.analysis.emulated_cluster import ClusterForm, HostForm, LinkForm, Spread
+from steptime.results.json_form import Interval
 
 PHASES = {
     "input_wait": 0.001,

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from steptime.measurements.records import Launch, WorkerSteps
-from steptime.measurements.store import Store
+from steptime.results.records import Launch, WorkerSteps
+from steptime.results.store import Store
 from steptime.study.trial import Trial
 
 STUDY = "version: 1\nname: tiny\nframeworks: [pytorch, mxnet]\n"

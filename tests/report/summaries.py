@@ -1,8 +1,6 @@
 """Makes summaries with every kind of trial that a report must be able to show."""
 
-from steptime.measurements.consistency import SetAside, sentences
-from steptime.measurements.json_form import IntervalOverLaunches
-from steptime.measurements.summary_form import (
+from steptime.analysis.summary_form import (
     Efficiency,
     EquivalenceSummary,
     RankedTrial,
@@ -10,6 +8,8 @@ from steptime.measurements.summary_form import (
     Summary,
     TrialSummary,
 )
+from steptime.results.consistency import SetAside, sentences
+from steptime.results.json_form import IntervalOverLaunches
 
 MACHINE = {
     "hostname": "lab-7",

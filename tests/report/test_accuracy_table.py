@@ -2,7 +2,7 @@
 
 from trainings import trained, trainings
 
-from steptime.measurements.accuracy.results import over_seeds
+from steptime.analysis.accuracy import over_seeds
 from steptime.report.accuracy import accuracy_groups
 from steptime.report.formats import page_text
 from steptime.report.sections import StudyFindings

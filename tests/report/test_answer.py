@@ -5,14 +5,14 @@ from summaries import MACHINE, quickstart, trial
 from summaries import summary as a_summary
 from trainings import trained, trainings
 
-from steptime.measurements.json_form import NOT_MEASURED, Interval
-from steptime.measurements.model_form import ModelComparison, StudyPrediction
-from steptime.measurements.summary_form import PaperForm, PublishedRatio, Summary
+from steptime.analysis.model_form import ModelComparison, StudyPrediction
+from steptime.analysis.summary_form import PaperForm, PublishedRatio, Summary
 from steptime.report.answer import answer, paper_line
 from steptime.report.formats import page_text
 from steptime.report.overview import sentences
 from steptime.report.plain_text import plain_text
 from steptime.report.sections import StudyFindings
+from steptime.results.json_form import NOT_MEASURED, Interval
 
 
 def summary(*published: PublishedRatio) -> Summary:

@@ -5,8 +5,7 @@ import io
 from rich.console import Console
 from summaries import place, summary, trial
 
-from steptime.measurements.json_form import Interval
-from steptime.measurements.summary_form import Staleness, Summary
+from steptime.analysis.summary_form import Staleness, Summary
 from steptime.report.charts.chart import Marks
 from steptime.report.formats import page_text
 from steptime.report.groups import ranked_groups
@@ -15,6 +14,7 @@ from steptime.report.section import TableRow
 from steptime.report.sections import StudyFindings
 from steptime.report.terminal import WholeReport
 from steptime.report.trial_names import Names
+from steptime.results.json_form import Interval
 
 STALE = Staleness(mean=1.25, low=1.1, high=1.4, median=1, p95=3, max=7, updates={"0": 5, "1": 80, "3": 14, "7": 1})
 

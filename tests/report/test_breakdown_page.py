@@ -8,7 +8,7 @@ from ablations import breakdown, cluster, emulated, launch_phases
 from summaries import quickstart, ranked, summary, trial
 from test_page import page
 
-from steptime.measurements.ablation.form import gap
+from steptime.analysis.ablation.form import gap
 from steptime.report.breakdown import breakdown_groups
 from steptime.report.breakdown_section import (
     MOST_MAPS,

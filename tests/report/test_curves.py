@@ -3,7 +3,7 @@
 import pytest
 from summaries import quickstart, sweep, trial
 
-from steptime.measurements.efficiency import ideal_throughput
+from steptime.analysis.efficiency import ideal_throughput
 from steptime.report.curves import scaling_panels
 from steptime.report.trial_names import Names
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from launches import launch, steady
 
-from steptime.measurements.estimate import POINTS, step_time_quantiles
+from steptime.statistics.estimate import POINTS, step_time_quantiles
 
 TIMES = [steady(seed, 0.01, 200) for seed in range(3)]
 LAUNCHES = [launch("t", number, times) for number, times in enumerate(TIMES)]

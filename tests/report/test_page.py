@@ -7,8 +7,8 @@ from launches import STUDY, filled_store
 from summaries import many, quickstart, summary, sweep, trial
 from test_charts import quantiles_of
 
+from steptime.analysis.summary import summarise
 from steptime.errors import StoreError
-from steptime.measurements.summary import summarise
 from steptime.report.formats import page_text, write_page
 from steptime.report.sections import StudyFindings
 

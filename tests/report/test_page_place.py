@@ -1,14 +1,8 @@
 """A page that cannot be written is named, and the report beside it does not claim that it is there."""
 
-import sys
-from pathlib import Path
-
 import pytest
-from typer.testing import CliRunner
-
-sys.path.append(str(Path(__file__).parents[1] / "measurements"))
-
 from simulated import a_launch, a_store, a_trial
+from typer.testing import CliRunner
 
 from steptime.cli.app import app
 from steptime.errors import StoreError

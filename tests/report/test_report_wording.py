@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from summaries import trial
 
-from steptime.measurements.json_form import IntervalOverLaunches
-from steptime.measurements.summary_form import Efficiency, StepTime
+from steptime.analysis.summary_form import Efficiency, StepTime
 from steptime.report import number_format as wording
+from steptime.results.json_form import IntervalOverLaunches
 
 POSITIVE = st.floats(1e-6, 1e9)
 WIDTH = st.floats(1e-6, 0.9)

@@ -2,7 +2,7 @@
 
 from summaries import summary
 
-from steptime.measurements.summary_form import SiteForm
+from steptime.analysis.summary_form import SiteForm
 from steptime.report.clusters import sites
 
 FIRST = SiteForm(hosts=["n0", "n1"], sources=["Slurm job 7"], launches=12, blocks=[0, 1, 2])

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 from summaries import many, quickstart, summary, trial
 
-from steptime.measurements.json_form import IntervalOverLaunches
-from steptime.measurements.summary_form import StepTime
+from steptime.analysis.summary_form import StepTime
 from steptime.report.sections import StudyFindings
 from steptime.report.terminal import WholeReport
+from steptime.results.json_form import IntervalOverLaunches
 
 
 def printed(study, width, **options):

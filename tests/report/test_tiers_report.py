@@ -4,14 +4,14 @@ import pytest
 from rich.console import Console
 from summaries import trial
 
-from steptime.measurements.json_form import IntervalOverLaunches
-from steptime.measurements.summary_form import OptionChange, RankedTrial, Summary, TunedTrial
+from steptime.analysis.summary_form import OptionChange, RankedTrial, Summary, TunedTrial
 from steptime.report.formats import page_text
 from steptime.report.groups import ranked_groups, verdict
 from steptime.report.ranking import tier_section
 from steptime.report.sections import StudyFindings
 from steptime.report.terminal import WholeReport
 from steptime.report.trial_names import Names
+from steptime.results.json_form import IntervalOverLaunches
 
 MPI = "steptime's exchange over MPI"
 

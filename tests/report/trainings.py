@@ -2,7 +2,7 @@
 
 from summaries import summary, trial
 
-from steptime.measurements.accuracy.results import AccuracyPlace, EpochPoint, OverSeeds, TrainingSummary
+from steptime.analysis.accuracy import AccuracyPlace, EpochPoint, OverSeeds, TrainingSummary
 from steptime.study.training import full_parameters
 
 GROUP = "lenet5 (1x28x28), digits, a stratified fifth held out"

@@ -13,12 +13,12 @@ import pytest
 from small_study import STUDY
 from test_study_run import Notes
 
+from steptime.analysis.summary import summarise
 from steptime.cli.app import run_program
 from steptime.errors import FolderInUse, Unfinished
 from steptime.interruption import Interrupted, obeyed
-from steptime.measurements.progress import PROGRESS, RunProgress, run_progress
-from steptime.measurements.store import Store
-from steptime.measurements.summary import summarise
+from steptime.results.progress import PROGRESS, RunProgress, run_progress
+from steptime.results.store import Store
 from steptime.runner.allocation import RESERVE_S, Allocation
 from steptime.runner.plan import plan_study
 from steptime.runner.study_run import StudyRun

@@ -10,7 +10,7 @@ import pytest
 from trials import trial
 
 from steptime.launchers.request import LATE, LaunchOutcome
-from steptime.measurements.records import Launch, WorkerSteps
+from steptime.results.records import Launch, WorkerSteps
 from steptime.runner.block_runner import (
     BUDGET_SPENT,
     AbstractRuns,

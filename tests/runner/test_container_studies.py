@@ -10,11 +10,11 @@ import pytest
 from containers import CONTAINER, missing_bubblewrap
 from small_study import CHECKED_STUDY, STUDY
 
+from steptime.analysis.summary import summarise
 from steptime.cli.app import run_program
-from steptime.measurements.export import export_tables
-from steptime.measurements.store import Store
-from steptime.measurements.summary import summarise
+from steptime.exports.export import export_tables
 from steptime.report.conditions import environment_in_a_line
+from steptime.results.store import Store
 from steptime.runner.plan import plan_study
 from steptime.runner.progress import Silent
 from steptime.runner.study_run import StudyRun

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steptime.measurements.progress import PROGRESS, last_sign_age_s, run_progress
+from steptime.results.progress import PROGRESS, last_sign_age_s, run_progress
 from steptime.runner.progress import KeptProgress, Silent
 
 LONG_AGO_S = 1000.0

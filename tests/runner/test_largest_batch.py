@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_study import STUDY
 
 from steptime.launchers.request import LaunchOutcome
-from steptime.measurements.store import Store
+from steptime.results.store import Store
 from steptime.runner import study_run
 from steptime.runner.executor import OUT_OF_MEMORY, Executor, LaunchResult
 from steptime.runner.plan import plan_study

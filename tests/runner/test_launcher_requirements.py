@@ -10,7 +10,7 @@ from small_study import CHECKED_STUDY
 
 from steptime.catalog.cluster import FoundHost
 from steptime.cli.app import run_program
-from steptime.measurements.store import Store
+from steptime.results.store import Store
 from steptime.runner.plan import StudyPlan, plan_study
 from steptime.runner.preparation import ready_interpreter
 from steptime.runner.progress import Silent

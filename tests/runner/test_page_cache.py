@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steptime.measurements.loaders.records import PageCache
+from steptime.results.loader_records import PageCache
 from steptime.runner.page_cache import cached_share, dataset_files, drop_page_cache
 
 

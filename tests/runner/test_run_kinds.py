@@ -1,15 +1,10 @@
 """How a budget is divided between the kinds of launches of a study, and that a plan counts each kind."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-from trials import trial
-
-sys.path.append(str(Path(__file__).parents[1] / "measurements"))
-
 from simulated import a_launch, a_store
+from trials import trial
 
 from steptime.runner.run_kinds import RUN_KINDS, deadlines
 from steptime.runner.trial_runs import timed_schedule

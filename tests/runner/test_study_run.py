@@ -13,13 +13,13 @@ import pytest
 from image_folders import write_flat_validation, write_folder, write_many
 from small_study import CHECKED_STUDY, STUDY
 
+from steptime.analysis.summary import summarise
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import run_program
 from steptime.launchers.fork_servers import Preloading
 from steptime.launchers.request import LaunchOutcome
-from steptime.measurements.store import Store
-from steptime.measurements.summary import summarise
+from steptime.results.store import Store
 from steptime.runner import admission, study_run
 from steptime.runner.admission import Admission
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from trials import trial
 
-from steptime.measurements.accuracy.records import TrainingRun, WorkerEpoch
-from steptime.measurements.store import Store
 from steptime.plain_file import PlainFolder
+from steptime.results.accuracy_records import TrainingRun, WorkerEpoch
+from steptime.results.store import Store
 from steptime.runner.training_runs import TrainingRuns, kept_epochs, training_schedule, unread_part
 from steptime.runner.trial_runs import TrialInputs
 from steptime.study.study import Study

@@ -10,9 +10,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from steptime.measurements.store import Store
-from steptime.measurements.summary import summarise
+from steptime.analysis.summary import summarise
 from steptime.predict.model.measured_links import stored_links
+from steptime.results.store import Store
 
 Line = tuple[str, int]
 """The file in the results folder and the number of the line."""

@@ -6,11 +6,11 @@ import re
 import pytest
 from stored_studies import STUDIES, output_of, unpacked
 
+from steptime.analysis.summary import summarise
+from steptime.analysis.summary_form import Summary
 from steptime.cli.console import PlainConsole
-from steptime.measurements.store import Store
-from steptime.measurements.summary import summarise
-from steptime.measurements.summary_form import Summary
 from steptime.report.overview import MOST_LINES, overview
+from steptime.results.store import Store
 
 WIDTHS = (80, 100, 120)
 NEXT = 4

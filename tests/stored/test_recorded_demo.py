@@ -6,9 +6,9 @@ import pytest
 from golden import rounded
 from stored_studies import output_of
 
+from steptime.analysis.summary import summarise
 from steptime.cli.report import STUDY, recorded_files
-from steptime.measurements.store import Store
-from steptime.measurements.summary import summarise
+from steptime.results.store import Store
 
 MAKE = "make it anew: .venv/bin/python benchmarks/demo/record.py FOLDER"
 

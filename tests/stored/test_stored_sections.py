@@ -5,13 +5,13 @@ import io
 import pytest
 from stored_studies import STUDIES, unpacked
 
+from steptime.analysis.summary import summarise
 from steptime.cli.console import PlainConsole
-from steptime.measurements.store import Store
-from steptime.measurements.summary import summarise
 from steptime.predict.model.measured_links import stored_links
 from steptime.report.formats import page_text
 from steptime.report.sections import StudyFindings, sections
 from steptime.report.terminal import SectionText, WholeReport
+from steptime.results.store import Store
 
 
 def printed(renderable):

@@ -9,7 +9,7 @@ import pytest
 from test_step_clocks import RunningDevice
 from test_step_count import context_of
 
-from steptime.measurements.clock_marks import StoredMarks
+from steptime.results.clock_marks import StoredMarks
 from steptime.worker import clock as clocks
 from steptime.worker.clock import HostClock, StepClock
 from steptime.worker.kernel_marks import KernelMarks

@@ -9,7 +9,7 @@ import pytest
 
 from steptime.catalog.options import Optimizer
 from steptime.catalog.workloads.layers import Network
-from steptime.measurements.accuracy.records import worker_epoch
+from steptime.results.accuracy_records import worker_epoch
 from steptime.runner.jobs import TrainingPlan, training_job
 from steptime.study.training import RateSchedule, Training, full_parameters
 from steptime.study.trial import Trial

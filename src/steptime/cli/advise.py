@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from steptime.cli.report import ReportedResults
     from steptime.diagnosis.form import Diagnosis, TrialFinding
     from steptime.diagnosis.verification import AdviceOutcome, AdvisedPair
-    from steptime.measurements.store import Store
+    from steptime.results.store import Store
     from steptime.runner.plan import StudyPlan
 
 VERIFIED = "advice"
@@ -121,7 +121,7 @@ def _verified(
     from steptime.cli.progress import LiveObserver
     from steptime.diagnosis.verification import outcomes, write_verified
     from steptime.errors import SteptimeError
-    from steptime.measurements.store import Store
+    from steptime.results.store import Store
     from steptime.runner.study_run import StudyRun
 
     attempts: list[AdvisedPair] = []
@@ -152,7 +152,7 @@ def _attempt(
     """Return a finding with its two trials, and the plan of both; raises StudyError where they cannot be run."""
     from steptime.diagnosis.verification import AdvisedPair, study_of
     from steptime.errors import StudyError
-    from steptime.measurements.jsonlines import json_text
+    from steptime.results.jsonlines import json_text
     from steptime.runner.plan import plan_study
 
     before = next(each for each in store.trials() if each.id == finding.trial)

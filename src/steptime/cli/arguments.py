@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from steptime.errors import UsageError
 
 if TYPE_CHECKING:
-    from steptime.measurements.store import Store
+    from steptime.results.store import Store
 
 
 def open_results(folder: Path) -> "Store":
@@ -17,7 +17,7 @@ def open_results(folder: Path) -> "Store":
     """
     from steptime.cli.streams import warn
     from steptime.foreign_writers import foreign_hand_on
-    from steptime.measurements.store import Store
+    from steptime.results.store import Store
 
     store = Store.open(folder)
     if said := foreign_hand_on(folder):

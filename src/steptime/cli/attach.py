@@ -78,7 +78,7 @@ def _live_line(folder: Path) -> Callable[[], None]:
     """Return what writes a line to the terminal now and then, if there is one."""
     import time
 
-    from steptime.measurements.attached.summary import latest_steps
+    from steptime.attached.summary import latest_steps
     from steptime.report.plain_text import plain_text
 
     next_at = time.monotonic() + _LIVE_S
@@ -106,17 +106,17 @@ def _live_line(folder: Path) -> Callable[[], None]:
 def _answer(folder: Path, *, as_json: bool) -> None:
     import shlex
 
+    from steptime.attached.summary import attached_run
     from steptime.cli.console import PlainConsole
     from steptime.diagnosis.own_script import script_findings
-    from steptime.measurements.attached.summary import attached_run
-    from steptime.measurements.store import Store
     from steptime.report.attached_answer import AttachedAnswer
+    from steptime.results.store import Store
 
     recorded = Store.open(folder).attached()
     assert recorded is not None  # noqa: S101 - the folder is of this run
     found = attached_run(*recorded)
     if as_json:
-        from steptime.measurements.jsonlines import json_text
+        from steptime.results.jsonlines import json_text
 
         warn([json_text(found.to_json())])
         return

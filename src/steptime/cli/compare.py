@@ -8,7 +8,7 @@ import typer
 from steptime.cli.streams import say, warn
 
 if TYPE_CHECKING:
-    from steptime.measurements.compared.sides import ComparedSide
+    from steptime.analysis.compared.sides import ComparedSide
 
 EXIT_SLOWER, EXIT_FAILED = 1, 3
 _SHORT = {"environment": "environment_name"}
@@ -44,9 +44,9 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Compare two measurements: faster, slower, or no difference larger than what the launches would have shown."""
+    from steptime.analysis.compared.change import change_between
     from steptime.cli.arguments import Mistakes
     from steptime.errors import choices_message
-    from steptime.measurements.compared.change import change_between
     from steptime.report.changes import change_sections, headline
 
     mistakes = Mistakes()
@@ -85,8 +85,8 @@ def compare(
 
 def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> "tuple[ComparedSide, ComparedSide]":
     """Read both sides, and name them as shortly as they can be told apart."""
+    from steptime.analysis.compared.sides import attached_folders, attached_sides, side_of
     from steptime.cli.arguments import open_results
-    from steptime.measurements.compared.sides import attached_folders, attached_sides, side_of
 
     key = chosen[0] if chosen else None
     names = _short_names(first.absolute(), second.absolute())

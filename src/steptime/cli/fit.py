@@ -8,10 +8,10 @@ import typer
 from steptime.cli.streams import print_json, say, warn
 
 if TYPE_CHECKING:
-    from steptime.measurements.attached.process_files import AttachedFiles, AttachedHeader
-    from steptime.measurements.store import Store
     from steptime.predict.links import FittedTable
     from steptime.predict.profile import NetLink, Profile, ProfileGroup
+    from steptime.results.attached_files import AttachedFiles, AttachedHeader
+    from steptime.results.store import Store
 
 
 def fit(
@@ -69,7 +69,7 @@ def _fit_attached(
     as_json: bool,
 ) -> None:
     """Write the profile of a user's own script, and say what it predicts nothing without."""
-    from steptime.measurements.attached.summary import attached_run
+    from steptime.attached.summary import attached_run
     from steptime.predict.attached import attached_profile, write_attached_profile
     from steptime.predict.model.measured_links import stored_links
 

@@ -162,10 +162,10 @@ def _print_plan(plan: "NetPlan", launches: int, output: Path, *, as_json: bool) 
 
 
 def _print_found(folder: Path, *, as_json: bool) -> None:
+    from steptime.analysis.message_times import SCHEMA, NetSummary
     from steptime.cli.report import report_console
-    from steptime.measurements.net.times import SCHEMA, NetSummary
-    from steptime.measurements.store import Store
     from steptime.predict.model.measured_links import stored_links
+    from steptime.results.store import Store
 
     store = Store.open(folder)
     found = stored_links(store) or NetSummary(rows=[])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from steptime.measurements.flags import Varied, varied_names, varied_options
+from steptime.analysis.flags import Varied, varied_names, varied_options
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.plan import StudyPlan, missing_in_words
 from steptime.runner.run_kinds import RUN_KINDS, TRAININGS, without_breakdown

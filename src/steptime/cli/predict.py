@@ -12,10 +12,10 @@ from steptime.cli.streams import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steptime.measurements.json_form import Interval, IntervalOverLaunches
     from steptime.predict.attached import AttachedProfile
     from steptime.predict.curve.forecast import Forecast
     from steptime.predict.predict import Prediction
+    from steptime.results.json_form import Interval, IntervalOverLaunches
 
 _NOTHING = (
     "nothing to predict from; give the PROFILE that `steptime fit DIR` wrote, or a scaling curve: --curve POINTS.csv"
@@ -285,7 +285,7 @@ def _show_phases(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: 
 
 def _show_efficiencies(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: "Sequence[str]") -> None:
     """Print the POP efficiencies of each step that is not refused, or why a strategy has none."""
-    from steptime.measurements.ablation.pop import ASYNCHRONOUS
+    from steptime.analysis.ablation.pop import ASYNCHRONOUS
 
     known = [each for each in group if each.refused is None]
     rows = [

@@ -19,16 +19,16 @@ import steptime
 from steptime.cli.streams import say, warn
 
 if TYPE_CHECKING:
+    from steptime.analysis.message_times import NetSummary
+    from steptime.analysis.summary_form import Summary
+    from steptime.attached.form import AttachedRun
     from steptime.cli.console import PlainConsole
     from steptime.diagnosis.form import Diagnosis
     from steptime.errors import StoreError
-    from steptime.measurements.attached.form import AttachedRun
-    from steptime.measurements.net.times import NetSummary
-    from steptime.measurements.store import Store
-    from steptime.measurements.summary_form import Summary
     from steptime.predict.held_out import Anomaly
     from steptime.report.section import Section
     from steptime.report.sections import StudyFindings
+    from steptime.results.store import Store
 
 _FORMATS = ("text", "json", "markdown", "csv", "latex")
 PAGE = "report.html"
@@ -142,14 +142,14 @@ def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
 
     Raises StoreError when the folder cannot be read, and UsageError when the reference cannot.
     """
+    from steptime.analysis.summary import summarise
+    from steptime.attached.summary import attached_run
     from steptime.cli.arguments import open_results
     from steptime.diagnosis.expected import expected_steps, scenarios
     from steptime.diagnosis.job_accounts import job_accounts
     from steptime.diagnosis.own_script import script_findings
     from steptime.diagnosis.rules import diagnose
     from steptime.errors import StoreError
-    from steptime.measurements.attached.summary import attached_run
-    from steptime.measurements.summary import summarise
     from steptime.predict.model.measured_links import stored_links
     from steptime.predict.study_predictions import with_models
 
@@ -409,19 +409,19 @@ def export(
     stores = [open_results(each) for each in folders]
     store, target = stores[0], output or folders[0] / "export"
     if to in _TABLES:
-        from steptime.measurements.export import export_tables
+        from steptime.exports.export import export_tables
 
         paths = export_tables(store, target, _TABLES[to])
     elif to == "talp":
-        from steptime.measurements.foreign_formats import export_talp
+        from steptime.exports.foreign_formats import export_talp
 
         paths = export_talp(store, target / "talp")
     elif to in {"mllog", "extrap"}:
-        from steptime.measurements.foreign_formats import export_extrap, export_mllog
+        from steptime.exports.foreign_formats import export_extrap, export_mllog
 
         paths = (export_mllog if to == "mllog" else export_extrap)(store, target / to)
     elif to == "otava":
-        from steptime.measurements.foreign_formats import export_history
+        from steptime.exports.foreign_formats import export_history
 
         paths = export_history(stores, target)
     else:

@@ -110,7 +110,7 @@ def run(
 def _named_environments(text: str) -> list[str]:
     """Return the overrides of ``NAME=PYTHON,...``; raises UsageError with all mistakes."""
     from steptime.errors import UsageError
-    from steptime.measurements.jsonlines import json_text
+    from steptime.results.jsonlines import json_text
 
     mistakes: list[str] = []
     found: dict[str, dict[str, str]] = {}
@@ -135,10 +135,10 @@ def _named_environments(text: str) -> list[str]:
 
 def _ranking_so_far(folder: Path) -> list[str]:
     """Return a sentence for each workload of the results in ``folder``; none where it cannot be read meanwhile."""
+    from steptime.analysis.summary import summarise
     from steptime.errors import SteptimeError
-    from steptime.measurements.store import Store
-    from steptime.measurements.summary import summarise
     from steptime.report.overview import sentences
+    from steptime.results.store import Store
 
     try:
         return sentences(summarise(Store.open(folder)))
@@ -148,7 +148,7 @@ def _ranking_so_far(folder: Path) -> list[str]:
 
 def _ways_on(plan: "StudyPlan", allocation: "Allocation | None") -> list[str]:
     """Queue the job of ``allocation`` again, if there is one to be; say what becomes of the study, a line each."""
-    from steptime.measurements.store import Store
+    from steptime.results.store import Store
     from steptime.runner.slurm_job import script_of
 
     lines = [f"everything measured is kept in {plan.folder}"]

@@ -20,7 +20,7 @@ from steptime.cli.streams import say
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from steptime.measurements.progress import RunProgress, RunState
+    from steptime.results.progress import RunProgress, RunState
 
 _MOST_NAMED = 4
 """Trials with the same reason; of more, only the number is said."""
@@ -34,10 +34,11 @@ def status(
 
     This reads the results folder only: it may be another host that runs the study, such as the node of a Slurm job.
     """
+    from steptime.analysis.trial_progress import progress_of_trials
     from steptime.cli.arguments import open_results
     from steptime.cli.console import PlainConsole
     from steptime.cli.streams import print_rows, warn
-    from steptime.measurements.progress import run_progress, run_state
+    from steptime.results.progress import run_progress, run_state
 
     store = open_results(folder)
     found = run_progress(folder)
@@ -46,7 +47,7 @@ def status(
         console = PlainConsole()
         for line in _run_lines(found, state, folder) if found else []:
             console.print(line, soft_wrap=True)
-    progress = store.status()
+    progress = progress_of_trials(store)
     shown = [{**row, "run": _run_json(found, state, folder) if found else None} for row in progress]
     trials = store.trials()
     trained = any(trial.training for trial in trials)
@@ -96,7 +97,7 @@ def _run_lines(found: "RunProgress", state: "RunState", folder: Path) -> list[st
     """Return what the latest run of a folder does or how it ended, how much is left, and how old its last line is."""
     from datetime import UTC, datetime
 
-    from steptime.measurements.progress import last_line_age_s, last_sign_age_s
+    from steptime.results.progress import last_line_age_s, last_sign_age_s
     from steptime.units import format_seconds, time_left
 
     try:
@@ -131,7 +132,7 @@ def _run_lines(found: "RunProgress", state: "RunState", folder: Path) -> list[st
 
 def _run_json(found: "RunProgress", state: "RunState", folder: Path) -> dict[str, Any]:
     """Return the same for programs; ``silent_s`` are the seconds since the run's last heartbeat."""
-    from steptime.measurements.progress import last_sign_age_s
+    from steptime.results.progress import last_sign_age_s
 
     who = {"host": found.host, "pid": found.pid, "job": found.job}
     doing = {"stage": found.stage, "item": found.item, "ended": found.ended}
@@ -210,9 +211,9 @@ def _page(folder: Path) -> bytes:
     """Return the page of a folder as it is now."""
     from steptime.cli.report import read_report
     from steptime.errors import SteptimeError
-    from steptime.measurements.progress import run_progress, run_state
     from steptime.report.formats import page_of
     from steptime.report.plain_text import plain_text
+    from steptime.results.progress import run_progress, run_state
 
     try:
         found = read_report(folder)

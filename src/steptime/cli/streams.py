@@ -98,7 +98,7 @@ _GAP = 3
 
 def print_json(data: object) -> None:
     """Write ``data`` as JSON to standard output, and nothing else."""
-    from steptime.measurements.jsonlines import json_text
+    from steptime.results.jsonlines import json_text
 
     say(json_text(data, indent=1, default=str))
 

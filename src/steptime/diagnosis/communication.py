@@ -3,7 +3,7 @@
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
 from steptime.diagnosis.rule import Claim, DiagnosisRule, gain_without
-from steptime.measurements.json_form import Interval
+from steptime.results.json_form import Interval
 
 _NOTABLE = 0.1
 _SMALL_PIECE_BYTES = 2**20

@@ -8,7 +8,7 @@ from steptime.datasets.builtins import BUILTINS
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
 from steptime.diagnosis.rule import Claim, DiagnosisRule, gain_of_batch, gain_without
-from steptime.measurements.json_form import Interval
+from steptime.results.json_form import Interval
 
 _NOTABLE = 0.1
 _NOTABLE_FIXED = 0.2

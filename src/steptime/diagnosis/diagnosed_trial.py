@@ -6,16 +6,16 @@ from functools import cached_property
 from math import hypot
 from typing import Any
 
+from steptime.analysis.ablation.form import Phase, StepBreakdown
+from steptime.analysis.loader_verdict import LoaderVerdict
+from steptime.analysis.message_times import NetRow
+from steptime.analysis.summary_form import TrialSummary
 from steptime.catalog.choices import Strategy, strategy_named
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.options import OptionValue
 from steptime.catalog.workloads.costs import costs
 from steptime.errors import SteptimeError
-from steptime.measurements.ablation.form import Phase, StepBreakdown
-from steptime.measurements.json_form import Interval
-from steptime.measurements.loaders.verdict import LoaderVerdict
-from steptime.measurements.net.times import NetRow
-from steptime.measurements.summary_form import TrialSummary
+from steptime.results.json_form import Interval
 from steptime.study.trial import Trial
 
 CPU_FLOP_RATE = (1e9, 6e10)

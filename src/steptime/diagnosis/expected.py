@@ -20,27 +20,27 @@ from pathlib import Path
 
 import numpy as np
 
-from steptime.catalog.choices import strategy_named
-from steptime.diagnosis.form import ExpectedStep, Judgement, Scenario
-from steptime.errors import FileError, UsageError
-from steptime.measurements.ablation.nested_stages import nested_phases
-from steptime.measurements.ablation.records import AblationLaunch, WorkerAblation
-from steptime.measurements.ablation.stages import (
+from steptime.analysis.ablation.nested_stages import nested_phases
+from steptime.analysis.ablation.stages import (
     Array,
     StageTimes,
     communication_s,
     over_blocks,
     stage_times_of,
 )
-from steptime.measurements.json_form import Interval
-from steptime.measurements.record_kinds import ABLATION
-from steptime.measurements.store import Store
-from steptime.measurements.summary_form import Summary, TrialSummary
+from steptime.analysis.summary_form import Summary, TrialSummary
+from steptime.catalog.choices import strategy_named
+from steptime.diagnosis.form import ExpectedStep, Judgement, Scenario
+from steptime.errors import FileError, UsageError
 from steptime.phases import HIDDEN
 from steptime.plain_file import read_user_text
 from steptime.predict.predict import predict
 from steptime.predict.profile import PredictedSeconds, Profile, default_profile_path, read_profile
 from steptime.predict.query import Query
+from steptime.results.ablation_records import AblationLaunch, WorkerAblation
+from steptime.results.json_form import Interval
+from steptime.results.record_kinds import ABLATION
+from steptime.results.store import Store
 from steptime.study.trial import Trial
 
 _MOST_BYTES = 2**24

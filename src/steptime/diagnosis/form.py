@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from steptime.measurements.json_form import Interval, JsonForm
+from steptime.results.json_form import Interval, JsonForm
 
 Unit = Literal["share", "seconds", "count", "bytes", "ratio"]
 Judgement = Literal["as expected", "slower", "faster"]

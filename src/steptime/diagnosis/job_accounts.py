@@ -7,13 +7,13 @@ from its start to its end, is badput. Steps that a failure threw away are not co
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median, stdev
 
+from steptime.attached.form import AttachedRun
 from steptime.diagnosis.form import JobAccount, JobUse
-from steptime.measurements.accuracy.records import TrainingRun, WorkerEpoch
-from steptime.measurements.attached.form import AttachedRun
-from steptime.measurements.interval import LEVEL, t_quantile
-from steptime.measurements.json_form import Interval
-from steptime.measurements.record_kinds import TRAINING
-from steptime.measurements.store import Store
+from steptime.results.accuracy_records import TrainingRun, WorkerEpoch
+from steptime.results.json_form import Interval
+from steptime.results.record_kinds import TRAINING
+from steptime.results.store import Store
+from steptime.statistics.interval import LEVEL, t_quantile
 
 STEPS = "steps"
 USES = ("start_up", "compilation", STEPS, "evaluation", "checkpoint", "held_up", "restart")

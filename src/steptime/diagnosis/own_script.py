@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from shlex import join
 
+from steptime.analysis.compared.change import change_between
+from steptime.analysis.compared.sides import ComparedSide
+from steptime.attached.form import AttachedRun
+from steptime.attached.step_parts import at_line, known_part, library_of, title_of, whose_code
 from steptime.diagnosis.form import EvidenceNumber, TrialFinding
 from steptime.diagnosis.rule import gain_without
 from steptime.diagnosis.verification import AdviceOutcome, VerifiedAdvice, record_of_rule
-from steptime.measurements.attached.form import AttachedRun
-from steptime.measurements.attached.step_parts import at_line, known_part, library_of, title_of, whose_code
-from steptime.measurements.compared.change import change_between
-from steptime.measurements.compared.sides import ComparedSide
-from steptime.measurements.json_form import Interval
+from steptime.results.json_form import Interval
 
 OWN_SCRIPT = "own script"
 """The trial of its findings."""

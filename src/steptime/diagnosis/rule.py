@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import GAIN_LEVEL, EvidenceNumber, Unit
-from steptime.measurements.interval import LEVEL
-from steptime.measurements.json_form import NOT_MEASURED, Interval
+from steptime.results.json_form import NOT_MEASURED, Interval
+from steptime.statistics.interval import LEVEL
 
 
 @dataclass(frozen=True)

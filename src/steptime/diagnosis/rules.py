@@ -4,19 +4,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from steptime.analysis.message_times import NetSummary
+from steptime.analysis.summary_form import Summary, TrialSummary
 from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.diagnosis import communication, computation, workers
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
 from steptime.diagnosis.form import Diagnosis, EvidenceNumber, TrialFinding, Unsettled
 from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.diagnosis.verification import record_of_rule
-from steptime.measurements.ablation.records import AblationLaunch
-from steptime.measurements.json_form import Interval
-from steptime.measurements.net.times import NetSummary
-from steptime.measurements.noise import FOREIGN_CORES
-from steptime.measurements.record_kinds import ABLATION
-from steptime.measurements.store import Store
-from steptime.measurements.summary_form import Summary, TrialSummary
+from steptime.results.ablation_records import AblationLaunch
+from steptime.results.json_form import Interval
+from steptime.results.noise import FOREIGN_CORES
+from steptime.results.record_kinds import ABLATION
+from steptime.results.store import Store
 
 RULES: tuple[DiagnosisRule, ...] = (
     communication.EXPOSED,

@@ -15,12 +15,13 @@ from typing import Any
 
 from steptime.catalog.manifest import load_manifests
 from steptime.diagnosis.form import RuleRecord, TrialFinding
-from steptime.measurements.comparison import compare
-from steptime.measurements.estimate import estimate
-from steptime.measurements.record_kinds import TIMING
-from steptime.measurements.records import Launch
-from steptime.measurements.store import Store
+from steptime.results.record_kinds import TIMING
+from steptime.results.records import Launch
+from steptime.results.store import Store
+from steptime.statistics.comparison import compare
+from steptime.statistics.estimate import estimate
 from steptime.study.trial import Trial
+from steptime.validity.verdicts import verdicts_of
 
 PATH = Path(__file__).with_name("verified.csv")
 
@@ -155,7 +156,7 @@ class AdviceOutcome:
 
 def outcomes(attempts: Sequence[AdvisedPair], store: Store) -> list[AdviceOutcome]:
     """Return what the launches in ``store`` say of each attempt."""
-    verdicts = store.verdicts()
+    verdicts = verdicts_of(store)
     return [
         _outcome(each, store, {trial: verdict["reason"] for trial, verdict in verdicts.items()}) for each in attempts
     ]

@@ -18,13 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from steptime.analysis.message_times import NetRow
+from steptime.attached.exchange import CallKind, sharded_calls
+from steptime.attached.form import AttachedRun, StepPart
 from steptime.errors import StoreError, UsageError
-from steptime.measurements.attached.exchange import CallKind, sharded_calls
-from steptime.measurements.attached.form import AttachedRun, StepPart
-from steptime.measurements.attached.process_files import AttachedFiles
-from steptime.measurements.json_form import Interval
-from steptime.measurements.net.times import NetRow
-from steptime.measurements.stored_record import Bytes, Count
 from steptime.phases import EXCHANGED, REST
 from steptime.plain_file import read_user_text, write_whole
 from steptime.predict.model.collectives import Link, all_gather, reduce_scatter, ring
@@ -35,6 +32,9 @@ from steptime.predict.observation import PositiveSeconds, Rate, Seconds, Share
 from steptime.predict.posterior import draw_factors, fit_level
 from steptime.predict.profile import NetLink
 from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD, Extrapolation, ratio_outside, skewed
+from steptime.results.attached_files import AttachedFiles
+from steptime.results.json_form import Interval
+from steptime.results.stored_record import Bytes, Count
 
 SCHEMA = 1
 KIND = "attached"

@@ -8,10 +8,6 @@ from pydantic import ValidationError
 import steptime
 from steptime.catalog.choices import strategy_named
 from steptime.errors import StoreError
-from steptime.measurements.interval import t_quantile
-from steptime.measurements.store import Store
-from steptime.measurements.stored_record import first_mistake
-from steptime.measurements.work import PEAKS, StoredPeaks
 from steptime.predict.compute_fit import ComputeFit, fit_computing
 from steptime.predict.importance_sampling import (
     OVERLAP,
@@ -49,6 +45,10 @@ from steptime.predict.profile import (
 from steptime.predict.step_model import INNER, OUTER, costs_of
 from steptime.predict.topology import contention_of, step_model_of
 from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD
+from steptime.results.peaks import PEAKS, StoredPeaks
+from steptime.results.store import Store
+from steptime.results.stored_record import first_mistake
+from steptime.statistics.interval import t_quantile
 
 _SEED = 20261121
 

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from steptime.measurements.store import Store
 from steptime.phases import HIDDEN
 from steptime.predict.curve.reference_models import NULLS
 from steptime.predict.fit import fit, fit_group
@@ -28,6 +27,7 @@ from steptime.predict.profile import (
 )
 from steptime.predict.query import Query
 from steptime.predict.targets import Target
+from steptime.results.store import Store
 
 _TO_99 = 2.576 / 1.645
 """From an interval of 90 % to one of 99 %, on the scale of logarithms."""

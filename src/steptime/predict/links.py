@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares  # type: ignore[import-untyped]  # scipy ships no types
 
+from steptime.analysis.message_times import NetRow
 from steptime.catalog.choices import strategy_named
-from steptime.measurements.net.records import NetLaunch
-from steptime.measurements.net.times import NetRow
 from steptime.predict.model.collectives import Link
 from steptime.predict.model.interconnect import LINKS, LinkSheet, inner_link_of
 from steptime.predict.model.measured_links import link_of, net_summary
@@ -21,6 +20,7 @@ from steptime.predict.nccl_output import NcclTable
 from steptime.predict.observation import Deployment, GroupKey, Observation
 from steptime.predict.posterior import Array
 from steptime.predict.profile import LinkEstimate, LinkSource, Machine, NetLink
+from steptime.results.net_records import NetLaunch
 
 LATENCIES = 2.0
 """Latencies that a back end usually spends in one step of its algorithm: gloo's ring waits for a rendezvous each."""

@@ -16,13 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from steptime.catalog.choices import strategy_named
-from steptime.catalog.workloads.table import build_workload
-from steptime.errors import SteptimeError
-from steptime.measurements.ablation.form import Imbalance
-from steptime.measurements.interval import LEVEL, t_quantile
-from steptime.measurements.json_form import IntervalOverLaunches
-from steptime.measurements.model_form import (
+from steptime.analysis.ablation.form import Imbalance
+from steptime.analysis.model_form import (
     FrameworkImbalance,
     Limit,
     ModelComparison,
@@ -30,8 +25,10 @@ from steptime.measurements.model_form import (
     ModelledStep,
     Remedy,
 )
-from steptime.measurements.store import Store
-from steptime.measurements.summary_form import TrialSummary
+from steptime.analysis.summary_form import TrialSummary
+from steptime.catalog.choices import strategy_named
+from steptime.catalog.workloads.table import build_workload
+from steptime.errors import SteptimeError
 from steptime.phases import PHASES
 from steptime.predict.fit import machine_of
 from steptime.predict.links import measured_link, net_links
@@ -40,6 +37,9 @@ from steptime.predict.model.policies import has_policy
 from steptime.predict.model.synchronous_sgd import MODELS, LinearCost, StepParts, merged, wait_free
 from steptime.predict.observation import Observation, observe
 from steptime.predict.step_model import graph_of
+from steptime.results.json_form import IntervalOverLaunches
+from steptime.results.store import Store
+from steptime.statistics.interval import LEVEL, t_quantile
 from steptime.study.trial import Trial
 
 

@@ -15,20 +15,20 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from steptime.analysis.ablation.nested_stages import nested_phases
+from steptime.analysis.ablation.pop import imbalance
+from steptime.analysis.ablation.stages import communication_s, stage_times_of
+from steptime.analysis.pooled_conditions import pooled_versions, versions_of
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.options import OptionValue, Tuning
 from steptime.errors import StoreError
-from steptime.measurements.ablation.nested_stages import nested_phases
-from steptime.measurements.ablation.pop import imbalance
-from steptime.measurements.ablation.records import AblationLaunch
-from steptime.measurements.ablation.stages import communication_s, stage_times_of
-from steptime.measurements.launch_spread import TrialSpread, pool_spread
-from steptime.measurements.launch_times import LaunchTimes, launch_times
-from steptime.measurements.pooled_conditions import pooled_versions, versions_of
-from steptime.measurements.record_kinds import ABLATION, TIMING
-from steptime.measurements.records import Launch
-from steptime.measurements.store import Store
 from steptime.predict.model.policies import AS_PLANNED, Traffic
+from steptime.results.ablation_records import AblationLaunch
+from steptime.results.record_kinds import ABLATION, TIMING
+from steptime.results.records import Launch
+from steptime.results.store import Store
+from steptime.statistics.launch_spread import TrialSpread, pool_spread
+from steptime.statistics.launch_times import LaunchTimes, launch_times
 from steptime.study.trial import ServerPlacement, Trial
 
 TICK_S = 4e-3

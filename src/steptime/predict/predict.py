@@ -6,12 +6,11 @@ from math import inf, isfinite
 
 import numpy as np
 
+from steptime.analysis.work import WorkRates, rates_of
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.costs import Costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.builtins import BUILTINS
-from steptime.measurements.json_form import Interval, IntervalOverLaunches
-from steptime.measurements.work import StoredPeaks, WorkRates, peak_of, rates_of
 from steptime.phases import HIDDEN, PHASES
 from steptime.predict.importance_sampling import OVERLAP, overlap_prior
 from steptime.predict.model.compute import expected_maximum, transfer, work_of
@@ -42,6 +41,8 @@ from steptime.predict.uncertainty import (
     uncertain_step,
     unknown_states,
 )
+from steptime.results.json_form import Interval, IntervalOverLaunches
+from steptime.results.peaks import StoredPeaks, peak_of
 
 _SEED = 7
 BASELINE = "1 worker with the same batch per worker"

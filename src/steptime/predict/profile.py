@@ -21,7 +21,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.errors import FileError, StoreError, choices_message
-from steptime.measurements.work import Peak
 from steptime.plain_file import read_user_text, write_whole
 from steptime.predict.model.collectives import LIBRARIES
 from steptime.predict.model.nccl import Medium
@@ -41,6 +40,7 @@ from steptime.predict.observation import (
 )
 from steptime.predict.posterior import DRAWS, bounds
 from steptime.predict.step_model import BOUNDS, INNER, OUTER
+from steptime.results.peaks import Peak
 
 SCHEMA = 3
 _MOST_BYTES = 64 * 1024**2

@@ -160,7 +160,7 @@ POP_NAMES = (
     "global_efficiency",
     "without_input_wait",
 )
-"""As ``measurements/ablation/pop.py`` has them."""
+"""As ``analysis/ablation/pop.py`` has them."""
 
 
 def efficiencies_of(phases: Mapping[str, Array], alone: Mapping[str, Array], uneven: Array) -> dict[str, Array]:

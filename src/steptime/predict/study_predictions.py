@@ -5,23 +5,23 @@ Predictions come from a fit of the study's own measurements, beside published ef
 
 from collections.abc import Mapping, Sequence
 
-from steptime.catalog.choices import strategy_named
-from steptime.errors import StoreError
-from steptime.measurements.json_form import Interval, IntervalOverLaunches
-from steptime.measurements.model_form import (
+from steptime.analysis.model_form import (
     EfficiencyRange,
     ModelComparison,
     PredictedConfiguration,
     PublishedPoint,
     StudyPrediction,
 )
-from steptime.measurements.store import Store
-from steptime.measurements.summary_form import Summary
+from steptime.analysis.summary_form import Summary
+from steptime.catalog.choices import strategy_named
+from steptime.errors import StoreError
 from steptime.predict.fit import fit
 from steptime.predict.model_comparison import compare_imbalance, compare_s_sgd
 from steptime.predict.observation import Observation, observe
 from steptime.predict.predict import Prediction, predict
 from steptime.predict.query import Query
+from steptime.results.json_form import Interval, IntervalOverLaunches
+from steptime.results.store import Store
 from steptime.study.paper import PredictionChoice, PublishedEfficiency
 from steptime.units import format_bit_rate
 

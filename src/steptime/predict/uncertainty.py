@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 from scipy.special import fdtri  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.catalog.choices import strategy_named
-from steptime.measurements.interval import t_quantile
 from steptime.predict.posterior import DRAWS, LEVEL, Array
 from steptime.predict.profile import MeasuredConfiguration, ProfileGroup
 from steptime.predict.step_model import INNER, OUTER, StepModel, phases_of, step_of
 from steptime.predict.topology import Refusal
+from steptime.statistics.interval import t_quantile
 
 _BATCH = 0.03
 _BANDWIDTH = 0.06

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from steptime.measurements.accuracy.results import AccuracyPlace, OverSeeds, TrainingSummary
-from steptime.measurements.summary_form import Summary, TrialSummary
+from steptime.analysis.accuracy import AccuracyPlace, OverSeeds, TrainingSummary
+from steptime.analysis.summary_form import Summary, TrialSummary
 from steptime.report.number_format import NOT_SETTLED, UNKNOWN, Shown, count, is_settled, number
 from steptime.units import format_seconds
 

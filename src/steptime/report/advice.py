@@ -6,6 +6,7 @@ Steps beside what was expected of them, what they would take if one thing were o
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from steptime.analysis.summary_form import Summary
 from steptime.diagnosis.form import (
     Diagnosis,
     EvidenceNumber,
@@ -16,7 +17,6 @@ from steptime.diagnosis.form import (
     TrialFinding,
 )
 from steptime.diagnosis.verification import AdviceOutcome
-from steptime.measurements.summary_form import Summary
 from steptime.phases import PHASES
 from steptime.report.attached import JOB_TITLES
 from steptime.report.number_format import UNKNOWN, count, number, percent, seconds, times

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TypeVar
 
-from steptime.measurements.json_form import IntervalOverLaunches
-from steptime.measurements.summary_form import PublishedRatio, Summary
+from steptime.analysis.summary_form import PublishedRatio, Summary
 from steptime.report.accuracy import AccuracyGroup, accuracy_groups
 from steptime.report.models import model_sentences
 from steptime.report.number_format import count, listed, number, percent, published, ratio
 from steptime.report.section import Cell, Column, Section, SectionTable, TableRow
+from steptime.results.json_form import IntervalOverLaunches
 
 _LITTLE = 0.1
 """A share of a step that no faster loader can save more than."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from steptime.measurements.attached.form import AttachedRun, AttachedTraining, JobPart, StepPart
-from steptime.measurements.attached.step_parts import title_of, without_folders
-from steptime.measurements.attached.user_command import script_of
+from steptime.attached.form import AttachedRun, AttachedTraining, JobPart, StepPart
+from steptime.attached.step_parts import title_of, without_folders
+from steptime.attached.user_command import script_of
 from steptime.phases import REST
 from steptime.report.number_format import UNKNOWN, Shown, count, percent, seconds, time_unit
 from steptime.report.section import Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells

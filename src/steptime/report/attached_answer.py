@@ -7,9 +7,9 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from steptime.measurements.attached.first_findings import FIRST
-from steptime.measurements.attached.form import AttachedRun
-from steptime.measurements.attached.step_parts import title_of
+from steptime.attached.first_findings import FIRST
+from steptime.attached.form import AttachedRun
+from steptime.attached.step_parts import title_of
 from steptime.report.attached import JOB_TITLES, headline, part_rows, run_notes
 from steptime.report.number_format import count, listed
 from steptime.report.terminal import wrapped

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from steptime.measurements.ablation.form import Phase, StepBreakdown
-from steptime.measurements.json_form import Interval
+from steptime.analysis.ablation.form import Phase, StepBreakdown
 from steptime.phases import PHASES
 from steptime.report.groups import RankedGroup, RankedRow
 from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, seconds, time_unit, times
+from steptime.results.json_form import Interval
 
 EXPLANATION = (
     "Phases sum to the mean step of ablation runs, which were made for this next to the runs that time the step. A "

@@ -8,9 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
-from steptime.measurements.ablation.form import Account, Difference, Gap, Phase, PopEfficiencies, gap
-from steptime.measurements.ablation.records import TOGETHER
-from steptime.measurements.json_form import Interval
+from steptime.analysis.ablation.form import Account, Difference, Gap, Phase, PopEfficiencies, gap
 from steptime.phases import REST
 from steptime.report.breakdown import EXPLANATION, TITLES, BreakdownGroup, BreakdownRow, breakdown_groups
 from steptime.report.charts.chart import Figure, Spec, parts, picture
@@ -31,6 +29,8 @@ from steptime.report.section import (
     cells,
     mark_notes,
 )
+from steptime.results.ablation_records import TOGETHER
+from steptime.results.json_form import Interval
 
 MOST_PAIRED = 8
 """Of so many trials of a group, the fastest, any two are compared; 28 pairs."""

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from steptime.measurements.ablation.form import Difference, Gap
-from steptime.measurements.compared.form import ChangedFact, ChangeOfTrial, ChangeReport
-from steptime.measurements.json_form import IntervalOverLaunches
+from steptime.analysis.ablation.form import Difference, Gap
+from steptime.analysis.compared.form import ChangedFact, ChangeOfTrial, ChangeReport
 from steptime.report.breakdown import TITLES
 from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, seconds, time_unit, times
 from steptime.report.plain_text import plain_text
 from steptime.report.section import Cell, Column, Pairs, Part, Section, SectionTable, Sentences, Style, TableRow, cells
+from steptime.results.json_form import IntervalOverLaunches
 
 _STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "no difference": "", "undecided": "warning"}
 _MOST_NAMED = 3

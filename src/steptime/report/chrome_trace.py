@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 
 import steptime
+from steptime.analysis.ablation.accounts import covered_by
+from steptime.analysis.ablation.breakdown import break_down
+from steptime.analysis.ablation.form import StepBreakdown
+from steptime.analysis.ablation.stages import aligned, uncertainty_s
+from steptime.attached.attempts import attempts_of
 from steptime.catalog.choices import strategy_named
 from steptime.errors import UsageError, choices_message
-from steptime.measurements.ablation.accounts import covered_by
-from steptime.measurements.ablation.breakdown import break_down
-from steptime.measurements.ablation.form import StepBreakdown
-from steptime.measurements.ablation.records import TOGETHER, AblationLaunch
-from steptime.measurements.ablation.stages import aligned, uncertainty_s
-from steptime.measurements.attached.attempts import attempts_of
-from steptime.measurements.attached.process_files import ProcessLines
-from steptime.measurements.attached.process_lines import StepLine
-from steptime.measurements.jsonlines import json_text
-from steptime.measurements.record_kinds import ABLATION
-from steptime.measurements.store import Store
 from steptime.phases import EXCHANGED, IN_TIME, NAMES
+from steptime.results.ablation_records import TOGETHER, AblationLaunch
+from steptime.results.attached_files import ProcessLines
+from steptime.results.attached_lines import StepLine
+from steptime.results.jsonlines import json_text
+from steptime.results.record_kinds import ABLATION
+from steptime.results.store import Store
 from steptime.study.trial import Trial
 
 Event = dict[str, Any]

@@ -5,11 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from steptime.measurements.consistency import SetAside, counted
-from steptime.measurements.flags import RECORDS_SET_ASIDE, SHORT_STEPS, STALLS
-from steptime.measurements.missing_evidence import UNREPEATED
-from steptime.measurements.pooled_conditions import SEVERAL_SITES
-from steptime.measurements.summary_form import EquivalenceSummary, Summary, TrialSummary
+from steptime.analysis.flags import RECORDS_SET_ASIDE, SHORT_STEPS, STALLS
+from steptime.analysis.pooled_conditions import SEVERAL_SITES
+from steptime.analysis.summary_form import EquivalenceSummary, Summary, TrialSummary
 from steptime.report.number_format import UNKNOWN, count, distance, number, whole
 from steptime.report.section import (
     Cell,
@@ -24,8 +22,10 @@ from steptime.report.section import (
     Verbatim,
 )
 from steptime.report.trial_names import Names, check_name
+from steptime.results.consistency import SetAside, counted
 from steptime.study.study import further_settings
 from steptime.units import format_bytes, format_seconds
+from steptime.validity.missing_evidence import UNREPEATED
 
 _MACHINE = {
     "hostname": "host",

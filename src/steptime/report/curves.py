@@ -4,15 +4,15 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from steptime.analysis.efficiency import ideal_throughput
+from steptime.analysis.summary_form import Efficiency, TrialSummary
 from steptime.catalog.choices import strategy_named
-from steptime.measurements.efficiency import ideal_throughput
-from steptime.measurements.json_form import IntervalOverLaunches
-from steptime.measurements.summary_form import Efficiency, TrialSummary
 from steptime.report.charts.chart import Figure, Marks, Spec, parts, picture
 from steptime.report.charts.rows import efficiency_lines, throughput_lines
 from steptime.report.number_format import drawn_interval
 from steptime.report.section import Figures, Section, Sentences
 from steptime.report.trial_names import Names, size
+from steptime.results.json_form import IntervalOverLaunches
 
 _SAME = ("workload", "input_shape", "dataset", "loader", "precision", "device")
 

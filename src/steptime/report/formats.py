@@ -13,12 +13,9 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import steptime
+from steptime.analysis.summary_form import Summary
 from steptime.diagnosis.form import Diagnosis
 from steptime.extras import require_extra, why_absent
-from steptime.measurements.estimate import step_time_quantiles
-from steptime.measurements.record_kinds import TIMING
-from steptime.measurements.store import Store
-from steptime.measurements.summary_form import Summary
 from steptime.plain_file import write_whole
 from steptime.report.advice import largest_finding
 from steptime.report.answer import first_answer, in_order, paper_line
@@ -29,6 +26,9 @@ from steptime.report.plain_text import plain_text
 from steptime.report.section import Column, Figures, Part, Section, SectionTable, TableRow
 from steptime.report.sections import StudyFindings, sections
 from steptime.report.trial_names import Names
+from steptime.results.record_kinds import TIMING
+from steptime.results.store import Store
+from steptime.statistics.estimate import step_time_quantiles
 
 _LATEX = {
     "\\": r"\textbackslash{}",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from steptime.measurements.summary_form import RankedTrial, Summary, TrialSummary
+from steptime.analysis.summary_form import RankedTrial, Summary, TrialSummary
 from steptime.report.number_format import (
     NO_INTERVAL,
     Shown,

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
-from steptime.measurements.json_form import NOT_MEASURED, Interval
-from steptime.measurements.net.times import Line, NetRow, NetSummary, line_points
+from steptime.analysis.message_times import Line, NetRow, NetSummary, line_points
 from steptime.report.charts.chart import Figure, Marks, Spec, chart, parts, picture, round_ticks
 from steptime.report.number_format import NO_INTERVAL, UNKNOWN, Shown, count, number
 from steptime.report.section import (
@@ -19,6 +18,7 @@ from steptime.report.section import (
     cells,
     mark_notes,
 )
+from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.units import format_bit_rate, format_bytes, format_seconds
 
 _UNSURE = 10

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from steptime.measurements.json_form import Interval
-from steptime.measurements.loaders.verdict import LoaderChange, LoaderRow, LoaderVerdict
-from steptime.measurements.summary_form import Summary
+from steptime.analysis.loader_verdict import LoaderChange, LoaderRow, LoaderVerdict
+from steptime.analysis.summary_form import Summary
 from steptime.report.number_format import UNKNOWN, count, number, percent, seconds, times
 from steptime.report.section import Section, Sentences, text_table
+from steptime.results.json_form import Interval
 
 EXPLANATION = (
     "Alone: batches taken from the loader without training, in the first epoch and in later ones. Together: the timed "

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from steptime.measurements.json_form import IntervalOverLaunches
-from steptime.measurements.model_form import (
+from steptime.analysis.model_form import (
     EfficiencyRange,
     ModelComparison,
     ModelError,
@@ -13,12 +12,13 @@ from steptime.measurements.model_form import (
     Remedy,
     StudyPrediction,
 )
-from steptime.measurements.summary_form import Summary
+from steptime.analysis.summary_form import Summary
 from steptime.report.charts.chart import Figure, Marks, Spec, parts, picture
 from steptime.report.charts.rows import prediction_bands
 from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, ratio
 from steptime.report.section import Column, Figures, Part, Section, SectionTable, Sentences, TableRow, cells, text_table
 from steptime.report.trial_names import Names
+from steptime.results.json_form import IntervalOverLaunches
 
 MODEL_TITLES = {
     "load_imbalance": "Models with a load-imbalance factor, against measured steps",

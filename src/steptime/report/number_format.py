@@ -4,9 +4,9 @@ from dataclasses import asdict
 from math import floor, isfinite, log10
 from typing import NamedTuple
 
-from steptime.measurements.accuracy.results import OverSeeds
-from steptime.measurements.json_form import Interval, IntervalOverLaunches
-from steptime.measurements.summary_form import Efficiency, PublishedRatio, Staleness, StepTime, TrialSummary
+from steptime.analysis.accuracy import OverSeeds
+from steptime.analysis.summary_form import Efficiency, PublishedRatio, Staleness, StepTime, TrialSummary
+from steptime.results.json_form import Interval, IntervalOverLaunches
 
 UNKNOWN = "-"
 NO_INTERVAL = "no interval"

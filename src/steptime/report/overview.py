@@ -11,8 +11,8 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from steptime.analysis.summary_form import Summary
 from steptime.diagnosis.form import Diagnosis
-from steptime.measurements.summary_form import Summary
 from steptime.phases import PHASES
 from steptime.report import accuracy, conditions, loaders
 from steptime.report.advice import largest_finding

@@ -8,9 +8,8 @@ from dataclasses import astuple
 from functools import partial
 from typing import Any
 
-from steptime.measurements.efficiency import reached_shares
-from steptime.measurements.json_form import Interval, IntervalOverLaunches
-from steptime.measurements.summary_form import RankedTrial, Summary, TrialSummary, TunedTrial
+from steptime.analysis.efficiency import reached_shares
+from steptime.analysis.summary_form import RankedTrial, Summary, TrialSummary, TunedTrial
 from steptime.report.charts.chart import MOST, MOST_ROWS, Figure, Marks, Spec, parts, picture
 from steptime.report.charts.rows import distribution_chart, ratio_chart, staleness_chart, throughput_bars
 from steptime.report.groups import RankedGroup, RankedRow, verdict
@@ -40,6 +39,7 @@ from steptime.report.section import (
     mark_notes,
 )
 from steptime.report.trial_names import Names
+from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.units import format_bytes
 
 Quantiles = Mapping[str, Sequence[tuple[float, float]]]

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from steptime.analysis.message_times import NetSummary
+from steptime.analysis.summary_form import Summary, TrialSummary
+from steptime.attached.form import AttachedRun
 from steptime.diagnosis.form import Diagnosis
-from steptime.measurements.attached.form import AttachedRun
-from steptime.measurements.net.times import NetSummary
-from steptime.measurements.summary_form import Summary, TrialSummary
 from steptime.report.advice import account_section, advice_section, expected_section, what_if_section
 from steptime.report.answer import published_section
 from steptime.report.attached import attached_section

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import attrgetter
 
-from steptime.measurements.accuracy.results import OverSeeds, TrainingSummary
-from steptime.measurements.summary_form import Summary
+from steptime.analysis.accuracy import OverSeeds, TrainingSummary
+from steptime.analysis.summary_form import Summary
 from steptime.report.accuracy import (
     EXPLANATION,
     AccuracyGroup,

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from steptime.measurements.summary_form import EquivalenceSummary, TrialSummary
+from steptime.analysis.summary_form import EquivalenceSummary, TrialSummary
 from steptime.report.number_format import count
 from steptime.study.study import FURTHER_FIELDS
 

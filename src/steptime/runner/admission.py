@@ -15,11 +15,10 @@ from steptime.catalog.cluster import Site
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.workloads.layers import Workload
 from steptime.environments.cache import cache_folder
-from steptime.measurements.accuracy.records import TrainingRun
-from steptime.measurements.record_kinds import TIMING, TRAINING
-from steptime.measurements.records import Launch
-from steptime.measurements.store import Store
-from steptime.measurements.verdicts import TrialVerdict
+from steptime.results.accuracy_records import TrainingRun
+from steptime.results.record_kinds import TIMING, TRAINING
+from steptime.results.records import Launch
+from steptime.results.store import Store
 from steptime.runner.equivalence.check import CheckCache, Checker, EquivalenceCheck
 from steptime.runner.equivalence.loaders import LoaderInput
 from steptime.runner.equivalence.oracle import REFERENCE
@@ -38,6 +37,7 @@ from steptime.runner.progress import Observer
 from steptime.runner.site import living_hosts, machine_of_checks
 from steptime.study.trial import Trial
 from steptime.units import format_bytes
+from steptime.validity.verdicts import TrialVerdict
 
 NOT_RUN = "not run: the budget was spent before its first launch"
 HALF_TRAINED = "not finished: the budget is spent, and of its first training {}; run the study again to go on"

@@ -16,8 +16,8 @@ from types import FrameType
 
 from steptime.errors import FolderInUse, Unfinished
 from steptime.interruption import receive
-from steptime.measurements.progress import run_progress
-from steptime.measurements.store import Store
+from steptime.results.progress import run_progress
+from steptime.results.store import Store
 from steptime.units import format_seconds
 
 RESERVE_S = 20.0

@@ -16,19 +16,19 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from steptime.analysis.compared.sides import ComparedSide, attached_sides
 from steptime.attach.folder import environment, write_hook
+from steptime.attached.user_command import script_of
 from steptime.errors import LaunchError, StoreError
 from steptime.file_name import as_file_name
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.own_command import CommandEnd, require_program, run_command
-from steptime.measurements.attached.process_files import FAILED, RECORDS, read_latest
-from steptime.measurements.attached.user_command import script_of
-from steptime.measurements.compared.sides import ComparedSide, attached_sides
-from steptime.measurements.machine import fingerprint
-from steptime.measurements.noise import difference, flags, snapshot
-from steptime.measurements.store import Store
 from steptime.plain_file import PlainFolder
 from steptime.process_identity import ProcessIdentity
+from steptime.results.attached_files import FAILED, RECORDS, read_latest
+from steptime.results.machine import fingerprint
+from steptime.results.noise import difference, flags, snapshot
+from steptime.results.store import Store
 from steptime.runner.host import usable_cores
 from steptime.runner.progress import Observer
 

@@ -16,8 +16,8 @@ from itertools import count as count_from
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from steptime.measurements.consistency import misfit
-from steptime.measurements.stored_record import LaunchRecord
+from steptime.results.consistency import misfit
+from steptime.results.stored_record import LaunchRecord
 from steptime.runner.allocation import Allocation
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.jobs import Launchable

@@ -37,9 +37,9 @@ from steptime.launchers.namespaces import (
 )
 from steptime.launchers.process_env import thread_pools
 from steptime.launchers.table import LAUNCHERS
-from steptime.measurements.machine import fingerprint, quota_cores
-from steptime.measurements.store import Store
-from steptime.measurements.work import PEAKS, Peak, StoredPeaks, setting_of
+from steptime.results.machine import fingerprint, quota_cores
+from steptime.results.peaks import PEAKS, Peak, StoredPeaks, setting_of
+from steptime.results.store import Store
 from steptime.runner.host import SHARED_MEMORY, shared_memory_bytes, usable_cores
 from steptime.runner.preparation import environment_spec, ready_interpreter
 from steptime.runner.progress import Observer

@@ -20,10 +20,10 @@ from steptime.errors import LaunchError, StoreError
 from steptime.launchers.fork_servers import Preloading, await_copies
 from steptime.launchers.request import LATE, Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
-from steptime.measurements.gpus import GpuSamples
-from steptime.measurements.machine import machine_id
-from steptime.measurements.noise import difference, flags, of_counters, snapshot, worst
 from steptime.plain_file import PlainFolder
+from steptime.results.gpus import GpuSamples
+from steptime.results.machine import machine_id
+from steptime.results.noise import difference, flags, of_counters, snapshot, worst
 from steptime.runner.jobs import EnvironmentKey, Launchable, environment_key, request_of
 from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
 from steptime.runner.site import LivingHosts

@@ -26,6 +26,9 @@ import psutil
 from PIL import Image
 from ruamel.yaml import YAML
 
+from steptime.analysis.ablation.accounts import MARKS
+from steptime.analysis.ablation.breakdown import break_down
+from steptime.analysis.ablation.form import StepBreakdown
 from steptime.catalog.choices import NATIVE, SINGLE, STRATEGIES, SYNTHETIC
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.plugins import OWN
@@ -37,12 +40,8 @@ from steptime.launchers.orphans import end_marked, marked
 from steptime.launchers.process_env import inherited
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import launcher_named
-from steptime.measurements.ablation.accounts import MARKS
-from steptime.measurements.ablation.breakdown import break_down
-from steptime.measurements.ablation.form import StepBreakdown
-from steptime.measurements.record_kinds import ABLATION
-from steptime.measurements.store import Store
-from steptime.measurements.verdicts import TrialVerdict
+from steptime.results.record_kinds import ABLATION
+from steptime.results.store import Store
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.framework_files import Finding, finding
 from steptime.runner.jobs import TimingSchedule, request_of, timing_job
@@ -52,6 +51,7 @@ from steptime.runner.progress import Observer
 from steptime.runner.run_folder import collect, make_run_folder
 from steptime.runner.study_run import StudyRun
 from steptime.study.trial import Trial
+from steptime.validity.verdicts import TrialVerdict, verdicts_of
 
 _WITHOUT_END = TimingSchedule(warmup_steps=10_000_000, seconds=0.0, min_steps=1, max_steps=1)
 _OPEN_S = 120.0
@@ -334,7 +334,7 @@ def _run(folder: Path, text: str, observer: Observer) -> tuple[Store, StudyPlan]
 
 
 def _of_records(store: Store, manifest: Manifest, plan: StudyPlan) -> Iterator[Finding]:
-    verdicts = store.verdicts()
+    verdicts = verdicts_of(store)
     launched = {trial.strategy for trial in plan.expansion.trials}
     for name in manifest.strategies:
         if name not in launched:
@@ -368,7 +368,7 @@ def _about_threads(store: Store, manifest: Manifest, trials: Sequence[Trial]) ->
 
 
 def _about_loaders(store: Store, plan: StudyPlan) -> Iterator[Finding]:
-    verdicts = store.verdicts()
+    verdicts = verdicts_of(store)
     for reason in skipped_in_words(plan.expansion.skipped):
         yield Finding("loaders", "can be launched here", ok=False, detail=reason)
     for trial in plan.expansion.trials:

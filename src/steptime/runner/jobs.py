@@ -16,7 +16,7 @@ from steptime.catalog.cluster import Cluster, Site, cluster_for
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.workloads.layers import Workload
 from steptime.launchers.request import Isolation, Request
-from steptime.measurements.net.records import NetSetting
+from steptime.results.net_records import NetSetting
 from steptime.runner.host import device_cores
 from steptime.study.trial import Trial
 from steptime.worker.samples import MASKED_LOSS, steps_per_epoch

@@ -11,9 +11,9 @@ from steptime.catalog.cluster import Site
 from steptime.catalog.manifest import Manifest
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.orphans import end_orphans
-from steptime.measurements.machine import fingerprint
-from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits
-from steptime.measurements.store import Store
+from steptime.results.machine import fingerprint
+from steptime.results.net_records import NetLaunch, NetSetting, Visit, WorkerVisits
+from steptime.results.store import Store
 from steptime.runner.block_runner import START_S, AbstractRuns, BlockRunner, Schedule, StoppingRule
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.host import usable_cores

@@ -12,7 +12,7 @@ from steptime.catalog.manifest import BackEndSupport, Manifest
 from steptime.environments.kinds import find_ready
 from steptime.errors import UsageError, choices_message
 from steptime.launchers.emulation.verification import missing_requirement
-from steptime.measurements.net.records import NetSetting
+from steptime.results.net_records import NetSetting
 from steptime.runner.preparation import environment_spec
 from steptime.runner.site import launcher_on
 from steptime.study.hosts import HostsChoice

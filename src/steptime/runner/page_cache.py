@@ -22,7 +22,7 @@ from typing import Any
 
 from steptime.catalog.cluster import FoundHost, Reach
 from steptime.launchers.hosts.commands import single_command, variables_of_line
-from steptime.measurements.loaders.records import PageCache
+from steptime.results.loader_records import PageCache
 
 _LOOKED_AT = 200
 """Files whose pages are counted; of more files, a random choice."""

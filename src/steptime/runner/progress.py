@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from steptime.errors import StoreError
-from steptime.measurements.progress import BEAT_S, PROGRESS, RunProgress
 from steptime.plain_file import write_whole
 from steptime.process_identity import ProcessIdentity
+from steptime.results.progress import BEAT_S, PROGRESS, RunProgress
 
 
 @dataclass(frozen=True)

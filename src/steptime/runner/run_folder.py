@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import steptime
-from steptime.measurements.ablation.records import WorkerAblation
-from steptime.measurements.clock_marks import StoredMarks
-from steptime.measurements.loaders.records import LoaderStretch, WorkerLoading
-from steptime.measurements.records import StepsAlone, WorkerSteps
 from steptime.plain_file import PlainFolder, entries_below
+from steptime.results.ablation_records import WorkerAblation
+from steptime.results.clock_marks import StoredMarks
+from steptime.results.loader_records import LoaderStretch, WorkerLoading
+from steptime.results.records import StepsAlone, WorkerSteps
 from steptime.study.trial import Trial
 
 _ROOT = Path(steptime.__file__).parent

@@ -1,7 +1,7 @@
 """The kinds of launches of a study, a row each, in the order in which a run makes them.
 
 A plan, a run and its budget loop over the rows; another kind of launch is another row, beside its record
-(measurements/record_kinds.py) and its job.
+(results/record_kinds.py) and its job.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,13 +10,13 @@ from typing import Any, Generic, TypeVar
 
 from steptime.catalog.choices import SYNTHETIC
 from steptime.datasets.validation import Split
-from steptime.measurements.ablation.records import AblationLaunch
-from steptime.measurements.accuracy.records import TrainingRun
-from steptime.measurements.loaders.records import LoaderLaunch
-from steptime.measurements.record_kinds import ABLATION, LOADING, TIMING, TRAINING, RecordKind
-from steptime.measurements.records import Launch
-from steptime.measurements.store import Store
-from steptime.measurements.stored_record import TrialLaunch
+from steptime.results.ablation_records import AblationLaunch
+from steptime.results.accuracy_records import TrainingRun
+from steptime.results.loader_records import LoaderLaunch
+from steptime.results.record_kinds import ABLATION, LOADING, TIMING, TRAINING, RecordKind
+from steptime.results.records import Launch
+from steptime.results.store import Store
+from steptime.results.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule
 from steptime.runner.jobs import AblationSchedule
 from steptime.runner.site import LivingHosts

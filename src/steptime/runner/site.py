@@ -21,8 +21,8 @@ from steptime.catalog.cluster import FoundHost, NeededPaths, Reach, Site, exampl
 from steptime.errors import FileError, LaunchError, StudyError, Unfinished, UsageError
 from steptime.file_name import host_name_mistake
 from steptime.launchers.hosts.probe import NOTHING_MORE, answering, probed
-from steptime.measurements.store import Store
 from steptime.plain_file import read_user_text
+from steptime.results.store import Store
 from steptime.runner.progress import Observer
 from steptime.study.hosts import HostsChoice, SlurmChoice
 from steptime.study.quantities import expanded_hosts

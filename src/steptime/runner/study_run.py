@@ -7,19 +7,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from steptime.analysis.published import merged_tiers
 from steptime.catalog.cluster import Site
 from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Dataset
 from steptime.foreign_writers import require_folder_for_launches, require_own_files
 from steptime.interruption import Interrupted, shielded
 from steptime.launchers.orphans import end_orphans
-from steptime.measurements.machine import fingerprint
-from steptime.measurements.published import merged_tiers
-from steptime.measurements.record_kinds import TRAINING
-from steptime.measurements.records import Launch
-from steptime.measurements.store import Store
-from steptime.measurements.stored_record import TrialLaunch
-from steptime.measurements.verdicts import TrialVerdict
+from steptime.results.machine import fingerprint
+from steptime.results.record_kinds import TRAINING
+from steptime.results.records import Launch
+from steptime.results.store import Store
+from steptime.results.stored_record import TrialLaunch
 from steptime.runner.admission import HALF_TRAINED, NOT_RUN, Admission, Gate, TrialCounts, Verdicts
 from steptime.runner.allocation import Allocation
 from steptime.runner.block_runner import AbstractRuns, BlockRunner
@@ -44,6 +43,7 @@ from steptime.runner.site import probe_site
 from steptime.runner.training_runs import TrainingRuns
 from steptime.runner.trial_runs import BatchSearch, TrialInputs
 from steptime.study.trial import Trial
+from steptime.validity.verdicts import TrialVerdict
 
 
 @dataclass

@@ -19,12 +19,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from steptime.datasets.validation import Split
 from steptime.errors import StoreError
-from steptime.measurements.accuracy.records import TrainingRun, WorkerEpoch, worker_epoch
-from steptime.measurements.jsonlines import json_text
-from steptime.measurements.record_kinds import TRAINING
-from steptime.measurements.store import Store
-from steptime.measurements.stored_record import first_mistake
 from steptime.plain_file import PlainFolder
+from steptime.results.accuracy_records import TrainingRun, WorkerEpoch, worker_epoch
+from steptime.results.jsonlines import json_text
+from steptime.results.record_kinds import TRAINING
+from steptime.results.store import Store
+from steptime.results.stored_record import first_mistake
 from steptime.runner.block_runner import START_S, AbstractRuns, LaunchProgress, Schedule, StoppingRule
 from steptime.runner.executor import LaunchResult
 from steptime.runner.jobs import TrainingPlan, epoch_steps, training_job

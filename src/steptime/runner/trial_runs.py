@@ -19,14 +19,12 @@ from typing import Any, Generic, Literal, TypeVar
 
 from steptime.catalog.choices import SYNTHETIC
 from steptime.catalog.workloads.layers import Workload
-from steptime.measurements.ablation.records import AblationLaunch
-from steptime.measurements.interval import suffices
-from steptime.measurements.loaders.records import LoaderLaunch, PageCache
-from steptime.measurements.record_kinds import ABLATION, LOADING
-from steptime.measurements.records import Launch
-from steptime.measurements.steps_alone import can_repeat
-from steptime.measurements.store import Store
-from steptime.measurements.stored_record import TrialLaunch
+from steptime.results.ablation_records import AblationLaunch
+from steptime.results.loader_records import LoaderLaunch, PageCache
+from steptime.results.record_kinds import ABLATION, LOADING
+from steptime.results.records import Launch
+from steptime.results.store import Store
+from steptime.results.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
 from steptime.runner.executor import KILLED, Executor, LaunchResult
 from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, loader_job, timing_job
@@ -34,9 +32,11 @@ from steptime.runner.page_cache import dataset_files, drop_on_hosts, drop_page_c
 from steptime.runner.progress import Observer
 from steptime.runner.run_folder import trial_run_folder, worker_ablations, worker_loadings, worker_steps
 from steptime.runner.site import LivingHosts
+from steptime.statistics.interval import suffices
 from steptime.study.study import Study
 from steptime.study.trial import Trial
 from steptime.units import format_count
+from steptime.validity.steps_alone import can_repeat
 
 TrialRecord = TypeVar("TrialRecord", bound=TrialLaunch)
 

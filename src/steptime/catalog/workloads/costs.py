@@ -59,7 +59,7 @@ class Costs:
 
     @property
     def model_flops(self) -> int:
-        """Per sample, of a whole step: 6 for each multiply-accumulate, as MFU counts (``measurements.work``)."""
+        """Per sample, of a whole step: 6 for each multiply-accumulate, as MFU counts (``analysis.work``)."""
         return 6 * self.multiply_accumulates
 
     @property

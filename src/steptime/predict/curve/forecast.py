@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, ndtr  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.measurements.json_form import Interval
 from steptime.predict.curve.assessment import ScoredPoint, predict_holdout, score
 from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.facts import UNSTATED, facts_of
 from steptime.predict.curve.posterior import AssumedHosts, WeightedSamples, mixture, posterior, predict_curve, summarize
 from steptime.predict.curve.shape import INDEX, priors_for
+from steptime.results.json_form import Interval
 
 QUESTIONS: Mapping[str, str] = {
     "inter_host_gbps": "which network joins the hosts (Gbit/s of one card; nics_per_host: how many)?",

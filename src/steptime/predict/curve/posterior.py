@@ -16,7 +16,6 @@ from math import isfinite
 import numpy as np
 from scipy.special import logsumexp, ndtri  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.measurements.json_form import Interval
 from steptime.predict.curve.curve import Array, Point, PointsAsked, ScalingCurve, Setup, times, workers
 from steptime.predict.curve.facts import usual_hosts
 from steptime.predict.curve.shape import (
@@ -28,6 +27,7 @@ from steptime.predict.curve.shape import (
     relative_times,
     standard_normals,
 )
+from steptime.results.json_form import Interval
 
 LEAST_SAMPLES = 100.0
 """So many independent samples those that were weighed must be worth, else more are drawn."""

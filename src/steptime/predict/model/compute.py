@@ -19,8 +19,8 @@ from scipy.special import log_ndtr  # type: ignore[import-untyped]  # scipy ship
 
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.layers import Workload
-from steptime.measurements.json_form import Interval
 from steptime.predict.model.collectives import Real
+from steptime.results.json_form import Interval
 from steptime.worker.communication import Gradient, LayerWork, Work
 
 _VALUE_BYTES = 4

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measurements.interval import LEVEL
-from steptime.measurements.json_form import NOT_MEASURED, Interval
-from steptime.measurements.net.records import NetLaunch, NetSetting
-from steptime.measurements.net.times import (
+from steptime.analysis.message_times import (
     METHODS,
     PREFERRED,
     Fit,
@@ -24,9 +21,12 @@ from steptime.measurements.net.times import (
     message_times,
     size_time,
 )
-from steptime.measurements.pooled_conditions import pooled_versions, versions_of
-from steptime.measurements.store import Store
+from steptime.analysis.pooled_conditions import pooled_versions, versions_of
 from steptime.predict.model.collectives import ALL_REDUCES, OPERATIONS, Link
+from steptime.results.json_form import NOT_MEASURED, Interval
+from steptime.results.net_records import NetLaunch, NetSetting
+from steptime.results.store import Store
+from steptime.statistics.interval import LEVEL
 
 _FEWEST_SIZES = 2
 

@@ -21,9 +21,8 @@ import steptime
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.workloads.layers import Workload
 from steptime.environments.kinds import ReadyEnvironment
-from steptime.measurements.machine import fingerprint
-from steptime.measurements.records import EquivalenceResult, read_equivalence
-from steptime.measurements.verdicts import failure
+from steptime.results.machine import fingerprint
+from steptime.results.records import EquivalenceResult, read_equivalence
 from steptime.runner.equivalence.loaders import LoaderCase, LoaderInput, loader_cases
 from steptime.runner.equivalence.oracle import Oracle, Truth
 from steptime.runner.equivalence.own_module import inspect
@@ -32,6 +31,7 @@ from steptime.runner.equivalence.verdict import Findings
 from steptime.runner.executor import Executor, do_side_by_side
 from steptime.runner.progress import Observer
 from steptime.study.trial import Trial
+from steptime.validity.verdicts import failure
 
 _PACKAGE = Path(steptime.__file__).parent
 _OF_MACHINE = ("cpu", "architecture", "gpus", "gpu_driver")

@@ -13,10 +13,10 @@ from steptime.catalog.choices import SINGLE, Answer, strategy_named
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.options import Optimizer
 from steptime.catalog.workloads.layers import Loss, Network, Workload
-from steptime.measurements.verdicts import loader_check
 from steptime.runner.equivalence.probes import Probe, check_trial
 from steptime.runner.jobs import epoch_steps, read_by
 from steptime.study.trial import Trial
+from steptime.validity.verdicts import loader_check
 from steptime.worker.samples import MASKED_LOSS
 
 _SIDE = 8

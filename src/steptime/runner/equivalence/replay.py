@@ -16,15 +16,15 @@ from typing import Any
 
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.layers import Workload
-from steptime.measurements.missing_evidence import can_replay, lacking, wanted_steps
-from steptime.measurements.records import Launch, Replay
-from steptime.measurements.steps_alone import repeatable, unrepeated
-from steptime.measurements.training_evidence import REPEATS, STILL, differs_from_replay
+from steptime.results.records import Launch, Replay
 from steptime.runner.executor import Executor, do_side_by_side
 from steptime.runner.jobs import Beginning, repeated_turn_job, replay_job
 from steptime.runner.progress import Observer
 from steptime.runner.run_folder import trial_run_folder
 from steptime.study.trial import Trial
+from steptime.validity.missing_evidence import can_replay, lacking, wanted_steps
+from steptime.validity.steps_alone import repeatable, unrepeated
+from steptime.validity.training_evidence import REPEATS, STILL, differs_from_replay
 from steptime.worker.timed_evidence import kept_weights
 
 NUDGES = {"fp32": 2.0**-20, "tf32": 2.0**-12, "fp16": 2.0**-12, "bf16": 2.0**-9}

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from steptime.measurements.accuracy.evidence import as_launch, can_replay_training, kept_losses, replays_of
-from steptime.measurements.accuracy.records import TrainingRun
-from steptime.measurements.accuracy.results import loss_of
-from steptime.measurements.records import Replay
-from steptime.measurements.training_evidence import REPEATS, differs_from_replay
+from steptime.analysis.accuracy import loss_of
+from steptime.results.accuracy_records import TrainingRun
+from steptime.results.records import Replay
 from steptime.runner.equivalence.replay import FACTORS, NUDGES, Replays
 from steptime.runner.jobs import TrainingPlan, epoch_steps, training_replay_job
 from steptime.runner.training_runs import TrainingRuns
 from steptime.study.trial import Trial
+from steptime.validity.accuracy_evidence import as_launch, can_replay_training, kept_losses, replays_of
+from steptime.validity.training_evidence import REPEATS, differs_from_replay
 
 _FEWEST = 64
 """Steps of a replay, where the training has as many."""

@@ -1,0 +1,189 @@
+"""What a trial computes per second: tokens, FLOP/s of each device, and MFU with an honest denominator.
+
+FLOPs are the model's: 6 for each multiply-accumulate of the forward pass's products of one sample, two forward and
+twice as many backward (J. Kaplan et al., arXiv 2001.08361, appendix). Attention is counted; what is computed again is
+not. MFU divides them by what the device multiplies at this precision: measured (``steptime peak``), else its data
+sheet's dense figure, else there is none (A. Chowdhery et al., *PaLM*, arXiv 2204.02311, appendix B).
+
+The memory that the launches of a trial needed, of hosts and of devices, and the energy that a sample took.
+
+Energy is that of NVML's counter of a device (``nvmlDeviceGetTotalEnergyConsumption``), read while steps are timed.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from statistics import median
+from typing import Any, Literal
+
+from steptime.catalog.workloads.costs import costs
+from steptime.catalog.workloads.table import LIBRARY, build_workload
+from steptime.errors import SteptimeError
+from steptime.results.gpus import most
+from steptime.results.json_form import NOT_MEASURED, Interval, IntervalOverLaunches, JsonForm
+from steptime.results.peaks import Denominator, StoredPeaks, peak_of, setting_of
+from steptime.results.records import Launch
+from steptime.study.trial import Trial
+
+_NONE: Interval[float | None] = Interval(None, None, None)
+
+
+class WorkRates(JsonForm):
+    """What a trial computes per second."""
+
+    tokens_per_s: IntervalOverLaunches[float | None]
+    """Of all workers."""
+    flop_per_sample: int | None
+    flop_per_s_per_device: IntervalOverLaunches[float | None]
+    peak_flop_per_s: Interval[float | None]
+    """Of matrix products at the trial's precision, on a worker's device or cores."""
+    peak_source: Literal["measured", "data sheet"] | None
+    mfu: Interval[float | None]
+    """FLOP/s over their peak; never a guess."""
+
+
+def work_of(
+    trial: Trial,
+    samples_per_s: IntervalOverLaunches[float | None],
+    machine: Mapping[str, Any],
+    peaks: StoredPeaks,
+    flop_per_sample: int | None = None,
+) -> WorkRates:
+    """Return what a trial computes per second.
+
+    Args:
+        trial: a configuration.
+        samples_per_s: of all its workers.
+        machine: the fingerprint of the machine that measured.
+        peaks: measured on it.
+        flop_per_sample: of a user's module, as its launches counted them; None if they could not.
+    """
+    gpus = [str(each.get("name")) for each in machine.get("gpus") or []] if trial.device == "cuda" else []
+    peak = peak_of(setting_of(trial), gpus, peaks)
+    workload = (trial.workload, tuple(trial.input_shape), trial.classes)
+    return rates_of(workload, trial.workers, samples_per_s, peak, flop_per_sample)
+
+
+def rates_of(
+    workload: tuple[str, tuple[int, ...], int],
+    workers: int,
+    samples_per_s: IntervalOverLaunches[float | None],
+    denominator: Denominator,
+    flop_per_sample: int | None = None,
+) -> WorkRates:
+    """Return what workers compute per second, measured or predicted.
+
+    Args:
+        workload: its name, input shape and classes.
+        workers: a device each.
+        samples_per_s: of all of them.
+        denominator: of MFU.
+        flop_per_sample: of a user's module; None for that of the workload's layers.
+    """
+    name, input_shape, classes = workload
+    flops = _flop_per_sample(name, input_shape, classes) if flop_per_sample is None else flop_per_sample
+    entry = LIBRARY.get(name)
+    tokens = input_shape[0] if entry is not None and entry.of_tokens else None
+    rate = _scaled(samples_per_s, None if flops is None else flops / workers)
+    peak, source = denominator
+    return WorkRates(
+        tokens_per_s=_scaled(samples_per_s, tokens),
+        flop_per_sample=flops,
+        flop_per_s_per_device=rate,
+        peak_flop_per_s=peak,
+        peak_source=source,
+        mfu=_over(rate, peak),
+    )
+
+
+def counted_flops(record: object) -> int | None:
+    """Return the FLOPs of a sample of a user's module, as its launch counted them; None if it has none."""
+    if not isinstance(record, Launch) or not record.workers:
+        return None
+    found = record.workers[0].facts.get("own")
+    flops = found.get("flop_per_sample") if isinstance(found, dict) else None
+    return flops if isinstance(flops, int) else None
+
+
+@cache
+def _flop_per_sample(workload: str, input_shape: tuple[int, ...], classes: int) -> int | None:
+    try:
+        return costs(build_workload(workload, input_shape, classes)).model_flops
+    except SteptimeError:  # of a plug-in that is not installed here
+        return None
+
+
+def _scaled(rate: IntervalOverLaunches[float | None], factor: float | None) -> IntervalOverLaunches[float | None]:
+    if factor is None:
+        return IntervalOverLaunches(None)
+    bounds = (rate.value, rate.low, rate.high, rate.least, rate.most)
+    return IntervalOverLaunches(*(None if each is None else each * factor for each in bounds))
+
+
+def _over(rate: IntervalOverLaunches[float | None], peak: Interval[float | None]) -> Interval[float | None]:
+    if rate.value is None or peak.value is None:
+        return _NONE
+    if rate.low is None or rate.high is None:
+        return Interval(rate.value / peak.value, None, None)
+    return Interval(rate.value / peak.value, rate.low / (peak.high or peak.value), rate.high / (peak.low or peak.value))
+
+
+_NO_DEVICE = "trained on processors, which have no counter that every user may read"
+_OTHER_HOSTS = "the GPUs of other hosts are not read"
+_NO_COUNTER = "the driver of the GPUs does not say"
+
+
+class Resources(JsonForm):
+    """The memory and energy that a trial needed."""
+
+    worker_memory_bytes: float | None
+    """The most of a worker's process in any launch."""
+    host_memory_bytes: float | None
+    """Likewise of all workers of a host; what they share counts for each."""
+    device_memory_bytes: float | None
+    """The most in use of a device during timed steps, by all programs."""
+    joules_per_sample: Interval[float | None]
+    """Of all devices."""
+    not_read: str | None
+    """Why one of the last two is unknown."""
+
+
+def resources_of(
+    trial: Trial, launches: Sequence[Launch], samples_per_s: IntervalOverLaunches[float | None]
+) -> Resources:
+    """Return what a trial needed.
+
+    Args:
+        trial: a configuration.
+        launches: of it, that ended well.
+        samples_per_s: of all its workers.
+    """
+    workers, hosts = list[float | None](), list[float | None]()
+    for launch in launches:
+        known = [(each.host, each.usage.get("max_rss_bytes")) for each in launch.workers]
+        workers += [value for _, value in known]
+        if all(value is not None for _, value in known):
+            sums = Counter[str]()
+            for host, value in known:
+                sums[host] += int(value or 0)
+            hosts += sums.values()
+    local = trial.device == "cuda" and trial.hosts == 1
+    watts = [each for launch in launches if local and (each := launch.noise.get("gpu_counted_w"))]
+    memory = most([launch.noise.get("gpu_memory_used_bytes") for launch in launches]) if local else None
+    reason = _NO_COUNTER if local else _OTHER_HOSTS if trial.device == "cuda" else _NO_DEVICE
+    return Resources(
+        worker_memory_bytes=most(workers),
+        host_memory_bytes=most(hosts),
+        device_memory_bytes=memory,
+        joules_per_sample=_joules(watts, samples_per_s),
+        not_read=None if watts and memory is not None else reason,
+    )
+
+
+def _joules(watts: Sequence[float], samples_per_s: IntervalOverLaunches[float | None]) -> Interval[float | None]:
+    if not watts or not samples_per_s.value:
+        return NOT_MEASURED
+    value = median(watts) / samples_per_s.value
+    if samples_per_s.low is None or samples_per_s.high is None:
+        return Interval(value, None, None)
+    return Interval(value, min(watts) / samples_per_s.high, max(watts) / samples_per_s.low)

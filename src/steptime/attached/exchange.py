@@ -1,0 +1,223 @@
+"""What the ranks of an attached job exchange: how long each waits, and how long the transfer itself takes.
+
+A rank waits until the last of all has come; what is left of its time in the exchange is transfer.
+
+- Where DDP synchronises a backward pass, a rank comes when its last gradient is ready: from then until the latest last
+  gradient of all ranks it waits, and until the end of the pass the transfer is exposed.
+  Collectives that a hook of DDP starts meanwhile are inside of that.
+- Elsewhere, ranks go through the same sequence of collectives: one waits until the latest of all has started the
+  collective that it waits for, at most for as long as its own call took.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.attached.attempts import Attempt, have_one_order, send_alone
+from steptime.attached.form import CollectiveCount
+from steptime.results.attached_files import ProcessLines
+from steptime.results.attached_lines import CollectiveInterval, StepLine
+
+Array = NDArray[np.float64]
+
+_PER_S = 1e-9
+CallKind = Literal["gather", "scatter", "reduce", "wait"]
+_KINDS: Mapping[str, CallKind] = {
+    **dict.fromkeys(("_allgather_base", "all_gather_single", "allgather_into_tensor_coalesced"), "gather"),
+    **dict.fromkeys(("_reduce_scatter_base", "reduce_scatter_single", "reduce_scatter_tensor_coalesced"), "scatter"),
+    "allreduce": "reduce",
+    "wait": "wait",
+}
+"""What methods of process groups do."""
+_SHARDED = {("forward", "gather"), ("backward", "scatter")}
+_OTHERS = {("forward", "scatter"), ("forward", "reduce"), ("backward", "reduce")}
+"""Of activations that are split (tensor and sequence parallel)."""
+_WAIT = "wait"
+
+
+class ExchangeCall(NamedTuple):
+    """A call of a step that starts a collective, or waits for the oldest one still under way."""
+
+    kind: CallKind
+    bytes: int
+    """Of the whole, that all ranks gather or reduce."""
+    after_s: float
+    """Since the call before returned."""
+
+
+@dataclass(frozen=True)
+class ClockBounds:
+    """Between which bounds the clocks of an attempt's hosts are known, by causality: no exchange ends before all came.
+
+    Nothing is sent for it. Of processes with one clock both are 0.
+    """
+
+    offsets_s: Array
+    """What is added to the clock of each rank."""
+    uncertainty_s: float
+    """Half the distance of the bounds, of the host of which least is known."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Waiting and exposed transfer of each step that shows them."""
+
+    numbers: list[int]
+    """Of these steps."""
+    waiting_s: Array
+    """Ranks x steps."""
+    exposed_s: Array
+    caused_s: Array
+    """Ranks x steps: the mean waiting of the others while they waited for this one."""
+    within_backward_s: Array
+    """Ranks x steps: what of both lies inside backward passes."""
+    clock: ClockBounds
+
+
+@dataclass(frozen=True)
+class _Meeting:
+    """One exchange of all ranks, in seconds: when each came, and when each could go on."""
+
+    came: Array
+    begins: Array
+    """From when on each rank stood in it."""
+    ends: Array
+    within_backward: bool
+
+
+def split_exchange(attempt: Attempt, numbers: Sequence[int]) -> Exchange | str:
+    """Return waiting and transfer of the steps of an attempt, or why they cannot be told apart.
+
+    Args:
+        attempt: of at least two ranks.
+        numbers: the steps that are looked at.
+    """
+    if (reason := attempt.mismatch(numbers) or _hidden(attempt, numbers)) is not None:
+        return reason
+    met = {number: found for number in numbers if (found := _meetings(attempt.steps[number])) is not None}
+    if not any(met.values()):
+        return "no exchange between the ranks was seen"
+    clock = _clock(attempt, [each for meetings in met.values() for each in meetings])
+    if isinstance(clock, str):
+        return clock
+    parts = [_parted(meetings, clock.offsets_s) for meetings in met.values()]
+    waiting, exposed, caused, within = (np.stack([part[index] for part in parts], axis=1) for index in range(4))
+    return Exchange(list(met), waiting, exposed, caused, within, clock)
+
+
+def _hidden(attempt: Attempt, numbers: Sequence[int]) -> str | None:
+    """Return why the exchange of steps cannot be seen as waiting and transfer; None if it can."""
+    steps = [step for number in numbers for step in attempt.steps[number]]
+    if attempt.is_pipeline(numbers):
+        return "ranks send to one another between forward and backward, as a pipeline, whose bubble is waiting too"
+    if any("blind" in step.flags for step in steps):
+        return "no update was seen, and where steps end is not known"
+    if any("replay" in step.regions for step in steps):
+        return "the step is a captured CUDA graph, inside which nothing can be seen"
+    return None
+
+
+def _meetings(steps: Sequence[StepLine]) -> list[_Meeting] | None:
+    """Return the exchanges of one step of all ranks; None if some of them were not kept."""
+    passes = list(_of_passes(steps))
+    if any(not meeting.came.all() for meeting in passes):
+        return None
+    if not any(step.collectives for step in steps):
+        return passes
+    own = [[call for call in step.intervals if not step.is_in_exchange(call)] for step in steps]
+    if not all(step.all_intervals for step in steps):
+        return None
+    if have_one_order(own) and len(set(map(len, own))) == 1:
+        return [*passes, *_of_collectives(own)]
+    return [*passes, _of_neighbours(own)] if all(map(send_alone, own)) else None
+
+
+def _of_passes(steps: Sequence[StepLine]) -> Iterator[_Meeting]:
+    """Yield the synchronised backward passes; a last gradient that was not seen came at 0."""
+    for passes in zip(*(step.backwards for step in steps), strict=False):
+        if all(synchronised is True for _, _, _, synchronised in passes):
+            came, ends = (np.array([each[index] for each in passes]) * _PER_S for index in (1, 2))
+            yield _Meeting(came, came, ends, within_backward=True)
+
+
+def _of_collectives(intervals: Sequence[Sequence[CollectiveInterval]]) -> Iterator[_Meeting]:
+    """Yield the collectives and the waits for them: a wait is for the one that was started first and not waited for."""
+    started: list[Array] = []
+    for calls in zip(*intervals, strict=True):
+        begins, ends = (np.array([each[index] for each in calls]) * _PER_S for index in (2, 3))
+        if calls[0][0] == _WAIT:
+            yield _Meeting(started.pop(0) if started else begins, begins, ends, within_backward=False)
+        else:
+            started.append(begins)
+            yield _Meeting(begins, begins, ends, within_backward=False)
+
+
+def _of_neighbours(calls: Sequence[Sequence[CollectiveInterval]]) -> _Meeting:
+    """Return the one meeting of ranks that send and receive in different orders: from its first call on each waits."""
+    came = np.array([min(begin for _, _, begin, _ in own) for own in calls]) * _PER_S
+    lasted = np.array([sum(end - begin for _, _, begin, end in own) for own in calls]) * _PER_S
+    return _Meeting(came, came, came + lasted, within_backward=False)
+
+
+def _parted(meetings: Sequence[_Meeting], offsets: Array) -> Array:
+    """Return waiting, transfer, caused waiting, and what of both lies in backward passes, over all meetings of a step.
+
+    A row for each, a column for each rank.
+    """
+    waiting, exposed, caused, within = found = np.zeros((4, len(offsets)))
+    for each in meetings:
+        came = each.came + offsets
+        lasted = np.maximum(each.ends - each.begins, 0.0)
+        waited = np.clip(came.max() - (each.begins + offsets), 0.0, lasted)
+        waiting += waited
+        exposed += lasted - waited
+        within += lasted if each.within_backward else 0.0
+        last = int(came.argmax())
+        caused[last] += (waited.sum() - waited[last]) / max(1, len(offsets) - 1)
+    return found
+
+
+def _clock(attempt: Attempt, meetings: Sequence[_Meeting]) -> ClockBounds | str:
+    """Return by how much clocks differ, from what all meetings allow, or why that is not known."""
+    boots = list(attempt.boots.values())
+    offsets, uncertainty = np.zeros(len(boots)), 0.0
+    first = [index for index, boot in enumerate(boots) if boot == boots[0]]
+    for boot in dict.fromkeys(boots):
+        if boot == boots[0]:
+            continue
+        own = [index for index, each in enumerate(boots) if each == boot]
+        low = max(max(m.came[a] for a in first) - min(m.ends[b] for b in own) for m in meetings)
+        high = min(min(m.ends[a] for a in first) - max(m.came[b] for b in own) for m in meetings)
+        if low > high:
+            return "the clocks of the hosts drift, so that the last rank to come is not known"
+        offsets[own] = (low + high) / 2.0
+        uncertainty = max(uncertainty, (high - low) / 2.0)
+    return ClockBounds(offsets, uncertainty)
+
+
+def sharded_calls(
+    world: int, collectives: Sequence[CollectiveCount], processes: Sequence[ProcessLines]
+) -> list[ExchangeCall]:
+    """Return the collectives of the median step if they are those of sharded parameters (FSDP); none if they are not.
+
+    Those are gathered in forward and backward passes, and gradients scattered in the backward pass alone.
+    """
+    kinds = {(each.region, _KINDS.get(each.kind)) for each in collectives if each.region != "none"}
+    if not kinds >= _SHARDED or any(kind is None or (region, kind) in _OTHERS for region, kind in kinds):
+        return []
+    known = (step for each in processes[:1] for step in each.steps if step.all_intervals and step.intervals)
+    steps = sorted((step for step in known if not step.holds_other_work), key=lambda step: step.active_s)
+    if not steps:
+        return []
+    found: list[ExchangeCall] = []
+    step = steps[len(steps) // 2]
+    before = step.begin_ns
+    for name, size, begin, end in step.intervals:
+        kind = _KINDS[name]
+        whole = size * max(1, world) if kind == "scatter" else size  # what a rank keeps is on record
+        found.append(ExchangeCall(kind, whole, max(0, begin - before) * _PER_S))
+        before = end
+    return found

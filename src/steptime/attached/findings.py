@@ -1,0 +1,283 @@
+"""What of an attached run takes time that it need not take, and what limits the numbers: a sentence each."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from steptime.attached.form import AttachedFinding, JobPart, StepPart, WaitedFor
+from steptime.attached.step_parts import KeptSteps, at_line, known_part, title_of, whose_code
+from steptime.attached.trainings import TrainingAttempts
+from steptime.results.attached_lines import StepLine
+from steptime.results.json_form import Interval
+from steptime.statistics.interval import difference_within
+from steptime.units import format_count, format_seconds
+
+_NOTABLE = 0.1
+"""Share of a step or of the job that is worth a sentence."""
+_NOTABLE_WAIT = 0.02
+_NOTABLE_ONCE = 0.05
+"""Share of the job, of what does not come again with every step."""
+_MOST_KINDS = 4
+"""Of steps, that a sentence names."""
+_LONGEST_ROUND = 3
+"""Of a series of updates, the share that a round has at most, as its inverse."""
+_BESIDES = " and are neither evaluation nor checkpoint"
+_MOST_OF_IT = 0.5
+"""Of all waiting: who causes as much is not one of many."""
+_EVERY_STEP = ("straggler", "waiting", "input", "communication", "gaps")
+
+
+@dataclass(frozen=True)
+class AttachedFindings:
+    """What a run has, as findings need it."""
+
+    kept: Sequence[KeptSteps]
+    """Of every attempt."""
+    trainings: Sequence[TrainingAttempts]
+    """That these are attempts at."""
+    main: KeptSteps
+    """Of the attempt that the parts are of."""
+    parts: Sequence[StepPart]
+    waited_for: WaitedFor | None
+    job: Sequence[JobPart]
+
+    def part(self, name: str) -> StepPart | None:
+        return known_part(self.parts, name)
+
+    def of_job(self, name: str) -> JobPart | None:
+        return next((part for part in self.job if part.name == name), None)
+
+    @property
+    def steps(self) -> int:
+        found = self.of_job("steps")
+        return (found.count if found else None) or 0
+
+
+def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
+    """Return what takes time: first what comes again with every step, then the rest, each by the seconds it takes."""
+    all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *_of_counts(found)]
+    all_found += [*_uncompiled(found), *_of_ablation(found), *_of_faults(found)]
+    return sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
+
+
+def _of_waiting(found: AttachedFindings) -> Iterator[AttachedFinding]:
+    waiting, whom = found.part("sync_wait"), found.waited_for
+    if waiting is None or whom is None or (waiting.share or 0.0) < _NOTABLE_WAIT or not is_shown(waiting.time_s):
+        return
+    lost_s = (waiting.time_s.value or 0.0) * found.steps
+    wait = _with_interval(whom.others_wait_s)
+    if whom.rank is None:
+        sentence = (
+            f"ranks wait {_with_interval(waiting.time_s)} of each step{_not_named(whom, len(found.main.numbers))}"
+        )
+        yield AttachedFinding(kind="waiting", sentence=sentence, lost_s=lost_s)
+        return
+    why = ""
+    if whom.part is not None and whom.part_s is not None:
+        part, longer, where = title_of(whom.part), format_seconds(whom.part_s), at_line(whom.where)
+        why = f"; its {part} takes {longer} longer than theirs{where}"
+        if ">" in whom.part:
+            why = f"; it spends {longer} more than they do {part}{where}"
+    sentence = f"the others wait {wait} of each step for rank {whom.rank}{why}"
+    yield AttachedFinding(kind="straggler", sentence=sentence, lost_s=lost_s)
+
+
+def _not_named(whom: WaitedFor, steps: int) -> str:
+    """Return who causes most of the waiting, where no rank is shown to be the one that is waited for."""
+    most, share = whom.most_causing, _percent(whom.caused_share)
+    if whom.caused_share < _MOST_OF_IT:
+        return f" now for one of them, now for another; rank {most} causes most, {share}"
+    more = (
+        f"; about {format_count(whom.more_steps, 'more step')} would show whether by chance" if whom.more_steps else ""
+    )
+    return f"; rank {most} causes {share} of it, as the last in {whom.last_in} of {format_count(steps, 'step')}{more}"
+
+
+def is_shown(time_s: Interval[float | None] | Interval) -> bool:
+    """Whether the interval of a time is known and does not hold 0."""
+    return time_s.low is not None and time_s.low > 0.0
+
+
+def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
+    for name, kind, words in (
+        ("input_wait", "input", "each step waits {time} for its input, {share} of it"),
+        ("comm_exposed", "communication", "communication that nothing covers takes {time} of each step, {share}"),
+    ):
+        part = found.part(name)
+        if part is not None and (part.share or 0.0) >= _NOTABLE and is_shown(part.time_s):
+            said = words.format(time=_with_interval(part.time_s), share=_percent(part.share))
+            yield AttachedFinding(kind=kind, sentence=said + at_line(part.where), lost_s=_lost(part, found))
+    gaps = [part for part in found.parts if part.gap and part.share and is_shown(part.time_s)]
+    if sum(part.share or 0.0 for part in gaps) >= _NOTABLE:
+        most = gaps[0]
+        others = f", and {format_seconds(sum(part.time_s.value or 0.0 for part in gaps[1:]))} elsewhere"
+        sentence = (
+            f"{_with_interval(most.time_s)} of each step, {_percent(most.share)}, passes {title_of(most.name)}"
+            f"{at_line(most.where)}{others if len(gaps) > 1 else ''}: {whose_code(most.where)} that nothing marks"
+        )
+        lost_s = sum(_lost(part, found) for part in gaps)
+        yield AttachedFinding(kind="gaps", sentence=sentence, lost_s=lost_s)
+
+
+def _lost(part: StepPart, found: AttachedFindings) -> float:
+    return (part.time_s.value or 0.0) * found.steps
+
+
+def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
+    outside = [process.outside for each in found.kept for process in each.attempt.processes.values()]
+    held_up = found.of_job("held_up")
+    waited = held_up.time_s if held_up else 0.0
+    evaluation, checkpoint = found.of_job("evaluation"), found.of_job("checkpoint")
+    for part, kind, verb in ((evaluation, "evaluation", "evaluates"), (checkpoint, "checkpoint", "saves")):
+        if part is None:
+            continue
+        idle = [rank for rank, seconds in zip(_ranks(found), part.ranks_s, strict=False) if seconds <= 0.0]
+        busy = [rank for rank, seconds in zip(_ranks(found), part.ranks_s, strict=False) if seconds > 0.0]
+        alone = bool(idle) and held_up is not None and len(found.trainings) == 1
+        lost_s = max(part.ranks_s) if alone else part.time_s
+        within = (part.count or 0) - max(
+            (sum(line.evaluation_ns > 0 for line in lines) for lines in outside), default=0
+        )
+        if alone and kind == "evaluation" and within > 0:
+            sentence = (
+                f"rank {_few(busy)} {verb} {format_count(within, 'time')} while the others wait, "
+                f"{format_seconds(max(held_up.ranks_s) if held_up else 0.0)} in all"
+            )
+            yield AttachedFinding(kind="evaluation_on_few_ranks", sentence=sentence, lost_s=lost_s)
+        elif lost_s + waited >= _NOTABLE_ONCE * _whole_s(found):
+            takes = "takes" if part.count == 1 else "take"
+            share = _percent(lost_s / _whole_s(found))
+            sentence = f"{format_count(part.count or 0, kind)} {takes} {format_seconds(lost_s)}, {share} of the job"
+            yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
+    for name, words in (
+        ("first_steps", "the first steps take {time} more than later ones, {share} of the job"),
+        ("start_up", "{time} pass before the first step{besides}, {share} of the job"),
+        ("end", "{time} pass behind the last step{besides}, {share} of the job"),
+    ):
+        part = found.of_job(name)
+        if part is not None and part.share >= _NOTABLE_ONCE:
+            aside = any(line.before is (name == "start_up") for lines in outside for line in lines)
+            besides = _BESIDES if aside and name != "first_steps" else ""
+            said = words.format(time=format_seconds(part.time_s), share=_percent(part.share), besides=besides)
+            yield AttachedFinding(kind=name, sentence=said, lost_s=part.time_s)
+    restart = found.of_job("restart")
+    if restart is not None:
+        again = [each for each in found.trainings if len(each.attempts) > 1]
+        made = [sorted(len(attempt.steps) for attempt in each.attempts) for each in again]
+        lost = format_count(sum(sum(steps[:-1]) for steps in made), "step")
+        times, took = format_count(restart.count or 0, "time"), format_seconds(restart.time_s)
+        sentence = f"the job was started anew {times}, which took {took}; attempts beside the longest made {lost}"
+        yield AttachedFinding(kind="restart", sentence=sentence, lost_s=restart.time_s)
+
+
+def _ranks(found: AttachedFindings) -> list[int]:
+    return sorted({rank for each in found.kept for rank in each.attempt.ranks})
+
+
+def _whole_s(found: AttachedFindings) -> float:
+    return sum(part.time_s for part in found.job) or 1.0
+
+
+def _of_counts(found: AttachedFindings) -> Iterator[AttachedFinding]:
+    steps = [group[0] for group in found.main.attempt.steps.values()]
+    if len({step.micro_steps for step in steps}) > 1:
+        shown = {found.main.attempt.steps[number][0].micro_steps for number in found.main.numbers}
+        yield AttachedFinding(kind="micro_steps", sentence=_micro_steps(steps, shown), lost_s=None)
+    if any("blind" in step.flags for step in steps):
+        sentence = "no update was seen: steps are counted by requests of batches"
+        yield AttachedFinding(kind="update_not_seen", sentence=sentence, lost_s=None)
+    period = _round([tuple(step.optimizers) for step in steps])
+    if period > 1:
+        rounds = [steps[index : index + period] for index in range(0, len(steps) - period + 1, period)]
+        lasts = format_seconds(float(np.median([sum(step.active_s for step in each) for each in rounds])))
+        sentence = (
+            f"optimizers take turns: a round has {period} updates, which count as {period} steps, and takes {lasts}"
+        )
+        yield AttachedFinding(kind="optimizer_rounds", sentence=sentence, lost_s=None)
+
+
+def _micro_steps(steps: Sequence[StepLine], shown: Collection[int]) -> str:
+    """Say which kinds of steps there are by their micro-steps, how long each takes, and which the parts are of."""
+    lengths: dict[int, list[float]] = {}
+    for step in steps:
+        lengths.setdefault(step.micro_steps, []).append(step.active_s)
+    common = sorted(lengths.items(), key=lambda item: -len(item[1]))
+    kinds = [
+        f"{format_count(len(own), 'step')} of {format_count(count, 'micro-step')} ({format_seconds(np.median(own))})"
+        for count, own in common[:_MOST_KINDS]
+    ]
+    others = " and others" if len(lengths) > _MOST_KINDS else ""
+    changes = [later.number for step, later in pairwise(steps) if later.micro_steps != step.micro_steps]
+    changed = f", which changes once, at step {changes[0]}" if len(changes) == 1 else ""
+    of = f"; the parts are of those with {next(iter(shown))}" if len(shown) == 1 else ""
+    return f"steps differ in their number of micro-steps{changed}: {', '.join(kinds)}{others}{of}"
+
+
+def _round(updates: Sequence[tuple[int, ...]]) -> int:
+    """Return after how many steps the same optimizers come again; 1 where every step has the same or none repeat."""
+    for period in range(1, len(updates) // _LONGEST_ROUND + 1):
+        if all(updates[index] == updates[index - period] for index in range(period, len(updates))):
+            return period
+    return 1
+
+
+def _uncompiled(found: AttachedFindings) -> Iterator[AttachedFinding]:
+    """Name a torch.compile whose graphs lack the network; two arrays of weights are a layer."""
+    lines = [line for each in found.main.attempt.processes.values() for line in each.graphs]
+    for fewest in sorted(lines, key=lambda line: line.operations)[:1]:
+        operations, graphs = format_count(fewest.operations, "operation"), format_count(fewest.graphs, "graph")
+        made = f"torch.compile put {operations} into {graphs}, and the network has "
+        weights = format_count(fewest.weights, "array")
+        sentence = f"{made}{weights} of weights: most of it ran uncompiled; compile it before DDP or FSDP"
+        if 2 * fewest.operations < fewest.weights:
+            yield AttachedFinding(kind="uncompiled", sentence=f"{sentence} wraps it", lost_s=None)
+
+
+def _of_ablation(found: AttachedFindings) -> Iterator[AttachedFinding]:
+    """Compare, of a throw-away run, the blocks that lacked a part with the whole ones of the same round."""
+    blocks: dict[tuple[str, str], list[float]] = {}
+    for steps in found.main.attempt.steps.values():
+        lacking = steps[0].ablation
+        if lacking is not None and not any(step.holds_other_work for step in steps):
+            blocks.setdefault(lacking, []).append(float(np.mean([step.active_s for step in steps])))
+    means = {block: float(np.median(seconds)) for block, seconds in blocks.items()}
+    for part, words in (("input", "its loader"), ("exchange", "DDP's exchange"), ("update", "its update")):
+        rounds = [number for number, lacked in means if lacked == part and (number, "whole") in means]
+        if part == "exchange" and len(found.main.attempt.ranks) < 2:  # noqa: PLR2004 - it exchanges with no other
+            continue
+        if rounds:
+            less = difference_within(np.array([means[number, "whole"] - means[number, part] for number in rounds]))
+            pairs = format_count(len(rounds), "pair")
+            sentence = f"without {words} a step takes {_with_interval(less)} less, by {pairs} of blocks"
+            yield AttachedFinding(kind="ablation", sentence=sentence, lost_s=None)
+
+
+def _of_faults(found: AttachedFindings) -> Iterator[AttachedFinding]:
+    faults = Counter(
+        (fault.hook, fault.error)
+        for each in found.kept
+        for process in each.attempt.processes.values()
+        for fault in process.faults
+    )
+    for (hook, error), count in faults.items():
+        times = f" in {count} processes" if count > 1 else ""
+        sentence = f"steptime's own code failed at {hook}{times} and took itself out ({error}); please report it"
+        yield AttachedFinding(kind="fault", sentence=sentence, lost_s=None)
+
+
+def _with_interval(found: Interval[float | None] | Interval) -> str:
+    value = format_seconds(found.value or 0.0)
+    if found.low is None or found.high is None:
+        return value
+    return f"{value} ({format_seconds(found.low)} to {format_seconds(found.high)})"
+
+
+def _few(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks[:3])) + (", …" if len(ranks) > 3 else "")  # noqa: PLR2004 - a few
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0.0):.0f} %"

@@ -1,0 +1,190 @@
+"""What an attached run found, as ``steptime attach --json`` and ``steptime report --json`` (key ``attached``) print it.
+
+Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
+
+1. First version.
+"""
+
+from typing import Any, Literal
+
+from steptime.results.json_form import Interval, JsonForm
+
+SCHEMA = 1
+
+
+class AttachedRank(JsonForm):
+    """One process of the attempt that the answer is about."""
+
+    rank: int
+    host: str
+    steps: int
+    ended: bool
+    """By itself."""
+
+
+class StepPart(JsonForm):
+    """One part of a step: the mean over ranks and steps. The parts sum to the step."""
+
+    name: str
+    """A phase of docs/breakdown.md; ``call``, ``device_wait`` or ``compile`` of a step that is one call; of a gap, what
+    lies before and after it: ``update>input``."""
+    gap: bool
+    """Whether nothing marks it."""
+    time_s: Interval[float | None]
+    share: float | None
+    """Of the step."""
+    ranks_s: list[float | None]
+    """Of each rank, in the order of ``ranks``."""
+    device_s: float | None
+    """What the device took for it, where known."""
+    where: str | None
+    """The line that most samples show."""
+    reason: str | None
+    """Why ``time_s`` is None."""
+
+
+class WaitedFor(JsonForm):
+    """Whom the ranks wait for."""
+
+    rank: int | None
+    """None if none is shown to be."""
+    most_causing: int
+    """Rank that causes most waiting."""
+    caused_share: float
+    """Its share of all waiting."""
+    last_in: int
+    """Steps in which it is last."""
+    more_steps: int | None
+    """That would show it; None if it is shown, or steps do not help."""
+    others_wait_s: Interval
+    """Of a step, for that rank, on average."""
+    part: str | None
+    """That takes it longer than the others."""
+    part_s: float | None
+    """By how many seconds."""
+    where: str | None
+
+
+class CollectiveCount(JsonForm):
+    """One kind of collectives that Python starts, per step of a rank."""
+
+    region: str
+    """The part of the step around it."""
+    kind: str
+    count: float
+    bytes: float
+    time_s: float
+
+
+class JobPart(JsonForm):
+    """One use of the job's time, from the start of its command to the end; they sum to it."""
+
+    name: Literal[
+        "start_up", "first_steps", "input", "steps", "evaluation", "checkpoint", "held_up", "restart", "end", "unknown"
+    ]
+    """`first_steps`: by how much these are longer than later ones; `held_up`: waiting for others' evaluations and
+    checkpoints; `restart`: between attempts at one training."""
+    time_s: float
+    share: float
+    count: int | None
+    """How often."""
+    ranks_s: list[float]
+
+
+class AttachedTraining(JsonForm):
+    """One of several trainings of a command."""
+
+    program: str
+    """With its arguments."""
+    ranks: int
+    steps: int
+    """On record, of one rank."""
+    step_s: Interval[float | None]
+    restarts: int
+    shown: bool
+    """Whether the parts are of it."""
+
+
+class AttachedFinding(JsonForm):
+    """Something that takes time, or that limits what is known."""
+
+    kind: Literal[
+        "failed",
+        "separate_models",
+        "diverged_weights",
+        "trainings",
+        "incomplete_record",
+        "straggler",
+        "waiting",
+        "input",
+        "communication",
+        "gaps",
+        "evaluation_on_few_ranks",
+        "evaluation",
+        "checkpoint",
+        "first_steps",
+        "start_up",
+        "restart",
+        "end",
+        "micro_steps",
+        "update_not_seen",
+        "uncompiled",
+        "optimizer_rounds",
+        "ablation",
+        "fault",
+    ]
+    sentence: str
+    lost_s: float | None
+    """Of the whole job, mean over ranks."""
+
+
+class AttachedRun(JsonForm):
+    """Everything that is known of one run of a user's own script."""
+
+    schema_: int = SCHEMA
+    command: list[str]
+    exit_code: int | None
+    """As a shell shows it."""
+    started_at: str
+    """UTC, ISO 8601."""
+    wall_s: float | None
+    back_end: str | None
+    """What joined the processes, as `torch.distributed/gloo`."""
+    world: int
+    """Processes that train together; 0 where none was attached."""
+    attempts: int
+    """Groups of processes that trained together; the parts are of the longest."""
+    trainings: list[AttachedTraining]
+    """Of a command that trained several times; one that was started anew counts once."""
+    ranks: list[AttachedRank]
+    steps: int
+    """That the parts are means of."""
+    left_out: int
+    """Unsteady first steps, those with or behind an evaluation or a checkpoint, and of other kinds."""
+    micro_steps: int | None
+    """Backward passes of such a step; None if that changes."""
+    level: float
+    """Of all intervals."""
+    step_s: Interval[float | None]
+    median_step_s: Interval[float | None]
+    """Shown where the interval of ``step_s`` is wider than itself."""
+    flops: float | None
+    """Of one rank in a step, forward and backward, with ``--flops``."""
+    parts: list[StepPart]
+    waited_for: WaitedFor | None
+    collectives: list[CollectiveCount]
+    clock_uncertainty_s: float | None
+    job: list[JobPart]
+    findings: list[AttachedFinding]
+    not_attached: str | None
+    """Why nothing is known."""
+    notes: list[str]
+    """What limits these numbers."""
+    noise: dict[str, float | None]
+    problems: list[str]
+    """Records that were set aside, in sentences."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``--json`` prints."""
+        data = self.model_dump(mode="json")
+        return {"schema": data.pop("schema_"), **data}

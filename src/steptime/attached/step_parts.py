@@ -1,0 +1,322 @@
+"""What a step of an attached script is made of: its phases, and the gaps between what was marked."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.attached.attempts import Attempt
+from steptime.attached.exchange import Exchange, split_exchange
+from steptime.attached.form import CollectiveCount, StepPart
+from steptime.phases import BY_NAME, EXCHANGED, REST
+from steptime.results.attached_files import ProcessLines
+from steptime.results.attached_lines import StepLine
+from steptime.results.json_form import NOT_MEASURED, Interval
+from steptime.statistics.interval import difference_within, mean_within, median_within, step_time
+from steptime.statistics.launch_times import reduce_times
+from steptime.units import format_seconds
+
+Array = NDArray[np.float64]
+
+REGIONS: Mapping[str, tuple[str, ...]] = {
+    "input_wait": ("input", "epoch", "loader_start"),
+    "forward": ("forward", "nograd"),
+    "backward": ("backward", "gradient"),
+    "update": ("clip", "update"),
+    "call": ("call", "replay"),
+    "device_wait": ("wait",),
+    "compile": ("compile",),
+}
+"""The regions of a record that make up each part of a step, but for the exchange."""
+EXCHANGE = "exchange"
+"""Waiting and transfer together, where they cannot be told apart."""
+_TITLES = {
+    "call": "call of the step",
+    "device_wait": "wait for device",
+    "compile": "compilation",
+    EXCHANGE: "exchange",
+}
+_LINE = re.compile(r"(?P<own>.*:\d+ \S+?)(, (?P<library>\S+): \S+)?", re.DOTALL)
+"""A sampled line: of the script, and the function of a library that is at work in it."""
+_COLLECTIVE = "collective"
+_ROUNDING_S = 1e-9
+_FEWEST = 4
+"""Fewer steps are not told apart."""
+_MOST_KINDS = 3
+"""Of steps, by their numbers of micro-steps, that are told apart."""
+_FEW = 8
+"""From so many steps on, the first steady one is looked for; of fewer the first is left out."""
+_STARTING = 2.0
+"""Times the median step, above which the first steps are not steady whatever follows."""
+_MOST_UNCERTAIN = 0.5
+"""Of the exchange, that the clocks may leave open."""
+
+
+def title_of(name: str) -> str:
+    """Return a part of a step as a title: ``sync wait``, ``between forward and backward``."""
+    before, gap, after = name.partition(">")
+    if gap:
+        return f"between {before} and {after}"
+    return BY_NAME[name].title if name in BY_NAME else _TITLES.get(name, name)
+
+
+@dataclass(frozen=True)
+class KeptSteps:
+    """Which steps the parts are means of."""
+
+    attempt: Attempt
+    numbers: list[int]
+    exchange: Exchange | None
+    no_exchange: str | None
+    """Why waiting and transfer are not told apart; None if they are, and for a single rank."""
+
+    @property
+    def left_out(self) -> int:
+        return len(self.attempt.steps) - len(self.numbers)
+
+    def of_ranks(self, value: Callable[[StepLine], float]) -> Array:
+        """Return a value of each step, ranks x steps."""
+        rows = [[value(step) for step in self.attempt.steps[number]] for number in self.numbers]
+        return np.array(rows, dtype=np.float64).T
+
+    @property
+    def length_s(self) -> Array:
+        """Ranks x steps."""
+        return self.of_ranks(lambda step: step.active_s)
+
+
+def kept_steps(attempt: Attempt) -> KeptSteps:
+    """Return the steps of an attempt that are alike: steady, divided, and not touched by an evaluation or a checkpoint.
+
+    One that follows an evaluation or a checkpoint of some rank holds what the others wait for it. Where only some
+    steps have all their collectives on record, these alone are kept.
+    """
+    steps = attempt.steps
+    divided = {number: found for number, found in steps.items() if not any(step.is_undivided for step in found)}
+    steps = divided or steps
+    disturbed = {number for number, found in steps.items() if any(map(_is_disturbed, found))}
+    numbers = [number for number in steps if number not in disturbed and number - 1 not in disturbed]
+    numbers = _of_main_kind(steps, numbers)
+    numbers = numbers[_first_steady(steps, numbers) :]
+    if len(attempt.ranks) < 2:  # noqa: PLR2004 - it waits for no other
+        alone = attempt.mismatch(numbers) if attempt.world > 1 else None
+        return KeptSteps(attempt, numbers, None, alone)
+    found = split_exchange(attempt, numbers)
+    if isinstance(found, str):
+        return KeptSteps(attempt, numbers, None, found)
+    if len(found.numbers) < min(_FEWEST, len(numbers)):
+        return KeptSteps(attempt, numbers, None, "too few steps have all their collectives on record")
+    exchange_s = float((found.waiting_s + found.exposed_s).mean())
+    if found.clock.uncertainty_s > _MOST_UNCERTAIN * exchange_s:
+        known, whole = format_seconds(found.clock.uncertainty_s), format_seconds(exchange_s)
+        return KeptSteps(
+            attempt, numbers, None, f"clocks of hosts are known to {known}, and the exchange takes {whole}"
+        )
+    return KeptSteps(attempt, found.numbers, found, None)
+
+
+def _is_disturbed(step: StepLine) -> bool:
+    lacking = step.ablation
+    compiled = step.regions.get("compile", 0) > 0
+    return compiled or step.holds_other_work or "fault" in step.flags or (lacking is not None and lacking[1] != "whole")
+
+
+def _of_main_kind(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int]) -> list[int]:
+    """Return the steps with the number of micro-steps that takes most time; all where many numbers take turns.
+
+    Fewer than four do not make a kind: a first step can hold what came before the update was known.
+    """
+    kinds: dict[int, list[int]] = {}
+    for number in numbers:
+        if len(counts := {step.micro_steps for step in steps[number]}) == 1:
+            kinds.setdefault(counts.pop(), []).append(number)
+        else:
+            return list(numbers)
+    if len(kinds) > _MOST_KINDS:
+        return list(numbers)
+    several = {kind: own for kind, own in kinds.items() if len(own) >= _FEWEST}
+    if not several:
+        return max(kinds.values(), key=len, default=[])
+    lasted = {kind: sum(steps[number][0].active_s for number in own) for kind, own in several.items()}
+    return several[max(reversed(several), key=lasted.__getitem__)]
+
+
+def _first_steady(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int]) -> int:
+    if len(numbers) < _FEW:
+        return int(len(numbers) > 2)  # noqa: PLR2004 - a mean of at least two
+    series = np.array([np.mean([step.active_s for step in steps[number]]) for number in numbers])
+    # The rule below does not take one step that loads kernels for a trend; it may outweigh all others.
+    starting = int(np.argmax(series <= _STARTING * np.median(series)))
+    rest = series[starting:]
+    return starting + (reduce_times([rest])[0].dropped if len(rest) >= _FEW and rest.sum() > 0.0 else 0)
+
+
+def step_length(kept: KeptSteps) -> Interval[float | None]:
+    """Return the mean step over ranks and kept steps, with the interval of a single launch."""
+    if not kept.numbers:
+        return NOT_MEASURED
+    series = kept.length_s.mean(axis=0)
+    if len(series) < _FEWEST or series.min() <= 0.0:
+        return Interval(float(series.mean()), None, None)
+    found = reduce_times([series])[0]
+    if found.dropped:
+        return _widened(mean_within(series))
+    time = step_time([found])
+    return Interval(time.value, time.low, time.high)
+
+
+def median_step_length(kept: KeptSteps) -> Interval[float | None]:
+    """Return the median of the steps that ``step_length`` is the mean of."""
+    return _widened(median_within(kept.length_s.mean(axis=0))) if kept.numbers else NOT_MEASURED
+
+
+def _widened(found: Interval) -> Interval[float | None]:
+    return Interval(found.value, found.low, found.high)
+
+
+def step_parts(kept: KeptSteps) -> list[StepPart]:
+    """Return the parts of a step, which sum to it: phases in the order of time, then gaps, and what is left."""
+    if not kept.numbers:
+        return []
+    length = kept.length_s
+    seconds = {name: kept.of_ranks(lambda step, own=own: step.seconds(*own)) for name, own in REGIONS.items()}  # type: ignore[misc]
+    exchanged = kept.of_ranks(lambda step: step.seconds(_COLLECTIVE))
+    unseen = _unseen(kept)
+    for name in unseen.keys() & REGIONS.keys() - {"input_wait"}:  # what was asked for, not what was done
+        seconds["call"] = seconds["call"] + seconds.pop(name)
+    if kept.exchange:
+        passing = seconds["backward"] + kept.of_ranks(lambda step: step.in_exchange_s)
+        seconds["backward"] = np.maximum(passing - kept.exchange.within_backward_s, 0.0)
+        seconds["sync_wait"], seconds["comm_exposed"] = kept.exchange.waiting_s, kept.exchange.exposed_s
+    else:
+        seconds[EXCHANGE] = exchanged
+    order = ["input_wait", "call", "forward", "backward", EXCHANGE, "comm_exposed", "sync_wait", "update"]
+    shown = [name for name in [*order, "device_wait", "compile"] if name in seconds]
+    shown = [name for name in shown if seconds[name].any() or name in EXCHANGED]
+    gaps = dict.fromkeys(name for number in kept.numbers for step in kept.attempt.steps[number] for name in step.gaps)
+    of_gaps = {name: kept.of_ranks(lambda step, name=name: step.gaps.get(name, 0) * 1e-9) for name in gaps}  # type: ignore[misc]
+    rest = length - sum((seconds[name] for name in shown), np.zeros_like(length)) - sum(of_gaps.values(), 0.0)
+    rest = np.where(np.abs(rest) < _ROUNDING_S, 0.0, rest)
+    total = float(length.mean())
+    parts = [_part(kept, name, seconds[name], total, REGIONS.get(name, (_COLLECTIVE,))) for name in shown]
+    if kept.no_exchange:
+        unseen = {**dict.fromkeys(("comm_exposed", "sync_wait"), kept.no_exchange), **unseen}
+    parts += [_unknown(name, reason) for name, reason in unseen.items() if name not in shown]
+    ordered = sorted(of_gaps, key=lambda name: -float(of_gaps[name].mean()))
+    parts += [_part(kept, name, of_gaps[name], total, (name,), gap=True) for name in ordered]
+    return [*parts, _part(kept, REST, rest, total, ())]
+
+
+def _unseen(kept: KeptSteps) -> dict[str, str]:
+    """Return the phases that a library shows no times of, with the reason; of the exchange only where there is one."""
+    found: dict[str, str] = {}
+    for process in kept.attempt.processes.values():
+        found |= process.unseen
+    alone = len(kept.attempt.ranks) < 2 and kept.attempt.world < 2  # noqa: PLR2004 - it exchanges with no other
+    return {name: reason for name, reason in found.items() if not (alone and name in EXCHANGED)}
+
+
+def _part(  # noqa: PLR0913 - what a part is made of
+    kept: KeptSteps, name: str, seconds: Array, total: float, places: Sequence[str], *, gap: bool = False
+) -> StepPart:
+    series = seconds.mean(axis=0)
+    found = difference_within(series) if series.min() < 0.0 else mean_within(series)  # parts may overlap in the rest
+    if name in EXCHANGED and kept.exchange and found.low is not None and found.high is not None:
+        open_s = kept.exchange.clock.uncertainty_s
+        found = Interval(found.value, max(0.0, found.low - open_s), found.high + open_s)
+    return StepPart(
+        name=name,
+        gap=gap,
+        time_s=_widened(found),
+        share=found.value / total if total > 0.0 else None,
+        ranks_s=[float(value) for value in seconds.mean(axis=1)],
+        device_s=_on_device(kept, places),
+        where=most_seen_line(kept.attempt.processes.values(), places),
+        reason=None,
+    )
+
+
+def _unknown(name: str, reason: str) -> StepPart:
+    return StepPart(
+        name=name, gap=False, time_s=NOT_MEASURED, share=None, ranks_s=[], device_s=None, where=None, reason=reason
+    )
+
+
+def _on_device(kept: KeptSteps, regions: Sequence[str]) -> float | None:
+    numbers = set(kept.numbers)
+    found = [
+        sum(device.regions.get(name, 0) for name in regions) * 1e-9
+        for process in kept.attempt.processes.values()
+        for device in process.devices
+        if device.step in numbers and any(name in device.regions for name in regions)
+    ]
+    return float(np.mean(found)) if found else None
+
+
+def most_seen_line(processes: Iterable[ProcessLines], places: Iterable[str]) -> str | None:
+    """Return the line of the script in which most samples of some places were taken; None without any.
+
+    It goes with the function of a library that most of these show: ``train.py:62 main, transformers: training_step``.
+    """
+    counts: dict[str, dict[str, int]] = {}
+    wanted = set(places)
+    for process in processes:
+        for sampled in process.sampled:
+            for place in wanted & sampled.places.keys():
+                for line, samples in sampled.places[place].items():
+                    known = _LINE.fullmatch(line)
+                    of_line = counts.setdefault(known["own"] if known else line, {})
+                    of_line[line] = of_line.get(line, 0) + samples
+    if not counts:
+        return None
+    functions = max(counts.values(), key=lambda of_line: sum(of_line.values()))
+    return max(functions, key=functions.__getitem__)
+
+
+def library_of(line: str | None) -> str:
+    """Return the library whose function is at work in a line of the script; "" if it is the script's own."""
+    found = _LINE.fullmatch(line or "")
+    return (found["library"] or "") if found else ""
+
+
+def whose_code(line: str | None) -> str:
+    """Return whose code is at work in a line, for a sentence; without a line that is not known."""
+    return f"work of {library}" if (library := library_of(line)) else "code of the script" if line else "code"
+
+
+def without_folders(line: str) -> str:
+    """Return a line of the script, ``/a/b/train.py:62 main``, without the folders of its file."""
+    return line.rpartition("/")[2]
+
+
+def known_part(parts: Sequence[StepPart], name: str) -> StepPart | None:
+    """Return the part of a step with this name; None if there is none, or if its time cannot be told."""
+    return next((part for part in parts if part.name == name and part.time_s.value is not None), None)
+
+
+def at_line(line: str | None) -> str:
+    """Return a line of the script in brackets, for the end of a sentence; nothing if no line is known."""
+    return f" ({without_folders(line)})" if line else ""
+
+
+def collective_counts(kept: KeptSteps) -> list[CollectiveCount]:
+    """Return the kinds of collectives that Python starts in a step, those with most bytes first."""
+    sums: dict[str, Array] = {}
+    count = len(kept.numbers) * max(1, len(kept.attempt.ranks))
+    for number in kept.numbers:
+        for step in kept.attempt.steps[number]:
+            for name, values in step.collectives.items():
+                sums[name] = sums.get(name, np.zeros(3)) + np.array(values, dtype=np.float64)
+    rows = [
+        CollectiveCount(
+            region=name.rpartition(":")[0],
+            kind=name.rpartition(":")[2],
+            count=float(total[0] / count),
+            bytes=float(total[1] / count),
+            time_s=float(total[2] * 1e-9 / count),
+        )
+        for name, total in sums.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.bytes, -row.time_s, row.region, row.kind))

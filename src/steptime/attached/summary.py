@@ -1,0 +1,193 @@
+"""From the files of an attached run to what a report shows of it."""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from steptime.attached.attempts import attempts_of
+from steptime.attached.exchange import split_exchange
+from steptime.attached.findings import AttachedFindings, findings_of
+from steptime.attached.first_findings import described_trainings, first_findings
+from steptime.attached.form import AttachedRank, AttachedRun
+from steptime.attached.job_time import CommandTime, job_parts
+from steptime.attached.step_parts import (
+    KeptSteps,
+    collective_counts,
+    kept_steps,
+    median_step_length,
+    step_length,
+    step_parts,
+)
+from steptime.attached.straggler import whom_ranks_wait_for
+from steptime.attached.trainings import trainings_of
+from steptime.plain_file import PlainFolder
+from steptime.results.attached_files import RECORDS, AttachedFiles, AttachedHeader, read_latest
+from steptime.results.consistency import sentences
+from steptime.results.json_form import NOT_MEASURED, Interval
+from steptime.results.noise import amount
+from steptime.statistics.interval import LEVEL, more_values
+from steptime.units import format_count, format_seconds
+
+_NOT_TRAINED = "processes were attached ({seen}) and none of them trained a step that steptime knows; seen: {what}"
+_WHY = "without-step"
+"""Of a line about a process, what it did in place of training."""
+_SIGHTS = {
+    "forward": ("forward pass", "forward passes", "and no backward pass"),
+    "nograd": ("forward pass", "forward passes", "without gradient"),
+    "jit": ("call", "calls", "of jitted functions, of which none returned a state or held a gradient"),
+}
+_MOST_DIGITS = 18
+"""Of such a count, as a file may hold anything."""
+_FEWEST_STEPS = 8
+_WANTED = 0.1
+"""Half the interval of a step that is known well, as a share of it."""
+_FEW_TIMES = 3
+"""As many steps as there are, above which a note shows how many more are needed."""
+_SAMPLED = "on record as sums, since steps are short: {summed:,} of {steps}; the parts are of others"
+_EXCESS = "count as a whole: their parts exceed them"
+
+
+def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
+    """Return what is known of an attached run.
+
+    Args:
+        header: what the program that started it knows.
+        files: what its processes wrote.
+    """
+    kept = [kept_steps(attempt) for attempt in attempts_of(files.processes)]
+    trainings = trainings_of([each.attempt for each in kept])
+    main = max(kept, key=_trained_s, default=None)
+    by_length = sorted(kept, key=lambda each: each is not main)
+    began, ended = header.begin_ns, header.end_ns
+    job = job_parts(kept, trainings, CommandTime(header.boot, began, ended, header.wall_minus_monotonic_ns))
+    parts = step_parts(main) if main else []
+    waited = whom_ranks_wait_for(main, parts) if main else None
+    processes = list(main.attempt.processes.values()) if main else []
+    micro_steps = (
+        {step.micro_steps for number in main.numbers for step in main.attempt.steps[number]} if main else set()
+    )
+    first = list(first_findings(header, files, trainings, by_length))
+    return AttachedRun(
+        command=header.command,
+        exit_code=header.exit_code,
+        started_at=header.started_at,
+        wall_s=None if ended is None else (ended - began) * 1e-9,
+        back_end=next((each.place.by for each in processes if each.place), None),
+        world=main.attempt.world if main else 0,
+        attempts=len(kept),
+        trainings=described_trainings(trainings, by_length),
+        ranks=[
+            AttachedRank(rank=rank, host=each.process.host, steps=len(each.steps), ended=each.end is not None)
+            for rank, each in (main.attempt.processes.items() if main else ())
+        ],
+        steps=len(main.numbers) if main else 0,
+        left_out=main.left_out if main else 0,
+        micro_steps=micro_steps.pop() if len(micro_steps) == 1 else None,
+        level=LEVEL,
+        step_s=step_length(main) if main else NOT_MEASURED,
+        median_step_s=median_step_length(main) if main else NOT_MEASURED,
+        flops=_flops(files),
+        parts=parts,
+        waited_for=waited,
+        collectives=collective_counts(main) if main and main.numbers else [],
+        clock_uncertainty_s=_clock_uncertainty_s(main),
+        job=job,
+        findings=[*first, *(findings_of(AttachedFindings(kept, trainings, main, parts, waited, job)) if main else [])],
+        not_attached=None if main else header.not_attached or _not_trained(files),
+        notes=[*map(_with_amount(header), header.flags), *_notes(files, main)],
+        noise=header.noise,
+        problems=sentences(files.set_aside),
+    )
+
+
+def _trained_s(kept: KeptSteps) -> float:
+    return sum(step.duration_ns * 1e-9 for steps in kept.attempt.steps.values() for step in steps)
+
+
+def _flops(files: AttachedFiles) -> float | None:
+    counted = [float(each.flops[-1].forward + each.flops[-1].backward) for each in files.processes if each.flops]
+    return sum(counted) / len(counted) if counted else None
+
+
+def _clock_uncertainty_s(main: KeptSteps | None) -> float | None:
+    if main is None or main.exchange is None or len(set(main.attempt.boots.values())) == 1:
+        return None
+    return main.exchange.clock.uncertainty_s
+
+
+def _with_amount(header: AttachedHeader) -> Callable[[str], str]:
+    def said(flag: str) -> str:
+        found = amount(flag, [header.noise])
+        return f"{flag} ({found})" if found else flag
+
+    return said
+
+
+def _not_trained(files: AttachedFiles) -> str:
+    lines = [words for line in files.seen if len(words := line.split()) > 1]
+    libraries = sorted({words[1] for words in lines if words[1] != _WHY})
+    calls = dict(word.partition("=")[::2] for words in lines if words[1] == _WHY for word in words[2:])
+    sights = [
+        f"{format_count(int(number), one, several)} {rest}"
+        for name, (one, several, rest) in _SIGHTS.items()
+        if (number := calls.get(name, "")[:_MOST_DIGITS]).isdecimal()
+    ]
+    seen = ", ".join(libraries[:6]) or "without a library of training"
+    what = ", ".join(sights) or "no module, backward pass or jitted function at all"
+    return _NOT_TRAINED.format(seen=seen, what=what)
+
+
+def _notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
+    notes = list(dict.fromkeys(chain.from_iterable(each.notes for each in files.processes)))
+    lost = sum(each.end.lost for each in files.processes if each.end)
+    if lost:
+        notes.append(f"{format_count(lost, 'line')} could not be written: the disk was full, or the folder gone")
+    undivided = sum(step.is_undivided for process in files.processes for step in process.steps)
+    if undivided:
+        excess = "counts as a whole: its parts exceed it" if undivided == 1 else _EXCESS
+        notes.append(f"{format_count(undivided, 'step')} {excess}")
+    summed = sum(each.last - each.first + 1 for process in files.processes for each in process.summed)
+    alone = sum(len(process.steps) for process in files.processes)
+    if main is not None and summed and alone:
+        notes.append(_SAMPLED.format(summed=summed, steps=format_count(summed + alone, "step")))
+    return [*(_too_few(main) if main else ()), *notes]
+
+
+def _too_few(kept: KeptSteps) -> Iterator[str]:
+    """Yield how many more steps are needed, where there are too few for an interval, or for a narrow one."""
+    step_s, count = step_length(kept), len(kept.numbers)
+    if step_s.value is None:
+        return
+    if step_s.low is None:
+        shows = f"{format_count(count, 'step')} {'shows' if count == 1 else 'show'}"
+        yield f"{shows} no interval: at least {_FEWEST_STEPS - count} more are needed"
+        return
+    more = more_values(Interval(step_s.value, step_s.low, step_s.high), count, _WANTED)
+    if more > _FEW_TIMES * count:
+        yield f"{count} steps are few: about {more} more would give the step within {100 * _WANTED:.0f} %"
+
+
+_STEPS = 20
+
+
+def latest_steps(folder: Path) -> str | None:
+    """Return the latest step, the mean of the last ones and the share of waiting; None without any yet.
+
+    Raises StoreError where the folder holds a link, a pipe or a device.
+    """
+    attempts = attempts_of(read_latest(PlainFolder(folder), folder / RECORDS))
+    if not attempts or not attempts[-1].steps:
+        return None
+    attempt = attempts[-1]
+    numbers = [number for number in attempt.steps if not any(step.holds_other_work for step in attempt.steps[number])]
+    numbers = numbers[-_STEPS:]
+    if not numbers:
+        return None
+    length_s = float(np.mean([step.active_s for number in numbers for step in attempt.steps[number]]))
+    said = f"step {numbers[-1]}, {format_seconds(length_s)}"
+    found = split_exchange(attempt, numbers) if len(attempt.ranks) > 1 else ""
+    if isinstance(found, str) or length_s <= 0.0:
+        return said
+    return f"{said}, {100 * float(found.waiting_s.mean()) / length_s:.0f} % of it waiting"

@@ -1,0 +1,235 @@
+"""The records of timed launches, one line each in their trial's ``records.jsonl``, and of equivalence checks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from steptime.results.clock_marks import StoredMarks
+from steptime.results.stored_record import (
+    STRICT,
+    ClockReadings,
+    Count,
+    Facts,
+    Option,
+    Quantity,
+    Seconds,
+    Staleness,
+    StoredRecord,
+    TrialLaunch,
+    WorkerEvidence,
+    nothing_to_check,
+    record_reader,
+)
+
+StepLoss = tuple[Count, float | None]
+DrawnBatch = tuple[Count, Count, Count]
+ShortSketches = dict[str, list[Quantity]]
+
+
+@dataclass(frozen=True)
+class StepsAlone:
+    """Three steps that a worker took while the others waited, though they do not wait for each other."""
+
+    __pydantic_config__ = STRICT
+
+    batch: Count
+    """Number of the last one's batch among those of the worker, from 1."""
+    loss: float | None
+    """Of the last one."""
+    weights: list[ShortSketches | None]
+    """Behind each, as in ``WorkerSteps``."""
+
+
+@dataclass(frozen=True)
+class WorkerSteps:
+    """The steps of one worker in one launch.
+
+    Ends are seconds of the host's monotonic clock: the ends of workers with the same ``host`` can be compared,
+    others cannot.
+    """
+
+    __pydantic_config__ = STRICT
+
+    rank: Count
+    host: str
+    warmup_ends_s: list[Seconds]
+    origin_s: Seconds
+    """End of the step before the first timed one."""
+    ends_s: list[Seconds]
+    """Ends of the timed steps."""
+    loss_first: float | None
+    """After the warm-up; None, here and at the end, where it was no number, which JSON cannot write."""
+    loss_last: float | None
+    facts: Facts
+    usage: dict[str, Quantity]
+    opened_in_s: Seconds
+    """From the start of the process to a session that is ready to step."""
+    staleness: Staleness | None = None
+    """None if no update can be late."""
+    losses: list[StepLoss] = field(default_factory=list)
+    """Losses behind some steps, which are counted from 1 in the warm-up; like all that follows, empty or None in
+    records from before it was kept."""
+    samples: Count | None = None
+    """Of the last batch, as the network's output has them."""
+    batches: list[DrawnBatch] = field(default_factory=list)
+    """Number, size and checksum of the indices of some batches; empty if the process did not draw them."""
+    drawn: Count | None = None
+    """How many batches it drew; None if another process does, or they are synthetic."""
+    weights: list[ShortSketches | None] = field(default_factory=list)
+    """Short sketches at the end, by array, or behind turns where workers do not wait for each other: the length of the
+    weights and of their update since the first, and sums of the update with signs. None of a worker without weights."""
+    first_update: ShortSketches | None = None
+    """The same behind the first step; None of workers that do not wait for each other."""
+    first_turns: list[ShortSketches | None] = field(default_factory=list)
+    """The same behind the first steps of such workers, which they took in turn."""
+    alone: StepsAlone | None = None
+    """What came of the last steps of such a worker, which it took without the others; None in older records."""
+    kernel_marks: StoredMarks | None = None
+    """What the kernel noted meanwhile; None in records from before it was kept."""
+
+    def clock_mistake(self) -> str | None:
+        """Return in what the clock contradicts the kernel, or None."""
+        return self.kernel_marks.mistake(self.origin_s, self.ends_s) if self.kernel_marks else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch(TrialLaunch):
+    """One timed launch."""
+
+    kind = "launch"
+    stands_before: ClassVar = {"trial": "launch", "block": "status", "commands": "environment", "workers": "stderr"}
+
+    block: Count
+    """Number of the randomised block in which it ran. The launches of one block are neighbours in time, and ran on one
+    site."""
+    commands: list[list[str]]
+    """The argument list of every process, in the order of their start."""
+    workers: list[WorkerSteps] = field(default_factory=list)
+    schedule: dict[str, Quantity] | None = None
+    """How many steps and seconds the launch was asked for, as in its job; None in records from before it was kept."""
+
+    def evidence(self) -> Sequence[WorkerEvidence]:
+        return [
+            WorkerEvidence(
+                rank=worker.rank,
+                host=worker.host,
+                facts=worker.facts,
+                contradicted=worker.clock_mistake(),
+                steps=(len(worker.warmup_ends_s), len(worker.ends_s)),
+                readings=(
+                    ClockReadings(worker.warmup_ends_s),
+                    ClockReadings([worker.origin_s, *worker.ends_s], worker.usage.get("wall_s")),
+                ),
+            )
+            for worker in self.workers
+        ]
+
+
+read_launch = record_reader(Launch, nothing_to_check)
+
+
+@dataclass(frozen=True)
+class EquivalenceResult(StoredRecord):
+    """What the equivalence check found for one framework, strategy and workload."""
+
+    kind = "equivalence"
+
+    framework: str
+    framework_version: str
+    strategy: str
+    workload: str
+    input_shape: list[Count]
+    workers: Count
+    repeats: Count
+    """Launches that were compared."""
+    steps: Count
+    """Of the longest launch."""
+    parameters: int | None
+    parameters_expected: int
+    output_shape: list[int] | None
+    first_loss_error: float | None
+    """Relative, against the reference, with the same weights and the same batch."""
+    last_loss_error: float | None
+    """Relative, the largest of all rounds behind the first."""
+    weight_error: float | None
+    """Largest distance of an array of weights from the reference's after any round, relative to its length."""
+    update_error: float | None
+    """Likewise, but of an array's update in one round, relative to the length of the update."""
+    update_rounding: float | None
+    """The same of the reference in single precision against itself in double: what no framework can better."""
+    passed: bool
+    reason: str | None
+    """Why it did not pass."""
+    options: dict[str, Option] = field(default_factory=dict)
+    """Of the framework."""
+    environment_variables: dict[str, str] = field(default_factory=dict)
+    """That the study set, which may change arithmetic."""
+    crashes: Count = 0
+    """Runs that a signal ended and that were repeated: a crash is not a wrong number, but worth knowing."""
+    learning_rate: float | None = None
+    """With which all were trained; below the trial's where its own makes the loss grow. None in older records, and
+    where the reference failed."""
+    gradient_error: float | None = None
+    """As ``update_error``, of the gradient of the first step, with what weight decay adds to it. None in older records
+    and where workers do not wait for each other."""
+    gradient_rounding: float | None = None
+    """As ``update_rounding``."""
+    rounds: Count = 0
+    """Of steps that were compared by themselves, over all launches; 0 in older records."""
+    optimizer: str = "sgd"
+    """The name of the optimizer that was compared."""
+    trials: list[str] | None = None
+    """The ids of the study's trials that it covers; None in older records."""
+    unranked: str | None = None
+    """Why trials with these options have no rank although they pass; None if they have one."""
+    explanation: str | None = None
+    """What makes several workers with a user's module train otherwise than one with their joined batches."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line's object, as it was before there were modules of users where nothing is to be explained."""
+        line = super().to_json()
+        if self.explanation is None:
+            del line["explanation"]
+        return line
+
+
+read_equivalence = record_reader(EquivalenceResult, nothing_to_check)
+
+
+_ABSENT = {"reason", "launch", "rank"}
+"""Keys of a replay that are left out where they are None."""
+
+
+@dataclass(frozen=True)
+class Replay(StoredRecord):
+    """A launch that repeated the training of a trial's timed launches, untimed: their batches, from their weights."""
+
+    kind = "replay"
+
+    trial: str
+    """The trial's id."""
+    nudge: float
+    """By what the learning rate was multiplied: 1, or a number near it, so that what comes of it shows how far rounding
+    leads. Of workers that do not wait for each other, whose steps in turn are repeated alone, next to nothing, too."""
+    steps: list[Count]
+    """Behind which losses and weights were read, counted from 1."""
+    losses: list[list[float | None]]
+    """Behind each, of each worker."""
+    weights: list[ShortSketches | None]
+    """Behind each, of the first worker, as in ``WorkerSteps``."""
+    batches: list[list[DrawnBatch]]
+    """Of each worker, as in ``WorkerSteps``."""
+    reason: str | None = None
+    """Why it failed, so that ``losses``, ``weights`` and ``batches`` are empty; None of a good one."""
+    launch: Count | None = None
+    """Of whose last steps without the others it repeats one, from its weights; None of one from the first weights."""
+    rank: Count | None = None
+    """The worker whose step that is, and whose weights and losses the record has."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line's object, which lacks what is None."""
+        line = super().to_json()
+        return {name: value for name, value in line.items() if name not in _ABSENT or value is not None}
+
+
+read_replay = record_reader(Replay, nothing_to_check)

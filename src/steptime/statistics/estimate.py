@@ -1,0 +1,105 @@
+"""The step time of a trial over its launches, and the distribution of its steps, small enough to be drawn."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.results.records import Launch
+from steptime.statistics.interval import step_time
+from steptime.statistics.launch_spread import TrialSpread, pooled_error
+from steptime.statistics.launch_times import LaunchTimes, by_block, launch_times
+from steptime.statistics.stalls import Stalls, find_stalls, quantile_of
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The step time of a trial, in seconds."""
+
+    mean: float
+    """The step time: the mean of all steady steps, of which launches weigh alike."""
+    low: float
+    high: float
+    level: float
+    """Of the interval of ``mean``."""
+    median: float
+    p90: float
+    p99: float
+    """Quantiles of the steps: of each launch, of which the geometric mean is taken."""
+    stalls: Stalls | None
+    """Where mean and median part."""
+    steps: int
+    """Steady steps over all launches."""
+    dropped: int
+    """Timed steps before the steady part, over all launches."""
+    launches: list[LaunchTimes]
+    spread: TrialSpread | None = None
+    """How its launches spread, with what the study's other trials say of that; None if nothing was pooled."""
+
+    @property
+    def seen(self) -> tuple[float, float]:
+        """The shortest and the longest step time of a launch, in seconds."""
+        means = [math.exp(each.log_mean) for each in self.launches]
+        return min(means), max(means)
+
+    def with_spread(self, spread: TrialSpread) -> "Estimate":
+        """Return the same estimate with the interval that the pooled ``spread`` of launches gives it."""
+        share = 1.0 / len(self.launches)
+        found = pooled_error([(spread, dict.fromkeys(by_block(self.launches), share))], self.level)
+        low, high = (self.mean * math.exp(sign * found.half_width) for sign in (-1.0, 1.0))
+        return replace(self, low=low, high=high, spread=spread)
+
+
+def estimate(launches: Sequence[Launch], strategy: str) -> Estimate | None:
+    """Return the step time over those of ``launches`` that timed a step; None when none did."""
+    found = [each for each in launch_times(launches, strategy) if each is not None]
+    if not found:
+        return None
+    mean = step_time(found)
+    steady = [each.steady_s for each in found]
+    ordered = [np.sort(each) for each in steady]
+    median, p90, p99 = (_quantile(ordered, share) for share in (0.5, 0.9, 0.99))
+    return Estimate(
+        mean=mean.value,
+        low=mean.low,
+        high=mean.high,
+        level=mean.level,
+        median=median,
+        p90=p90,
+        p99=p99,
+        stalls=find_stalls(steady, mean.value, median),
+        steps=sum(len(each.steady_s) for each in found),
+        dropped=sum(each.dropped for each in found),
+        launches=found,
+    )
+
+
+def _quantile(launches: Sequence[NDArray[np.float64]], share: float) -> float:
+    """Return the geometric mean of a quantile over launches, which weigh alike as they do in the step time.
+
+    Args:
+        launches: the steps of each, from the shortest on.
+        share: of the steps, that are shorter.
+    """
+    quantiles = np.array([quantile_of(ordered, share) for ordered in launches])
+    return float(np.exp(np.log(quantiles).mean())) if quantiles.min() > 0.0 else 0.0
+
+
+POINTS = 101
+"""Most points of a distribution: one per percent, from the shortest step to the longest."""
+
+
+def step_time_quantiles(launches: Iterable[Launch], strategy: str) -> list[tuple[float, float]]:
+    """Return points ``(share, seconds)``: that share of the steady steps took at most so long.
+
+    Steps of all launches that ended well count alike; launches may be given one by one, only their step times are
+    kept. With fewer than ``POINTS`` steps there is a point per step; without any, the list is empty.
+    """
+    steady = [each.steady_s for each in launch_times(launches, strategy) if each is not None]
+    if not steady:
+        return []
+    times = np.concatenate(steady)
+    shares = np.linspace(0.0, 1.0, min(POINTS, len(times))) if len(times) > 1 else np.ones(1)
+    return list(zip(shares.tolist(), np.quantile(times, shares).tolist(), strict=True))

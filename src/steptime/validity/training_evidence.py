@@ -1,0 +1,402 @@
+"""Whether timed launches trained what they were to train, by what they recorded beside their times.
+
+The equivalence check runs launches of its own, which say nothing of a step that is skipped, cached or not exchanged
+where it is timed. The workers of a launch are compared with each other, and a launch with its ``Replay``; trials of one
+group by ``verdicts.deviating``.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from steptime.catalog.choices import strategy_named
+from steptime.results.records import Launch, Replay, WorkerSteps
+from steptime.study.trial import Trial
+from steptime.validity.short_sketches import SUMS, UPDATE, array_distance, distance_of_updates
+from steptime.validity.steps_alone import other_steps_alone
+
+WRONG = "its timed launches train something else"
+
+
+def own_mistake(trial: Trial, launch: Launch) -> str | None:
+    """Return what a good timed launch shows against itself, or None."""
+    workers = sorted(launch.workers, key=lambda worker: worker.rank)
+    for worker in workers:
+        steps = steps_of(worker)
+        if worker.samples is not None and worker.samples != trial.batch_per_worker:
+            return f"{WRONG}: worker {worker.rank} trained on batches of {worker.samples}, not {trial.batch_per_worker}"
+        if worker.drawn is not None and worker.drawn < steps:
+            return f"{WRONG}: worker {worker.rank} took {worker.drawn} batches in {steps} steps"
+    strategy = strategy_named(trial.strategy)
+    if strategy.answer == "any_order":
+        momentum = trial.optimizer.momentum if trial.optimizer.name == "sgd" else 0.0
+        return _unshared(workers, momentum)
+    return _apart(workers) if strategy.synchronous and strategy.exact else None
+
+
+def mistake(trial: Trial, launches: Sequence[Launch], replays: Sequence[Replay]) -> str | None:
+    """Return what good timed launches of a trial show against it, by themselves or beside its replays; or None."""
+    for launch in launches:
+        alone = other_steps_alone(trial, launch, replays)
+        found = own_mistake(trial, launch) or differs_from_replay(trial, launch, replays)
+        if found := found or (alone and f"{WRONG}: {alone}"):
+            return found if len(launches) == 1 else f"{found} (launch {launch.launch + 1})"
+    return None
+
+
+def steps_of(worker: WorkerSteps) -> int:
+    """Return how many steps a worker took, with those ahead of the timed ones."""
+    return len(worker.warmup_ends_s) + 1 + len(worker.ends_s)
+
+
+_COPIES = 1e-3
+"""Of the update, by which weights may be apart that all workers hold."""
+_COPIES_OF_ARRAY = 0.02
+_COPIES_OF_WEIGHTS = 2.0**-18
+
+
+def _apart(workers: Sequence[WorkerSteps]) -> str | None:
+    """Return the sentence about a worker whose weights are not those of the first, as they are in such strategies."""
+    held = [(worker.rank, worker.weights[0]) for worker in workers if worker.weights and worker.weights[0]]
+    for rank, own in held[1:]:
+        first = held[0][1] or {}
+        if own is None or own.keys() != first.keys():
+            continue
+        share = distance_of_updates(own, first)
+        arrays = [
+            name
+            for name in own
+            if array_distance(own, first, name) > _COPIES_OF_ARRAY * first[name][UPDATE]
+            and array_distance(own, first, name) > _COPIES_OF_WEIGHTS * first[name][0]
+        ]
+        if share > _COPIES or arrays:
+            which = f" ({', '.join(arrays[:3])})" if arrays else ""
+            return (
+                f"{WRONG}: after its last step worker {rank} has other weights than worker {held[0][0]}, "
+                f"{100 * share:.2g} % of their update apart{which}"
+            )
+    return None
+
+
+_FAR, _SHARE = 4.0, 0.05
+"""Times what a worker sees change from its own turn to its next, and of the whole update: weights that two workers see
+one step after another are not so far apart."""
+_COUNTED = 0.9
+"""Of a worker's steps, that have an update which servers counted."""
+_NOTHING = 3e-4
+"""Of what gradients of the others change: what a worker's at least change."""
+
+
+def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
+    """Return the sentence about workers of servers whose steps do not reach the others, or who see none of theirs.
+
+    Each took steps in turn with the others at the end, and noted the weights that it saw behind them. What two turns in
+    a row change, less ``momentum`` times what the one before changed, is what the gradient of the latter changes.
+    """
+    if len(workers) < 2 or not all(worker.weights for worker in workers):  # noqa: PLR2004 - one has no others
+        return None
+    for worker in workers:
+        updates, steps = sum((worker.staleness or {}).values()), len(worker.ends_s)
+        if worker.staleness is not None and updates < _COUNTED * steps:
+            return f"{WRONG}: the servers counted {updates} updates in {steps} steps of worker {worker.rank}"
+    turns = min(len(worker.weights) for worker in workers)
+    seen = [(worker.rank, worker.weights[turn]) for turn in range(turns) for worker in workers]
+    known = [(rank, sketches) for rank, sketches in seen if sketches is not None]
+    if len(known) < len(seen) or turns < 2:  # noqa: PLR2004 - as many as are compared
+        return None
+    count = len(workers)
+    own_change = max(
+        (distance_of_updates(after, before) for (_, before), (_, after) in zip(known, known[count:], strict=False))
+    )
+    for (before_rank, before), (rank, after) in pairwise(known):
+        share = distance_of_updates(after, before)
+        if share > max(_SHARE, _FAR * own_change):
+            return (
+                f"{WRONG}: one step apart the workers {before_rank} and {rank} had other weights, {100 * share:.2g} % "
+                f"of their update apart, and from turn to turn those of a worker change by {100 * own_change:.2g} %"
+            )
+    moved: dict[int, list[float]] = {}
+    for (_, first), (_, before), (rank, after) in zip(known, known[1:], known[2:], strict=False):
+        gone_on = {name: _gone_on(first[name], before[name], momentum) for name in before}
+        moved.setdefault(rank, []).append(distance_of_updates(after, gone_on))
+    for rank, own in moved.items():
+        others = [share for other, shares in moved.items() if other != rank for share in shares]
+        if others and max(own) < _NOTHING * median(others):
+            return f"{WRONG}: the gradients of worker {rank} change nothing of the weights that the servers hold"
+    return None
+
+
+def _gone_on(first: Sequence[float], before: Sequence[float], momentum: float) -> list[float]:
+    """Return the sketch of weights that go on from ``before`` by their momentum alone."""
+    sums = [now + momentum * (now - then) for then, now in zip(first[SUMS], before[SUMS], strict=True)]
+    return [*before[: SUMS.start], *sums]
+
+
+_SAME = 1e-5
+"""Of a loss or an update: launches of one framework that take the same steps differ by less, or by what nudged runs
+differ."""
+_EQUAL = 1e-9
+"""Likewise, of launches that compute the same to the last digit."""
+_LEAST = 1e-4
+"""Of a loss or an update, that is allowed where they differ."""
+_NUDGED = 16.0
+"""Times the spread of nudged runs, that is allowed."""
+_UNKNOWN = 0.5
+"""Of a loss or an update: where so much would be allowed, nothing is claimed by the spread."""
+_OF_FIRST = 1e-3
+"""Of the first loss, below which differences count as of a loss of this size."""
+REPEATS = 3
+"""Replays without a nudge that must agree with each other before a framework counts as one that repeats itself."""
+
+
+def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay]) -> str | None:
+    """Return the sentence about the first step at which a launch is not what its replay is, or None.
+
+    A launch differs where its first update does, of which nothing has grown yet; where it is farther away than nudged
+    runs lead; or where it was equal to the last digit behind earlier steps and then is not, of a framework whose
+    replays are equal to the end.
+
+    Args:
+        trial: the one of all that follows.
+        launch: a good timed launch.
+        replays: those that are nudged tell how much is allowed; without them every difference counts,
+            and whoever asks repeats the replay, with nudges and without.
+    """
+    workers = sorted(launch.workers, key=lambda worker: worker.rank)
+    replays = [each for each in replays if each.reason is None and each.rank is None]
+    same = _repeating(workers, [each for each in replays if each.nudge == 1.0])
+    if not strategy_named(trial.strategy).synchronous:
+        still = next((each for each in reversed(replays) if each.nudge == STILL), None)
+        behind = _stays_behind(launch, still) if still else None
+        return behind or _other_first_updates(
+            trial, workers, same, [each for each in replays if each.nudge not in (1.0, STILL)]
+        )
+    if not same:
+        return None
+    right, nudged = (
+        same[0],
+        [each for each in replays if each.nudge not in (1.0, STILL) and each.steps == same[0].steps],
+    )
+    if reason := _other_batches(workers, right) or _other_first_updates(trial, workers, same, nudged):
+        return reason
+    repeats_itself = len(same) >= REPEATS and all(_agree(each, right) for each in same[1:])
+    loss_spread = weight_spread = 0.0
+    equal = 0
+    for place, step in enumerate(right.steps):
+        loss_spread = max([loss_spread, *(_loss_distance(each, right, place) for each in nudged)])
+        weight_spread = max([weight_spread, *(_weight_distance(each, right, place) for each in nudged)])
+        sure = repeats_itself and equal > 1  # the first loss is that of the first weights, whatever follows
+        found = _loss_difference(workers, right, place)
+        if found and found.share > (_LEAST if sure else _allowed(loss_spread, nudged)):
+            return f"{WRONG}: {found.sentence}, and {_allowance(sure, equal, loss_spread, nudged)}"
+        if found is None or found.share <= _EQUAL:
+            equal = step
+        moved = _weight_difference(workers, right, place)
+        if moved and moved.share > (_LEAST if sure else _allowed(weight_spread, nudged)):
+            return f"{WRONG}: {moved.sentence}, and {_allowance(sure, equal, weight_spread, nudged)}"
+    return None
+
+
+def _repeating(workers: Sequence[WorkerSteps], replays: Sequence[Replay]) -> list[Replay]:
+    """Return the replays of the same steps that lead to a launch's end, or else the last ones: runs add others."""
+    if not replays:
+        return []
+    end = steps_of(workers[0]) if workers else 0
+    last = next((each for each in reversed(replays) if end in each.steps), replays[-1])
+    return [each for each in replays if each.steps == last.steps]
+
+
+@dataclass(frozen=True)
+class _Deviation:
+    share: float
+    sentence: str
+
+
+def _agree(one: Replay, other: Replay) -> bool:
+    return one.steps == other.steps and all(
+        max(_loss_distance(one, other, place), _weight_distance(one, other, place)) <= _SAME
+        for place in range(len(other.steps))
+    )
+
+
+def _allowed(spread: float, nudged: Sequence[Replay]) -> float:
+    """Return which share of a loss or an update may differ; infinite where nudged runs differ too much for a claim."""
+    allowed = max(_LEAST, _NUDGED * spread) if nudged else _SAME
+    return math.inf if allowed > _UNKNOWN else allowed
+
+
+def _allowance(sure: bool, equal: int, spread: float, nudged: Sequence[Replay]) -> str:  # noqa: FBT001 - of one caller
+    if sure:
+        return f"were equal up to step {equal}"
+    return f"{100 * _allowed(spread, nudged):.2g} % are allowed"
+
+
+def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Deviation | None:
+    """Return the largest of a step; None of steps whose losses were not kept."""
+    step, found = right.steps[place], []
+    for worker, loss, first in zip(workers, right.losses[place], right.losses[0], strict=False):
+        own = dict(losses_of(worker)).get(step)
+        if own is not None and loss is not None:
+            sentence = (
+                f"behind {step} steps worker {worker.rank} had a loss of {own:.6g}, the same steps without a clock "
+                f"lead to {loss:.6g}"
+            )
+            found.append(_Deviation(abs(own - loss) / _scale(loss, first), sentence))
+    return max(found, key=lambda each: each.share, default=None)
+
+
+def _weight_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Deviation | None:
+    """Return that of the first worker behind its last step; None of other steps."""
+    own, step = workers[0].weights[0] if workers and workers[0].weights else None, right.steps[place]
+    weights = right.weights[place]
+    if not own or not weights or steps_of(workers[0]) != step:
+        return None
+    share = distance_of_updates(own, weights)
+    return _Deviation(
+        share,
+        f"behind {step} steps their weights are {100 * share:.2g} % of the update away from those of the same steps "
+        "without a clock",
+    )
+
+
+STILL = 2.0**-40
+"""Times the learning rate, with which weights stay as they are: all losses are those of the first weights."""
+_STAYED, _MOVED = 1e-4, 1e-2
+"""Of a loss: within the first, a worker computed it with the first weights; beyond the second, most others did not."""
+_FEWEST_STAYED = 2
+"""Losses behind the first that are compared."""
+
+
+def _stays_behind(launch: Launch, still: Replay) -> str | None:
+    """Return the sentence about a worker that computes with the first weights all the time, while others go on."""
+    shares: dict[int, list[float]] = {}
+    for place, step in enumerate(still.steps):
+        for worker in launch.workers if step > 1 else ():
+            found, first = dict(losses_of(worker)).get(step), still.losses[place][worker.rank]
+            if found is not None and first is not None:
+                share = abs(found - first) / _scale(first, still.losses[0][worker.rank])
+                shares.setdefault(worker.rank, []).append(share)
+    for rank, own in shares.items():
+        others = [share for other, each in shares.items() if other != rank for share in each]
+        if len(own) >= _FEWEST_STAYED and max(own) <= _STAYED and others and median(others) > _MOVED:
+            return f"{WRONG}: all losses of worker {rank} are those of its first weights, and the others' are not"
+    return None
+
+
+_OF_FIRST_UPDATE = 5e-5
+"""Of its length: right runs are equal, or less than 1e-5 apart; gradients that travelled in half precision are about
+1.8e-4 apart, the error of rounding to steps of 2^-10 between two powers of two."""
+_OF_FIRST_TURNS = 1e-3
+"""Likewise, behind several turns: what rounding makes of the first gradients has begun to grow."""
+_NUDGED_FIRST = 4.0
+"""Times the distance of nudged first updates, which is the largest nudge: no rounding has grown yet."""
+
+
+def _other_first_updates(
+    trial: Trial, workers: Sequence[WorkerSteps], same: Sequence[Replay], nudged: Sequence[Replay]
+) -> str | None:
+    """Return the sentence about a first update that is not that of the replays; None if little is known of both.
+
+    Of workers that do not wait for each other, those behind first steps in turn, of which each gradient was computed
+    with known weights and was to be applied once.
+    """
+    strategy = strategy_named(trial.strategy)
+    if not workers or (strategy.synchronous and not strategy.exact):
+        return None
+    seen = workers[0].first_turns or [workers[0].first_update]
+    for turn, own in enumerate(seen):
+        alike = [
+            each
+            for each in [*same, *nudged]
+            if len(each.weights) > turn and (strategy.synchronous or _began_alike(trial, workers, each, turn))
+        ]
+        right = alike[0] if alike else None
+        if not own or right is None or right.steps[0] != 1 or not right.weights[turn]:
+            continue
+        share = distance_of_updates(own, right.weights[turn] or {})
+        spread = max(_weight_distance(each, right, turn) for each in alike)
+        allowed = max(_OF_FIRST_TURNS if turn else _OF_FIRST_UPDATE, _NUDGED_FIRST * spread)
+        if share > allowed:
+            which = f"update behind {turn * len(workers) + 1} steps in turn" if turn else "first update"
+            return (
+                f"{WRONG}: their {which} is {100 * share:.2g} % away from that of the same step without a clock, and "
+                f"{100 * allowed:.2g} % are allowed"
+            )
+    return None
+
+
+def _began_alike(trial: Trial, workers: Sequence[WorkerSteps], replay: Replay, turn: int) -> bool:
+    """Say whether the steps of a turn had the batches of a replay, by the losses behind the first ones.
+
+    Where another process draws the batches, it gives them to whichever worker is free, in TensorFlow's servers.
+    """
+    if turn and trial.dataset is not None and workers[0].drawn is None:
+        return False
+    pairs = [(dict(losses_of(worker)).get(1), loss) for worker, loss in zip(workers, replay.losses[0], strict=False)]
+    return all(
+        own is not None and loss is not None and abs(own - loss) <= _LEAST * _scale(loss, loss)
+        for own, loss in (pairs if turn else pairs[:1])
+    )
+
+
+def _other_batches(workers: Sequence[WorkerSteps], right: Replay) -> str | None:
+    for worker, batches in zip(workers, right.batches, strict=False):
+        known = {number: rest for number, *rest in batches}
+        for number, *rest in worker.batches:
+            if known.get(number, rest) != rest:
+                return f"{WRONG}: batch {number} of worker {worker.rank} has other samples than without a clock"
+    return None
+
+
+def _scale(loss: float, first: float | None) -> float:
+    return abs(loss) + _OF_FIRST * abs(first or 0.0) or 1.0
+
+
+def _loss_distance(nudged: Replay, right: Replay, place: int) -> float:
+    """Return how far a nudged run's losses are away at a place, of all workers, as a share of the loss."""
+    pairs = zip(nudged.losses[place], right.losses[place], right.losses[0], strict=True)
+    return max(
+        (
+            math.inf if one is None or other is None else abs(one - other) / _scale(other, first)
+            for one, other, first in pairs
+        ),
+        default=0.0,
+    )
+
+
+def _weight_distance(nudged: Replay, right: Replay, place: int) -> float:
+    own, other = nudged.weights[place], right.weights[place]
+    return distance_of_updates(own, other) if own and other else 0.0
+
+
+def losses_of(worker: WorkerSteps) -> Iterator[tuple[int, float]]:
+    """Yield ``(step, loss)`` of what a worker kept, steps counted from 1 in the warm-up."""
+    found = [*worker.losses, (len(worker.warmup_ends_s), worker.loss_first), (steps_of(worker), worker.loss_last)]
+    yield from ((step, loss) for step, loss in found if loss is not None and step)
+
+
+_EARLY = 8
+"""Steps, or those of the warm-up if they are more, behind which losses of other frameworks are compared."""
+
+
+@dataclass(frozen=True)
+class EarlyLosses:
+    """The losses of a trial's launches behind their first steps."""
+
+    trial: Trial
+    by_steps: Mapping[int, Sequence[tuple[float, ...]]]
+    """By the number of steps, the losses of each launch, in the order of ranks."""
+
+
+def early_losses(trial: Trial, launches: Sequence[Launch]) -> EarlyLosses:
+    """Return those of ``launches`` in which every worker kept a loss."""
+    found: dict[int, list[tuple[float, ...]]] = {}
+    for launch in launches:
+        workers = sorted(launch.workers, key=lambda worker: worker.rank)
+        kept = [dict(losses_of(worker)) for worker in workers]
+        for step in set.intersection(*map(set, kept)) if kept else ():
+            if step <= max(_EARLY, len(workers[0].warmup_ends_s)):
+                found.setdefault(step, []).append(tuple(own[step] for own in kept))
+    return EarlyLosses(trial, found)

@@ -1,0 +1,117 @@
+"""Whether intervals hold the truth where the spread of launches is pooled over the trials of a study.
+
+benchmarks/core/noise_shapes.py counts more cells with more repetitions; here each has 100 studies,
+whose 600 or 1800 intervals leave a standard error of 0.5 to 1 percentage points, more where all trials drift alike.
+"""
+
+import numpy as np
+import pytest
+
+from steptime.statistics.interval import LEVEL, half_width_between
+from steptime.statistics.launch_spread import pool_spread, pooled_error, spreads_of
+from steptime.statistics.launch_times import reduce_times
+
+
+def half_widths(logs):
+    """Return the pooled half-width of each row of ``logs``, trials x blocks."""
+    share = 1.0 / logs.shape[1]
+    of_blocks = dict.fromkeys(range(logs.shape[1]), share)
+    return np.array([pooled_error([(each, of_blocks)], LEVEL).half_width for each in spreads_of(logs)])
+
+
+def studies(trials, launches, *, factor=1.0, drift=0.0, repetitions=100):
+    """Yield log medians around 0 of trials whose spreads differ by up to ``factor``, in blocks that drift."""
+    rng = np.random.default_rng(3)
+    for _ in range(repetitions):
+        spread = factor ** rng.uniform(0.0, 1.0, (trials, 1))
+        yield spread * rng.standard_normal((trials, launches)) + drift * rng.standard_normal(launches)
+
+
+@pytest.mark.parametrize("factor", [1.0, 3.0], ids=["alike", "threefold"])
+@pytest.mark.parametrize(("trials", "launches"), [(6, 2), (6, 3), (18, 2), (18, 3), (18, 5), (18, 10)])
+def test_intervals_hold_the_truth_whether_spreads_differ_or_not(trials, launches, factor):
+    covered = [np.abs(logs.mean(axis=1)) <= half_widths(logs) for logs in studies(trials, launches, factor=factor)]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.025)
+
+
+@pytest.mark.parametrize("launches", [2, 3, 5])
+def test_intervals_hold_the_truth_where_the_machine_drifts_between_blocks(launches):
+    logs = list(studies(6, launches, drift=3.0, repetitions=200))
+    covered = [np.abs(each.mean(axis=1)) <= half_widths(each) for each in logs]
+    assert np.mean(covered) == pytest.approx(0.955, abs=0.035)
+
+
+@pytest.mark.parametrize(("launches", "most"), [(2, 0.40), (3, 0.67)])
+def test_eighteen_trials_narrow_the_intervals_of_two_and_three_launches(launches, most):
+    logs = list(studies(18, launches, repetitions=30))
+    alone = np.median([half_width_between(each) for each in logs])
+    assert np.median([half_widths(each) for each in logs]) < most * alone
+
+
+def test_a_trial_that_spreads_as_no_other_does_keeps_its_own_interval():
+    logs = np.random.default_rng(0).standard_normal((18, 3)) * 0.01
+    logs[0] = [0.0, 1.0, -1.0]
+    others, own = half_widths(logs)[1:], half_widths(logs)[0]
+    assert own > 0.8 * float(half_width_between(logs[0]))
+    assert np.median(others) < 0.05
+
+
+def test_one_trial_and_two_have_nothing_to_pool():
+    logs = np.random.default_rng(0).standard_normal((2, 3))
+    assert spreads_of(logs[:1]) == spreads_of(logs) == []
+
+
+def test_a_study_without_repetition_has_nothing_to_pool():
+    launches = {str(name): reduce_times([np.full(20, 0.1 + name)]) for name in range(5)}
+    assert pool_spread(launches) == {}
+
+
+def test_a_trial_with_one_launch_is_as_unsure_as_the_others_are_of_one():
+    logs = np.random.default_rng(0).standard_normal((12, 3)) * 0.01
+    logs[0, 1:] = np.nan
+    found = spreads_of(logs)
+    alone = pooled_error([(found[0], {0: 1.0})], LEVEL).half_width
+    three = pooled_error([(found[1], dict.fromkeys(range(3), 1 / 3))], LEVEL).half_width
+    assert alone > 1.5 * three
+
+
+def test_a_drift_that_all_trials_share_cancels_in_the_ratio_of_two():
+    rng = np.random.default_rng(0)
+    own, drift = 0.01 * rng.standard_normal((8, 3)), np.array([0.0, 1.0, -1.0])
+    spreads = spreads_of(own + drift)
+    shares = [(spreads[0], dict.fromkeys(range(3), 1 / 3)), (spreads[1], dict.fromkeys(range(3), -1 / 3))]
+    assert pooled_error(shares, LEVEL).half_width < 0.05
+
+
+def test_a_trial_without_any_spread_of_its_own_gets_a_finite_interval():
+    logs = np.random.default_rng(0).standard_normal((6, 2)) * 0.01
+    logs[2] = 0.0
+    assert 0.0 < half_widths(logs)[2] < 0.1
+
+
+def in_two_states(trials, launches, repetitions):
+    """Yield logarithms of equal trials whose launches end in one of two states, 5 % apart."""
+    rng = np.random.default_rng([trials, launches])
+    for _ in range(repetitions):
+        states = rng.integers(2, size=(trials, launches)) - 0.5
+        yield 0.05 * states + 0.004 * rng.standard_normal((trials, launches))
+
+
+@pytest.mark.parametrize(("trials", "launches"), [(4, 2), (4, 3), (8, 4)])
+def test_trials_that_saw_one_of_two_states_have_intervals_that_hold_the_middle(trials, launches):
+    covered = [np.abs(logs.mean(axis=1)) <= half_widths(logs) for logs in in_two_states(trials, launches, 60)]
+    assert np.mean(covered) >= 0.9
+
+
+def test_long_steps_do_not_take_the_spread_of_short_ones():
+    rng = np.random.default_rng(0)
+    short = np.arange(16) % 2 == 0
+    logs = np.where(short, 0.10, 0.02)[:, None] * rng.standard_normal((16, 2)) + np.where(short, -4.6, -1.0)[:, None]
+    widths = half_widths(logs)
+    assert np.median(widths[~short]) < 0.5 * np.median(widths[short])
+
+
+def test_spreads_of_steps_as_long_follow_no_trend():
+    logs = 0.02 * np.random.default_rng(0).standard_normal((8, 3))
+    moved = logs + 0.01 * np.arange(8)[:, None]
+    assert half_widths(moved) == pytest.approx(half_widths(logs), rel=0.05)
