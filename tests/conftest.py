@@ -65,6 +65,8 @@ assert all((HERE / name).exists() for name in _NOT_QUICK), f"a name in {_NOT_QUI
 _SHARING = {"end_to_end", "datasets", "planted"}
 """Folders whose files share a study, a launch or an environment; elsewhere the tests of one file do, at most."""
 _WORTH_SHOWING_S = 60.0
+_FILES_SHOWN = 50
+_processor_s = 0.0
 _TRAINED = "trained framework"
 """The property of a test that trains a framework; its value is the framework's name."""
 
@@ -167,6 +169,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             (kept if wanted else others).append(item)
         config.hook.pytest_deselected(items=others)
         items[:] = kept
+    _spend_processor_time()  # what collecting took is no test's
     # Long ones first, so that all processes end at about the same time.
     items.sort(key=lambda item: _LONG.index(item.path.parent.name) if item.path.parent.name in _LONG else len(_LONG))
 
@@ -180,10 +183,18 @@ def _framework_of(item: pytest.Item) -> str | None:
     return next((name for name in named if name in FRAMEWORKS and item.path.parent.name in _TRAINING), None)
 
 
+def _spend_processor_time() -> float:
+    """Return the processor seconds of this process and its ended children since the last call."""
+    global _processor_s
+    before, _processor_s = _processor_s, sum(os.times()[:4])
+    return _processor_s - before
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let a skipped test of a run for a device fail: what was asked for did not happen."""
+    """Note the processor time, and let a skipped test of a run for a device fail: what was asked did not happen."""
     report = yield
+    report.processor_s = _spend_processor_time()
     if report.skipped and item.config.getoption("--device"):
         report.outcome = "failed"
         report.longrepr = f"not run: {_reason(report)}"
@@ -251,20 +262,29 @@ def _show_repeated(terminalreporter: pytest.TerminalReporter, causes: Sequence[s
 
 
 def _show_seconds_by_folder(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how long the tests of each folder took, added up over all processes, if that was over a minute in all."""
+    """Print the time of each folder's tests and of the dearest files, if they took over a minute in all."""
     seconds: Counter[str] = Counter()
+    processor: Counter[str] = Counter()
+    by_file: Counter[str] = Counter()
     tests: Counter[str] = Counter()
     for report in (each for reports in terminalreporter.stats.values() for each in reports):
         if isinstance(report, pytest.TestReport):
-            folder = Path(report.nodeid.split("::")[0]).parent.name
+            file = report.nodeid.split("::")[0].removeprefix("tests/")
+            folder = file.rpartition("/")[0]
             seconds[folder] += report.duration
+            processor[folder] += report.processor_s
+            by_file[file] += report.processor_s
             tests[folder] += report.when == "call"
     if seconds.total() < _WORTH_SHOWING_S:
         return
-    terminalreporter.section("time by folder")
-    for folder, spent in seconds.most_common():
-        terminalreporter.line(f"{spent:8.1f} s  {tests[folder]:5} tests  {folder}")
-    terminalreporter.line(f"{seconds.total():8.1f} s  {tests.total():5} tests  in all, added up over processes")
+    terminalreporter.section("processor time and time by folder")
+    for folder, spent in processor.most_common():
+        terminalreporter.line(f"{spent:8.1f} s  {seconds[folder]:8.1f} s  {tests[folder]:5} tests  {folder}")
+    every = f"{processor.total():8.1f} s  {seconds.total():8.1f} s  {tests.total():5} tests"
+    terminalreporter.line(f"{every}  in all, added up over processes")
+    terminalreporter.section("processor time of the dearest files")
+    for file, spent in by_file.most_common(_FILES_SHOWN):
+        terminalreporter.line(f"{spent:8.1f} s  {file}")
 
 
 def _reason(report: pytest.TestReport) -> str:

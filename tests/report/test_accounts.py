@@ -6,9 +6,7 @@ import pytest
 from ablations import ACCOUNTS, breakdown, launch_phases
 from summaries import summary, trial
 from test_breakdown_text import one
-from test_page import page
-
-BROKEN_DOWN = page(launch_phases())
+from test_page import drawn_page, page
 
 
 def test_the_terminal_says_where_a_framework_and_the_ablation_differ():
@@ -34,12 +32,14 @@ def test_the_terminal_says_nothing_where_nothing_was_shown_to_differ(accounts):
     ],
 )
 def test_the_page_has_a_line_and_a_verdict_for_each_account(phase, verdict):
-    assert re.search(rf"<td>{phase}</td>\n?(<td class=\"number\">.*</td>\s*){{3}}<td[^>]*>{verdict}</td>", BROKEN_DOWN)
+    assert re.search(
+        rf"<td>{phase}</td>\n?(<td class=\"number\">.*</td>\s*){{3}}<td[^>]*>{verdict}</td>", drawn_page(launch_phases)
+    )
 
 
 def test_the_page_has_both_numbers_with_their_intervals():
     both = r"26\.0 ms <small>23\.4 to 28\.6</small>.*20\.0 ms <small>18\.0 to 22\.0</small>"
-    assert re.search(both, BROKEN_DOWN, re.DOTALL)
+    assert re.search(both, drawn_page(launch_phases), re.DOTALL)
 
 
 def test_the_page_has_no_empty_table_of_accounts():

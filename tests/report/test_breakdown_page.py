@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from ablations import breakdown, cluster, emulated, launch_phases
 from summaries import quickstart, ranked, summary, trial
-from test_page import page
+from test_page import drawn_page, page
 
 from steptime.analysis.ablation.form import gap
 from steptime.report.breakdown import breakdown_groups
@@ -21,9 +21,6 @@ from steptime.report.breakdown_section import (
 from steptime.report.charts.phases import gap_chart, phases_chart
 from steptime.report.groups import ranked_groups
 from steptime.report.trial_names import Names
-
-BROKEN_DOWN = page(launch_phases())
-EMULATED = page(emulated())
 
 
 def groups_of(study):
@@ -55,31 +52,33 @@ def many(count):
     ],
 )
 def test_the_page_says(words):
-    assert words in BROKEN_DOWN
+    assert words in drawn_page(launch_phases)
 
 
 def test_what_nobody_knows_is_a_dash():
-    _, part = BROKEN_DOWN.split('id="breakdown"')
+    _, part = drawn_page(launch_phases).split('id="breakdown"')
     row = re.search(r"tensorflow allreduce<span.*?</tr>", part, re.DOTALL)[0]
     assert row.count('<td class="number">-</td>') == 6
 
 
 @pytest.mark.parametrize("forbidden", ["<script", "src=", "url(", "<iframe", 'href="http'])
-@pytest.mark.parametrize("text", [BROKEN_DOWN, EMULATED], ids=["broken_down", "emulated"])
-def test_the_page_still_runs_nothing_and_loads_nothing(text, forbidden):
-    assert forbidden not in text
+@pytest.mark.parametrize("study", [launch_phases, emulated])
+def test_the_page_still_runs_nothing_and_loads_nothing(study, forbidden):
+    assert forbidden not in drawn_page(study)
 
 
 def test_every_two_trials_of_a_group_can_be_chosen_and_have_a_picture():
-    options = re.findall(r'<option class="(c\d+)"', BROKEN_DOWN)
-    pictures = re.findall(r'<figure class="chosen (c\d+)"', BROKEN_DOWN)
+    options = re.findall(r'<option class="(c\d+)"', drawn_page(launch_phases))
+    pictures = re.findall(r'<figure class="chosen (c\d+)"', drawn_page(launch_phases))
     assert len(options) == 10  # five trials of two workers; two of one worker have one pair, which needs no choice
     assert sorted(pictures) == sorted([*options, "c1"])
-    assert all(f"option.{name}:checked" in BROKEN_DOWN for name in options)
+    assert all(f"option.{name}:checked" in drawn_page(launch_phases) for name in options)
 
 
 def test_the_largest_gap_is_the_first_choice():
-    assert re.search(r'<option class="c1" selected>mxnet ps_async → chainer allreduce: \+38\.0 ms<', BROKEN_DOWN)
+    assert re.search(
+        r'<option class="c1" selected>mxnet ps_async → chainer allreduce: \+38\.0 ms<', drawn_page(launch_phases)
+    )
 
 
 def test_a_page_of_many_trials_has_pairs_of_the_fastest_and_every_other_against_the_fastest():
@@ -92,14 +91,14 @@ def test_a_page_of_many_trials_has_pairs_of_the_fastest_and_every_other_against_
 
 
 def test_the_pictures_of_a_page_are_small():
-    waterfalls = re.findall(r'<figure class="chosen.*?</figure>', BROKEN_DOWN, re.DOTALL)
+    waterfalls = re.findall(r'<figure class="chosen.*?</figure>', drawn_page(launch_phases), re.DOTALL)
     maps = [figure.svg for figure in heat_figures(TOGETHER, MOST_MAPS)]
     assert MOST_PAIRS * max(map(len, waterfalls)) + MOST_MAPS * max(map(len, maps)) < 1_500_000
 
 
 def test_a_phase_that_only_one_of_two_knows_is_said_to_be_in_the_rest():
     words = "In the rest, because one of both does not know it: input wait, forward, backward"
-    assert BROKEN_DOWN.count(words) == 4  # as many as pairs that tensorflow is one of
+    assert drawn_page(launch_phases).count(words) == 4  # as many as pairs that tensorflow is one of
 
 
 def test_a_waterfall_leads_from_the_first_step_to_the_second():
@@ -175,7 +174,7 @@ def test_a_study_without_breakdown_and_hosts_has_no_such_parts():
     ],
 )
 def test_the_page_shows_hosts_and_links_beside_what_was_asked_for(words):
-    assert words in EMULATED
+    assert words in drawn_page(emulated)
 
 
 def test_foreign_load_beside_emulated_hosts_is_marked():

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import steptime
 from steptime.analysis.ablation.accounts import covered_by
 from steptime.analysis.ablation.breakdown import break_down
@@ -134,25 +132,26 @@ def trace(trial: Trial, launches: Sequence[AblationLaunch]) -> dict[str, Any] | 
 
 def _marked(trial: Trial, launch: AblationLaunch) -> Iterator[Event]:
     workers = launch.workers
-    ends = np.stack([aligned(worker, worker.marked) for worker in workers])  # workers x steps x (start, marks)
+    ends = [aligned(worker, worker.marked) for worker in workers]  # of each worker: steps x (start, marks)
     covered = covered_by(workers[0].marks, exchanging="exchange" in workers[0].stages)
     arrivals = None
     if len(workers) > 1 and strategy_named(trial.strategy).synchronous and "exchange" in workers[0].marks:
-        arrivals = ends[..., workers[0].marks.index("exchange")].max(axis=0)
+        exchange = workers[0].marks.index("exchange")
+        arrivals = [max(times) for times in zip(*(own[:, exchange] for own in ends), strict=True)]
     apart_s = uncertainty_s(workers)
-    pieces = [aligned(worker, np.array([piece[2:] for piece in worker.transfers]).reshape(-1, 2)) for worker in workers]
-    origin = min([float(ends.min()), *(float(each.min()) for each in pieces if len(each))])
-    for worker, own, moved in zip(workers, ends - origin, pieces, strict=True):
-        last = None if arrivals is None else arrivals - origin
+    pieces = [aligned(worker, [piece[2:] for piece in worker.transfers]) for worker in workers]
+    origin = min(float(times.min()) for times in (*ends, *pieces) if len(times))
+    for worker, own, moved in zip(workers, ends, pieces, strict=True):
         rows: dict[str, list[Span]] = {name: [] for name in _ROWS}
-        for step, times in enumerate(own):
+        for step, times in enumerate(own - origin):
             args = {"step": step}
             rows["step"].append((f"step {step}", times[0], times[-1], args))
             for phases, begin, end in zip(covered, times[:-1], times[1:], strict=True):
                 if phases != EXCHANGED:
                     rows[phases[0]].append((TOGETHER.join(phases), begin, end, args))
                 else:
-                    for name, since, until in _exchange(begin, end, None if last is None else last[step], apart_s):
+                    last = None if arrivals is None else arrivals[step] - origin
+                    for name, since, until in _exchange(begin, end, last, apart_s):
                         rows[name].append((name, since, until, args))
         shown = {name: spans for name, spans in rows.items() if spans}
         names = [(name, size) for name, size, _, _ in worker.transfers]
