@@ -23,7 +23,7 @@ from steptime.results.store import Store
 from steptime.runner import admission, study_run
 from steptime.runner.admission import Admission
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
-from steptime.runner.executor import LaunchResult
+from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.plan import plan_study
 from steptime.runner.progress import Silent
 from steptime.runner.run_folder import Collected
@@ -164,6 +164,8 @@ def test_a_study_that_comes_through_a_pipe_is_read_once_and_whole(tmp_path):
 
 class Stopped:
     """An executor whose launches are cancelled, as Ctrl-C does with those of other threads."""
+
+    do_side_by_side = Executor.do_side_by_side
 
     def __init__(self) -> None:
         ready = SimpleNamespace(packages={}, python_version="3.11.0")

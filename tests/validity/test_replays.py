@@ -13,7 +13,7 @@ from steptime.launchers.fork_servers import Preloading
 from steptime.launchers.request import LaunchOutcome
 from steptime.results.records import Launch, Replay
 from steptime.runner.equivalence.replay import Replays
-from steptime.runner.executor import LaunchResult
+from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.progress import Silent
 from steptime.runner.run_folder import Collected
 from steptime.study.trial import Trial
@@ -32,6 +32,8 @@ def launch_of(last: float) -> Launch:
 
 class Replaying:
     """An executor whose launches lose as they do where rounding leads: with another rate, to another last loss."""
+
+    do_side_by_side = Executor.do_side_by_side
 
     def __init__(self, stop_at: int | None = None, fails: str | None = None) -> None:
         self.cancelled = threading.Event()

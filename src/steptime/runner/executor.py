@@ -36,10 +36,21 @@ DIVERGED = "training diverged: its loss is not a number (lower optimizer.learnin
 """Steps on such numbers may take another time, and old frameworks die of them: Caffe's pooling then writes in front of
 its memory."""
 OUT_OF_MEMORY = "out of memory, which is a finding and no fault"
-_CRASH = re.compile(r"was ended by SIG(?!KILL|TERM|INT)|exit code (?:6|11|132|134|135|136|139)\b")
-"""A signal other than those by which somebody ends a process on purpose, or the exit code that mpiexec makes of one."""
-KILLED = re.compile(r"was ended by SIG(?:HUP|INT|KILL|TERM)\b|stopped by a signal|exit code (?:129|130|137|143)\b")
-"""Likewise, of one that somebody ended on purpose, or the system for want of memory."""
+_ENDED_BY = {
+    "crash": (r"was ended by SIG(?!KILL|TERM|INT)", "6|11|132|134|135|136|139"),
+    "killed": (r"was ended by SIG(?:HUP|INT|KILL|TERM)\b|stopped by a signal", "129|130|137|143"),
+}
+"""By what ended a process, what a launch's reason has of it, and the exit codes that mpiexec makes of the signals: a crash
+is of none by which somebody ends a process on purpose; killed is what somebody, or the system for want of memory, has.
+A hangup is either."""
+_SIGNS = {how: re.compile(rf"{signals}|exit code (?:{codes})\b") for how, (signals, codes) in _ENDED_BY.items()}
+
+
+def was_killed(reason: str | None) -> bool:
+    """Say whether somebody, or the system for want of memory, ended a launch that failed for a ``reason``."""
+    return _SIGNS["killed"].search(reason or "") is not None
+
+
 _NO_MEMORY = (
     "cuda out of memory",
     "cuda_error_out_of_memory",
@@ -79,7 +90,7 @@ class LaunchResult:
     @property
     def crashed(self) -> bool:
         """Whether a signal ended a process first, as it now and then does with old software."""
-        return _CRASH.search(self.outcome.reason or "") is not None
+        return _SIGNS["crash"].search(self.outcome.reason or "") is not None
 
     @property
     def is_late(self) -> bool:
@@ -120,6 +131,25 @@ class Executor:
     """Set to end launches that run in other threads."""
     preloading: Preloading = field(default_factory=Preloading)
     """Of the processes of launches that are not timed."""
+
+    def do_side_by_side(self, work: Callable[[Item], None], items: Iterable[Item], at_once: int = 1) -> None:
+        """Do ``work`` that launches and times nothing with all ``items``, so many ``at_once``.
+
+        What it raises sets ``cancelled``, which ends the other launches; what was preloaded for them ends with it.
+
+        Threads only start processes and wait; a thread that ends does not end what is tied to this process's main
+        thread, because every launch is over when its thread goes on.
+        """
+        with contextlib.closing(self.preloading), ThreadPoolExecutor(max_workers=at_once) as pool:
+            futures = [pool.submit(work, item) for item in items]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:
+                self.cancelled.set()
+                for future in futures:
+                    future.cancel()
+                raise
 
     def environment(self, configuration: Launchable) -> ReadyEnvironment:
         """Return the environment that a configuration is launched in."""
@@ -262,28 +292,6 @@ class Executor:
             "site": result.site,
             "lost_hosts": result.outcome.lost_hosts,
         }
-
-
-def do_side_by_side(
-    work: Callable[[Item], None], items: Iterable[Item], at_once: int, cancelled: threading.Event
-) -> None:
-    """Do ``work`` that launches and times nothing with all ``items``, so many ``at_once``.
-
-    What it raises sets ``cancelled``, which ends the other launches.
-
-    Threads only start processes and wait; a thread that ends does not end what is tied to this process's main
-    thread, because every launch is over when its thread goes on.
-    """
-    with ThreadPoolExecutor(max_workers=at_once) as pool:
-        futures = [pool.submit(work, item) for item in items]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            cancelled.set()
-            for future in futures:
-                future.cancel()
-            raise
 
 
 def _noise_of_hosts(outcome: LaunchOutcome) -> dict[str, float | None]:

@@ -18,6 +18,8 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.results.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule
+from steptime.runner.equivalence.replay import Replays
+from steptime.runner.equivalence.training_replay import TrainingReplays
 from steptime.runner.jobs import AblationSchedule
 from steptime.runner.site import LivingHosts
 from steptime.runner.training_runs import GUESS_S, TrainingRuns, training_schedule
@@ -71,6 +73,8 @@ class RunKind(Generic[TrialRecord]):
     time_limit_s: Callable[[Study], float] = lambda study: study.time_limit
     is_result: bool = False
     """Whether a trial has no result without it."""
+    repeat: Callable[[Replays, RunInputs, Sequence[Trial]], None] | None = None
+    """Repeats steps of its launches of trials without a clock, for the comparison; None of kinds that repeat none."""
 
     def trials(self, study: Study, trials: Sequence[Trial]) -> list[Trial]:
         """Return the trials of which a study wants such launches."""
@@ -84,6 +88,10 @@ class RunKind(Generic[TrialRecord]):
 def _timing(run: RunInputs, trials: Sequence[Trial]) -> Launches[Launch]:
     schedule = timed_schedule(run.study, trials, run.store)
     return timed_runs(run.inputs, timing_of(run.study), schedule, repeated=run.study.equivalence.enabled), schedule
+
+
+def _repeat_timed(replays: Replays, run: RunInputs, trials: Sequence[Trial]) -> None:
+    replays.run(trials, run.inputs.workloads, run.inputs.loaders, run.timed, run.store.replays)
 
 
 def _ablation(run: RunInputs, trials: Sequence[Trial]) -> Launches[AblationLaunch]:
@@ -100,6 +108,11 @@ def _loading(run: RunInputs, trials: Sequence[Trial]) -> Launches[LoaderLaunch]:
 def _training(run: RunInputs, trials: Sequence[Trial]) -> Launches[TrainingRun]:
     runs = TrainingRuns(run.inputs, run.splits)
     return runs, training_schedule(run.study, trials, run.store, runs)
+
+
+def _repeat_trainings(replays: Replays, run: RunInputs, trials: Sequence[Trial]) -> None:
+    trained = {trial.id: run.store.records(TRAINING, trial.id) for trial in trials}
+    TrainingReplays(replays, TrainingRuns(run.inputs, run.splits), run.store.replays).run(trials, trained)
 
 
 def _breaks_down(study: Study, trial: Trial) -> int:
@@ -133,6 +146,7 @@ TIMED = RunKind(
     each_s=lambda study: START_S + study.seconds_per_launch,
     make=_timing,
     is_result=True,
+    repeat=_repeat_timed,
 )
 BREAKDOWNS = RunKind(
     "ablation",
@@ -162,6 +176,7 @@ TRAININGS = RunKind(
     make=_training,
     time_limit_s=lambda study: study.training.time_limit if study.training else study.time_limit,
     is_result=True,
+    repeat=_repeat_trainings,
 )
 
 RUN_KINDS: tuple[RunKind[Any], ...] = (TIMED, BREAKDOWNS, LOADERS, TRAININGS)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from steptime.analysis.published import merged_tiers
@@ -15,7 +16,6 @@ from steptime.foreign_writers import require_folder_for_launches, require_own_fi
 from steptime.interruption import Interrupted, shielded
 from steptime.launchers.orphans import end_orphans
 from steptime.results.machine import fingerprint
-from steptime.results.record_kinds import TRAINING
 from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.results.stored_record import TrialLaunch
@@ -24,7 +24,6 @@ from steptime.runner.allocation import Allocation
 from steptime.runner.block_runner import AbstractRuns, BlockRunner
 from steptime.runner.equivalence.loaders import LoaderInput
 from steptime.runner.equivalence.replay import Replays
-from steptime.runner.equivalence.training_replay import TrainingReplays
 from steptime.runner.executor import OUT_OF_MEMORY, Executor
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.plan import StudyPlan
@@ -40,7 +39,6 @@ from steptime.runner.preparation import (
 from steptime.runner.progress import KeptProgress, Observer
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, deadlines, without_breakdown
 from steptime.runner.site import probe_site
-from steptime.runner.training_runs import TrainingRuns
 from steptime.runner.trial_runs import BatchSearch, TrialInputs
 from steptime.study.trial import Trial
 from steptime.validity.verdicts import TrialVerdict
@@ -174,10 +172,9 @@ class StudyRun:
                 run.timed = schedule.records
                 admit([trial for trial in wanted if run.timed.get(trial.id)])  # those that an earlier run has timed
             wanted = self._verdicts.refuse(wanted, {}, "failed")
-            if kind is TIMED and run.study.equivalence.enabled:
-                self._replay(run, executor, wanted)
-            if isinstance(runs, TrainingRuns) and run.study.equivalence.enabled:
-                self._replay_trainings(run, executor, runs, wanted)
+            if kind.repeat and run.study.equivalence.enabled:
+                kind.repeat(self._replays(run, executor, wanted), run, wanted)
+                executor.remove(self._scratch)
             if kind.is_result:
                 self._leave_out_unmeasured(run.store, kind, runs, wanted)
         self._find_largest_batches(executor, run.inputs, run.timed, ends[-1], run.store.get("verdicts") or {})
@@ -189,22 +186,15 @@ class StudyRun:
                 self.observer.note(sentence)
                 noted.add(sentence)
 
-    def _replay(self, run: RunInputs, executor: Executor, trials: Sequence[Trial]) -> None:
-        """Repeat the timed steps of ``trials`` without a clock, for the comparison."""
-        at_once = self._admission().checks_at_once(executor, trials, run.inputs.workloads)
-        scratch = self.plan.folder / "equivalence"
-        replays = Replays(executor, scratch, run.store.append_replay, self.observer, at_once)
-        replays.run(trials, run.inputs.workloads, run.inputs.loaders, run.timed, run.store.replays)
-        executor.remove(replays.scratch)
+    @property
+    def _scratch(self) -> Path:
+        """The run folders of launches that repeat others."""
+        return self.plan.folder / "equivalence"
 
-    def _replay_trainings(
-        self, run: RunInputs, executor: Executor, runs: TrainingRuns, trials: Sequence[Trial]
-    ) -> None:
-        """Repeat first steps of trainings, for the comparison."""
-        replays = Replays(executor, self.plan.folder / "equivalence", run.store.append_replay, self.observer)
-        trained = {trial.id: run.store.records(TRAINING, trial.id) for trial in trials}
-        TrainingReplays(replays, runs, run.store.replays).run(trials, trained)
-        executor.remove(replays.scratch)
+    def _replays(self, run: RunInputs, executor: Executor, trials: Sequence[Trial]) -> Replays:
+        """Return what repeats steps of ``trials`` without a clock, for the comparison."""
+        at_once = self._admission().checks_at_once(executor, trials, run.inputs.workloads)
+        return Replays(executor, self._scratch, run.store.append_replay, self.observer, at_once)
 
     def _leave_out_unmeasured(
         self, store: Store, kind: RunKind[Any], runs: AbstractRuns[Trial, Any], trials: Sequence[Trial]

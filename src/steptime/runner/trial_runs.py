@@ -26,7 +26,7 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.results.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
-from steptime.runner.executor import KILLED, Executor, LaunchResult
+from steptime.runner.executor import Executor, LaunchResult, was_killed
 from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, loader_job, timing_job
 from steptime.runner.page_cache import dataset_files, drop_on_hosts, drop_page_cache
 from steptime.runner.progress import Observer
@@ -199,7 +199,7 @@ def timed_schedule(study: Study, trials: Sequence[Trial], store: Store) -> Sched
     )
     # What somebody killed in an earlier run would not fail again.
     records = {
-        trial.id: [each for each in store.launches(trial.id) if not KILLED.search(each.reason or "")]
+        trial.id: [each for each in store.launches(trial.id) if not was_killed(each.reason)]
         for trial in trials
     }
     return Schedule(trials, rule, seed=str(study.seed), records=records, part=lambda trial: trial.workload)

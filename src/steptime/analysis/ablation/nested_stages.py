@@ -117,6 +117,7 @@ def _moved(known: Sequence[str], launches: Sequence[LaunchPhases]) -> dict[str, 
 
 def _rising(levels: Array, weights: Array) -> Array:
     """Return the nearest levels that never fall: neighbours that do share their mean (Ayer et al. 1955)."""
+    # scipy.optimize has isotonic_regression from 1.12 on, and this project runs with 1.11.
     pools: list[tuple[float, float, int]] = []
     for level, weight in zip(levels.tolist(), weights.tolist(), strict=True):
         pools.append((level, weight, 1))

@@ -28,7 +28,7 @@ from steptime.runner.equivalence.oracle import Oracle, Truth
 from steptime.runner.equivalence.own_module import inspect
 from steptime.runner.equivalence.probes import Probe, check_trial, form_of, probes
 from steptime.runner.equivalence.verdict import Findings
-from steptime.runner.executor import Executor, do_side_by_side
+from steptime.runner.executor import Executor
 from steptime.runner.progress import Observer
 from steptime.study.trial import Trial
 from steptime.validity.verdicts import failure
@@ -245,10 +245,7 @@ class EquivalenceCheck:
         # What is kept comes first, so that it is known how many checks are still to be made.
         cases.sort(key=lambda case: self.cache.get(self._key(case)) is None)
         self.observer.stage("Checking that all frameworks compute the same", len(cases))
-        try:
-            do_side_by_side(self._check, cases, side_by_side, self.checker.executor.cancelled)
-        finally:
-            self.checker.executor.preloading.close()
+        self.checker.executor.do_side_by_side(self._check, cases, side_by_side)
         self.checker.executor.remove(self.checker.scratch)
 
     def _check(self, case: Case) -> None:

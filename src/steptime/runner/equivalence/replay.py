@@ -17,7 +17,7 @@ from typing import Any
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.layers import Workload
 from steptime.results.records import Launch, Replay
-from steptime.runner.executor import Executor, do_side_by_side
+from steptime.runner.executor import Executor
 from steptime.runner.jobs import Beginning, repeated_turn_job, replay_job
 from steptime.runner.progress import Observer
 from steptime.runner.run_folder import trial_run_folder
@@ -81,10 +81,7 @@ class Replays:
                     self.keep(each)
             self.observer.finished(what, ok=all(each.reason is None for each in found), kept=False)
 
-        try:
-            do_side_by_side(replay, wanted, self.at_once, self.executor.cancelled)
-        finally:
-            self.executor.preloading.close()
+        self.executor.do_side_by_side(replay, wanted, self.at_once)
 
     def of(
         self,

@@ -43,7 +43,11 @@ class TrainingReplays:
         if not wanted:
             return
         self.replays.observer.stage("Repeating steps of trainings", len(wanted))
-        for trial, run in wanted:
+
+        def replay(one: tuple[Trial, TrainingRun]) -> None:
+            trial, run = one
+            if self.replays.executor.cancelled.is_set():
+                return
             what = self.runs.describe(trial, run.launch)
             self.replays.observer.working_on(what)
             replays = self._of(trial, run)
@@ -52,6 +56,8 @@ class TrainingReplays:
             for each in replays:
                 self.replays.keep(each)
             self.replays.observer.finished(what, ok=replays[0].reason is None, kept=False)
+
+        self.replays.executor.do_side_by_side(replay, wanted)
 
     def _of(self, trial: Trial, run: TrainingRun) -> list[Replay]:
         """Return the replay of a training, and nudged ones where it differs from that."""
