@@ -3,7 +3,9 @@
 import pytest
 
 from steptime.catalog.workloads.table import build_workload
+from steptime.predict.model.collectives import Link
 from steptime.predict.model.compute import work_of
+from steptime.predict.model.interconnect import Interconnect, communication_cost
 from steptime.predict.model.policies import step_graph
 from steptime.worker.communication import PolicyContext
 
@@ -108,7 +110,23 @@ def test_zero3_gathers_large_weights_once_ahead_of_the_forward_pass_and_small_on
     assert [(gather.bytes, gather.again) for gather in plan.gathers] == [(4 * 13_697_024, False)]
     assert len(plan.after_update) == 5
     assert sum(message.bytes for message in plan.after_update) == 4 * 17_418
-    assert [(message.operation, message.bytes) for message in plan.messages] == [("reduce_scatter", 4 * 13_714_442)]
+    assert [(message.operation, message.bytes) for message in plan.messages] == [("allreduce", 4 * 13_714_442)]
+    on_devices = _plan(MLP, "deepspeed", "zero3", device="cuda").messages
+    assert [(message.operation, message.bytes) for message in on_devices] == [("reduce_scatter", 4 * 13_714_442)]
+
+
+@pytest.mark.parametrize(("framework", "strategy"), [("pytorch", "fsdp"), ("deepspeed", "zero3")])
+def test_gloo_scatters_by_reducing_the_whole_and_devices_do_not(framework, strategy):
+    """As findings/gloo-reduce-scatter-sends-all.sh has it."""
+    link = Interconnect(Link(1e9))
+    taken = {}
+    for device in ("cpu", "cuda"):
+        plan = _plan(RESNET50, framework, strategy, device=device)
+        assert sum(each.bytes for each in plan.messages) == RESNET50.gradient_bytes
+        costs = [communication_cost(each.operation, each.bytes, 4, link) for each in plan.messages]
+        taken[device] = sum(float(each.total[0]) for each in costs)
+
+    assert taken["cpu"] == pytest.approx(2.0 * taken["cuda"])
 
 
 @pytest.mark.parametrize(("strategy", "count"), [("allreduce", 1), ("zero1", 3), ("zero2", 3), ("zero3", 3)])

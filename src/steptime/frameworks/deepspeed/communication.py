@@ -19,6 +19,7 @@ from steptime.worker.communication import (
     Work,
     message_of,
     packs,
+    scattered_by,
 )
 
 KEPT_WHOLE_VALUES = 100000
@@ -78,7 +79,7 @@ def split_weights(work: Work, context: PolicyContext) -> CommunicationPlan:
     large = [gradient for gradient in work.forward_gradients() if gradient.bytes > kept_bytes]
     small = [gradient for gradient in work.forward_gradients() if gradient.bytes <= kept_bytes]
     return CommunicationPlan(
-        buckets(work, context, "reduce_scatter"),
+        buckets(work, context, scattered_by(context)),
         gathers=tuple(
             Gather(tuple(sorted({each.layer for each in pack})), sum(each.bytes for each in pack), again=False)
             for pack in packs(large, itertools.repeat(PREFETCHED_VALUES * VALUE_BYTES))

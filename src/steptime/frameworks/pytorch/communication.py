@@ -79,7 +79,7 @@ def fully_sharded(work: Work, context: PolicyContext) -> CommunicationPlan:
     smallest = int(context.number("group_values"))
     groups = [[place for block in group for place in blocks[block]] for group in sharding_groups(values, smallest)]
     ahead = max(1, int(context.number("prefetch")))
-    plan = sharded_in_groups(work, groups)._replace(prefetch=0 if context.device == "cpu" else ahead)
+    plan = sharded_in_groups(work, groups, context)._replace(prefetch=0 if context.device == "cpu" else ahead)
     resharding = str(context.options["reshard_after_forward"])
     if resharding == "no" or (resharding == "default" and len(groups) == 1):
         plan = plan._replace(gathers=tuple(gather._replace(again=False) for gather in plan.gathers))

@@ -196,7 +196,7 @@ def with_traffic(graph: StepGraph, traffic: Traffic, workers: int, per_host: int
     gathers = tuple(gather._replace(bytes=round(gather.bytes * width)) for gather in plan.gathers)
     after = tuple(each._replace(bytes=round(each.bytes * width)) for each in plan.after_update)
     if traffic.shard == "host" and per_host < workers:
-        messages = [part for each in messages for part in _within_hosts(each)]
+        messages = [part for each in messages for part in _within_hosts(each, sharded=bool(gathers))]
         after = tuple(each._replace(operation="host_all_gather") for each in after)
         gathers = tuple(Gather(gather.layers, gather.bytes, gather.again, "host_all_gather") for gather in gathers)
     return replace(graph, plan=plan._replace(messages=tuple(messages), gathers=gathers, after_update=after))
@@ -227,11 +227,14 @@ def _compressed(message: PlannedMessage, traffic: Traffic, width: float, workers
     return message._replace(bytes=round(message.bytes * _COMPRESSED[traffic.compression]))
 
 
-def _within_hosts(message: PlannedMessage) -> list[PlannedMessage]:
-    """Return a reduce-scatter within hosts and the all-reduce of each shard between them."""
-    if message.operation != "reduce_scatter":
+def _within_hosts(message: PlannedMessage, *, sharded: bool) -> list[PlannedMessage]:
+    """Return the same within hosts, and the all-reduce of each shard between them, of gradients that are scattered.
+
+    Where weights are ``sharded``, an all-reduce scatters too (``scattered_by``).
+    """
+    if not (message.operation == "reduce_scatter" or (sharded and message.operation == "allreduce")):
         return [message]
     return [
-        message._replace(operation="host_reduce_scatter"),
+        message._replace(operation=f"host_{message.operation}"),
         message._replace(operation="hosts_allreduce", gradient_names=()),
     ]
