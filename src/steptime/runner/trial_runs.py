@@ -198,10 +198,7 @@ def timed_schedule(study: Study, trials: Sequence[Trial], store: Store) -> Sched
         failures_count=True,
     )
     # What somebody killed in an earlier run would not fail again.
-    records = {
-        trial.id: [each for each in store.launches(trial.id) if not was_killed(each.reason)]
-        for trial in trials
-    }
+    records = {trial.id: [each for each in store.launches(trial.id) if not was_killed(each.reason)] for trial in trials}
     return Schedule(trials, rule, seed=str(study.seed), records=records, part=lambda trial: trial.workload)
 
 
