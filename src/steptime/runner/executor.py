@@ -40,9 +40,9 @@ _ENDED_BY = {
     "crash": (r"was ended by SIG(?!KILL|TERM|INT)", "6|11|132|134|135|136|139"),
     "killed": (r"was ended by SIG(?:HUP|INT|KILL|TERM)\b|stopped by a signal", "129|130|137|143"),
 }
-"""By what ended a process, what a launch's reason has of it, and the exit codes that mpiexec makes of the signals: a crash
-is of none by which somebody ends a process on purpose; killed is what somebody, or the system for want of memory, has.
-A hangup is either."""
+"""By what ended a process: what a launch's reason has of it, and the exit codes that mpiexec makes of the signals. A
+crash has none by which somebody ends a process on purpose; killed is what somebody, or the system for want of memory,
+has ended. A hangup is either."""
 _SIGNS = {how: re.compile(rf"{signals}|exit code (?:{codes})\b") for how, (signals, codes) in _ENDED_BY.items()}
 
 
