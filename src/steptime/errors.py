@@ -103,3 +103,9 @@ def choices_message(what: str, value: str, choices: Iterable[str]) -> str:
     names = sorted(choices)
     meant = hint(value, names)
     return f"unknown {what} {value!r}{meant and f'; {meant}'} (choices: {', '.join(names) or 'none'})"
+
+
+def error_line(error: Exception) -> str:
+    """Return any error in one line: the message that steptime wrote for its user, of others behind its kind."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, SteptimeError) else f"{type(error).__name__}: {text}"

@@ -218,6 +218,15 @@ def remove_abandoned(folder: Path) -> None:
                     os.unlink(name, dir_fd=descriptor)
 
 
+def make_exclusively(folder: Path) -> None:
+    """Make a folder that is not there, with those above it; raises StoreError where another process was faster."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
 def cannot_write(path: Path, error: OSError, safe: str = "") -> StoreError:
     """Return the error about a file that could not be written, with the sentence ``safe`` on what is kept."""
     cause = "the disk is full" if error.errno in _FULL else (error.strerror or str(error))

@@ -65,11 +65,12 @@ def test_a_program_that_is_not_there_ends_as_in_a_shell(tmp_path):
     assert not (tmp_path / "results").exists()
 
 
-def test_a_folder_with_results_is_not_used_again(tmp_path):
+def test_a_folder_with_results_gets_a_sibling_with_a_number(tmp_path):
     attach(tmp_path, "true")
     done = attach(tmp_path, "true")
-    assert done.returncode == 2
-    assert "already holds results" in done.stderr
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"steptime attach: results go to {tmp_path}/results-2, since ")
+    assert (tmp_path / "results-2" / "attached.json").is_file()
 
 
 WAITING = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -59,7 +60,8 @@ def torch_entry() -> None:
         install("torch.backends")
         imported("torch", sys.modules["torch"], "torch.backends")
     except Exception as error:  # torch would not import
-        sys.stderr.write(f"steptime attach: torch is not seen in process {os.getpid()} ({error!r})\n")
+        with contextlib.suppress(Exception):  # there may be no standard error, or no reader of it
+            sys.stderr.write(f"steptime attach: torch is not seen in process {os.getpid()} ({error!r})\n")
 
 
 def imported(name: str, module: ModuleType, entry: str) -> None:

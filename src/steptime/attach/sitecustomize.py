@@ -12,7 +12,10 @@ if sys.version_info >= (3, 8) and os.environ.get("STEPTIME_ATTACH"):
 
         importlib.import_module("steptime_attach.imports").install("sitecustomize")
     except Exception as _error:
-        sys.stderr.write(" ".join(["steptime attach: not attached to process", str(os.getpid()), repr(_error), "\n"]))
+        import contextlib
+
+        with contextlib.suppress(Exception):  # there may be no standard error, or no reader of it
+            sys.stderr.write("steptime attach: not attached to process " + str(os.getpid()) + " " + repr(_error) + "\n")
 
 try:
     import importlib.machinery

@@ -14,15 +14,13 @@ from steptime.cli import advise, attach, compare, data, env, fit, frameworks, ne
 from steptime.cli import list as listing
 from steptime.cli.streams import StandardStreams, say, warn
 from steptime.interruption import Interrupted, interruption, obeyed
+from steptime.umask import restrict
 
 EXIT_DEFECT = 1
 """Python's own for an unhandled exception."""
 EXIT_REFUSED = 2
 EXIT_READER_LEFT = 141
 """What a shell shows for a program that SIGPIPE ended."""
-_NO_WRITERS = 0o022
-"""Of what steptime and its processes make, nothing is writable by a group or everyone, whatever the shell's umask: they
-could put code into what its user runs."""
 _LONGEST_NAME = 300
 """Characters of a file's name in a message."""
 
@@ -79,7 +77,7 @@ app.command()(fit.evidence)
 
 def main() -> None:
     """Run the program as a process; what cannot be printed is told, and never keeps a verb from its work."""
-    os.umask(os.umask(_NO_WRITERS) | _NO_WRITERS)
+    restrict()
     streams = StandardStreams()
     try:
         code = run_program()

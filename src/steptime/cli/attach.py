@@ -13,6 +13,7 @@ from steptime.cli.streams import warn
 
 if TYPE_CHECKING:
     from steptime.launchers.own_command import CommandEnd
+    from steptime.runner.attached_run import PreparedCommand
 
 _LIVE_S = 10.0
 _TERMINAL = "/dev/tty"
@@ -49,16 +50,58 @@ def attach(
 
     Output, exit code and signals are those of the command; the answer goes to standard error.
     """
-    from steptime.runner.attached_run import AttachedCommand, free_folder
+    from steptime.launchers.own_command import become_command, require_program
 
-    folder = output or free_folder(command)
-    beat = _live_line(folder) if live else _silent
-    ended = AttachedCommand(command, folder, lines, flops, ablate).run(beat)
+    require_program(command[0])
     try:
-        _answer(folder, as_json=as_json)
+        prepared = _prepared(command, output, lines=lines, flops=flops, ablate=ablate)
+        beat = _live_line(prepared.folder) if live else _silent
+    except Exception as error:
+        if ablate:  # which is not the command as it is
+            raise
+        _warn_unmeasured(error)
+        become_command(command)
+        raise  # not reached
+    ended = prepared.run(beat)
+    try:
+        warn(f"steptime attach: {problem}" for problem in prepared.problems)
+        _answer(prepared.folder, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - whatever the answer lacks, the end is that of the command
         _warn_of(error)
     _end_alike(ended)
+
+
+def _prepared(
+    command: list[str], output: Path | None, *, lines: bool | None, flops: bool, ablate: bool
+) -> "PreparedCommand":
+    """Make the results folder of a command, or join that of its job, and say where it is if not where asked for."""
+    from steptime.errors import StoreError
+    from steptime.runner.attached_folder import free_folder, joined_folder, named_folder
+    from steptime.runner.attached_run import AttachedCommand
+    from steptime.runner.job_member import job_member
+
+    wanted, member = named_folder(command, output), job_member(command)
+    prepared = None
+    for again in (member is not None, False):  # another member may begin at the same moment
+        joined = joined_folder(wanted, member) if member else None
+        place = joined or free_folder(wanted)
+        attached = AttachedCommand(command, place, lines, flops, ablate)
+        try:
+            prepared = attached.join(member) if joined and member else attached.prepare()
+            break
+        except StoreError:
+            if not again:
+                raise
+    assert prepared is not None  # noqa: S101 - the second try raises
+    if output is not None and prepared.folder != wanted:
+        warn([f"steptime attach: results go to {prepared.folder}, since {wanted} holds others"])
+    return prepared
+
+
+def _warn_unmeasured(error: Exception) -> None:
+    from steptime.errors import error_line
+
+    warn([f"steptime attach: not measured, and started as without it: {error_line(error)}"])
 
 
 def _warn_of(error: Exception) -> None:

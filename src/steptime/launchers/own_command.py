@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steptime.errors import LaunchError
+from steptime.umask import callers_umask
 
 _PASSED_ON = {
     signal.SIGINT,
@@ -88,6 +89,17 @@ def run_command(
     return CommandEnd(os.waitstatus_to_exitcode(status), began_s, ended_s)
 
 
+def become_command(words: Sequence[str]) -> None:
+    """Become the command, as the shell would have started it; raises LaunchError where it cannot be started."""
+    for number in _OF_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        with callers_umask():
+            os.execvp(words[0], list(words))  # noqa: S606 - the user's own command
+    except OSError as error:
+        raise _refused(words[0], error.strerror or str(error), _NOT_STARTED) from error
+
+
 def require_program(name: str) -> None:
     """Raise LaunchError, with the exit code that a shell would have, where a program of this name is missing."""
     if shutil.which(name) is None:
@@ -117,9 +129,10 @@ def _why_missing(name: str) -> str:
 def _started(words: Sequence[str], environment: Mapping[str, str], mask: set[int], output: int | None) -> int:
     streams = [(os.POSIX_SPAWN_DUP2, output, stream) for stream in (1, 2) if output is not None]
     try:
-        return os.posix_spawnp(
-            words[0], list(words), dict(environment), file_actions=streams, setsigmask=mask, setsigdef=_OF_PYTHON
-        )
+        with callers_umask():
+            return os.posix_spawnp(
+                words[0], list(words), dict(environment), file_actions=streams, setsigmask=mask, setsigdef=_OF_PYTHON
+            )
     except OSError as error:
         raise _refused(words[0], error.strerror or str(error), _NOT_STARTED) from error
 

@@ -306,3 +306,6 @@ class AttachedHeader(StoredObject):
     """What else the machine did: see results/noise.py."""
     flags: list[str] = Field(default_factory=list)
     """What of that a reader must know."""
+    job: dict[str, Any] | None = None
+    """What a command that is one member of a job has in common with the others, which write to the same folder."""
+    member: str | None = None
