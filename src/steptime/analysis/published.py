@@ -10,9 +10,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-from steptime.analysis.summary_form import OptionChange, TunedTrial
+from steptime.analysis.summary_form import OptionChange, PublishedRatio, TunedTrial
 from steptime.catalog.cluster import Cluster
 from steptime.catalog.options import Tuning
+from steptime.results.json_form import Interval
 from steptime.statistics.comparison import Comparison, Measured, compare_trials
 from steptime.statistics.interval import LEVEL, t_quantile
 from steptime.statistics.simultaneous import sidak_level
@@ -30,6 +31,24 @@ class AverageRatio:
     most: float | None = None
     pairs: int = 0
     """Pairs of trials over which the mean is taken."""
+
+
+def published_ratios(claims: Sequence[Mapping[str, Any]], measured: Sequence[Measured]) -> list[PublishedRatio]:
+    """Return what a study claims beside what ``measured`` trials show, with intervals that hold together."""
+    ratios = [(claim, average_ratio(claim, measured, sidak_level(LEVEL, len(claims)))) for claim in claims]
+    return [
+        PublishedRatio(
+            claim=claim["claim"],
+            source=claim["source"],
+            published=claim.get("ratio"),
+            machine=claim.get("machine"),
+            measured=Interval(value=ratio.value, low=ratio.low, high=ratio.high),
+            least=ratio.least,
+            most=ratio.most,
+            pairs=ratio.pairs,
+        )
+        for claim, ratio in ratios
+    ]
 
 
 def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured], level: float = LEVEL) -> AverageRatio:

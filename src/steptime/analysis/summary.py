@@ -3,9 +3,9 @@
 import math
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from steptime.analysis.ablation.breakdown import break_down
 from steptime.analysis.ablation.form import PopEfficiencies, StepBreakdown, against_first
@@ -24,24 +24,23 @@ from steptime.analysis.flags import (
 )
 from steptime.analysis.loader_verdict import MeasuredLoading, loader_verdicts, step_cpu_s
 from steptime.analysis.places import places
-from steptime.analysis.published import TIERS, average_ratio, tiers_of, tuned_trials
+from steptime.analysis.published import TIERS, published_ratios, tiers_of, tuned_trials
 from steptime.analysis.sites import incomparable, site_forms, unknown_machine
 from steptime.analysis.summary_form import (
     KEYS_OF_TRIAL,
-    DatasetForm,
     Efficiency,
-    EquivalenceSummary,
     PaperForm,
-    PublishedRatio,
+    RankedTrial,
     Staleness,
     StepTime,
     Summary,
     TrialStatus,
     TrialSummary,
+    dataset_forms,
+    equivalence_form,
 )
 from steptime.analysis.work import Resources, WorkRates, counted_flops, resources_of, work_of
 from steptime.catalog.options import Tuning
-from steptime.datasets.dataset import Contents
 from steptime.results.accuracy_records import TrainingRun
 from steptime.results.consistency import SetAside, counted
 from steptime.results.json_form import NOT_MEASURED, Interval, IntervalOverLaunches
@@ -53,10 +52,8 @@ from steptime.results.records import EquivalenceResult, Launch
 from steptime.results.store import Store
 from steptime.statistics.comparison import Measured, compare_trials
 from steptime.statistics.estimate import Estimate, estimate
-from steptime.statistics.interval import LEVEL
 from steptime.statistics.launch_spread import TrialSpread, pool_spread
 from steptime.statistics.launch_times import LaunchTimes, in_turns
-from steptime.statistics.simultaneous import sidak_level
 from steptime.study.trial import Trial
 from steptime.validity.accuracy_evidence import training_flags, training_mistake
 from steptime.validity.missing_evidence import failed_replay, replay_flags
@@ -103,115 +100,141 @@ class _Result:
     unrepeated: str | None
 
 
+@dataclass(frozen=True)
+class _Judged:
+    """The trials of a study, and why some of them have no rank."""
+
+    results: list[_Result]
+    ranked: dict[str, _Result]
+    verdicts: dict[str, TrialVerdict]
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All of them."""
+        return [each.trial for each in self.results]
+
+    @property
+    def points(self) -> dict[str, Measured]:
+        """What the ranked trials gave, by their ids."""
+        return {trial_id: _measured(each) for trial_id, each in self.ranked.items()}
+
+
 def summarise(store: Store) -> Summary:
     """Return the summary of the study in ``store``; raises StoreError as the store does."""
-    machine = store.machine() or {}
-    verdicts = verdicts_of(store)
-    kept = store.get("tiers") or {}
-    implementations = store.get("implementations") or {}
-    alone = [
-        _result(store, trial, _cores(machine), kept, implementations) for trial in sorted(store.trials(), key=_order)
-    ]
-    placed = in_turns({each.trial.id: each.estimate.launches for each in alone if each.estimate})
-    spreads = pool_spread(placed)
-    checks = current_checks(store.trials(), store.equivalence())
-    results = [
-        replace(spread, flags=[*spread.flags, *fewer_checked(spread.trial, checks)])
-        for spread in (_with_spread(each, placed.get(each.trial.id, ()), spreads.get(each.trial.id)) for each in alone)
-    ]
-    ranked = {each.trial.id: each for each in results if each.estimate and each.trial.id not in verdicts}
+    machine, study, verdicts = store.machine() or {}, store.study_json, verdicts_of(store)
     peaks = StoredPeaks.model_validate(store.get(PEAKS) or {})
-    shortest = [(each.trial, each.estimate.seen[0]) for each in ranked.values() if each.estimate]
-    too_fast = implausible_trials(shortest, machine, peaks)
-    unrepeated = {each.trial.id: each.unrepeated for each in ranked.values() if each.unrepeated and not each.mistake}
-    apart = incomparable(_measured(each) for each in ranked.values())
-    for trial_id, reason in {**apart, **unrepeated, **too_fast}.items():
-        del ranked[trial_id]
-        verdicts = {**verdicts, trial_id: {"status": "unranked", "reason": reason}}
-    wrong = {each.trial.id: each.mistake for each in results if each.mistake and each.trial.id not in verdicts}
-    for trial_id, reason in {**unlike_others([each.early_losses for each in ranked.values()], checks), **wrong}.items():
-        ranked.pop(trial_id, None)
-        verdicts = {**verdicts, trial_id: {"status": "not_equivalent", "reason": reason}}
-    points = [_measured(each) for each in ranked.values()]
-    varied = varied_options([each.trial for each in results])
-    efficiencies = with_scaling([(_measured(each), each.breakdown) for each in ranked.values()])
-    trials = [
-        _trial_summary(
-            each,
-            verdicts.get(each.trial.id),
-            points if each.trial.id in ranked else [],
-            varied,
-            efficiencies.get(each.trial.id),
-        ).model_copy(
-            update={"work": _work(each, machine, peaks), "flags": [*each.flags, *explanations(each.trial, checks)]}
-        )
-        for each in results
-    ]
-    study = store.study_json
-    ranking = places(points)
-    raced = [tier for tier in TIERS if any(tier in each.tiers for each in results)]
-    # Claims are about frameworks: as their guides have them where a study races both tiers, and by their own code.
-    claimable = [each for each in ranked.values() if raced[0] in each.tiers and each.implementation is None]
+    measured = _measure(store, machine)
+    checks = current_checks(store.trials(), store.equivalence())
+    judged = _judge([_with_check(each, checks) for each in measured], verdicts, checks, machine, peaks)
+    results, ranked, ranking = judged.results, judged.ranked, places(judged.points.values())
     return Summary(
         study=study.get("name", store.path.name),
         question=study.get("question", ""),
         paper=PaperForm(**study["paper"]) if study.get("paper") else None,
         machine=machine,
-        trials=trials,
+        trials=_trial_summaries(judged, checks, machine, peaks),
         ranking=ranking,
-        tier_ranking={
-            tier: places(_measured(each) for each in ranked.values() if tier in each.tiers)
-            for tier in raced
-            if len(raced) > 1
-        },
-        tuned=tuned_trials(
-            [each.trial for each in results], {trial_id: _measured(each) for trial_id, each in ranked.items()}
-        ),
+        tier_ranking=_tier_ranking(judged),
+        tuned=tuned_trials(judged.trials, judged.points),
         gaps=against_first((place.group, place.trial, ranked[place.trial].breakdown) for place in ranking),
-        loaders=loader_verdicts(
-            [MeasuredLoading(each.trial, each.estimate, each.cpu_s, each.alone) for each in ranked.values()],
-            _cores(machine),
-        ),
-        published=[_published(claim, claimable, len(study["published"])) for claim in study.get("published", [])],
+        loaders=loader_verdicts(map(_loading, ranked.values()), _cores(machine)),
+        published=published_ratios(study.get("published", []), _claimable(judged)),
         accuracy=accuracy_places(
-            [each.trial for each in results if each.trial.id not in verdicts],
+            [each.trial for each in results if each.trial.id not in judged.verdicts],
             {each.trial.id: each.training for each in results if each.training},
         ),
         sites=site_forms(
             [launch for each in results if each.estimate for launch in each.estimate.launches], store.get("sites") or {}
         ),
-        equivalence=[_equivalence_summary(each) for each in checks],
-        datasets=[_dataset(name, value) for name, value in (store.get("datasets") or {}).items()],
+        equivalence=[equivalence_form(each) for each in checks],
+        datasets=dataset_forms(store.get("datasets") or {}),
         skipped=(store.get("skipped") or {}).get("lines", []),
         problems=[*store.problems, *unknown_machine(machine, [each.last for each in results if each.last])],
         set_aside=store.set_aside,
     )
 
 
-def _dataset(name: str, value: Mapping[str, Any]) -> DatasetForm:
-    found = Contents.from_json(value)
-    return DatasetForm(
-        name=name,
-        samples=found.samples,
-        classes=found.classes,
-        validation=found.validation,
-        left_out=list(found.left_out),
-        sentence=found.in_words(name),
-    )
+def _measure(store: Store, machine: Mapping[str, Any]) -> list[_Result]:
+    """Return what the launches of every trial gave, with the spread of launches pooled over all of them."""
+    kept, implementations = store.get("tiers") or {}, store.get("implementations") or {}
+    alone = [
+        _result(store, trial, _cores(machine), kept, implementations) for trial in sorted(store.trials(), key=_order)
+    ]
+    placed = in_turns({each.trial.id: each.estimate.launches for each in alone if each.estimate})
+    spreads = pool_spread(placed)
+    return [_with_spread(each, placed.get(each.trial.id, ()), spreads.get(each.trial.id)) for each in alone]
 
 
-def _published(claim: Mapping[str, Any], results: Iterable[_Result], claims: int) -> PublishedRatio:
-    found = average_ratio(claim, [_measured(each) for each in results], sidak_level(LEVEL, claims))
-    return PublishedRatio(
-        claim=claim["claim"],
-        source=claim["source"],
-        published=claim.get("ratio"),
-        machine=claim.get("machine"),
-        measured=Interval(value=found.value, low=found.low, high=found.high),
-        least=found.least,
-        most=found.most,
-        pairs=found.pairs,
-    )
+def _with_check(result: _Result, checks: Sequence[EquivalenceResult]) -> _Result:
+    return replace(result, flags=[*result.flags, *fewer_checked(result.trial, checks)])
+
+
+def _judge(
+    results: list[_Result],
+    verdicts: Mapping[str, TrialVerdict],
+    checks: Sequence[EquivalenceResult],
+    machine: Mapping[str, Any],
+    peaks: StoredPeaks,
+) -> _Judged:
+    """Take from the rank what cannot be compared, shows no right training, is too fast or trained something else."""
+    timed = [each for each in results if each.estimate and each.trial.id not in verdicts]
+    shortest = [(each.trial, each.estimate.seen[0]) for each in timed if each.estimate]
+    unranked = {
+        **incomparable(map(_measured, timed)),
+        **{each.trial.id: each.unrepeated for each in timed if each.unrepeated and not each.mistake},
+        **implausible_trials(shortest, machine, peaks),
+    }
+    verdicts = {**verdicts, **_verdicts("unranked", unranked)}
+    judged = [each for each in timed if each.trial.id not in verdicts]
+    unequal = {
+        **unlike_others([each.early_losses for each in judged], checks),
+        **{each.trial.id: each.mistake for each in results if each.mistake and each.trial.id not in verdicts},
+    }
+    verdicts = {**verdicts, **_verdicts("not_equivalent", unequal)}
+    return _Judged(results, {each.trial.id: each for each in timed if each.trial.id not in verdicts}, verdicts)
+
+
+def _verdicts(status: Literal["unranked", "not_equivalent"], reasons: Mapping[str, str]) -> dict[str, TrialVerdict]:
+    return {trial_id: {"status": status, "reason": reason} for trial_id, reason in reasons.items()}
+
+
+def _tier_ranking(judged: _Judged) -> dict[Tuning, list[RankedTrial]]:
+    raced = _raced_tiers(judged)
+    return {
+        tier: places(_measured(each) for each in judged.ranked.values() if tier in each.tiers)
+        for tier in raced
+        if len(raced) > 1
+    }
+
+
+def _raced_tiers(judged: _Judged) -> list[Tuning]:
+    return [tier for tier in TIERS if any(tier in each.tiers for each in judged.results)]
+
+
+def _trial_summaries(
+    judged: _Judged, checks: Sequence[EquivalenceResult], machine: Mapping[str, Any], peaks: StoredPeaks
+) -> list[TrialSummary]:
+    points = list(judged.points.values())
+    varied = varied_options(judged.trials)
+    efficiencies = with_scaling([(_measured(each), each.breakdown) for each in judged.ranked.values()])
+    return [
+        _trial_summary(
+            each,
+            judged.verdicts.get(each.trial.id),
+            points if each.trial.id in judged.ranked else [],
+            varied,
+            efficiencies.get(each.trial.id),
+        ).model_copy(
+            update={"work": _work(each, machine, peaks), "flags": [*each.flags, *explanations(each.trial, checks)]}
+        )
+        for each in judged.results
+    ]
+
+
+def _claimable(judged: _Judged) -> list[Measured]:
+    """Return the trials that claims are about: frameworks by their own code, as their guides have them in a race."""
+    raced = _raced_tiers(judged)
+    return [_measured(each) for each in judged.ranked.values() if raced[0] in each.tiers and not each.implementation]
 
 
 def _cores(machine: Mapping[str, Any]) -> float | None:
@@ -415,8 +438,8 @@ def _version(launch: Launch | TrainingRun | None) -> str | None:
     return versions.most_common(1)[0][0] if versions else None
 
 
-def _equivalence_summary(result: EquivalenceResult) -> EquivalenceSummary:
-    return EquivalenceSummary(**{name: getattr(result, name) for name in EquivalenceSummary.model_fields})
+def _loading(result: _Result) -> MeasuredLoading:
+    return MeasuredLoading(result.trial, result.estimate, result.cpu_s, result.alone)
 
 
 def _measured(result: _Result) -> Measured:

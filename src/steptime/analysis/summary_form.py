@@ -9,6 +9,7 @@ Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
    are of its `mean`, and throughput, efficiency, ratios and ranks follow it.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -20,9 +21,10 @@ from steptime.analysis.loader_verdict import LoaderVerdict
 from steptime.analysis.model_form import ModelComparison, StudyPrediction
 from steptime.analysis.work import Resources, WorkRates
 from steptime.catalog.options import OptionValue, Tuning
-from steptime.datasets.dataset import LeftOut
+from steptime.datasets.dataset import Contents, LeftOut
 from steptime.results.consistency import SetAside
 from steptime.results.json_form import NOT_MEASURED, Interval, IntervalOverLaunches, JsonForm
+from steptime.results.records import EquivalenceResult
 from steptime.statistics.stalls import Stalls
 from steptime.study.trial import Trial
 
@@ -301,3 +303,24 @@ class Summary(JsonForm):
         """Return the object of ``steptime report --json``."""
         data = self.model_dump(mode="json", exclude=None if self.datasets else {"datasets"})
         return {"schema": data.pop("schema_"), **data}
+
+
+def dataset_forms(datasets: Mapping[str, Any]) -> list[DatasetForm]:
+    """Return what of each folder was used, as a run kept it."""
+    used = {name: Contents.from_json(value) for name, value in datasets.items()}
+    return [
+        DatasetForm(
+            name=name,
+            samples=contents.samples,
+            classes=contents.classes,
+            validation=contents.validation,
+            left_out=list(contents.left_out),
+            sentence=contents.in_words(name),
+        )
+        for name, contents in used.items()
+    ]
+
+
+def equivalence_form(check: EquivalenceResult) -> EquivalenceSummary:
+    """Return what a report has of a check."""
+    return EquivalenceSummary(**{name: getattr(check, name) for name in EquivalenceSummary.model_fields})
