@@ -8,6 +8,9 @@ _SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-
 _BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?)bit(?:/s)?", re.IGNORECASE)
 _BITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _KIBI = 1024.0
+MOST_PERCENT = 3.0
+"""A share above this is written as a factor."""
+_MOST_APART = 4.0
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?)(i?)B", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3}
 
@@ -77,6 +80,11 @@ def parse_bytes(text: str) -> int:
         message = f"{text!r} is not a size; write for example 64KiB, 4MiB or 512B"
         raise ValueError(message)
     return int(count)
+
+
+def is_undecided(low: float | None, high: float | None) -> bool:
+    """Say whether an interval of a positive quantity is too wide to claim its number: its ends differ by four times."""
+    return low is not None and high is not None and high > _MOST_APART * max(low, 0.0)
 
 
 def format_bit_rate(bits_per_s: float) -> str:

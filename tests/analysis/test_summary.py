@@ -288,11 +288,11 @@ def test_noise_is_flagged_with_its_share_of_the_launches_and_its_amount(store):
     trial = a_trial()
     store.add_trial(trial)
     for number in range(3):
-        marks = ["noisy: foreign CPU load above 0.1 core"] if number else []
+        marks = ["noisy: CPU used by other processes above 0.1 core"] if number else []
         noise = {"foreign_cpu_cores": (0.02, 0.31, 1.52)[number]}
         store.append(a_launch(trial, number, [0.1] * 20, flags=marks, noise=noise))
     found = of(summarise(store), trial)
-    assert found.flags == ["noisy: foreign CPU load above 0.1 core (2 of 3 launches: 0.31 to 1.5 cores)"]
+    assert found.flags == ["noisy: CPU used by other processes above 0.1 core (2 of 3 launches: 0.31 to 1.5 cores)"]
     assert found.status == "ok"
 
 

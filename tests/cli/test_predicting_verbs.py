@@ -63,7 +63,7 @@ def complaint(*arguments) -> str:
 def test_fit_prints_held_out_errors_beside_a_null(results, tmp_path):
     result = CliRunner().invoke(app, ["fit", str(results), "-o", str(tmp_path / "p.json")])
     assert "held out" in result.stdout
-    assert "best null" in result.stdout
+    assert "best naive" in result.stdout
     assert "pytorch allreduce" in result.stdout
 
 

@@ -65,9 +65,7 @@ def test_pasted_figures_are_what_a_step_is_expected_to_take(tmp_path, row, judge
 
 
 def test_a_slower_step_is_said_with_its_ratio_and_interval(tmp_path):
-    assert judgement_in_words(expected_by(tmp_path, "pytorch,2,0.08,0.07,0.09\n")).startswith(
-        "slower than expected by 1.60x ("
-    )
+    assert judgement_in_words(expected_by(tmp_path, "pytorch,2,0.08,0.07,0.09\n")).startswith("slower: takes 1.60x (")
 
 
 def test_a_trial_without_figures_has_no_expectation_and_a_reason(tmp_path):

@@ -184,7 +184,7 @@ def launch_phases():
 
 def unknown(nothing):
     """What is left where a framework has no ablation stages at all."""
-    flags = ["noisy: foreign CPU load above 0.1 core (2 of 3 launches)"]
+    flags = ["noisy: CPU used by other processes above 0.1 core (2 of 3 launches)"]
     return breakdown(
         nothing, rest=0.06, overlap=False, imbalance=None, instrumentation=None, closure_error=1.0, flags=flags
     )

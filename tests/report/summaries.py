@@ -83,7 +83,7 @@ def trial(  # noqa: PLR0913 - what a reader of a test wants to see differ
     fields = {
         "id": f"{framework}-{strategy}-{workload}-w{workers}-b{batch}-{len(changes):08x}",
         "group": (
-            f"{workload} ({'x'.join(map(str, shape))}), {dataset} by the native loader, "
+            f"{workload} ({'x'.join(map(str, shape))}), {dataset} dataset, framework's own loader, "
             f"{workers} worker{'s' * (workers > 1)}, batch {batch} per worker, fp32, cpu"
         ),
         "framework": framework,
@@ -266,7 +266,7 @@ def quickstart():
                 flags = (
                     crowded
                     if framework != "mxnet"
-                    else [*crowded, "noisy: foreign CPU load above 0.1 core (1 of 3 launches)"]
+                    else [*crowded, "noisy: CPU used by other processes above 0.1 core (1 of 3 launches)"]
                 )
                 trials.append(
                     trial(

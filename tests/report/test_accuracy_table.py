@@ -17,24 +17,24 @@ def row(**changes):
     return accuracy_groups(study)[0].rows[0]
 
 
-def test_an_interval_that_ends_over_ten_times_its_estimate_gives_way_to_the_range():
-    assert row(samples_per_s=WIDE).rate == "not settled (100 to 2900 seen)"
+def test_an_interval_that_is_wider_than_four_times_gives_way_to_the_range():
+    assert row(samples_per_s=WIDE).rate == "inconclusive (seeds: 100 to 2900)"
 
 
-def test_seconds_of_training_are_not_settled_either():
-    assert row(training_s=WIDE).seconds == "not settled (1 min 40 s to 48 min 20 s seen)"
+def test_seconds_of_training_are_inconclusive_too():
+    assert row(training_s=WIDE).seconds == "inconclusive (seeds: 1 min 40 s to 48 min 20 s)"
 
 
-def test_an_accuracy_that_may_be_anything_is_not_settled():
+def test_an_accuracy_that_may_be_anything_is_inconclusive():
     assert row(final_accuracy=over_seeds([0.001, 0.1], lowest=0.0, highest=1.0)).final == (
-        "not settled (0.10 to 10.00 % seen), 2 seeds"
+        "inconclusive (seeds: 0.10 to 10.00 %), 2 seeds"
     )
 
 
-def test_time_to_target_is_not_settled():
+def test_time_to_target_is_inconclusive():
     reached = {"target_accuracy": 0.9, "reached_target": 2, "seconds_to_target": WIDE, "samples_to_target": WIDE}
 
-    assert "reached 90 % in not settled (1 min 40 s to 48 min 20 s seen)" in row(**reached).to_target
+    assert "reached 90 % in inconclusive (seeds: 1 min 40 s to 48 min 20 s)" in row(**reached).to_target
 
 
 def test_a_usual_interval_stands():
@@ -52,6 +52,6 @@ def test_the_page_shows_no_interval_that_says_nothing():
     one = trained(1, seeds=2)
     wide = one.training.model_copy(update={"samples_per_s": WIDE})
 
-    assert "not settled (100 to 2900 seen)" in page_text(
+    assert "inconclusive (seeds: 100 to 2900)" in page_text(
         StudyFindings(trainings(one.model_copy(update={"training": wide})), study_text="version: 1\n"), "results"
     )

@@ -76,7 +76,7 @@ def test_a_single_block_has_no_interval():
         "17.0 % always the same worker",
         "worker 1 on host h1 is to blame",
         "communication takes 12.5 ms (11.2 to 13.8) in all; computation covers 60.0 % of it, 7.50 ms",
-        "3 launches; marking costs 0.40 % (-0.60 to 1.40) of a step",
+        "3 launches; marking costs at most 1.40 % of a step",
         "their step is 2.00 % (1.00 to 3.00) shorter than that of the timing runs",
     ],
 )
@@ -101,7 +101,7 @@ def test_one_worker_waits_for_nobody_and_nothing_is_said_of_it():
 
 
 def test_foreign_load_during_ablation_runs_is_said():
-    flag = "noisy: foreign CPU load above 0.1 core (2 of 3 launches)"
+    flag = "noisy: CPU used by other processes above 0.1 core (2 of 3 launches)"
     assert f"note: {flag}" in one(flags=[flag])
 
 

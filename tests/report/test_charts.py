@@ -42,7 +42,7 @@ def race():
 
 TITLES = {
     "Throughput": ("throughput (samples/s), from 0",),
-    "Time against best": ("time against best (x",),
+    "Slowdown vs best": ("slowdown vs best (x",),
     "How step times spread": ("step time (ms)", "share of steps (%)"),
     "Efficiency": ("efficiency (%), from 0", "workers"),
 }

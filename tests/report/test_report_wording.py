@@ -114,7 +114,7 @@ def test_a_baseline_is_called_so_instead_of_100_percent_of_itself():
 
 
 def test_an_efficiency_names_its_baseline():
-    assert wording.baseline(trial(efficiency=0.9)) == "of 1 worker (single)"
+    assert wording.baseline(trial(efficiency=0.9)) == "vs 1 worker"
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_tie_is_marked_without_colours():
         "chainer ps_sync: chainer has no parameter servers",
         "trials/x/records.jsonl, line 4 is damaged",
         "note: more workers than cores (all)",
-        "note: noisy: foreign CPU load above 0.1 core (1 of 3 launches) (mxnet ps_sync)",
+        "note: noisy: CPU used by other processes above 0.1 core (1 of 3 launches) (mxnet ps_sync)",
         "Equivalence check: 6 of 7 checks passed",
         "not passed: chainer allreduce, resnet50, 2 workers: the weights of worker 1",
         "cannot be distinguished at this budget",

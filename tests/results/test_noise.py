@@ -56,7 +56,7 @@ def test_work_of_others_is_foreign():
         for process in processes:
             process.wait()
     assert noise["foreign_cpu_cores"] > 0.3
-    assert "noisy: foreign CPU load above 0.1 core" in flags(noise, workers=1, cores=1, threads=1)
+    assert "noisy: CPU used by other processes above 0.1 core" in flags(noise, workers=1, cores=1, threads=1)
 
 
 def test_foreign_load_is_what_the_machine_did_less_what_we_did(before):

@@ -403,7 +403,7 @@ class TestLaunchesThatKeepWhatTheyDid:
     def test_how_far_it_is_and_how_it_goes_on_is_said(self):
         observer, executor = Noting(), ScriptedExecutor(dict.fromkeys("abcd", 80.0))
         run(schedule(REPEATED), executor, deadline=30.0, observer=observer, runs=KeepingRuns("b"))
-        ended = "the budget ended b 0: epoch 3 of 8 is kept; the same command goes on from there"
+        ended = "the budget ended b 0: epoch 3 of 8 is kept; rerun to continue from there"
         assert observer.notes == [ended, BUDGET_SPENT]
 
     def test_one_that_is_known_to_take_longer_is_begun_where_it_gets_further(self):

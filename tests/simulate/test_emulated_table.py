@@ -44,7 +44,7 @@ def test_no_step_is_off_by_more_than_what_the_recursion_was_seen_to_be(errors):
 
 
 def test_steps_above_300_ms_are_predicted_within_three_percent(errors):
-    # One was measured beside foreign load, 545 ms where two repetitions had 531: -3.1 % become -0.5 %.
+    # One was measured beside load of other processes, 545 ms where two repetitions had 531: -3.1 % become -0.5 %.
     long = [errors[cell[:3]] for cell in CELLS if cell[3] > 300 and cell[:3] != ("small_alexnet", 200, 4)]
 
     assert len(long) == 17

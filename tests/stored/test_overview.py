@@ -70,7 +70,7 @@ def test_two_workloads_with_four_frameworks_and_two_numbers_of_workers_take_a_sc
     assert [
         next(n for n, line in enumerate(paragraph) if line.startswith(f"{name}, ")) for name in ("lenet5", "resnet50")
     ]
-    assert [line.split(" ")[0] for line in lines if " by the native loader" in line] == ["lenet5", "resnet50"]
+    assert [line.split(" ")[0] for line in lines if "framework's own loader" in line] == ["lenet5", "resnet50"]
     table = "\n".join(lines)
     assert all(table.count(name) >= 2 for name in ("tensorflow single", "mxnet single", "pytorch allreduce"))
 

@@ -220,7 +220,7 @@ def test_a_launch_that_leaves_equal_replays_late_is_named_however_far_nudged_one
 
     found = differs_from_replay(trial, late, [*[a_replay(trial)] * 3, nudged])
 
-    assert found.endswith("the same steps without a clock lead to 0.9, and were equal up to step 8")
+    assert found.endswith("the same steps without timers lead to 0.9, and were equal up to step 8")
 
 
 def test_nothing_of_the_kind_is_claimed_where_replays_differ():

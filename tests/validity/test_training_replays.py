@@ -66,7 +66,7 @@ def test_batches_that_were_not_taken_are_counted():
 def test_other_samples_in_a_batch_are_named():
     found = training_mistake(TRIAL, [a_run(batch=9)], [a_replay()])
 
-    assert "batch 24 of worker 0 has other samples than without a clock" in (found or "")
+    assert "batch 24 of worker 0 has other samples than without timers" in (found or "")
 
 
 def test_what_lies_behind_the_replayed_steps_is_not_judged():

@@ -54,7 +54,7 @@ class ClusterForm(JsonForm):
     launches: int
     delay_by: str | None
     cpu_groups: str | None
-    """What keeps foreign load away and holds quotas."""
+    """What keeps load of other processes away and holds quotas."""
     hosts: list[HostForm]
     links: list[LinkForm]
     foreign_cores: Spread | None

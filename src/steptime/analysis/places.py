@@ -37,6 +37,6 @@ def _place(group: str, rank: int, result: Measured, best: Measured, family: int)
         rank=rank,
         trial=result.trial.id,
         ratio_to_best=ratio.interval,
-        tied_with_best=ratio.tied,
-        launches_to_settle=ratio.launches_to_settle() or None if ratio.tied else None,
+        tied_with_best=ratio.undecided,
+        launches_to_settle=ratio.launches_to_settle() or None if ratio.undecided else None,
     )

@@ -155,7 +155,7 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
     for name, words in (
         ("first_steps", "the first steps take {time} more than later ones, {share} of the job"),
         ("start_up", "{time} pass before the first step{besides}, {share} of the job"),
-        ("end", "{time} pass behind the last step{besides}, {share} of the job"),
+        ("end", "{time} elapse after the last step{besides}, {share} of the job"),
     ):
         part = found.of_job(name)
         if part is not None and part.share >= _NOTABLE_ONCE:
@@ -264,7 +264,7 @@ def _of_faults(found: AttachedFindings) -> Iterator[AttachedFinding]:
     )
     for (hook, error), count in faults.items():
         times = f" in {count} processes" if count > 1 else ""
-        sentence = f"steptime's own code failed at {hook}{times} and took itself out ({error}); please report it"
+        sentence = f"steptime's own code failed at {hook}{times} and was disabled ({error}); please report it"
         yield AttachedFinding(kind="fault", sentence=sentence, lost_s=None)
 
 

@@ -187,7 +187,7 @@ class ClusterFindings:
     delay_by: str | None
     """What makes the delay, ``netem`` of the kernel or a program, ``switch``; None if none was asked for."""
     cpu_groups: str | None
-    """``cgroup v1`` or ``cgroup v2``; None if the machine has neither, and foreign load is not kept away."""
+    """``cgroup v1`` or ``cgroup v2``; None if the machine has neither, and load of other processes is not kept away."""
     users: bool
     """Whether hosts have user namespaces of their own, without which some libraries see that they are one machine."""
     congestion_control: str

@@ -111,7 +111,7 @@ def _show(profile: "Profile") -> None:
     console.print(f"{profile.steps} steps, {len(profile.groups)} models. Errors on configurations that were held out:")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("model", overflow="fold", min_width=16)
-    for title in ("points", "held out", "median", "worst", "in 90 %", "best null"):
+    for title in ("points", "held out", "median", "worst", "in 90 %", "best naive"):
         table.add_column(title, justify="right")
     held = [each for group in profile.groups for each in group.held_out]
     rows = [(group.key.name, str(len(group.measured)), group.held_out) for group in profile.groups if group.parameters]

@@ -71,7 +71,7 @@ def _print_times(plan: StudyPlan, console: "PlainConsole") -> None:
         f"\nabout {format_seconds(wanted)} of launches, besides environments, datasets and checks; {'; '.join(guesses)}"
     )
     if budget_s is not None and wanted > budget_s:
-        console.print(f"the budget ends them after {format_seconds(budget_s)}; the same command goes on")
+        console.print(f"the budget ends them after {format_seconds(budget_s)}; rerun to continue")
     for kind in RUN_KINDS:
         launches, seconds = plan.launches(kind)
         if launches and not kind.is_result:

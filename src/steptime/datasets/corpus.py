@@ -188,7 +188,7 @@ def _parts(name: str, place: Path) -> tuple[dict[str, list[str]], Counts]:
     if not place.is_dir():
         if not place.exists():
             existing = next((parent for parent in place.parents if parent.is_dir()), None)
-            message = f"no file or folder {place} for the dataset {name}; {existing} is as far as the path exists"
+            message = f"no file or folder {place} for the dataset {name}; of its path, {existing} exists"
             raise DatasetError(message)
         if not place.name.lower().endswith(ENDINGS) or not place.is_file():
             message = f"the dataset {name} must be a {_listed_endings()} file, or a folder with some"

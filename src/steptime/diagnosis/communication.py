@@ -111,7 +111,7 @@ EXPOSED = DiagnosisRule(
     _all_reduced,
     _NOTABLE,
     _exposed,
-    "a breakdown with the change whose exposed communication is as long",
+    "exposed communication is as long in a breakdown with the change",
 )
 LATENCY = DiagnosisRule(
     "latency_bound",
@@ -119,7 +119,7 @@ LATENCY = DiagnosisRule(
     _all_reduced,
     _NOTABLE / 2,
     _many_messages,
-    "as much exposed communication with a tenth of the messages",
+    "exposed communication is as long with a tenth of the messages",
 )
 BANDWIDTH = DiagnosisRule(
     "bandwidth_bound",
@@ -127,7 +127,7 @@ BANDWIDTH = DiagnosisRule(
     _all_reduced,
     _NOTABLE,
     _slow_link,
-    "as much exposed communication with half the bytes",
+    "exposed communication is as long with half the bytes",
 )
 SERVERS = DiagnosisRule(
     "server_saturation",
@@ -135,5 +135,5 @@ SERVERS = DiagnosisRule(
     _served,
     _NOTABLE,
     _saturated,
-    "as much exposed communication with one worker for each server",
+    "exposed communication is as long with one worker for each server",
 )

@@ -96,7 +96,7 @@ def _precise(at: DiagnosedTrial, share: Interval) -> Claim | None:
 
 
 UPDATE = DiagnosisRule(
-    "update_bound", "update", _updated, _NOTABLE, _update_bound, "an update that takes as long with the change"
+    "update_bound", "update", _updated, _NOTABLE, _update_bound, "the update takes as long with the change"
 )
 BATCH = DiagnosisRule(
     "small_batch",
@@ -104,7 +104,7 @@ BATCH = DiagnosisRule(
     _fixed,
     _NOTABLE_FIXED,
     _small_batch,
-    "a step that takes four times as long with four times the batch",
+    "a step takes four times as long with four times the batch",
 )
 OVERHEAD = DiagnosisRule(
     "framework_overhead",
@@ -112,7 +112,7 @@ OVERHEAD = DiagnosisRule(
     _not_arithmetic,
     _NOTABLE,
     _overhead,
-    "passes that take four times as long with four times the batch",
+    "passes take four times as long with four times the batch",
 )
 PRECISION = DiagnosisRule(
     "precision_unused",
@@ -120,7 +120,7 @@ PRECISION = DiagnosisRule(
     _computed_on_gpu,
     _NOTABLE_FIXED,
     _precise,
-    "passes that take as long in half precision",
+    "passes take as long in half precision",
 )
 
 
@@ -185,7 +185,7 @@ LOADER = DiagnosisRule(
     _waited,
     _NOTABLE_WAIT,
     _input_bound,
-    "as many samples per second with synthetic batches",
+    "synthetic batches give no more samples per second",
 )
 COPIES = DiagnosisRule(
     "device_copies",
@@ -193,5 +193,5 @@ COPIES = DiagnosisRule(
     _copied,
     _NOTABLE_WAIT,
     _copies,
-    "as many samples per second with batches that are on the device already",
+    "batches that are on the device already give no more samples per second",
 )

@@ -115,7 +115,7 @@ def _separate(run: AttachedRun, sentence: str) -> TrialFinding:
         gain=Interval(None, None, None),
         change=_JOIN,
         overrides=[],
-        disproof="weights that are equal on all ranks of other batches",
+        disproof="weights are equal on all ranks of other batches",
         record=record_of_rule("own_separate"),
     )
 

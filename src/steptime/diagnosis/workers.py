@@ -8,6 +8,7 @@ from steptime.diagnosis.form import EvidenceNumber
 from steptime.diagnosis.rule import ANY_PART, Claim, DiagnosisRule, gain_without
 from steptime.results.json_form import Interval
 from steptime.results.noise import FOREIGN_CORES, MEMORY_LEFT_SHARE, STEAL_SHARE, THROTTLED_SHARE
+from steptime.units import MOST_PERCENT
 
 _NOTABLE_WAIT = 0.05
 _IDLE = 2.0
@@ -115,7 +116,7 @@ PERSISTENT = DiagnosisRule(
     _waited,
     _NOTABLE_WAIT,
     _one_slow,
-    "another worker that is as slow when ranks are placed otherwise",
+    "another worker is as slow when ranks are placed otherwise",
 )
 TRANSIENT = DiagnosisRule(
     "transient_stragglers",
@@ -123,7 +124,7 @@ TRANSIENT = DiagnosisRule(
     _waited,
     _NOTABLE_WAIT,
     _now_and_then,
-    "as much waiting on a machine where nothing else runs",
+    "workers wait as long on an idle machine",
 )
 OVERSUBSCRIBED = DiagnosisRule(
     "oversubscribed_cores",
@@ -131,7 +132,7 @@ OVERSUBSCRIBED = DiagnosisRule(
     _threads_for_a_core,
     1.0,
     _too_many,
-    "as many samples per second with as many threads as cores",
+    "as many threads as cores give no more samples per second",
     "ratio",
     alone=True,
 )
@@ -141,7 +142,7 @@ IDLE = DiagnosisRule(
     _cores_for_a_thread,
     _IDLE - 0.01,
     _too_few,
-    "as many samples per second with all of them",
+    "all of them give no more samples per second",
     "ratio",
     alone=True,
 )
@@ -200,7 +201,10 @@ def _noisy(at: DiagnosedTrial, width: Interval) -> Claim | None:
         )
         if value is not None
     ]
-    claim = f"other programs make the step uncertain by {100 * width.value:.0f} % to either side: nothing else is said"
+    busy = at.summary.noise.get("foreign_cpu_cores")
+    used = f"other programs used {busy:.2g} cores" if busy else "the host took time from this machine"
+    half = "by more than a factor of 4" if width.value > MOST_PERCENT else f"{100 * width.value:.0f} % to either side"
+    claim = f"too noisy to judge: {used}, and the step time is uncertain, {half}"
     return Claim(claim, "measure again while nothing else runs, or with more launches", [], evidence=others)
 
 
@@ -210,7 +214,7 @@ THROTTLED = DiagnosisRule(
     _held_back,
     THROTTLED_SHARE,
     _throttled,
-    "steps that are as long while no limit acts",
+    "steps are as long while no limit acts",
 )
 MEMORY = DiagnosisRule(
     "memory_nearly_full",
@@ -218,7 +222,7 @@ MEMORY = DiagnosisRule(
     _memory_used,
     1.0 - MEMORY_LEFT_SHARE,
     _full,
-    "a launch with twice the batch that ends well",
+    "a launch with twice the batch ends well",
 )
 NOISE = DiagnosisRule(
     "noise",
@@ -226,5 +230,5 @@ NOISE = DiagnosisRule(
     noise_of,
     _WIDE,
     _noisy,
-    "as wide an interval on a machine where nothing else runs",
+    "the interval is as wide on an idle machine",
 )

@@ -8,7 +8,8 @@ The plan is a file that the launcher wrote. Only the standard library is importe
 
 Without ``+`` no process stays in between: the process that the launcher starts is the one that it watches and ends.
 With it, this process stays, and awaits all that the program starts: the daemons of an mpiexec outlive it, and the
-processor time of a process that no process awaits is lost, so that workers on other hosts would count as foreign load.
+processor time of a process that no process awaits is lost, so that workers on other hosts would count as
+load of other processes.
 """
 
 import contextlib

@@ -352,7 +352,10 @@ def _misfits(count: int, query: Query) -> Iterator[str]:
     if query.global_batch and query.global_batch % count:
         yield f"global_batch={query.global_batch} cannot be shared equally by {count} workers (--workers)"
     if query.hosts and query.hosts > count:
-        yield f"hosts={query.hosts} contradicts --workers {count}: a host without a worker does nothing"
+        yield (
+            f"hosts={query.hosts} contradicts --workers {count}: {query.hosts} hosts need at least {query.hosts} "
+            "workers, set --workers"
+        )
     if query.hosts and query.workers_per_host and query.hosts * query.workers_per_host < count:
         capacity = query.hosts * query.workers_per_host
         yield (

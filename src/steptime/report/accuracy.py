@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from steptime.analysis.accuracy import AccuracyPlace, OverSeeds, TrainingSummary
 from steptime.analysis.summary_form import Summary, TrialSummary
-from steptime.report.number_format import NOT_SETTLED, UNKNOWN, Shown, count, is_settled, number
+from steptime.report.number_format import INCONCLUSIVE, UNKNOWN, Shown, count, is_settled, number
 from steptime.units import format_seconds
 
 EXPLANATION = (
-    "Every number is the mean over seeds with Student's 95 % interval, or the range of the seeds where that interval "
-    "ends beyond ten times its mean (not settled). The final accuracy is that behind the last "
+    "Every number is the mean over seeds with Student's 95 % interval, or the range of the seeds where the ends of "
+    "that interval differ by more than four times (inconclusive). The final accuracy is that behind the last "
     "epoch; the best one was chosen by looking at the validation set, and is optimistic. Differences pair the "
     "trainings of the same seed; = marks those whose interval holds 0. Seconds are of training, without evaluation and "
     "checkpoints; time to accuracy is of the seeds that reached the target, whose number is given."
@@ -137,7 +137,7 @@ def _over_seeds(value: OverSeeds | None, write: Callable[[float], str], unit: st
     if value is None:
         return Shown(UNKNOWN, "")
     if not is_settled(value) and value.least is not None and value.most is not None:
-        return Shown(NOT_SETTLED, f"{write(value.least)} to {write(value.most)}{unit} seen")
+        return Shown(INCONCLUSIVE, f"seeds: {write(value.least)} to {write(value.most)}{unit}")
     return _interval(value, write, unit)
 
 
@@ -184,4 +184,5 @@ def _to_target(found: TrainingSummary) -> str:
     if found.seconds_to_target is None or found.samples_to_target is None:
         return of
     seconds = _over_seeds(found.seconds_to_target, format_seconds).line
-    return f"{of} in {seconds}, {found.samples_to_target.value:.0f} samples"
+    known = f", {found.samples_to_target.value:.0f} samples" if is_settled(found.samples_to_target) else ""
+    return f"{of} in {seconds}{known}"

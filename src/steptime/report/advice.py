@@ -82,16 +82,17 @@ def _row(found: TrialFinding, called: str) -> TableRow:
         Cell(found.disproof),
         Cell(record),
     ]
-    sentence = f"{finding_sentence(found, called)} Evidence: {evidence}. Disproof: {found.disproof}. {record}."
+    sentence = f"{finding_sentence(found, called)} Evidence: {evidence}. Wrong if: {found.disproof}. {record}."
     return TableRow(called, shown, sentence=sentence)
 
 
 def record_in_a_line(record: RuleRecord) -> str:
-    """``verified 7 times: sign right in 5 of 6, gain inside in 6, median error 4 %``."""
+    """``verified 7 times: helped in 5 of 6 measurable cases, gain inside in 6, median error 4 %``."""
     if not record.verified:
         return "this rule was never verified"
     error = f", median error {100 * (record.median_error or 0.0):.0f} %"
-    sign = f"sign right in {record.sign_right} of {record.shown} that showed one, " if record.shown else ""
+    cases = count(record.shown, "measurable case")
+    sign = f"helped in {record.sign_right} of {cases}, " if record.shown else ""
     return f"verified {count(record.verified, 'time')}: {sign}gain inside its interval in {record.inside}{error}"
 
 
@@ -107,7 +108,7 @@ def _value(each: EvidenceNumber) -> str:
 
 
 def _exact(share: float) -> str:
-    return f"{number(100 * share)} %"
+    return percent(share, None, None).text
 
 
 def outcome_section(outcomes: Sequence[AdviceOutcome]) -> Section:
@@ -166,14 +167,14 @@ def expected_section(summary: Summary, expected: Sequence[ExpectedStep], names: 
 
 
 def judgement_in_words(each: ExpectedStep) -> str:
-    """``slower than expected by 1.4x (1.2 to 1.6): exposed communication explains it``."""
+    """``slower: takes 1.4x (1.2 to 1.6) the expected time: exposed communication explains it``."""
     if each.judgement is None:
         return f"no expectation: {each.reason}"
     if each.judgement == "as expected":
         return "as expected"
     ratio = times(each.ratio.value, each.ratio.low, each.ratio.high).line
     why = f": {_TITLES.get(each.phase, each.phase)} explains it" if each.phase else ""
-    return f"{each.judgement} than expected by {ratio}{why}"
+    return f"{each.judgement}: takes {ratio} the expected time{why}"
 
 
 def what_if_section(summary: Summary, scenarios: Sequence[Scenario], names: Names) -> Section | None:

@@ -14,7 +14,7 @@ from steptime.report.breakdown import EXPLANATION, TITLES, BreakdownGroup, Break
 from steptime.report.charts.chart import Figure, Spec, parts, picture
 from steptime.report.charts.phases import gap_chart, heat_chart, overlap_chart, phases_chart
 from steptime.report.groups import RankedGroup, RankedRow
-from steptime.report.number_format import UNKNOWN, Shown, count, listed, percent, seconds, time_unit
+from steptime.report.number_format import UNKNOWN, Shown, count, listed, percent, seconds, seconds_apart, time_unit
 from steptime.report.section import (
     Cell,
     Chooser,
@@ -122,7 +122,7 @@ def _step(row: BreakdownRow, name: str, factor: float) -> Spec:
 
 
 def _signed(difference: Difference, unit: tuple[float, str]) -> Shown:
-    shown = seconds(difference.value_s, difference.low_s, difference.high_s, unit)
+    shown = seconds_apart(difference.value_s, difference.low_s, difference.high_s, unit)
     return Shown(shown.text if shown.text.startswith(("-", "0.00 ")) else f"+{shown.text}", shown.interval)
 
 

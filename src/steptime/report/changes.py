@@ -10,18 +10,31 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from steptime.analysis.ablation.form import Difference, Gap
 from steptime.analysis.compared.form import ChangedFact, ChangeOfTrial, ChangeReport
 from steptime.report.breakdown import TITLES
-from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, seconds, time_unit, times
+from steptime.report.number_format import (
+    UNKNOWN,
+    Shown,
+    change,
+    count,
+    listed,
+    number,
+    percent,
+    seconds_apart,
+    signed,
+    time_unit,
+    times,
+)
 from steptime.report.plain_text import plain_text
 from steptime.report.section import Cell, Column, Pairs, Part, Section, SectionTable, Sentences, Style, TableRow, cells
 from steptime.results.json_form import IntervalOverLaunches
+from steptime.units import MOST_PERCENT
 
 _STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "no difference": "", "undecided": "warning"}
 _MOST_NAMED = 3
 """Trials of one verdict that the first line names."""
 _ABOUT_TRIALS = (
     "Times are means over steps. Changes are of the second side relative to the baseline, positive where it is slower; "
-    "their intervals hold together at {level:.0f} %. The smallest change is what these launches would have shown with "
-    "80 % probability, had it been there."
+    "their intervals are simultaneous at {level:.0f} %. The smallest change is what these launches would have shown "
+    "with 80 % probability, had it been there."
 )
 _ABOUT_PHASES = (
     "From the baseline's step to that of the second side, by the breakdown launches of both. Each interval is at 95 % "
@@ -40,9 +53,9 @@ def headline(found: ChangeReport) -> str:
         clauses.append(f"{len(tied)} with no difference larger than {_share(largest)}")
     undecided = [each for each in found.trials if each.verdict == "undecided"]
     if single := sum(max(each.launches) == 1 for each in undecided):
-        clauses.append(f"{single} undecided by single launches")
-    if apart := len(undecided) - single:
-        clauses.append(f"{apart} undecided, not taken in turns")
+        clauses.append(f"{single} undecided, with one launch each")
+    if more := len(undecided) - single:
+        clauses.append(f"{more} undecided, {_lacking(next(each for each in undecided if max(each.launches) > 1))}")
     return f"{_failed(found)}{second} against {first}, {count(len(found.trials), 'trial')}: {'; '.join(clauses)}"
 
 
@@ -81,18 +94,11 @@ def in_a_sentence(found: ChangeReport, trial: ChangeOfTrial) -> str:
     return _single(trial, f"{found.first.name} (the baseline)", found.second.name)
 
 
-def change(ratio: IntervalOverLaunches) -> Shown:
-    """``+8.1 % (+3.2 to +13.2)``: the step time of the second side relative to the baseline's, less one."""
-    shown = percent(ratio.value - 1.0, _less_one(ratio.low), _less_one(ratio.high))
-    return Shown(_signed(shown.text), " to ".join(map(_signed, shown.interval.split(" to "))))
-
-
 def _single(trial: ChangeOfTrial, first: str, second: str) -> str:
     smallest = f"these launches would have shown {_share(trial.smallest_change)}"
     ratio = trial.ratio
     if trial.verdict == "slower":
-        slower = percent(ratio.value - 1.0, _less_one(ratio.low), _less_one(ratio.high)).line
-        return f"{second} is slower than {first} by {slower}; {smallest}: {trial.name}"
+        return f"{second} is slower than {first}: {_in_time(ratio)}; {smallest}: {trial.name}"
     if trial.verdict == "faster":
         speedup = times(1.0 / ratio.value, 1.0 / (ratio.high or 1.0), 1.0 / (ratio.low or 1.0)).line
         return f"{second} is faster than {first}, speed-up {speedup}; {smallest}: {trial.name}"
@@ -101,8 +107,32 @@ def _single(trial: ChangeOfTrial, first: str, second: str) -> str:
             f"no difference larger than {_share(trial.smallest_change)} between {first} and {second} "
             f"({change(ratio).line}): {trial.name}"
         )
-    why = "by single launches" if max(trial.launches) == 1 else "not taken in turns"
-    return f"undecided whether {second} differs from {first}, {why} ({change(ratio).line}): {trial.name}"
+    seen = f"{second} took {_more_or_less(ratio.value)} than {first}"
+    return f"undecided: {seen}, but {_lacking(trial)}: {trial.name}"
+
+
+def _in_time(ratio: IntervalOverLaunches) -> str:
+    shown = change(ratio)
+    return f"{shown.line} of step time" if shown.text.endswith("%") else f"its step time is {shown.line}"
+
+
+def _more_or_less(ratio: float) -> str:
+    """Return ``62 % less time``, or ``5.00x the time`` where percentages would be above 300."""
+    if ratio - 1.0 > MOST_PERCENT:
+        return f"{number(ratio)}x as much time"
+    return f"{percent(abs(ratio - 1.0), None, None).text} {'more' if ratio > 1.0 else 'less'} time"
+
+
+def _lacking(trial: ChangeOfTrial) -> str:
+    """Return why a trial is undecided, and what would decide it."""
+    if max(trial.launches) == 1:
+        return "one run each cannot exclude chance; repeat each 3 times"
+    if not trial.interleaved:
+        return "the sides did not take turns, so the machine may have changed in between; run them in turns"
+    seen = f"from {number(trial.ratio.least or 0.0)}x to {number(trial.ratio.most or 0.0)}x the time"
+    more = trial.launches_to_decide
+    needed = f"about {count(more, 'more launch')} of each would decide" if more else "more launches of each are needed"
+    return f"launches ranged {seen}; {needed}"
 
 
 def _failed(found: ChangeReport) -> str:
@@ -167,11 +197,11 @@ def _waterfall(found: ChangeReport, gap: Gap) -> SectionTable:
         if part.value_s == part.low_s == part.high_s == 0.0:
             continue  # neither side can have it
         share = percent(part.value_s / start, None, None).text
-        rows.append(TableRow(TITLES[name], cells(_added(part, unit), _signed(share))))
+        rows.append(TableRow(TITLES[name], cells(_added(part, unit), signed(share))))
     rows.append(
         TableRow(
             "step",
-            cells(_added(gap.step_s, unit), _signed(percent(gap.step_s.value_s / start, None, None).text)),
+            cells(_added(gap.step_s, unit), signed(percent(gap.step_s.value_s / start, None, None).text)),
             best=True,
         )
     )
@@ -181,10 +211,10 @@ def _waterfall(found: ChangeReport, gap: Gap) -> SectionTable:
 
 
 def _added(part: Difference, unit: tuple[float, str]) -> Shown:
-    shown = seconds(part.value_s, part.low_s, part.high_s, unit)
+    shown = seconds_apart(part.value_s, part.low_s, part.high_s, unit)
     return Shown(
-        _signed(shown.text),
-        " to ".join(map(_signed, shown.interval.split(" to "))) if part.low_s is not None else shown.interval,
+        signed(shown.text),
+        " to ".join(map(signed, shown.interval.split(" to "))) if part.low_s is not None else shown.interval,
     )
 
 
@@ -210,15 +240,9 @@ def _marks(trials: Sequence[ChangeOfTrial]) -> list[str]:
 
 
 def _share(value: float | None) -> str:
+    if value is not None and value > MOST_PERCENT:
+        return f"a factor of {number(1.0 + value)}"
     return percent(value, None, None).text
-
-
-def _signed(text: str) -> str:
-    return text if text.startswith(("-", "0 ", UNKNOWN)) or not text[:1].isdigit() else f"+{text}"
-
-
-def _less_one(bound: float | None) -> float | None:
-    return None if bound is None else bound - 1.0
 
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")

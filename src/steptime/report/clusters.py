@@ -82,8 +82,8 @@ def _hosts(trial: str, found: ClusterForm, *, opened: bool) -> Section:
 
 def _foreign(found: ClusterForm) -> str:
     if found.foreign_cores is None:
-        return "foreign CPU load is not known"
-    load = f"foreign CPU load {_spread(found.foreign_cores, number).line} cores"
+        return "CPU used by other processes is not known"
+    load = f"CPU used by other processes {_spread(found.foreign_cores, number).line} cores"
     return f"{load}, above 0.1: times are too long" if found.foreign_load else load
 
 

@@ -13,6 +13,7 @@ from steptime.report.number_format import drawn_interval
 from steptime.report.section import Figures, Section, Sentences
 from steptime.report.trial_names import Names, size
 from steptime.results.json_form import IntervalOverLaunches
+from steptime.study.trial import loader_in_words
 
 _SAME = ("workload", "input_shape", "dataset", "loader", "precision", "device")
 
@@ -77,7 +78,9 @@ def _panels(trials: Sequence[TrialSummary], names: Names, *, weak: bool) -> Iter
         if len({trial.workers for trial in members}) > 1:
             first = members[0]
             kept = f"batch {batch(first)} per worker" if weak else f"global batch {batch(first)}"
-            data = f"{first.dataset or 'synthetic data'} by the {first.loader} loader"
+            data = (
+                f"{f'{first.dataset} dataset' if first.dataset else 'synthetic data'}, {loader_in_words(first.loader)}"
+            )
             title = f"{first.workload} ({size(first.input_shape)}), {data}, {kept}, {first.precision}, {first.device}"
             yield Panel(title, weak, list(_curves(members, names, weak=weak)))
 

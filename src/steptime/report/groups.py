@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from steptime.analysis.summary_form import RankedTrial, Summary, TrialSummary
 from steptime.report.number_format import (
-    NO_INTERVAL,
+    INCONCLUSIVE,
+    ONE_LAUNCH,
     Shown,
     baseline,
     count,
@@ -45,7 +46,22 @@ class RankedRow:
     @property
     def ratio(self) -> Shown:
         """The step time divided by the best's; ``best`` for the best itself."""
-        return Shown("best", "") if self.place.rank == 1 else ratio(self.place.ratio_to_best)
+        if self.place.rank == 1:
+            return Shown("best", "")
+        shown = ratio(self.place.ratio_to_best)
+        return Shown(shown.text, ONE_LAUNCH) if self.alone else shown
+
+    @property
+    def alone(self) -> bool:
+        """Whether one launch of it is all there is, and no other trial shows how launches spread."""
+        return self.place.ratio_to_best.low is None
+
+    def takes(self, best: str = "") -> str:
+        """``takes 1.24x (1.20 to 1.29) the time of`` the best, or that their ratio is inconclusive."""
+        shown = self.ratio
+        if shown.text == INCONCLUSIVE:
+            return f"has an inconclusive ratio{f' to {best}' if best else ''} ({shown.interval})"
+        return f"takes {shown.line} the time{f' of {best}' if best else ''}"
 
     @property
     def efficiency(self) -> Shown:
@@ -66,6 +82,11 @@ class RankedGroup:
         return [row for row in self.rows if row.place.rank == 1 or row.place.tied_with_best]
 
     @property
+    def in_order(self) -> bool:
+        """Whether its trials have an order and no ranks: one launch each cannot show how launches differ."""
+        return len(self.rows) > 1 and all(row.alone for row in self.rows if row.place.rank > 1)
+
+    @property
     def flags(self) -> list[str]:
         """The flags of all its trials, each once."""
         return list(dict.fromkeys(flag for row in self.rows for flag in row.trial.flags))
@@ -82,7 +103,9 @@ class RankedGroup:
         return any(baseline(row.trial) for row in self.rows)
 
     def rank(self, row: RankedRow) -> str:
-        """The rank of a row, with an equals sign where nothing was shown to be faster."""
+        """The rank of a row, with an equals sign where nothing was shown to be faster; empty with one launch each."""
+        if self.in_order:
+            return ""
         return f"{row.place.rank}{'=' if row in self.tied and len(self.tied) > 1 else ''}"
 
     def efficiency(self, row: RankedRow) -> Shown:
@@ -174,6 +197,12 @@ def verdict(group: RankedGroup) -> str:
         row = group.rows[0]
         rate = throughput(row.trial.throughput_samples_per_s)
         return f"Only {row.name} was measured here: {Shown(f'{rate.text} samples/s', rate.interval).line}."
+    if group.in_order:
+        first, second, *_ = group.rows
+        return (
+            f"In this order, with one launch each, which cannot show how launches differ: {first.name}, then "
+            f"{second.name} ({second.ratio.text} the time); 3 launches of each would rank them."
+        )
     own = [row for row in group.rows if not row.trial.implementation]
     foreign = [row for row in group.rows if row.trial.implementation]
     if not foreign or not own:
@@ -181,7 +210,7 @@ def verdict(group: RankedGroup) -> str:
     if foreign[0].place.rank == 1:
         return _behind(foreign[0], own)
     sentence = _verdict(own, [row for row in group.tied if row in own]) if len(own) > 1 else f"{own[0].name} is first."
-    slower = [f"{row.name} takes {_times(row)}" for row in foreign[:_MOST_NAMES]]
+    slower = [f"{row.name} {row.takes()}" for row in foreign[:_MOST_NAMES]]
     return f"{sentence} No claim about the framework: {listed(slower)}."
 
 
@@ -189,14 +218,15 @@ def clause(group: RankedGroup) -> str:
     """Return who is fastest and by how much over the next, or who cannot be distinguished, as a part of a sentence."""
     best, *_ = group.rows
     others = [row for row in group.rows if row not in group.tied]
-    following = f"; the next, {others[0].name}, takes {_times(others[0])}" if others else ""
+    following = f"; the next, {others[0].name}, {others[0].takes()}" if others else ""
     if len(group.rows) == 1:
         rate = throughput(best.trial.throughput_samples_per_s)
         return f"only {best.name} was measured, {Shown(f'{rate.text} samples/s', rate.interval).line}"
+    if group.in_order:
+        return f"in this order, with one launch each: {listed([row.name for row in group.rows[:_MOST_NAMES]])}"
     if len(group.tied) > 1:
         return f"{_who(group.tied)} cannot be distinguished{following}"
-    doubt = _doubt(best, others[0])
-    return f"{best.name} is fastest{following}{f' ({doubt})' if doubt else ''}"
+    return f"{best.name} is fastest{following}"
 
 
 def _behind(best: RankedRow, own: list[RankedRow]) -> str:
@@ -204,7 +234,7 @@ def _behind(best: RankedRow, own: list[RankedRow]) -> str:
     first, *rest = own
     sentence = (
         f"{best.name} is fastest, but not implemented by {best.trial.framework} itself; the fastest native one, "
-        f"{first.name}, takes {_times(first)}"
+        f"{first.name}, {first.takes()}"
     )
     if rest:
         sentence += f"; {rest[-1].name}, the slowest, {ratio(rest[-1].place.ratio_to_best).line}"
@@ -217,33 +247,22 @@ def _verdict(rows: list[RankedRow], tied: list[RankedRow]) -> str:
         return _fastest(tied[0], others)
     sentence = _tie(tied)
     if others:
-        sentence += f" The next, {others[0].name}, takes {_times(others[0])} of {tied[0].name}."
+        sentence += f" The next, {others[0].name}, {others[0].takes(tied[0].name)}."
     return sentence
 
 
 def _fastest(best: RankedRow, others: list[RankedRow]) -> str:
     nearest, *rest = others
-    sentence = f"{best.name} is fastest: {nearest.name} takes {_times(nearest)}"
+    sentence = f"{best.name} is fastest: {nearest.name} {nearest.takes()}"
     if rest:
         sentence += f"; {rest[-1].name}, the slowest, {ratio(rest[-1].place.ratio_to_best).line}"
-    if doubt := _doubt(best, nearest):
-        sentence += f"; {doubt}, that is not certain"
     return f"{sentence}."
-
-
-def _doubt(best: RankedRow, nearest: RankedRow) -> str:
-    """Return why a lead is not certain; empty where it is."""
-    if ratio(nearest.place.ratio_to_best).interval == NO_INTERVAL:
-        return "without an interval"
-    if min(best.trial.launches, nearest.trial.launches) == 1:
-        return "from a single launch, which cannot show how launches differ"
-    return ""
 
 
 def _tie(tied: list[RankedRow]) -> str:
     sentence = f"{_who(tied)} cannot be distinguished at this budget"
     if len(tied) == 2:  # noqa: PLR2004 - a pair has one ratio, which shows how far apart they may be
-        sentence += f": the second takes {_times(tied[1])} of the first"
+        sentence += f": the second {tied[1].takes('the first')}"
     needed = [row.place.launches_to_settle for row in tied[1:] if row.place.launches_to_settle is not None]
     if needed and max(needed) > 0:
         return f"{sentence}; about {count(max(needed), 'more launch')} of each would settle {_RESOLUTION}."
@@ -255,7 +274,3 @@ def _tie(tied: list[RankedRow]) -> str:
 def _who(tied: list[RankedRow]) -> str:
     names = [row.name for row in tied]
     return listed(names) if len(names) <= _MOST_NAMES else f"{names[0]} and {len(names) - 1} others, marked =,"
-
-
-def _times(row: RankedRow) -> str:
-    return f"{ratio(row.place.ratio_to_best).line} the time"

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from steptime.analysis.accuracy import OverSeeds
 from steptime.analysis.summary_form import Efficiency, PublishedRatio, Staleness, StepTime, TrialSummary
 from steptime.results.json_form import Interval, IntervalOverLaunches
+from steptime.units import MOST_PERCENT, is_undecided
 
 UNKNOWN = "-"
 NO_INTERVAL = "no interval"
-NOT_SETTLED = "not settled"
-_UNSETTLED = 10.0
-"""An interval that ends beyond this many times its estimate is not shown; the range that launches gave is."""
+INCONCLUSIVE = "inconclusive"
+ONE_LAUNCH = "one launch each"
 _PLURALS = {"launch": "launches", "crash": "crashes", "more launch": "more launches"}
 _FEWEST_DIGITS, _MOST_DIGITS = 3, 5
 _PREFIXES = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
@@ -64,8 +64,8 @@ def drawn_interval(value: IntervalOverLaunches[float | None] | Efficiency) -> tu
 
 
 def is_settled(value: IntervalOverLaunches[float | None] | Efficiency | OverSeeds) -> bool:
-    """Say whether the interval ends within ten times its estimate, or there is none."""
-    return value.value is None or value.high is None or value.high <= _UNSETTLED * value.value
+    """Say whether the interval is narrow enough to claim its number, or there is none."""
+    return value.value is None or not is_undecided(value.low, value.high)
 
 
 def share(trial: TrialSummary) -> Shown:
@@ -98,27 +98,57 @@ def staleness(found: Staleness | None) -> Shown:
 
 
 def baseline(trial: TrialSummary) -> str:
-    """What a trial's efficiency is relative to, ``of 1 worker (single)``; empty for the baseline itself."""
+    """What a trial's efficiency is relative to, ``vs 1 worker``; empty for the baseline itself."""
     efficiency = trial.efficiency
     if efficiency.baseline_workers in (None, trial.workers):
         return ""
-    strategy = f" ({efficiency.baseline_strategy})" if efficiency.baseline_strategy else ""
-    return f"of {count(efficiency.baseline_workers or 0, 'worker')}{strategy}"
+    strategy = efficiency.baseline_strategy
+    strategy = f" ({strategy})" if strategy and strategy != "single" else ""
+    return f"vs {count(efficiency.baseline_workers or 0, 'worker')}{strategy}"
 
 
 def seconds(value: float | None, low: float | None, high: float | None, unit: tuple[float, str] | None = None) -> Shown:
-    """``12.3 ms (12.1 to 12.6)``, in the ``unit`` of ``time_unit`` that suits the value, or in the given one."""
+    """``12.3 ms (12.1 to 12.6)``, in the ``unit`` of ``time_unit`` that suits the value, or in the given one.
+
+    A part of something that is not known within the factor of ``is_undecided`` is ``at most 12.6 ms``.
+    """
     factor, letters = unit or time_unit(abs(value or 0.0))
+    return _part(value, low, high, factor, f" {letters}")
+
+
+def seconds_apart(value: float | None, low: float | None, high: float | None, unit: tuple[float, str]) -> Shown:
+    """``-1.2 ms (-1.9 to -0.5)``: a difference, which may be of either sign."""
+    factor, letters = unit
     return _shown(value, low, high, factor, f" {letters}")
 
 
 def percent(value: float | None, low: float | None, high: float | None) -> Shown:
-    """``5.83 % (5.1 to 6.6)``, of a share."""
-    return _shown(value, low, high, 100.0, " %")
+    """``5.83 % (5.1 to 6.6)``, of a share, with bounds as ``seconds`` has them; above 300 % a factor, ``4.20x``."""
+    if max(abs(each) for each in (value or 0.0, low or 0.0, high or 0.0)) > MOST_PERCENT:
+        return _part(value, low, high, 1.0, "x")
+    return _part(value, low, high, 100.0, " %")
+
+
+def change(ratio_value: IntervalOverLaunches) -> Shown:
+    """``+8.1 % (+3.2 to +13.2)``: a ratio less one; a factor where it is above 300 %, and its range if undecided."""
+    value, low, high = ratio_value.value, ratio_value.low, ratio_value.high
+    if not is_settled(ratio_value) or max(value, high or 0.0) - 1.0 > MOST_PERCENT:
+        return ratio(ratio_value)
+    if low is None or high is None:
+        return Shown(signed(_shown(value - 1.0, None, None, 100.0, " %").text), ONE_LAUNCH)
+    shown = _shown(value - 1.0, low - 1.0, high - 1.0, 100.0, " %")
+    return Shown(signed(shown.text), " to ".join(map(signed, shown.interval.split(" to "))))
+
+
+def signed(text: str) -> str:
+    """Return a number as text with its sign."""
+    return text if text.startswith(("-", "0 ", UNKNOWN)) or not text[:1].isdigit() else f"+{text}"
 
 
 def times(value: float | None, low: float | None, high: float | None) -> Shown:
     """``1.24x (1.20 to 1.29)``."""
+    if value is not None and is_undecided(low, high):
+        return Shown(INCONCLUSIVE, f"about {number(value)}x")
     return _shown(value, low, high, 1.0, "x")
 
 
@@ -165,7 +195,15 @@ def _of_launches(value: IntervalOverLaunches[float | None] | Efficiency, factor:
     if is_settled(value) or value.least is None or value.most is None:
         return _shown(value.value, value.low, value.high, factor, unit)
     least, most = (number(each * factor) for each in (value.least, value.most))
-    return Shown(NOT_SETTLED, f"{least} to {most}{unit} seen")
+    if least == most:
+        return Shown(INCONCLUSIVE, f"one launch: {most}{unit}")
+    return Shown(INCONCLUSIVE, f"launches: {least} to {most}{unit}")
+
+
+def _part(value: float | None, low: float | None, high: float | None, factor: float, unit: str) -> Shown:
+    if value is not None and high is not None and high > 0.0 and is_undecided(low, high):
+        return Shown(f"at most {number(high * factor)}{unit}", "")
+    return _shown(value, low, high, factor, unit)
 
 
 def _shown(value: float | None, low: float | None, high: float | None, factor: float = 1.0, unit: str = "") -> Shown:

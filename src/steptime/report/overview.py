@@ -253,7 +253,7 @@ def _best(group: RankedGroup, most: int) -> list[RankedRow]:
 
 _WHOLE_LABEL = 30
 """Letters of a label that is not broken."""
-_EFFICIENCY, _RATIO = "efficiency", "time against best"
+_EFFICIENCY, _RATIO = "efficiency", "slowdown vs best"
 _COLUMNS = (
     ("samples/s", "step time", _RATIO, _EFFICIENCY),
     ("step time", _RATIO, _EFFICIENCY),

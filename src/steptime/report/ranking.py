@@ -93,10 +93,10 @@ def _columns(group: RankedGroup) -> list[Column]:
         Column("samples/s"),
         Column("step time"),
         Column("median, p90, p99", shown=("wide", "list", "page")),
-        Column("time against\nbest"),
+        Column("slowdown\nvs best"),
     ]
     if group.has_efficiency:
-        columns.append(Column(("efficiency\n" + group.baseline.replace(" (", "\n(")).strip()))
+        columns.append(Column(("scaling\nefficiency\n" + group.baseline.replace(" (", "\n(")).strip()))
     columns.append(Column("launches", shown=("page",)))
     return [*columns, Column("marks", "prose", shown=("page",))] if group.flags else columns
 
@@ -114,7 +114,7 @@ def _table_row(group: RankedGroup, row: RankedRow) -> TableRow:
 
 
 def group_figures(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> list[Figure]:
-    """Return throughput and time against the best, where there are several trials, and how step times spread."""
+    """Return throughput and slowdown vs the best, where there are several trials, and how step times spread."""
     rows = group.rows[:MOST_ROWS]
     some = f", fastest {len(rows)} of {len(group.rows)}" if len(rows) < len(group.rows) else ""
     figures = []
@@ -122,7 +122,7 @@ def group_figures(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> lis
         bars = [_row(group, row, row.rate.line, row.trial.throughput_samples_per_s, marks) for row in rows]
         figures.append(picture(f"Throughput{some}", throughput_bars(bars), group.title))
         ratios = [_row(group, row, row.ratio.line, row.place.ratio_to_best, marks) for row in rows]
-        figures.append(picture(f"Time against best{some}", ratio_chart(ratios), group.title))
+        figures.append(picture(f"Slowdown vs best{some}", ratio_chart(ratios), group.title))
     drawn = [row for row in rows if len(quantiles.get(row.trial.id, ())) > 1]
     for part in parts(drawn):
         which = f", ranks {part[0].place.rank} to {part[-1].place.rank}" if len(drawn) > MOST else ""

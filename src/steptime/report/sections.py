@@ -93,10 +93,10 @@ _TERMS = {
     "Throughput": (
         "The global batch divided by the step time, over all workers. The second number in a cell, and the "
         "stroke in a chart, is a {level} interval: it includes how launches differ, not only how steps do. "
-        "The intervals of time against best in one table hold together: of twenty tables with equal rows, one"
+        "The intervals of slowdown vs best in one table are simultaneous: of twenty tables with equal rows, one"
         " calls a row slower."
     ),
-    "Time against best": (
+    "Slowdown vs best": (
         "It has an interval of its own, from launches that were neighbours in time. Where that interval holds"
         " 1, nothing was shown to be faster, and the rank carries an equals sign (=)."
     ),

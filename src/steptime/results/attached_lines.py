@@ -310,7 +310,7 @@ class UnseenLine:
 
 @dataclass(frozen=True)
 class FaultLine:
-    """What failed in steptime's own part of the process, which then took itself out."""
+    """What failed in steptime's own part of the process, which then was disabled."""
 
     __pydantic_config__ = STRICT
 

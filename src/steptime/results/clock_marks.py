@@ -32,7 +32,7 @@ class StoredMarks:
     """How many moments the step clock had marked (the origin is the first, that of ``settled_s`` the last), seconds of
     the kernel since the first mark, and whether the last of these moments was over; the next one was not begun."""
     settled_s: Seconds
-    """The step clock's moment behind the last step, when nothing was under way."""
+    """The step clock's moment after the last step, when nothing was under way."""
 
     def mistake(self, origin_s: float, ends_s: Sequence[float]) -> str | None:
         """Return in what the clock that noted a worker's ends contradicts the kernel, or None."""

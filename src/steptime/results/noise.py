@@ -179,7 +179,7 @@ def worst(hosts: Sequence[Mapping[str, float | None]]) -> dict[str, float | None
 
 
 _RULES = (
-    ("foreign_cpu_cores", FOREIGN_CORES, "noisy: foreign CPU load above 0.1 core"),
+    ("foreign_cpu_cores", FOREIGN_CORES, "noisy: CPU used by other processes above 0.1 core"),
     ("steal_share", STEAL_SHARE, "noisy: more than 1% of the CPU time was stolen by the host"),
     ("thermal_throttles", 0.0, "throttled: the CPU was too hot"),
     ("cgroup_throttled_share", THROTTLED_SHARE, "throttled: a container's CPU quota"),

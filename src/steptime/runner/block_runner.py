@@ -334,7 +334,7 @@ class BlockRunner(Generic[Configuration, Record]):
         kept = self.runs.kept_progress(configuration, number)
         left = self._time_left_s()
         if result.is_late and left is not None and left <= 0 and kept is not None:
-            self.observer.note(f"the budget ended {what}: {kept.in_words}; the same command goes on from there")
+            self.observer.note(f"the budget ended {what}: {kept.in_words}; rerun to continue from there")
             return
         fields = self.executor.record_fields(configuration, result)
         record = self._fitting(self.runs.record(configuration, number, result, fields), configuration)

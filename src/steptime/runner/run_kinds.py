@@ -74,7 +74,7 @@ class RunKind(Generic[TrialRecord]):
     is_result: bool = False
     """Whether a trial has no result without it."""
     repeat: Callable[[Replays, RunInputs, Sequence[Trial]], None] | None = None
-    """Repeats steps of its launches of trials without a clock, for the comparison; None of kinds that repeat none."""
+    """Repeats steps of its launches of trials without timers, for the comparison; None of kinds that repeat none."""
 
     def trials(self, study: Study, trials: Sequence[Trial]) -> list[Trial]:
         """Return the trials of which a study wants such launches."""

@@ -192,7 +192,7 @@ class StudyRun:
         return self.plan.folder / "equivalence"
 
     def _replays(self, run: RunInputs, executor: Executor, trials: Sequence[Trial]) -> Replays:
-        """Return what repeats steps of ``trials`` without a clock, for the comparison."""
+        """Return what repeats steps of ``trials`` without timers, for the comparison."""
         at_once = self._admission().checks_at_once(executor, trials, run.inputs.workloads)
         return Replays(executor, self._scratch, run.store.append_replay, self.observer, at_once)
 

@@ -20,6 +20,7 @@ from steptime.statistics.launch_spread import TrialSpread, pooled_error, sattert
 from steptime.statistics.launch_times import LaunchTimes, by_block
 from steptime.statistics.simultaneous import critical_value, scale_density, sidak_level
 from steptime.study.trial import Trial
+from steptime.units import is_undecided
 
 _FEWEST_PAIRS = 3
 """Two pairs have one degree of freedom, with which pairing costs more than it gains."""
@@ -63,12 +64,18 @@ class Comparison:
     @property
     def interval(self) -> IntervalOverLaunches:
         """The ratio with its interval and the range seen, as reports have it."""
-        return IntervalOverLaunches(self.ratio, self.low, self.high, self.least, self.most)
+        low, high = (self.low, self.high) if self.covers_launches else (None, None)
+        return IntervalOverLaunches(self.ratio, low, high, self.least, self.most)
 
     @property
     def tied(self) -> bool:
         """Whether the interval holds 1: neither was shown to be faster."""
         return self.low <= 1.0 <= self.high
+
+    @property
+    def undecided(self) -> bool:
+        """Whether neither was shown to be faster, by an interval that holds 1, is too wide, or knows one launch."""
+        return self.tied or not self.covers_launches or is_undecided(self.low, self.high)
 
     def launches_to_settle(self, share: float = 0.03) -> int | None:
         """Return about how many more launches of each would make the half-width smaller than ``share``.
@@ -145,8 +152,7 @@ def compare(  # noqa: PLR0913 - how it is compared, and at what level, beside th
     with their number (benchmarks/compare). So their variance does not average out: that of a single launch of each
     counts, or, of pooled spreads, that of a single block.
     """
-    if several_sites([*slow, *fast]) and (shared := _blocks(slow) & _blocks(fast)):
-        slow, fast = ([each for each in own if each.block in shared] for own in (slow, fast))
+    slow, fast = sharing_blocks(slow, fast)
     a, b = _centres(slow), _centres(fast)
     if not a or not b:
         message = "a comparison needs at least one launch of each trial"
@@ -193,6 +199,15 @@ def compare(  # noqa: PLR0913 - how it is compared, and at what level, beside th
         prior_freedom=prior,
         family=means,
     )
+
+
+def sharing_blocks(
+    one: Sequence[LaunchTimes], other: Sequence[LaunchTimes]
+) -> tuple[Sequence[LaunchTimes], Sequence[LaunchTimes]]:
+    """Return the launches that are compared: of several sites, those of common blocks where there are any."""
+    if several_sites([*one, *other]) and (shared := _blocks(one) & _blocks(other)):
+        one, other = ([each for each in own if each.block in shared] for own in (one, other))
+    return one, other
 
 
 def several_sites(launches: Sequence[LaunchTimes]) -> bool:

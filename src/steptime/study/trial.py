@@ -102,8 +102,10 @@ class Trial(BaseModel):
         size = self.own.in_words if self.own else "x".join(str(size) for size in self.input_shape)
         if not self.own and self.classes != self._usual_classes():
             size += f", {self.classes} classes"
-        data = (self.dataset or "synthetic data") + (f" as {self.tokens}" if self.tokens else "")
-        data = f"batches of {self.own.data}" if self.own else f"{data} by the {self.loader} loader"
+        data = (f"{self.dataset} dataset" if self.dataset else "synthetic data") + (
+            f" as {self.tokens}" if self.tokens else ""
+        )
+        data = f"batches of {self.own.data}" if self.own else f"{data}, {loader_in_words(self.loader)}"
         workers = format_count(self.workers, "worker")
         cluster = f", {self.cluster.in_words()}" if self.cluster else ""
         optimizer = "" if self.optimizer == Optimizer() else f", {self.optimizer.in_words}"
@@ -159,3 +161,8 @@ _LEFT_OUT = {
     if not field.is_required() and name not in _HASHED_BY_DEFAULT
 }
 """Defaults that no id depends on, so that a trial keeps the id that it had before there was the field."""
+
+
+def loader_in_words(loader: str) -> str:
+    """Return what a reader calls a loader: ``framework's own loader``, ``dali loader``."""
+    return "framework's own loader" if loader == "native" else f"{loader} loader"

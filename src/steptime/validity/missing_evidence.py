@@ -17,7 +17,7 @@ UNREPEATED = "timed steps not repeated"
 
 
 def can_replay(trial: Trial) -> bool:
-    """Say whether launches without a clock show something of the timed steps of a trial."""
+    """Say whether launches without timers show something of the timed steps of a trial."""
     alone = trial.workers == 1 and not strategy_named(trial.strategy).synchronous
     return trial.training is None and not alone
 
@@ -50,7 +50,7 @@ def failed_replay(trial: Trial, launches: Sequence[Launch], replays: Sequence[Re
     failed = next((each.reason for each in reversed(wanted) if each.reason), None)
     if failed is None:
         return None
-    return f"its timed steps could not be repeated without a clock, and nothing shows what they did: {failed}"
+    return f"its timed steps could not be repeated without timers, and nothing shows what they did: {failed}"
 
 
 def replay_flags(trial: Trial, launches: Sequence[Launch], replays: Sequence[Replay]) -> list[str]:

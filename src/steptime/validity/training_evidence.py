@@ -240,7 +240,7 @@ def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) 
         own = dict(losses_of(worker)).get(step)
         if own is not None and loss is not None:
             sentence = (
-                f"behind {step} steps worker {worker.rank} had a loss of {own:.6g}, the same steps without a clock "
+                f"behind {step} steps worker {worker.rank} had a loss of {own:.6g}, the same steps without timers "
                 f"lead to {loss:.6g}"
             )
             found.append(_Deviation(abs(own - loss) / _scale(loss, first), sentence))
@@ -257,7 +257,7 @@ def _weight_difference(workers: Sequence[WorkerSteps], right: Replay, place: int
     return _Deviation(
         share,
         f"behind {step} steps their weights are {100 * share:.2g} % of the update away from those of the same steps "
-        "without a clock",
+        "without timers",
     )
 
 
@@ -321,7 +321,7 @@ def _other_first_updates(
         if share > allowed:
             which = f"update behind {turn * len(workers) + 1} steps in turn" if turn else "first update"
             return (
-                f"{WRONG}: their {which} is {100 * share:.2g} % away from that of the same step without a clock, and "
+                f"{WRONG}: their {which} is {100 * share:.2g} % away from that of the same step without timers, and "
                 f"{100 * allowed:.2g} % are allowed"
             )
     return None
@@ -346,7 +346,7 @@ def _other_batches(workers: Sequence[WorkerSteps], right: Replay) -> str | None:
         known = {number: rest for number, *rest in batches}
         for number, *rest in worker.batches:
             if known.get(number, rest) != rest:
-                return f"{WRONG}: batch {number} of worker {worker.rank} has other samples than without a clock"
+                return f"{WRONG}: batch {number} of worker {worker.rank} has other samples than without timers"
     return None
 
 

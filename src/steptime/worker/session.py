@@ -120,7 +120,7 @@ class Session(abc.ABC):
         """Return what reads the loss of the last step when later ones are over; None if the session cannot.
 
         Called between timed steps: it waits for nothing that ``step`` does not wait for. What is returned is called
-        once, behind the last step. This reads the loss at once, as is right where a step has finished when it returns.
+        once, after the last step. This reads the loss at once, as is right where a step has finished when it returns.
         """
         loss = self.loss()
         return lambda: loss
@@ -214,7 +214,7 @@ class Session(abc.ABC):
         return None
 
     def facts_at_end(self) -> Dict[str, Any]:
-        """Return JSON-ready facts that are known behind the last step alone, as what was compiled."""
+        """Return JSON-ready facts that are known after the last step alone, as what was compiled."""
         return {}
 
     def ablate(self) -> Optional[AblatedStep]:

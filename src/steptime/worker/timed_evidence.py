@@ -1,6 +1,6 @@
 """What timed launches show of their training beside times and losses: batches, and where the weights have come to.
 
-All is computed when the timed steps are over. The same of a launch that repeats them without a clock, for comparison.
+All is computed when the timed steps are over. The same of a launch that repeats them without timers, for comparison.
 """
 
 import os

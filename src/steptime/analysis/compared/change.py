@@ -25,11 +25,19 @@ from steptime.analysis.compared.form import (
 from steptime.analysis.compared.sides import UNKNOWN_FACT, ComparedSide, Subject
 from steptime.errors import UsageError
 from steptime.results.json_form import IntervalOverLaunches
-from steptime.statistics.comparison import Comparison, compare, launches_to_show, power_to_show, smallest_change
+from steptime.statistics.comparison import (
+    Comparison,
+    compare,
+    launches_to_show,
+    power_to_show,
+    sharing_blocks,
+    smallest_change,
+)
 from steptime.statistics.interval import LEVEL
 from steptime.statistics.launch_spread import TrialSpread, pool_spread, pooled_error
 from steptime.statistics.launch_times import LaunchTimes, by_block, sessions_of
 from steptime.statistics.simultaneous import sidak_level
+from steptime.units import is_undecided
 
 _MOST_DIFFERENCES = 3
 """Named of the nearest subject of the other side."""
@@ -229,6 +237,7 @@ class _Compared(NamedTuple):
 
     comparison: Comparison
     gate: Comparison
+    launches: tuple[Sequence[LaunchTimes], Sequence[LaunchTimes]]
     interleaved: int
     sessions: tuple[int, int]
     decided: bool
@@ -242,17 +251,24 @@ def _compared(found: _Pair, levels: tuple[float, float]) -> _Compared:
     before = sessions_of(first)
     later = sessions_of(second, len(before))
     several = len(before) + len(later) > 2  # noqa: PLR2004 - one of each side
+    own = sharing_blocks(first, second)
     if several and not common:
-        comparison = compare(later, before, levels[0])
-    decided = comparison.covers_launches and (several or bool(common))
-    return _Compared(comparison, gate, len(common), (len(before), len(later)), decided)
+        comparison, own = compare(later, before, levels[0]), (before, later)
+    decided = (several or bool(common)) and not (comparison.undecided and _shows_little(comparison))
+    return _Compared(comparison, gate, own, len(common), (len(before), len(later)), decided)
+
+
+def _shows_little(comparison: Comparison) -> bool:
+    """Whether no change below the factor of ``is_undecided`` would have been shown."""
+    smallest = smallest_change(comparison)
+    return smallest is None or is_undecided(1.0, 1.0 + smallest) or is_undecided(comparison.low, comparison.high)
 
 
 def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: float | None) -> ChangeOfTrial:
     first, second = found.sides
-    comparison, gate, interleaved, sessions, decided = _compared(found, levels)
+    comparison, gate, launches, interleaved, sessions, decided = _compared(found, levels)
     surely = smallest_change(gate)
-    steps = [float(np.exp(np.mean([launch.log_mean for launch in each.launches]))) for each in (first, second)]
+    steps = [float(np.exp(np.mean([launch.log_mean for launch in each]))) for each in launches]
     return ChangeOfTrial(
         name=name,
         first=first.id,
@@ -266,6 +282,7 @@ def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: flo
         ratio=comparison.interval,
         verdict=_verdict(comparison) if decided else "undecided",
         smallest_change=smallest_change(comparison) if decided else None,
+        launches_to_decide=None if decided else launches_to_show(comparison, comparison.ratio - 1.0),
         power_at_threshold=None if threshold is None else power_to_show(comparison, threshold),
         launches_to_threshold=None if threshold is None else launches_to_show(comparison, threshold),
         fails=threshold is not None and gate.covers_launches and gate.low > 1.0 + threshold,

@@ -54,6 +54,8 @@ class ChangeOfTrial(JsonForm):
     verdict: ChangeVerdict
     smallest_change: float | None
     """The smallest change of the step time that these launches would have shown with a power of 0.8."""
+    launches_to_decide: int | None = None
+    """About how many more launches of each side would show the change that was seen; None if decided, or unknown."""
     power_at_threshold: float | None
     """The probability of showing a change as large as the threshold; None without a threshold."""
     launches_to_threshold: int | None

@@ -158,7 +158,7 @@ def boot() -> str:
 
 
 def counters() -> Facts:
-    """Return the counters of this host by which foreign load during the launch is told."""
+    """Return the counters of this host by which load of other processes during the launch is told."""
     fields = read_text("/proc/stat").partition("\n")[0].split()[1:9]
     ticks = float(os.sysconf("SC_CLK_TCK"))
     purposes = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")

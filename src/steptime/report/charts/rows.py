@@ -97,11 +97,11 @@ def ratio_chart(rows: Sequence[Spec]) -> Spec:
     """Return the chart; rows as for ``row_chart``, with ratios for numbers."""
     ends = [end for row in rows for end in (row["low"], row["high"], row["value"]) if end is not None]
     low, high = min(1.0, *ends), max(1.0, *ends)
-    title = "time against best (x), axis not from 0"
+    title = "slowdown vs best (x), axis not from 0"
     scale: Spec = {"zero": False, "nice": True}
     axis: Spec = {"tickCount": 6}
     if high > _FAR:
-        title = "time against best (x, log scale)"
+        title = "slowdown vs best (x, log scale)"
         ticks = round_ticks(low, high)
         scale = {"type": "log", "nice": False, "domain": [low * 0.95, high * 1.05]}
         axis = {"values": ticks} if len(ticks) >= FEWEST_TICKS else {}

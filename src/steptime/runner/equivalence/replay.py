@@ -67,7 +67,7 @@ class Replays:
         wanted = [trial for trial in trials if can_replay(trial) and _need_more(trial, good[trial.id], there[trial.id])]
         if not wanted:
             return
-        self.observer.stage("Repeating the timed steps without a clock", len(wanted))
+        self.observer.stage("Rerunning the timed steps without timers", len(wanted))
         keeping = threading.Lock()
 
         def replay(trial: Trial) -> None:
