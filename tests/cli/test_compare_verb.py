@@ -59,8 +59,8 @@ def test_sides_that_took_no_turns_are_undecided_and_fail_as_before(tmp_path):
 
     (plain, passed), (limited, failed) = run(old, slow), run(old, slow, "--fail-over", "5%")
 
-    assert plain.startswith("undecided whether slow differs from old (the baseline), not taken in turns (+29.8 %")
-    assert limited.startswith("FAILED, slower by more than 5.00 %: undecided whether slow differs")
+    assert plain.startswith("undecided: slow took 29.8 % more time than old (the baseline), but the sides did not take")
+    assert limited.startswith("FAILED, slower by more than 5.00 %: undecided: slow took 29.8 % more")
     assert (passed, failed) == (0, 1)
 
 

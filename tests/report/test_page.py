@@ -34,7 +34,7 @@ def drawn_page(make):
         "30530 <small>29920 to 31140</small>",
         "1.19x <small>1.15 to 1.22</small>",
         "2=</span>",
-        "of 1 worker<br>(single)",
+        "efficiency<br>vs 1 worker",
         '<span class="tag">more workers than cores</span>',
         "Workers shared processor cores.",
         "cannot allocate 4294967296 bytes",

@@ -20,7 +20,6 @@ from steptime.statistics.launch_spread import TrialSpread, pooled_error, sattert
 from steptime.statistics.launch_times import LaunchTimes, by_block
 from steptime.statistics.simultaneous import critical_value, scale_density, sidak_level
 from steptime.study.trial import Trial
-from steptime.units import is_undecided
 
 _FEWEST_PAIRS = 3
 """Two pairs have one degree of freedom, with which pairing costs more than it gains."""
@@ -74,8 +73,8 @@ class Comparison:
 
     @property
     def undecided(self) -> bool:
-        """Whether neither was shown to be faster, by an interval that holds 1, is too wide, or knows one launch."""
-        return self.tied or not self.covers_launches or is_undecided(self.low, self.high)
+        """Whether neither was shown to be faster, by an interval that holds 1 or knows one launch only."""
+        return self.tied or not self.covers_launches
 
     def launches_to_settle(self, share: float = 0.03) -> int | None:
         """Return about how many more launches of each would make the half-width smaller than ``share``.
