@@ -27,11 +27,13 @@ SKIPPED := $(VENV)/.skipped
 # Ends the target with what was skipped, also when a test has failed.
 SAY_SKIPPED = code=$$?; $(VENV)/bin/python .ci/skipped_tests.py $(SKIPPED); exit $$code
 
-# What `make test` runs; `make test-ci` counts the lines that it ran and adds the claims about measured times, which have
-# the machine to themselves and take long.
-DEFAULT_TESTS = -m pytest $(IN_PARALLEL) --frameworks default --skipped-to=$(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
+# What `make test` and `make test-ci` run. The latter counts the lines that ran, and adds what takes minutes and guards one
+# place, and the claims about measured times, which have the machine to themselves.
+DEFAULT_TESTS = -m pytest $(IN_PARALLEL) --frameworks default --skipped-to=$(SKIPPED) $(AFTER_A_CRASH)
+# Without bytecode on disk every process compiles all modules anew: that is most of what collecting tests takes.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: race quick pure-tests test default-tests test-ci ci-tests test-environments test-frameworks further-tests fuzz lint \
+.PHONY: race quick pure-tests test default-tests test-all test-ci ci-tests test-environments test-frameworks further-tests fuzz lint \
 	docs wheel try-wheel setup develop clean
 
 race: $(CORE)  ## race four frameworks on this machine and write a report
@@ -43,20 +45,22 @@ quick: $(DEV)  ## lint, and the tests that start no process and take no long tim
 pure-tests:
 	$(VENV)/bin/python -m pytest -q -n 2 --quick
 
-test: $(DEV)  ## make what the tests need, run all but the claims about measured times, and show what was skipped
+test: $(DEV)  ## make what the tests need, run most of them, and show what was skipped
 	@rm -f $(SKIPPED)
 	@$(MAKE) --no-print-directory default-tests; $(SAY_SKIPPED)
 
 default-tests: test-environments
-	$(VENV)/bin/python $(DEFAULT_TESTS)
+	$(VENV)/bin/python $(DEFAULT_TESTS) -m "not alone and not costly"
 
-test-ci: $(DEV)  ## as `make test`, with the claims about measured times and the share of the core's lines that tests run
+test-all: test-ci test-frameworks  ## every test
+
+test-ci: $(DEV)  ## as `make test`, with what it leaves out and the share of the core's lines that tests run
 	@rm -f $(SKIPPED)
 	@$(MAKE) --no-print-directory ci-tests; $(SAY_SKIPPED)
 
 ci-tests: test-environments
 	$(VENV)/bin/coverage erase
-	$(VENV)/bin/coverage run $(DEFAULT_TESTS)
+	$(VENV)/bin/coverage run $(DEFAULT_TESTS) -m "not alone"
 	$(VENV)/bin/python -m pytest --skipped-to=$(SKIPPED) -m alone
 	$(VENV)/bin/python .ci/coverage_by_package.py
 

@@ -4,6 +4,7 @@ A run's end names the folders in which its time went, the tests that were repeat
 trained, and why tests were skipped.
 """
 
+import fcntl
 import os
 import re
 import signal
@@ -53,15 +54,27 @@ _LONG = [
 """Folders whose tests start many processes or fit models, the longest first."""
 _COVERING = ["comparison", "interval", "launch_spread", "simultaneous", "stalls", "stopping_rule"]
 """Modules of statistics that draw many studies and count how often an interval covers what was planted."""
+_SCRIPTS = ["torch_scripts", "data_parallel_scripts", "frameworks_beside_torch", "small_jax_states"]
+"""Modules of attach that train in a framework's own environment."""
 _NOT_QUICK = (
     *_LONG,
     *["ci", "cli", "corpus", "datasets", "docs", "locks", "runner", "stored", "worker"],
-    *["attach/test_torch_scripts.py", "contract", "plugins", "report/test_browser.py", "study/test_study_form.py"],
+    *["contract", "plugins", "report/test_browser.py", "study/test_study_form.py", "analysis/test_change.py"],
+    *(f"attach/test_{name}.py" for name in _SCRIPTS),
     *[f"statistics/test_{name}.py" for name in _COVERING],
     *[f"results/test_{name}.py" for name in ("mutated_records", "noise", "store_damage")],
 )
 """Folders and files whose tests start processes or take long, which `make quick` leaves out; all others are in it."""
 assert all((HERE / name).exists() for name in _NOT_QUICK), f"a name in {_NOT_QUICK} is no path in {HERE}"
+_COSTLY = {
+    HERE / name
+    for name in (
+        *("contract/test_killed_workers.py", "end_to_end/test_emulated_study.py", "predict/test_recovery.py"),
+        *(f"launchers/test_emulated{part}.py" for part in ("", "_frameworks", "_groups", "_net", "_rootless")),
+    )
+}
+"""Files that take long and guard one place, beside tests that need a browser or a bed of hosts."""
+assert all(path.exists() for path in _COSTLY), f"of {_COSTLY}, some are no files"
 _SHARING = {"end_to_end", "datasets", "planted"}
 """Folders whose files share a study, a launch or an environment; elsewhere the tests of one file do, at most."""
 _WORTH_SHOWING_S = 60.0
@@ -146,6 +159,30 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
     return _OneProcessPerGroup(config, log)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Where no bytecode of tests is kept yet, let one process write it while the others wait for it to collect."""
+    kept = sys.dont_write_bytecode or any(HERE.glob("*/__pycache__/test_*.pyc"))
+    if kept or not hasattr(session.config, "workerinput"):
+        return (yield)
+    folder = os.open(HERE, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(folder, fcntl.LOCK_SH)
+        return (yield)
+    finally:
+        os.close(folder)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what takes long and guards one place."""
+    needs = {need for marker in item.iter_markers("needs") for need in marker.args}
+    if item.path in _COSTLY or needs & {"browser", "hosts"}:
+        item.add_marker("costly")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out what `make quick` does not run, before it is imported; None asks the other plugins."""
     left_out = config.getoption("--quick") and any(collection_path == HERE / name for name in _NOT_QUICK)
@@ -158,6 +195,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = [item for item in items if item.get_closest_marker("cuda")]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
+    if config.getoption("--quick"):
+        started = [item for item in items if item.get_closest_marker("framework")]
+        config.hook.pytest_deselected(items=started)
+        items[:] = [item for item in items if not item.get_closest_marker("framework")]
     chosen = config.getoption("--frameworks")
     if chosen != "all":
         kept: list[pytest.Item] = []
@@ -218,6 +259,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Say where the time went, which frameworks were trained and why not the others; file why tests were skipped."""
     if config.getoption("--device"):
         _show_held(terminalreporter, config)
+    if hasattr(config, "workerinput"):  # a process of xdist: the one that started it has its reports too
+        return
     _show_seconds_by_folder(terminalreporter)
     _show_repeated(terminalreporter, config.getoption("only_rerun", None) or [])
     target = config.getoption("--skipped-to")

@@ -92,12 +92,15 @@ def test_packages_that_can_be_had_are_installed_where_another_cannot(tmp_path):
 
 
 @pytest.mark.needs("root")
-def test_a_test_whose_package_is_missing_is_skipped_with_the_command(without):
+def test_a_test_whose_package_is_missing_is_skipped_with_the_command_and_counted_once(without, tmp_path):
     by_mpi = "tests/launchers/test_submitted_jobs.py", "-k", "a_study_by_mpi"
-    done = run("-m", "pytest", "-p", "no:cacheprovider", *by_mpi, environment=without("mpiexec"))
+    target = tmp_path / "skipped"
+    options = "-p", "no:cacheprovider", "-n", "1", f"--skipped-to={target}"
+    done = run("-m", "pytest", *options, *by_mpi, environment=without("mpiexec"))
 
     assert re.search(r"SKIPPED .* missing .*\bmpich\b.*: apt-get install .*\bmpich\b", done.stdout)
     assert "1 skipped" in done.stdout
+    assert target.read_text().count("\n") == 1
 
 
 @pytest.mark.parametrize(
