@@ -12,10 +12,10 @@ import itertools
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
@@ -31,8 +31,7 @@ _MARK, _END = b',"checksum":"', b'"}\n'
 _SAFE = "Everything recorded before is safe, the record in flight was dropped as a whole. "
 
 
-@dataclass(frozen=True)
-class JsonLine:
+class JsonLine(NamedTuple):
     """One line as it was found: its number from 1, its bytes, and its object or what is wrong with it."""
 
     number: int
@@ -45,6 +44,11 @@ class JsonLine:
 
 def read_lines(folder: PlainFolder, path: Path) -> Iterator[JsonLine]:
     """Yield the whole lines of a file in a folder; nothing when there is no file."""
+    return itertools.starmap(parse_line, enumerate(whole_lines(folder, path), 1))
+
+
+def whole_lines(folder: PlainFolder, path: Path) -> Iterator[bytes]:
+    """Yield the bytes of the same lines, which nothing has looked at."""
     try:
         file = os.fdopen(folder.open(path, os.O_RDONLY), "rb")
     except FileNotFoundError:
@@ -59,7 +63,7 @@ def read_lines(folder: PlainFolder, path: Path) -> Iterator[JsonLine]:
                     message = f"{path}, line {number} is longer than {_MOST_BYTES >> 20} MiB, which no record is"
                     raise StoreError(message)
                 return
-            yield _parse(number, raw)
+            yield raw
 
 
 def append_line(folder: PlainFolder, path: Path, value: dict[str, Any]) -> None:
@@ -167,7 +171,27 @@ def _finite(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     return value
 
 
-def _parse(number: int, raw: bytes) -> JsonLine:
+_BEGIN = re.compile(rb'\{"schema":([0-9]{1,9}),')
+_SIGNATURE = len(_MARK) + 16 + len(_END)
+_UNPLAIN = (b"\\", b"NaN", b"Infinity")
+
+
+def schema_of_signed(raw: bytes) -> int | None:
+    """Return the schema of a line whose checksum fits, without parsing it; None where only its object can show both.
+
+    The line is as ``append_line`` writes it, ``schema`` is one key of it, and no number is one that JSON lacks.
+    """
+    begin = _BEGIN.match(raw)
+    signature = raw[-_SIGNATURE:]
+    if begin is None or not signature.startswith(_MARK) or raw.count(b'"schema"') != 1:
+        return None
+    if any(sign in raw for sign in _UNPLAIN) or signature != b"%s%s%s" % (_MARK, _digest(raw[:-_SIGNATURE]), _END):
+        return None
+    return int(begin[1])
+
+
+def parse_line(number: int, raw: bytes) -> JsonLine:
+    """Return a line with its object, or with what is wrong with it."""
     try:
         value = from_json(raw, cache_strings="keys", allow_inf_nan=False)
     except ValueError as error:

@@ -1,5 +1,6 @@
 """Reading the files of a results folder: what does not belong is set aside, what is newer refused."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from steptime.errors import StoreError
 from steptime.plain_file import PlainFolder
 from steptime.results.attached_files import AttachedHeader
 from steptime.results.consistency import AnyRecord, FileCheck, Misfit, SetAside
-from steptime.results.jsonlines import read_lines
+from steptime.results.jsonlines import parse_line, schema_of_signed, whole_lines
 from steptime.results.peaks import StoredPeaks
 from steptime.results.stored_record import (
     SCHEMA,
@@ -104,6 +105,7 @@ class StoredRequeues(StoredObject):
 
 _SIGNED = 2
 """The schema from which on lines have a checksum."""
+_SIGNED_SCHEMAS = range(1, SCHEMA + 1)
 _OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any], config=STRICT)
 _FORMS: Mapping[str, TypeAdapter[Any]] = {
     "study.json": TypeAdapter(StoredStudy),
@@ -168,26 +170,38 @@ class ResultsFiles:
     ) -> Iterator[Record]:
         """Yield the records of a file of JSON lines; lines that are damaged or fail ``check`` are set aside."""
         file = str(path.relative_to(self.path))
-        unverified = self._unverified[file] = 0
-        for line in read_lines(self._folder, path):
-            found = Misfit("damaged", line.problem or "")
-            if line.value is not None:
-                try:
-                    schema = self.check_schema(line.value, path)
-                    if not line.verified:
-                        _refuse_unsigned(schema)
-                        unverified = self._unverified[file] = unverified + 1
-                    record = parse(line.raw)
-                except ValueError as error:
-                    found = Misfit("damaged", str(error))
-                else:
-                    unfit = check(record, line.number)
-                    if unfit is None:
-                        yield record
-                        continue
-                    found = unfit
-            aside = SetAside(file=file, line=line.number, reason=found.reason, message=found.message)
-            self._set_aside.setdefault(file, {})[line.number] = aside
+        self._unverified[file] = 0
+        for number, raw in enumerate(whole_lines(self._folder, path), 1):
+            found: Misfit | None
+            try:
+                record = self._record(number, raw, path, parse)
+            except ValueError as error:
+                found = Misfit("damaged", str(error))
+            else:
+                found = check(record, number)
+                if found is None:
+                    yield record
+                    continue
+            aside = SetAside(file=file, line=number, reason=found.reason, message=found.message)
+            self._set_aside.setdefault(file, {})[number] = aside
+
+    def _record(self, number: int, raw: bytes, path: Path, parse: Reader[Record]) -> Record:
+        """Return the record of a line; raises ValueError with what is damaged.
+
+        A line as steptime writes it is parsed once, by the reader of its record; any other one is first taken as an
+        object, which shows what is wrong.
+        """
+        if schema_of_signed(raw) in _SIGNED_SCHEMAS:
+            with contextlib.suppress(ValueError):
+                return parse(raw)
+        line = parse_line(number, raw)
+        if line.value is None:
+            raise ValueError(line.problem)
+        schema = self.check_schema(line.value, path)
+        if not line.verified:
+            _refuse_unsigned(schema)
+            self._unverified[str(path.relative_to(self.path))] += 1
+        return parse(raw)
 
     def trial(self, path: Path) -> Trial:
         """Return the configuration that a file describes."""

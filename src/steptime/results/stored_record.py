@@ -20,7 +20,7 @@ so that the same schema may gain keys.
 
 import abc
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, make_dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -99,8 +99,14 @@ class _StoredFramework(StoredObject):
 def _fits(form: Any) -> AfterValidator:  # noqa: ANN401 - any type
     """Return the check that an object has the fields of ``form``, in their types; the object stays as it is."""
     adapter: TypeAdapter[Any] = TypeAdapter(form)
+    last: dict[str, Any] | None = None
+    repeats = form is not ClusterFindings
+    """Launches of a trial repeat an object; in numbers, which a cluster has, 1 and true are equal and not alike."""
 
     def checked(value: dict[str, Any]) -> dict[str, Any]:
+        nonlocal last
+        if repeats and value == last:
+            return value
         found = adapter.validate_json(to_json(value))
         if not _moderate(value):
             message = f"a number is beyond {_LARGEST:g}"
@@ -110,6 +116,7 @@ def _fits(form: Any) -> AfterValidator:  # noqa: ANN401 - any type
         ):
             message = "a path leads to a host that the cluster does not have"
             raise ValueError(message)
+        last = value
         return value
 
     return AfterValidator(checked)
@@ -248,10 +255,7 @@ class TrialLaunch(LaunchRecord):
 
 Record = TypeVar("Record", bound=StoredRecord)
 Reader = Callable[[bytes], Record]
-
-
-class _Kind(StoredObject):
-    kind: str
+_KIND = "kind_of_line"
 
 
 def record_reader(record: type[Record], check: Callable[[Record], None]) -> Reader[Record]:
@@ -264,17 +268,20 @@ def record_reader(record: type[Record], check: Callable[[Record], None]) -> Read
 
     @cache
     def adapter() -> TypeAdapter[Record]:
-        return TypeAdapter(record)
+        kind = (_KIND, Annotated[str, Field(validation_alias="kind")])
+        return TypeAdapter(make_dataclass(record.__name__, [kind], bases=(record,), frozen=True, kw_only=True))
 
     def read(line: bytes) -> Record:
         try:
             found: Record = adapter().validate_json(line)
-            said = _Kind.model_validate_json(line).kind
         except ValidationError as error:
             raise ValueError(first_mistake(error)) from error
-        if said != record.kind:
-            message = f"kind: it is a record of {said!r}, not of {record.kind!r}"
+        kind = vars(found).pop(_KIND)
+        if kind != record.kind:
+            message = f"kind: it is a record of {kind!r}, not of {record.kind!r}"
             raise ValueError(message)
+        # The line's kind was read with the rest of it, and is no field of a record.
+        object.__setattr__(found, "__class__", record)
         check(found)
         return found
 
