@@ -6,7 +6,8 @@ What asynchronous updates gain and cost: progress of the loss per second, and ho
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, hypot, log
+from math import exp, hypot, isfinite, log
+from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
@@ -262,15 +263,16 @@ def _rate(launch: Launch) -> float | None:
     ]
     if len(falls) < len(timed):
         return None
-    fallen = float(np.mean(falls))
-    seconds = float(np.mean([worker.ends_s[-1] - worker.origin_s for worker in timed]))
-    return fallen / seconds if seconds > 0.0 and np.isfinite(fallen) else None
+    fallen = fmean(falls)
+    seconds = fmean(worker.ends_s[-1] - worker.origin_s for worker in timed)
+    return fallen / seconds if seconds > 0.0 and isfinite(fallen) else None
 
 
 def _counts(launch: Launch) -> Counter[int]:
     counts = Counter[int]()
     for worker in launch.workers:
-        counts.update({int(late): count for late, count in (worker.staleness or {}).items()})
+        if worker.staleness:
+            counts.update({int(late): count for late, count in worker.staleness.items()})
     return +counts  # without those that never came
 
 

@@ -10,6 +10,7 @@ Lines of a results folder that no number rests on: each stays in its file, and i
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -143,17 +144,17 @@ class FileCheck(Generic[AnyRecord]):
         """Return why the record of a line is not to be used, or None."""
         if self._only not in (None, record.configuration_id):
             return Misfit("other_trial", f"it is a launch of {record.configuration_id}")
-        found = self._other_machine(record) or misfit(record, self._configuration(record))
+        evidence = record.evidence()
+        found = self._other_machine(record) or misfit(record, self._configuration(record), evidence)
         if found is not None:
             return found
         here = (self._only, record.kind, line)
-        first = next(
-            (known for each in record.identities() if (known := self._known.setdefault(each, here)) != here), None
-        )
-        if first is None:
-            return None
-        of_other = "" if first[:2] == here[:2] else f" of {first[0]}"
-        return Misfit("repeated", f"it is the launch of line {first[2]}{of_other} again")
+        for identity in record.identities(evidence):
+            first = self._known.setdefault(identity, here)
+            if first != here:
+                of_other = "" if first[:2] == here[:2] else f" of {first[0]}"
+                return Misfit("repeated", f"it is the launch of line {first[2]}{of_other} again")
+        return None
 
     def _other_machine(self, record: AnyRecord) -> Misfit | None:
         """Return the misfit of a launch of another machine; on the hosts of a site, any of them may have started it."""
@@ -165,30 +166,28 @@ class FileCheck(Generic[AnyRecord]):
         return Misfit("host", f"it ran on the machine {record.machine}, and this folder is of {self._machine}")
 
 
-def misfit(record: LaunchRecord, configuration: Configuration) -> Misfit | None:
-    """Return why the record of a launch of ``configuration`` does not fit it, or None; a failed one is not tested."""
+def misfit(
+    record: LaunchRecord, configuration: Configuration, evidence: Sequence[WorkerEvidence] | None = None
+) -> Misfit | None:
+    """Return why the record of a launch of ``configuration`` does not fit it, or None; a failed one is not tested.
+
+    Args:
+        record: of the launch.
+        configuration: that it is to fit.
+        evidence: the record's own, where it is known.
+    """
     if record.status == "failed":
         return None
-    workers = sorted(record.evidence(), key=lambda each: each.rank)
-    tests: tuple[tuple[Reason, Callable[[], str | None]], ...] = (
-        ("workers", lambda: _ranks_mistake(workers, configuration.workers)),
-        ("host", lambda: _hosts_mistake(record, workers, configuration)),
-        ("facts", lambda: _facts_mistake(record, workers, configuration)),
-        ("steps", lambda: _steps_mistake(workers)),
-        ("clock", lambda: _clock_mistake(workers)),
-        ("duration", lambda: _duration_mistake(workers, record.wall_s)),
-        ("unfilled", lambda: _unfilled_mistake(workers)),
-        ("kernel", lambda: _kernel_mistake(workers)),
-        ("host", lambda: _shared_clock_mistake(workers, record.wall_s)),
-    )
-    for reason, mistake in tests:  # each takes for granted what those before it have shown
-        message = mistake()
+    workers = sorted(record.evidence() if evidence is None else evidence, key=lambda each: each.rank)
+    for reason, mistake in _TESTS:  # each takes for granted what those before it have shown
+        message = mistake(workers, record, configuration)
         if message:
             return Misfit(reason, message)
     return None
 
 
-def _ranks_mistake(workers: Sequence[WorkerEvidence], expected: int) -> str | None:
+def _ranks_mistake(workers: Sequence[WorkerEvidence], _: LaunchRecord, configuration: Configuration) -> str | None:
+    expected = configuration.workers
     ranks = [worker.rank for worker in workers]
     if ranks == list(range(expected)):
         return None
@@ -197,7 +196,7 @@ def _ranks_mistake(workers: Sequence[WorkerEvidence], expected: int) -> str | No
     return f"it has {listed}, and needs {wanted}"
 
 
-def _hosts_mistake(record: LaunchRecord, workers: Sequence[WorkerEvidence], configuration: Configuration) -> str | None:
+def _hosts_mistake(workers: Sequence[WorkerEvidence], record: LaunchRecord, configuration: Configuration) -> str | None:
     cluster, found = configuration.cluster, record.cluster
     if cluster is None and configuration.hosts > 1:
         return None  # which worker runs on which host is the launcher's choice
@@ -229,7 +228,7 @@ _ACCELERATORS = ("gpu", "cuda", "cupy", "nvidia")
 """Parts of what they call a CUDA device; another name is ignored."""
 
 
-def _facts_mistake(record: LaunchRecord, workers: Sequence[WorkerEvidence], configuration: Configuration) -> str | None:
+def _facts_mistake(workers: Sequence[WorkerEvidence], record: LaunchRecord, configuration: Configuration) -> str | None:
     for name, value in record.settings().items():
         if value != getattr(configuration, name):
             return f"{name}: {value}, not {getattr(configuration, name)}"
@@ -243,27 +242,32 @@ def _facts_mistake(record: LaunchRecord, workers: Sequence[WorkerEvidence], conf
         many = isinstance(threads, int) and threads > configuration.threads
         if many and configuration.launcher != "inline":
             return f"worker {worker.rank} computed with {threads} threads, not {configuration.threads}"
-        for name, value in _settings_said(worker.facts).items():
+        for name, value in _reported_settings(worker.facts):
             if value != getattr(configuration, name):
                 return f"worker {worker.rank} computed with {name} {value}, not {getattr(configuration, name)}"
     return None
 
 
-def _settings_said(facts: Mapping[str, Any]) -> dict[str, str]:
+def _reported_settings(facts: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
     """Return the device and the precision that a worker's facts name, as far as they do."""
-    said = {}
-    device = str(facts.get("device", "")).lower()
-    if device.startswith(_PROCESSORS):
-        said["device"] = "cpu"
-    elif any(sign in device for sign in _ACCELERATORS):
-        said["device"] = "cuda"
     precision = facts.get("precision") or _TYPES.get(str(facts.get("autocast")))
+    return _settings(str(facts.get("device", "")), str(precision) if precision else None)
+
+
+@lru_cache
+def _settings(device: str, precision: str | None) -> Sequence[tuple[str, str]]:
+    found = []
+    device = device.lower()
+    if device.startswith(_PROCESSORS):
+        found.append(("device", "cpu"))
+    elif any(sign in device for sign in _ACCELERATORS):
+        found.append(("device", "cuda"))
     if precision:
-        said["precision"] = str(precision)
-    return said
+        found.append(("precision", precision))
+    return tuple(found)
 
 
-def _steps_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
+def _steps_mistake(workers: Sequence[WorkerEvidence], *_: object) -> str | None:
     first = workers[0]
     for worker in workers:
         if list(worker.steps) != list(first.steps):
@@ -276,7 +280,7 @@ _BETWEEN_READINGS_S = 0.01
 """Moments of a device are placed on the host's clock, anew after each wait for the device."""
 
 
-def _clock_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
+def _clock_mistake(workers: Sequence[WorkerEvidence], *_: object) -> str | None:
     for worker in workers:
         last = None
         for moments in (reading.moments for reading in worker.readings if reading.moments):
@@ -302,7 +306,8 @@ def _too_long(seconds: float, limit_s: float) -> bool:
     return seconds > limit_s * (1.0 + _SHARE) + _LEAST_S
 
 
-def _duration_mistake(workers: Sequence[WorkerEvidence], wall_s: float) -> str | None:
+def _duration_mistake(workers: Sequence[WorkerEvidence], record: LaunchRecord, _: object) -> str | None:
+    wall_s = record.wall_s
     for worker in workers:
         begin, end = _ends(worker)
         longest = max(end - begin, worker.lasted_s)
@@ -327,7 +332,7 @@ _PAUSE_S = 0.25
 """Likewise, also of a short launch: a busy machine may hold a process up once, outside of all steps."""
 
 
-def _unfilled_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
+def _unfilled_mistake(workers: Sequence[WorkerEvidence], *_: object) -> str | None:
     """A clock that notes when a step was asked for, and not when it was over, leaves most of the seconds out.
 
     The longest of the workers is looked at: a process that computes for several counts the seconds for all of them.
@@ -348,13 +353,16 @@ def _unfilled_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
     return None
 
 
-def _kernel_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
+def _kernel_mistake(workers: Sequence[WorkerEvidence], *_: object) -> str | None:
     wrong = next((worker for worker in workers if worker.contradicted), None)
     return f"the clock of worker {wrong.rank} {wrong.contradicted}" if wrong else None
 
 
-def _shared_clock_mistake(workers: Sequence[WorkerEvidence], wall_s: float) -> str | None:
+def _shared_clock_mistake(workers: Sequence[WorkerEvidence], record: LaunchRecord, _: object) -> str | None:
     """All workers of a host read one clock: their moments lie within the launch, or two machines have one name."""
+    wall_s = record.wall_s
+    if len(workers) == 1:
+        return None  # whose own moments lie within the launch, as its duration does
     hosts: dict[str, tuple[float, float]] = {}
     for worker in workers:
         begin, end = _ends(worker)
@@ -368,10 +376,25 @@ def _shared_clock_mistake(workers: Sequence[WorkerEvidence], wall_s: float) -> s
     return None
 
 
+_Test = Callable[[Sequence[WorkerEvidence], LaunchRecord, Configuration], str | None]
+_TESTS: Sequence[tuple[Reason, _Test]] = (
+    ("workers", _ranks_mistake),
+    ("host", _hosts_mistake),
+    ("facts", _facts_mistake),
+    ("steps", _steps_mistake),
+    ("clock", _clock_mistake),
+    ("duration", _duration_mistake),
+    ("unfilled", _unfilled_mistake),
+    ("kernel", _kernel_mistake),
+    ("host", _shared_clock_mistake),
+)
+
+
 def _ends(worker: WorkerEvidence) -> tuple[float, float]:
     """Return the first and the last moment of a worker whose readings ascend; both are 0 where it has none."""
-    read = [
-        moment for reading in worker.readings if reading.moments for moment in (reading.moments[0], reading.moments[-1])
-    ]
+    read = []
+    for reading in worker.readings:
+        if reading.moments:
+            read += [reading.moments[0], reading.moments[-1]]
     read += [min(worker.also_read), max(worker.also_read)] if worker.also_read else []
     return (min(read), max(read)) if read else (0.0, 0.0)

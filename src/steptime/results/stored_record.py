@@ -30,7 +30,7 @@ from pydantic_core import to_json
 from steptime.catalog.cluster import ClusterFindings
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class ClockReadings:
     """Moments of one worker on its host's monotonic clock, in the order in which they came."""
 
@@ -39,7 +39,7 @@ class ClockReadings:
     """Seconds that the process counted around them; None if it did not."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class WorkerEvidence:
     """One worker of a launch."""
 
@@ -229,13 +229,16 @@ class LaunchRecord(StoredRecord, abc.ABC):
         """Return the settings of the configuration that the record repeats, by their names there."""
         return {}
 
-    def identities(self) -> Sequence[Hashable]:
+    def identities(self, evidence: Sequence[WorkerEvidence]) -> Sequence[Hashable]:
         """Return what no other launch has, each: two records that share one of them are of one launch.
 
         One is its number and its time. The other is what its workers read from a clock that never goes back, so that a
         copy is known whatever number or trial it was given.
+
+        Args:
+            evidence: the record's own.
         """
-        moments = [tuple(part.moments) for worker in self.evidence() for part in worker.readings if part.moments]
+        moments = [tuple(part.moments) for worker in evidence for part in worker.readings if part.moments]
         named = self.configuration_id, self.launch, self.started_at
         return (named, hash(tuple(moments))) if sum(map(len, moments)) >= _FEWEST_MOMENTS else (named,)
 

@@ -11,7 +11,7 @@ from steptime.results.records import Launch
 from steptime.statistics.interval import step_time
 from steptime.statistics.launch_spread import TrialSpread, pooled_error
 from steptime.statistics.launch_times import LaunchTimes, by_block, launch_times
-from steptime.statistics.stalls import Stalls, find_stalls, quantile_of
+from steptime.statistics.stalls import Stalls, by_length, find_stalls, quantiles_of
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def estimate(launches: Sequence[Launch], strategy: str) -> Estimate | None:
         return None
     mean = step_time(found)
     steady = [each.steady_s for each in found]
-    ordered = [np.sort(each) for each in steady]
+    ordered = [np.sort(rows, axis=1) for _, rows in by_length(steady)]
     median, p90, p99 = (_quantile(ordered, share) for share in (0.5, 0.9, 0.99))
     return Estimate(
         mean=mean.value,
@@ -80,10 +80,10 @@ def _quantile(launches: Sequence[NDArray[np.float64]], share: float) -> float:
     """Return the geometric mean of a quantile over launches, which weigh alike as they do in the step time.
 
     Args:
-        launches: the steps of each, from the shortest on.
+        launches: rows of their steps, from the shortest on, in an array for each number of steps.
         share: of the steps, that are shorter.
     """
-    quantiles = np.array([quantile_of(ordered, share) for ordered in launches])
+    quantiles = np.concatenate([quantiles_of(ordered, share) for ordered in launches])
     return float(np.exp(np.log(quantiles).mean())) if quantiles.min() > 0.0 else 0.0
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import pairwise
+from itertools import islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,23 @@ def step_times(launch: Launch, strategy: str) -> NDArray[np.float64]:
     if strategy_named(strategy).synchronous:
         return _synchronous(launch.workers)
     return _asynchronous(launch.workers)
+
+
+def step_times_of(launches: Sequence[Launch], strategy: str) -> list[NDArray[np.float64]]:
+    """Return ``step_times`` of each of ``launches``; those of one worker are computed together."""
+    alone: dict[int, list[int]] = {}
+    found = [np.empty(0)] * len(launches)
+    for index, launch in enumerate(launches):
+        if len(launch.workers) == 1 and strategy_named(strategy).synchronous:
+            alone.setdefault(len(launch.workers[0].ends_s), []).append(index)
+        else:
+            found[index] = step_times(launch, strategy)
+    for indices in alone.values():
+        workers = [launches[index].workers[0] for index in indices]
+        rows = np.diff([[worker.origin_s, *worker.ends_s] for worker in workers], axis=1)
+        for index, row in zip(indices, rows, strict=True):
+            found[index] = row
+    return found
 
 
 def _synchronous(workers: Sequence[WorkerSteps]) -> NDArray[np.float64]:
@@ -67,6 +85,8 @@ def _common_origins(workers: Sequence[WorkerSteps]) -> list[float]:
     return [worker.origin_s - earliest[worker.host] for worker in workers]
 
 
+_PIECE = 256
+"""Launches whose steps are read at once."""
 _LONGEST = 8192
 """Correlations of a longer series are estimated from so many steps at its end."""
 _PAUSE_S = 3600.0
@@ -163,21 +183,30 @@ def in_turns(trials: Mapping[str, Sequence[LaunchTimes]]) -> dict[str, list[Laun
     return found
 
 
+class Conditions(NamedTuple):
+    """When and where a launch ran: see ``LaunchTimes``."""
+
+    block: int
+    site: tuple[str, ...] | None = None
+    started_at: str = ""
+
+
 def launch_times(launches: Iterable[Launch], strategy: str) -> list[LaunchTimes | None]:
     """Reduce each of ``launches``; None for one that failed or timed no step."""
-    steps, blocks, conditions = [], [], []
+    steps, conditions = [], []
     found: list[LaunchTimes | None] = []
     timed = []
-    for launch in launches:
-        times = step_times(launch, strategy)
-        found.append(None)
-        if is_timed(launch, times):
-            timed.append(len(found) - 1)
-            steps.append(times)
-            blocks.append(launch.block)
-            conditions.append((tuple(launch.site) if launch.site is not None else None, launch.started_at))
-    for index, reduced, (site, started_at) in zip(timed, reduce_times(steps, blocks), conditions, strict=True):
-        found[index] = replace(reduced, site=site, started_at=started_at)
+    coming = iter(launches)
+    while piece := list(islice(coming, _PIECE)):
+        for launch, times in zip(piece, step_times_of(piece, strategy), strict=True):
+            found.append(None)
+            if is_timed(launch, times):
+                timed.append(len(found) - 1)
+                steps.append(times)
+                site = tuple(launch.site) if launch.site is not None else None
+                conditions.append(Conditions(launch.block, site, launch.started_at))
+    for index, reduced in zip(timed, _reduced(steps, conditions), strict=True):
+        found[index] = reduced
     return found
 
 
@@ -186,7 +215,7 @@ def is_timed(launch: Launch, times: NDArray[np.float64]) -> bool:
 
     Single steps may have no length on the clock: updates of asynchronous workers can coincide on it.
     """
-    return launch.status == "ok" and bool(times.sum() > 0.0)
+    return launch.status == "ok" and len(times) > 0 and bool(times[-1] > 0.0 or times.sum() > 0.0)
 
 
 def reduce_times(launches: Sequence[NDArray[np.float64]], blocks: Sequence[int] | None = None) -> list[LaunchTimes]:
@@ -199,27 +228,33 @@ def reduce_times(launches: Sequence[NDArray[np.float64]], blocks: Sequence[int] 
         launches: the step times of each, in seconds.
         blocks: of each launch; one after the other by default.
     """
+    return _reduced(launches, [*map(Conditions, range(len(launches)) if blocks is None else blocks)])
+
+
+def _reduced(launches: Sequence[NDArray[np.float64]], conditions: Sequence[Conditions]) -> list[LaunchTimes]:
     parts = _steady_parts(launches)
     steady = [times[part.start :] for times, part in zip(launches, parts, strict=True)]
     errors = mean_errors([without_period(each, part.period) for each, part in zip(steady, parts, strict=True)])
-    stalling = [index for index, part in enumerate(parts) if np.any(part.excess)]
+    stalling = [index for index, part in enumerate(parts) if part.excess.any()]
     of_stalls = mean_errors([without_period(parts[index].excess, parts[index].period) for index in stalling])
     stall_errors = dict(zip(stalling, of_stalls, strict=True))
-    means = [float(each.mean()) for each in steady]
-    blocks = range(len(launches)) if blocks is None else blocks
+    means = np.zeros(len(launches))
+    for indices, rows in by_length(steady):
+        means[indices] = rows.mean(axis=1)
+    logs = np.log(means).tolist()
     return [
         LaunchTimes(
-            block=block,
+            block=own.block,
             steady_s=steady[index],
             dropped=part.start,
-            log_mean=float(np.log(means[index])),
-            mean_error=errors[index] / means[index],
-            stall_error=stall_errors.get(index, 0.0) / means[index],
+            log_mean=logs[index],
+            mean_error=errors[index] / mean,
+            stall_error=stall_errors.get(index, 0.0) / mean,
             period=part.period,
+            site=own.site,
+            started_at=own.started_at,
         )
-        for index, (part, block) in enumerate(
-            zip(parts, range(len(launches)) if blocks is None else blocks, strict=True)
-        )
+        for index, (part, own, mean) in enumerate(zip(parts, conditions, means.tolist(), strict=True))
     ]
 
 
@@ -241,7 +276,7 @@ def _steady_parts(launches: Sequence[NDArray[np.float64]]) -> list[_SteadyPart]:
     starts = [0] * len(launches)
     for indices, rows in by_length(launches):
         for index, row, found in zip(indices, rows, find_steady_rows(rows), strict=True):
-            starts[index] = found.start if row[found.start :].sum() > 0.0 else 0
+            starts[index] = found.start if row[-1] > 0.0 or row[found.start :].sum() > 0.0 else 0
     steady = [times[start:] for times, start in zip(launches, starts, strict=True)]
     excesses = excess_s(steady)
     parts = []

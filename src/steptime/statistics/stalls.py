@@ -91,7 +91,7 @@ def by_length(series: Sequence[Array]) -> Iterator[tuple[list[int], Array]]:
     for index, each in enumerate(series):
         groups.setdefault(len(each), []).append(index)
     for indices in groups.values():
-        yield indices, np.stack([series[index] for index in indices])
+        yield indices, np.concatenate([series[index] for index in indices]).reshape(len(indices), -1)
 
 
 def periods_of(launches: Sequence[Array], excesses: Sequence[Array]) -> list[int | None]:
@@ -157,7 +157,7 @@ def period_of(launches: Sequence[Array], excesses: Sequence[Array] | None = None
     """
     if excesses is None:
         excesses = excess_s(launches)
-    begun = sum(int(np.count_nonzero((each > 0.0) & (np.roll(each, 1) <= 0.0))) for each in excesses if np.any(each))
+    begun = sum(int(np.count_nonzero((each > 0.0) & (np.roll(each, 1) <= 0.0))) for each in excesses if each.any())
     found, steps, clipped = None, sum(map(len, launches)), np.zeros(0)
     if begun >= _FEWEST:
         # A single long pause must not decide: nothing counts for more than twice the typical stall.
@@ -166,7 +166,8 @@ def period_of(launches: Sequence[Array], excesses: Sequence[Array] | None = None
         found = _peak(clipped, _REGULAR)
     if found is None and steps >= _FEWEST_STEPS:
         # Of ranks, in which a few long stalls weigh no more than other steps.
-        ranks = [np.argsort(np.argsort(each)) / len(each) for each in launches if len(each)]
+        rows = [each for _, each in by_length(launches) if each.size]
+        ranks = [rank for each in rows for rank in np.argsort(np.argsort(each)) / each.shape[1]]
         correlation = _autocorrelation(ranks, steps // _FEWEST)
         found = _peak(correlation, _visible(steps))
     if found is None and begun >= _FEWEST_JITTERED:
@@ -204,16 +205,17 @@ def _autocorrelation(series: Sequence[Array], lags: int | None = None) -> Array:
     last = min(last, (lags or last + 1) - 1)
     mean = np.concatenate(series).mean()
     sums, pairs = np.zeros(last + 1), np.zeros(last + 1)
-    for each in series:
-        size = len(each)
+    for _, rows in by_length(series):
+        count, size = rows.shape
+        centred, most = rows - mean, min(last + 1, size)
         if size <= _SHORT_SERIES:
-            products = np.correlate(each - mean, each - mean, "full")[size - 1 : size + last]
+            sums[:most] += [np.vdot(centred[:, : size - lag], centred[:, lag:]) for lag in range(most)]
         else:
             padded = 1 << (2 * size - 1).bit_length()
-            spectrum = np.fft.rfft(each - mean, n=padded)
-            products = np.fft.irfft(spectrum.real**2 + spectrum.imag**2, n=padded)[: min(last + 1, size)]
-        sums[: len(products)] += products
-        pairs[: len(products)] += size - np.arange(len(products))
+            for each in centred:
+                spectrum = np.fft.rfft(each, n=padded)
+                sums[:most] += np.fft.irfft(spectrum.real**2 + spectrum.imag**2, n=padded)[:most]
+        pairs[:most] += count * (size - np.arange(most))
     if sums[0] <= 0.0:
         return np.zeros(0)
     found: Array = sums / np.maximum(pairs, 1.0) / (sums[0] / pairs[0])
@@ -230,8 +232,8 @@ def find_stalls(launches: Sequence[Array], mean_s: float, median_s: float) -> St
     """
     excesses = excess_s(launches)
     period = period_of(launches, excesses)
-    total, steps = sum(float(each.sum()) for each in launches), sum(map(len, launches))
-    found = [seconds for each in excesses for seconds in each[each > 0.0].tolist()]
+    total, steps = sum(float(rows.sum()) for _, rows in by_length(launches)), sum(map(len, launches))
+    found = [seconds for each in excesses if each.any() for seconds in each[each > 0.0].tolist()]
     regular = [] if period is None else [each for times in launches for each in _regular_excess_s(times, period)]
     # What comes every so many seconds changes its place in the period, which then shows little of it.
     if sum(regular) >= _MOST_OF * sum(found):
