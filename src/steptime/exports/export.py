@@ -1,12 +1,13 @@
 """Results as tables for other programs: a row per trial, per step of a launch and of a worker, and per epoch."""
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate, chain, islice
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steptime.analysis.accuracy import accuracy_of, loss_of, seconds_of
 from steptime.analysis.summary import summarise
@@ -15,7 +16,7 @@ from steptime.extras import require_extra
 from steptime.results.record_kinds import TIMING, TRAINING
 from steptime.results.records import Launch
 from steptime.results.store import Store
-from steptime.statistics.launch_times import first_steady_steps, is_timed, step_times
+from steptime.statistics.launch_times import first_steady_steps, is_timed, step_times_of
 from steptime.study.environment_variables import in_words
 from steptime.study.study import FURTHER_FIELDS
 from steptime.study.trial import Trial
@@ -70,11 +71,8 @@ def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> 
     without polars.
     """
     require_extra("export")
-    tables = {
-        "trials": trials_table(summarise(store)),
-        "steps": steps_table(store),
-        "worker_steps": _worker_steps(store),
-    }
+    tables = {"trials": trials_table(summarise(store))}
+    tables["steps"], tables["worker_steps"] = _tables_of_steps(store)
     tables["trainings"] = _trainings(store)
     tables["set_aside"] = _set_aside(store)  # of all that was read for the others
     paths = []
@@ -149,40 +147,23 @@ def trials_table(summary: Summary) -> "pl.DataFrame":
 
 def steps_table(store: Store) -> "pl.DataFrame":
     """Return a row per timed step, see ``export_tables``."""
+    return _tables_of_steps(store, of_workers=False)[0]
+
+
+def _tables_of_steps(store: Store, *, of_workers: bool = True) -> tuple["pl.DataFrame", "pl.DataFrame"]:
+    """Return a row per step of a launch, and one per step of a worker; the records of launches are read once."""
     import polars as pl  # noqa: PLC0415 - as above
 
-    schema = {"trial": pl.Categorical, "launch": pl.Int32, "block": pl.Int32, "step": pl.Int32}
-    schema |= {"end_s": pl.Float64, "step_time_s": pl.Float64, "steady": pl.Boolean}
-    parts = [_frame(launches, _step_columns, schema) for launches in _launches(store)]
-    return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
-
-
-def _worker_steps(store: Store) -> "pl.DataFrame":
-    import polars as pl  # noqa: PLC0415 - as above
-
-    schema = {"trial": pl.Categorical, "launch": pl.Int32, "block": pl.Int32, "worker": pl.Int32}
-    schema |= {"host": pl.Categorical, "step": pl.Int32, "end_s": pl.Float64, "step_time_s": pl.Float64}
-    parts = [_frame(launches, _worker_columns, schema) for launches in _launches(store)]
-    return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
-
-
-def _frame(
-    launches: Iterable[tuple[Trial, Launch]],
-    columns_of: Callable[[Iterable[tuple[Trial, Launch]]], Iterator[dict[str, Any]]],
-    schema: Mapping[str, Any],
-) -> "pl.DataFrame":
-    """Return one table of the columns of several launches: one of each launch would cost more than its steps."""
-    import polars as pl  # noqa: PLC0415 - as above
-
-    parts: dict[str, list[Any]] = {name: [] for name in schema}
-    for columns in columns_of(launches):
-        for name, values in columns.items():
-            parts[name].append(values)
-    whole = {
-        name: np.concatenate(each) if each and isinstance(each[0], np.ndarray) else list(chain.from_iterable(each))
-        for name, each in parts.items()
-    }
-    return pl.DataFrame(whole, schema=schema)
+    names = {"trial": pl.Categorical, "launch": pl.Int32, "block": pl.Int32}
+    of_launch = names | {"step": pl.Int32, "end_s": pl.Float64, "step_time_s": pl.Float64, "steady": pl.Boolean}
+    of_worker = names | {"worker": pl.Int32, "host": pl.Categorical, "step": pl.Int32}
+    of_worker |= {"end_s": pl.Float64, "step_time_s": pl.Float64}
+    steps, worker_steps = [pl.DataFrame(schema=of_launch)], [pl.DataFrame(schema=of_worker)]
+    for trial, launches in _launches(store):
+        steps.append(pl.DataFrame(_step_columns(trial, launches), schema=of_launch))
+        if of_workers:
+            worker_steps.append(pl.DataFrame(_worker_columns(trial, launches), schema=of_worker))
+    return pl.concat(steps), pl.concat(worker_steps)
 
 
 def _trainings(store: Store) -> "pl.DataFrame":
@@ -210,47 +191,54 @@ def _epochs(store: Store) -> Iterator[tuple[Any, ...]]:
                 yield trial.id, run.seed, number, accuracy_of(epoch), loss_of(epoch), passed, rate
 
 
-def _step_columns(launches: Iterable[tuple[Trial, Launch]]) -> Iterator[dict[str, Any]]:
-    steps = [(trial, launch, step_times(launch, trial.strategy)) for trial, launch in launches]
-    timed = [index for index, (_, launch, times) in enumerate(steps) if is_timed(launch, times)]
-    starts = dict(zip(timed, first_steady_steps([steps[index][2] for index in timed]), strict=True))
-    for index, (trial, launch, times) in enumerate(steps):
-        size = len(times)
-        yield {
-            **_names(trial, launch, size),
-            "step": np.arange(size),
-            "end_s": np.cumsum(times),
-            "step_time_s": times,
-            "steady": np.arange(size) >= starts.get(index, size),
-        }
-
-
-def _worker_columns(launches: Iterable[tuple[Trial, Launch]]) -> Iterator[dict[str, Any]]:
-    found = ((trial, launch, worker) for trial, launch in launches for worker in launch.workers)
-    for trial, launch, worker in found:
-        ends = np.asarray([worker.origin_s, *worker.ends_s])
-        size = len(worker.ends_s)
-        yield {
-            **_names(trial, launch, size),
-            "worker": np.full(size, worker.rank),
-            "host": [worker.host] * size,
-            "step": np.arange(size),
-            "end_s": ends[1:] - ends[0],
-            "step_time_s": np.diff(ends),
-        }
-
-
-def _names(trial: Trial, launch: Launch, size: int) -> dict[str, Any]:
+def _step_columns(trial: Trial, launches: Sequence[Launch]) -> dict[str, Any]:
+    steps = step_times_of(launches, trial.strategy)
+    timed = [index for index, launch in enumerate(launches) if is_timed(launch, steps[index])]
+    starts = dict(zip(timed, first_steady_steps([steps[index] for index in timed]), strict=True))
+    sizes = np.array([*map(len, steps)])
+    numbers = _numbers(sizes)
+    first = np.array([starts.get(index, size) for index, size in enumerate(sizes.tolist())])
     return {
-        "trial": [trial.id] * size,
-        "launch": np.full(size, launch.launch),
-        "block": np.full(size, launch.block),
+        **_names(trial, launches, sizes),
+        "step": numbers,
+        "end_s": np.concatenate([np.cumsum(each) for each in steps]),
+        "step_time_s": np.concatenate(steps),
+        "steady": numbers >= np.repeat(first, sizes),
     }
 
 
-def _launches(store: Store) -> Iterator[list[tuple[Trial, Launch]]]:
-    """Yield the launches of all trials in pieces that are small enough to be held."""
+def _worker_columns(trial: Trial, launches: Sequence[Launch]) -> dict[str, Any]:
+    workers = [(launch, worker) for launch in launches for worker in launch.workers]
+    sizes = np.array([len(worker.ends_s) for _, worker in workers], dtype=np.int64)
+    origins = np.repeat([worker.origin_s for _, worker in workers], sizes)
+    ends = np.fromiter(chain.from_iterable(worker.ends_s for _, worker in workers), np.float64)
+    numbers = _numbers(sizes)
+    return {
+        **_names(trial, [launch for launch, _ in workers], sizes),
+        "worker": np.repeat([worker.rank for _, worker in workers], sizes),
+        "host": [host for _, worker in workers for host in repeat(worker.host, len(worker.ends_s))],
+        "step": numbers,
+        "end_s": ends - origins,
+        "step_time_s": ends - np.where(numbers == 0, origins, np.roll(ends, 1)),
+    }
+
+
+def _numbers(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers of the steps of launches of these sizes, from 0 in each."""
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def _names(trial: Trial, launches: Sequence[Launch], sizes: NDArray[np.int64]) -> dict[str, Any]:
+    return {
+        "trial": [trial.id] * int(sizes.sum()),
+        "launch": np.repeat(np.array([launch.launch for launch in launches], dtype=np.int64), sizes),
+        "block": np.repeat(np.array([launch.block for launch in launches], dtype=np.int64), sizes),
+    }
+
+
+def _launches(store: Store) -> Iterator[tuple[Trial, list[Launch]]]:
+    """Yield the launches of each trial in pieces that are small enough to be held."""
     for trial in store.trials():
         launches = store.iter_records(TIMING, trial.id)
-        while piece := [(trial, launch) for launch in islice(launches, _PIECE)]:
-            yield piece
+        while piece := list(islice(launches, _PIECE)):
+            yield trial, piece

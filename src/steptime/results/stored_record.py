@@ -283,7 +283,7 @@ def record_reader(record: type[Record], check: Callable[[Record], None]) -> Read
         if kind != record.kind:
             message = f"kind: it is a record of {kind!r}, not of {record.kind!r}"
             raise ValueError(message)
-        # The line's kind was read with the rest of it, and is no field of a record.
+        # A record has no field for the kind of its line, which was read with the rest.
         object.__setattr__(found, "__class__", record)
         check(found)
         return found

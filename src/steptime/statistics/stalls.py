@@ -138,11 +138,6 @@ def quantiles_of(ordered: Array, share: float) -> Array:
     return found
 
 
-def quantile_of(ordered: Array, share: float) -> float:
-    """Return ``quantiles_of`` of one series."""
-    return float(quantiles_of(ordered, share))
-
-
 def period_of(launches: Sequence[Array], excesses: Sequence[Array] | None = None) -> int | None:
     """Return the number of steps from one stall to the next over launches; None if stalls are rare or irregular.
 
