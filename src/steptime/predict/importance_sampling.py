@@ -5,11 +5,10 @@ measured the factors are nearly one; where it was not, their prior is wide, and 
 in rounds, each with a proposal that is wider than the result of the round before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.interpolate import RegularGridInterpolator  # type: ignore[import-untyped]
 from scipy.special import expit  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.predict.posterior import DRAWS, Array
@@ -113,7 +112,7 @@ class _Table:
     columns: list[int]
     """Places of the factors among the parameters."""
     overlap: int
-    look_up: RegularGridInterpolator
+    look_up: Callable[[Array], Array]
     """Seconds without the exchange, logarithm of the whole exchange, and the share of it that cannot hide."""
     ends: tuple[Array, Array]
     """Of the grid."""
@@ -146,6 +145,8 @@ def _tabulate(parameters: Mapping[str, Array], observation: ExchangeObservation,
         axis=-1,
     )
     shape = (*(count for _ in factors), 3)
+    from scipy.interpolate import RegularGridInterpolator  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
+
     look_up = RegularGridInterpolator(axes, values.reshape(shape))
     return _Table(observation, columns, prior.names.index(OVERLAP), look_up, (low, high))
 

@@ -177,7 +177,7 @@ _UNPLAIN = (b"\\", b"NaN", b"Infinity")
 
 
 def schema_of_signed(raw: bytes) -> int | None:
-    """Return the schema of a line whose checksum fits, without parsing it; None where only its object can show both.
+    """Return the schema of a line whose checksum fits, without parsing it; None if only its object can show both.
 
     The line is as ``append_line`` writes it, ``schema`` is one key of it, and no number is one that JSON lacks.
     """

@@ -11,9 +11,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from steptime.analysis.compared.sides import ComparedSide, attached_sides
 from steptime.attach.folder import environment, write_hook
 from steptime.errors import LaunchError, StoreError, error_line
 from steptime.foreign_writers import require_folder_for_launches
@@ -29,6 +28,9 @@ from steptime.runner.host import usable_cores
 from steptime.runner.job_member import JobMember, job_member
 from steptime.runner.process_watch import ProcessWatch
 from steptime.runner.progress import Observer
+
+if TYPE_CHECKING:
+    from steptime.analysis.compared.sides import ComparedSide
 
 OUTPUT = "output.txt"
 HOOK = "hook"
@@ -229,7 +231,7 @@ class PreparedCommand:
 
 def run_in_turns(
     commands: Sequence[Sequence[str]], folder: Path, runs: int, observer: Observer
-) -> tuple[ComparedSide, ComparedSide]:
+) -> "tuple[ComparedSide, ComparedSide]":
     """Run two commands in turns, which of them first by chance, and return the sides of a comparison that they make.
 
     Runs that ended are kept, so that a series goes on where it was stopped; what they write goes to ``output.txt`` in
@@ -260,6 +262,8 @@ def run_in_turns(
                     raise LaunchError(message)
             observer.finished(what, kept=kept)
     stores = [[Store.open(folder / name / f"{number}") for number in range(1, runs + 1)] for name in names]
+    from steptime.analysis.compared.sides import attached_sides  # noqa: PLC0415 - scipy is slow, and one command waits
+
     return attached_sides(stores, names, [str(folder / name) for name in names])
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq  # type: ignore[import-untyped]  # scipy ships no types
-from scipy.special import gammaln, ndtr  # type: ignore[import-untyped]
+from scipy.special import gammaln, ndtr  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.results.json_form import IntervalOverLaunches
 from steptime.statistics.interval import LEVEL, step_time
@@ -304,6 +303,8 @@ def smallest_change(comparison: Comparison, power: float = POWER) -> float | Non
         return None
     if comparison.error <= 0.0:
         return 0.0
+    from scipy.optimize import brentq  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import
+
     critical, freedom = _critical(comparison), comparison.freedom
     errors = brentq(lambda effect: _power_anew(effect, critical, freedom) - power, 0.0, _MOST_ERRORS, xtol=1e-6)
     return float(np.expm1(errors * comparison.error))

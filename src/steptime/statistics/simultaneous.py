@@ -4,13 +4,12 @@ A table that compares every trial with the best makes many claims at once. Each 
 equal trials slower in half of all studies (docs/decisions/0017-simultaneous.md).
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import CubicSpline  # type: ignore[import-untyped]  # scipy ships no types
-from scipy.optimize import brentq  # type: ignore[import-untyped]
-from scipy.special import gammaln, ndtr  # type: ignore[import-untyped]
+from scipy.special import gammaln, ndtr  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.statistics.interval import t_quantile
 
@@ -51,9 +50,13 @@ def sidak_level(level: float, claims: int) -> float:
 
 
 @lru_cache(maxsize=256)
-def _log_values(family: int, level: float) -> CubicSpline:
+def _log_values(family: int, level: float) -> Callable[[Array], Array]:
+    from scipy.interpolate import CubicSpline  # type: ignore[import-untyped]  # noqa: PLC0415 - slow; pairs need none
+    from scipy.optimize import brentq  # type: ignore[import-untyped]  # noqa: PLC0415 - likewise
+
     values = [brentq(lambda q, free=free: _range_below(q, family, free) - level, 0.1, 5000.0) for free in _NODES]
-    return CubicSpline(1.0 / _NODES[::-1], np.log(np.array(values)[::-1] / np.sqrt(2.0)))
+    found: Callable[[Array], Array] = CubicSpline(1.0 / _NODES[::-1], np.log(np.array(values)[::-1] / np.sqrt(2.0)))
+    return found
 
 
 def _range_below(q: float, family: int, freedom: float) -> float:
