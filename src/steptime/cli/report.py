@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from steptime.predict.held_out import Anomaly
     from steptime.report.section import Section
     from steptime.report.sections import StudyFindings
+    from steptime.results.attached_files import AttachedFiles, AttachedHeader
     from steptime.results.store import Store
 
 _FORMATS = ("text", "json", "markdown", "csv", "latex")
@@ -38,7 +39,14 @@ _FILE_WIDTH = 140
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.")],
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR...",
+            help="A results folder; of a script on several nodes also what others wrote: folders, .jsonl files, a tar, "
+            "or - for one from a pipe.",
+        ),
+    ],
     html: Annotated[Path | None, typer.Option(help="Also write one offline HTML page to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/report-json.md) and nothing else.")] = False,
     everything: Annotated[
@@ -67,7 +75,8 @@ def report(
 
     if form not in _FORMATS:
         raise UsageError(choices_message("format", form, _FORMATS))
-    found = read_report(folder, reference)
+    folder = folders[0]
+    found = read_report(folder, reference, folders[1:])
     failure = _page_failure(found, html)
     html = None if failure else html
     as_json = as_json or form == "json"
@@ -133,12 +142,13 @@ class ReportedResults:
         return sections(self.findings)
 
 
-def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
+def read_report(folder: Path, reference: Path | None = None, others: Sequence[Path] = ()) -> ReportedResults:
     """Return what the report of ``folder`` shows.
 
     Args:
         folder: of results.
         reference: what steps are compared with instead of the folder's own profile.
+        others: what the other nodes of an attached job wrote.
 
     Raises StoreError when the folder cannot be read, and UsageError when the reference cannot.
     """
@@ -156,6 +166,8 @@ def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
     store = open_results(folder)
     net = stored_links(store)
     recorded = store.attached()
+    if others:
+        recorded = _joined(folder, recorded, others)
     attached = attached_run(*recorded) if recorded else None
     summary = with_models(summarise(store), store)
     try:
@@ -171,6 +183,20 @@ def read_report(folder: Path, reference: Path | None = None) -> ReportedResults:
     if attached is not None:
         diagnosis.findings.extend(script_findings(attached))
     return ReportedResults(store, summary, net, attached, diagnosis)
+
+
+def _joined(
+    folder: Path, recorded: "tuple[AttachedHeader, AttachedFiles] | None", others: Sequence[Path]
+) -> "tuple[AttachedHeader, AttachedFiles]":
+    """Return the records of an attached job with those of its other nodes."""
+    from steptime.errors import UsageError
+    from steptime.results.joined_files import joined_files
+
+    if recorded is None:
+        message = f"{folder} holds a study, and folders are joined where 'steptime attach' made them; name one alone"
+        raise UsageError(message)
+    header, files = recorded
+    return header, joined_files(files, others)
 
 
 def _in_form(found: ReportedResults, form: str) -> str:

@@ -29,6 +29,7 @@ _DIFFERENT = 1.2
 """Ranks are listed where the longest part is this many times the mean, and the difference is worth listing."""
 _WORTH = 0.03
 _MOST_RANKS = 4
+_MOST_HOSTS = 3
 _LONGEST_COMMAND = 60
 """Characters."""
 _LAYOUTS: tuple[Layout, ...] = ("wide", "stacked")
@@ -39,11 +40,21 @@ def headline(run: AttachedRun) -> str:
     command = _short_command(run.command)
     if not run.ranks:
         return f"{command}: no step was seen"
-    hosts = len({rank.host for rank in run.ranks})
-    who = f"{count(run.world, 'rank')} on {count(hosts, 'host')}" if run.world > 1 else "one process"
+    who = _who(run) if run.world > 1 else "one process"
     step = _step(run)
     micro = f", {run.micro_steps} micro-steps each" if run.micro_steps and run.micro_steps > 1 else ""
     return f"{command}, {who}: a step takes {step}{micro}"
+
+
+def _who(run: AttachedRun) -> str:
+    """Return how many ranks there are, of how many nothing is on record, and their hosts by name if they are few."""
+    names = list(dict.fromkeys(rank.host for rank in run.ranks))
+    hosts = count(len(names), "host")
+    if 1 < len(names) <= _MOST_HOSTS:
+        hosts += f" ({', '.join(names)})"
+    if len(run.ranks) < run.world:
+        return f"{len(run.ranks)} of {count(run.world, 'rank')} on record, on {hosts}"
+    return f"{count(run.world, 'rank')} on {hosts}"
 
 
 def _step(run: AttachedRun) -> str:
