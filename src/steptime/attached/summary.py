@@ -61,7 +61,8 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
     main = max(kept, key=_trained_s, default=None)
     by_length = sorted(kept, key=lambda each: each is not main)
     began, ended = header.begin_ns, header.end_ns
-    job = job_parts(kept, trainings, CommandTime(header.boot, began, ended, header.wall_minus_monotonic_ns))
+    command = CommandTime(header.boot, began, ended, header.wall_minus_monotonic_ns)
+    job = [] if header.by_environment else job_parts(kept, trainings, command)
     parts = step_parts(main) if main else []
     waited = whom_ranks_wait_for(main, parts) if main else None
     processes = list(main.attempt.processes.values()) if main else []

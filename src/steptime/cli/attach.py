@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steptime.cli.attached_environment import FORMS, print_environment
 from steptime.cli.streams import warn
+from steptime.errors import UsageError
 
 if TYPE_CHECKING:
     from steptime.launchers.own_command import CommandEnd
@@ -22,7 +24,9 @@ _WIDTH = 80
 
 
 def attach(
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="As you start it: torchrun train.py.")],
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND...", help="As you start it: torchrun train.py.")
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output-dir", help="Results folder [default: steptime-results/attach-SCRIPT]."),
@@ -45,6 +49,17 @@ def attach(
     as_json: Annotated[
         bool, typer.Option("--json", help="End with the answer as one line of JSON (docs/report-keys.md).")
     ] = False,
+    environment: Annotated[
+        bool,
+        typer.Option(
+            "--environment",
+            help="Start nothing; print the variables that attach what a pod, Ray, sbatch or a container starts.",
+        ),
+    ] = False,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help="Of --environment: sh, yaml, json or docker.", autocompletion=lambda: FORMS),
+    ] = None,
 ) -> None:
     """Run your own training command as it is, and end with where its time went.
 
@@ -52,6 +67,12 @@ def attach(
     """
     from steptime.launchers.own_command import become_command, require_program
 
+    if environment:
+        print_environment(command or [], output, form or "sh")
+        return
+    if not command or form is not None:
+        what = "give a command: steptime attach -- torchrun train.py" if not command else "--format is of --environment"
+        raise UsageError(what)
     require_program(command[0])
     try:
         prepared = _prepared(command, output, lines=lines, flops=flops, ablate=ablate)

@@ -309,3 +309,5 @@ class AttachedHeader(StoredObject):
     job: dict[str, Any] | None = None
     """What a command that is one member of a job has in common with the others, which write to the same folder."""
     member: str | None = None
+    by_environment: bool = False
+    """Whether others started the processes, by the variables alone, at a time that is not known here."""

@@ -85,6 +85,16 @@ class AttachedCommand:
             stack.pop_all()
             return prepared
 
+    def leave_hook(self) -> dict[str, str]:
+        """Make the results folder, and return the variables that attach what somebody else starts with them.
+
+        Raises StoreError where the folder holds something or cannot be used.
+        """
+        prepared = self.prepare()
+        prepared.locked.close()
+        prepared.note({**prepared.header, "by_environment": True})
+        return {"PYTHONPATH": str(prepared.hook.resolve()), "STEPTIME_ATTACH": prepared.variables["STEPTIME_ATTACH"]}
+
     def join(self, member: JobMember) -> "PreparedCommand":
         """Make ready to write to the results folder of another member of the same job.
 
