@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from steptime.attached.form import AttachedFinding, JobPart, StepPart, WaitedFor
-from steptime.attached.step_parts import KeptSteps, at_line, known_part, title_of, whose_code
+from steptime.attached.step_parts import KeptSteps, at_line, is_in_turn, known_part, title_of, whose_code
 from steptime.attached.trainings import TrainingAttempts
 from steptime.results.attached_lines import StepLine
 from steptime.results.json_form import Interval
@@ -109,7 +109,8 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
         part = found.part(name)
         if part is not None and (part.share or 0.0) >= _NOTABLE and is_shown(part.time_s):
             said = words.format(time=_with_interval(part.time_s), share=_percent(part.share))
-            yield AttachedFinding(kind=kind, sentence=said + at_line(part.where), lost_s=_lost(part, found))
+            sentence = said + at_line(part.where) + _in_turn(part)
+            yield AttachedFinding(kind=kind, sentence=sentence, lost_s=_lost(part, found))
     gaps = [part for part in found.parts if part.gap and part.share and is_shown(part.time_s)]
     if sum(part.share or 0.0 for part in gaps) >= _NOTABLE:
         most = gaps[0]
@@ -117,13 +118,21 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
         sentence = (
             f"{_with_interval(most.time_s)} of each step, {_percent(most.share)}, passes {title_of(most.name)}"
             f"{at_line(most.where)}{others if len(gaps) > 1 else ''}: {whose_code(most.where)} that nothing marks"
+            f"{_in_turn(most)}"
         )
         lost_s = sum(_lost(part, found) for part in gaps)
         yield AttachedFinding(kind="gaps", sentence=sentence, lost_s=lost_s)
 
 
 def _lost(part: StepPart, found: AttachedFindings) -> float:
-    return (part.time_s.value or 0.0) * found.steps
+    return ((part.gain_s if is_in_turn(part) else part.time_s).value or 0.0) * found.steps
+
+
+def _in_turn(part: StepPart) -> str:
+    """Return what a part costs with the waiting for it, where ranks have it in turn."""
+    if not is_in_turn(part):
+        return ""
+    return f"; ranks have it in turn and wait for one another: a step is {_with_interval(part.gain_s)} longer for it"
 
 
 def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:

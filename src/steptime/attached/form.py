@@ -33,6 +33,9 @@ class StepPart(JsonForm):
     time_s: Interval[float | None]
     share: float | None
     """Of the step."""
+    gain_s: Interval[float | None]
+    """By how much a step would be shorter without it, with what the others wait for whom it takes longest; null where
+    waiting is not known, and of the exchange itself."""
     ranks_s: list[float | None]
     """Of each rank, in the order of ``ranks``."""
     device_s: float | None

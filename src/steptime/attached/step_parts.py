@@ -50,6 +50,8 @@ _FEW = 8
 """From so many steps on, the first steady one is looked for; of fewer the first is left out."""
 _STARTING = 2.0
 """Times the median step, above which the first steps are not steady whatever follows."""
+_IN_TURN = 1.2
+"""Times its mean over ranks, that a part adds at least to a step where others wait for who has it."""
 _MOST_UNCERTAIN = 0.5
 """Of the exchange, that the clocks may leave open."""
 
@@ -231,6 +233,7 @@ def _part(  # noqa: PLR0913 - what a part is made of
         gap=gap,
         time_s=_widened(found),
         share=found.value / total if total > 0.0 else None,
+        gain_s=_gain(kept, name, seconds),
         ranks_s=[float(value) for value in seconds.mean(axis=1)],
         device_s=_on_device(kept, places),
         where=most_seen_line(kept.attempt.processes.values(), places),
@@ -238,9 +241,28 @@ def _part(  # noqa: PLR0913 - what a part is made of
     )
 
 
+def _gain(kept: KeptSteps, name: str, seconds: Array) -> Interval[float | None]:
+    """Return by how much steps would be shorter without a part: by what it adds to the slowest rank of each step.
+
+    Where ranks have it in turn, as collections of garbage that are not at one time, each waits for all of them.
+    """
+    if kept.exchange is None or name in EXCHANGED or not seconds.any():
+        return NOT_MEASURED
+    work = kept.length_s - kept.exchange.waiting_s
+    return _widened(difference_within(work.max(axis=0) - (work - seconds).max(axis=0)))
+
+
 def _unknown(name: str, reason: str) -> StepPart:
     return StepPart(
-        name=name, gap=False, time_s=NOT_MEASURED, share=None, ranks_s=[], device_s=None, where=None, reason=reason
+        name=name,
+        gap=False,
+        time_s=NOT_MEASURED,
+        share=None,
+        gain_s=NOT_MEASURED,
+        ranks_s=[],
+        device_s=None,
+        where=None,
+        reason=reason,
     )
 
 
@@ -294,6 +316,11 @@ def without_folders(line: str) -> str:
 def known_part(parts: Sequence[StepPart], name: str) -> StepPart | None:
     """Return the part of a step with this name; None if there is none, or if its time cannot be told."""
     return next((part for part in parts if part.name == name and part.time_s.value is not None), None)
+
+
+def is_in_turn(part: StepPart) -> bool:
+    """Say whether a part costs a step clearly more than its mean over ranks, since the others wait for who has it."""
+    return part.gain_s.low is not None and part.gain_s.low >= _IN_TURN * (part.time_s.value or 0.0)
 
 
 def at_line(line: str | None) -> str:

@@ -10,8 +10,8 @@ from shlex import join
 
 from steptime.analysis.compared.change import change_between
 from steptime.analysis.compared.sides import ComparedSide
-from steptime.attached.form import AttachedRun
-from steptime.attached.step_parts import at_line, known_part, library_of, title_of, whose_code
+from steptime.attached.form import AttachedRun, StepPart
+from steptime.attached.step_parts import at_line, is_in_turn, known_part, library_of, title_of, whose_code
 from steptime.diagnosis.form import EvidenceNumber, TrialFinding
 from steptime.diagnosis.rule import gain_without
 from steptime.diagnosis.verification import AdviceOutcome, VerifiedAdvice, record_of_rule
@@ -44,7 +44,7 @@ def _input(run: AttachedRun) -> _ScriptClaim | None:
     if part is None:
         return None
     change = f"load batches in other processes (DataLoader: num_workers), or make a batch cheaper{at_line(part.where)}"
-    return _ScriptClaim("each step waits for its batch", change, part.time_s)
+    return _ScriptClaim("each step waits for its batch", change, _shorter(part))
 
 
 def _exchange(run: AttachedRun) -> _ScriptClaim | None:
@@ -71,11 +71,16 @@ def _gap(run: AttachedRun) -> _ScriptClaim | None:
     gaps = [part for part in run.parts if part.gap and part.time_s.value is not None]
     if not gaps:
         return None
-    largest = max(gaps, key=lambda part: part.time_s.value or 0.0)
+    largest = max(gaps, key=lambda part: _shorter(part).value or 0.0)
     change = f"take that code out of the loop, run it every few steps, or in a thread{at_line(largest.where)}"
     if library := library_of(largest.where):
         change = f"have {library} do that less often, or not at all, by its settings{at_line(largest.where)}"
-    return _ScriptClaim(f"{whose_code(largest.where)} runs {title_of(largest.name)}", change, largest.time_s)
+    return _ScriptClaim(f"{whose_code(largest.where)} runs {title_of(largest.name)}", change, _shorter(largest))
+
+
+def _shorter(part: StepPart) -> Interval[float | None]:
+    """Return by how much a step would be shorter without a part, with the waiting where ranks have it in turn."""
+    return part.gain_s if is_in_turn(part) else part.time_s
 
 
 RULES: tuple[_ScriptRule, ...] = (
