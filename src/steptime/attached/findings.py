@@ -9,6 +9,7 @@ import numpy as np
 
 from steptime.attached.form import AttachedFinding, JobPart, StepPart, WaitedFor
 from steptime.attached.step_parts import KeptSteps, at_line, is_in_turn, known_part, title_of, whose_code
+from steptime.attached.step_spread import stalls_sentence, step_spread
 from steptime.attached.trainings import TrainingAttempts
 from steptime.results.attached_lines import StepLine
 from steptime.results.json_form import Interval
@@ -27,7 +28,7 @@ _LONGEST_ROUND = 3
 _BESIDES = " and are neither evaluation nor checkpoint"
 _MOST_OF_IT = 0.5
 """Of all waiting: who causes as much is not one of many."""
-_EVERY_STEP = ("straggler", "waiting", "input", "communication", "gaps")
+_EVERY_STEP = ("straggler", "waiting", "input", "communication", "gaps", "stalls")
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class AttachedFindings:
 def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     """Return what takes time: first what comes again with every step, then the rest, each by the seconds it takes."""
     all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *_of_counts(found)]
-    all_found += [*_uncompiled(found), *_of_ablation(found), *_of_faults(found)]
+    all_found += [*_stalled_steps(found), *_uncompiled(found), *_of_ablation(found), *_of_faults(found)]
     return sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
 
 
@@ -231,6 +232,13 @@ def _round(updates: Sequence[tuple[int, ...]]) -> int:
         if all(updates[index] == updates[index - period] for index in range(period, len(updates))):
             return period
     return 1
+
+
+def _stalled_steps(run: AttachedFindings) -> Iterator[AttachedFinding]:
+    spread = step_spread(run.main)
+    if spread is not None and spread.stalls is not None:
+        sentence = stalls_sentence(spread.stalls, spread.median_s)
+        yield AttachedFinding(kind="stalls", sentence=sentence, lost_s=spread.stalls.lost_s)
 
 
 def _uncompiled(found: AttachedFindings) -> Iterator[AttachedFinding]:

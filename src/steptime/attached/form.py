@@ -34,8 +34,7 @@ class StepPart(JsonForm):
     share: float | None
     """Of the step."""
     gain_s: Interval[float | None]
-    """By how much a step would be shorter without it, with what the others wait for whom it takes longest; null where
-    waiting is not known, and of the exchange itself."""
+    """By which steps would be shorter without it; null if waiting is unknown."""
     ranks_s: list[float | None]
     """Of each rank, in the order of ``ranks``."""
     device_s: float | None
@@ -108,6 +107,30 @@ class AttachedTraining(JsonForm):
     """Whether the parts are of it."""
 
 
+class StepStalls(JsonForm):
+    """Steps of three medians and more."""
+
+    count: int
+    steps: int
+    shortest_s: float
+    share: float
+    """Of time."""
+    lost_s: float
+    every: float | None
+    """Steps."""
+
+
+class StepSpread(JsonForm):
+    """Single steps, means over ranks."""
+
+    median_s: float
+    p90_s: float | None
+    p99_s: float | None
+    longest_s: float
+    longest_step: int
+    stalls: StepStalls | None
+
+
 class AttachedFinding(JsonForm):
     """Something that takes time, or that limits what is known."""
 
@@ -122,6 +145,7 @@ class AttachedFinding(JsonForm):
         "input",
         "communication",
         "gaps",
+        "stalls",
         "evaluation_on_few_ranks",
         "evaluation",
         "checkpoint",
@@ -171,6 +195,7 @@ class AttachedRun(JsonForm):
     step_s: Interval[float | None]
     median_step_s: Interval[float | None]
     """Shown where the interval of ``step_s`` is wider than itself."""
+    spread: StepSpread | None
     flops: float | None
     """Of one rank in a step, forward and backward, with ``--flops``."""
     parts: list[StepPart]

@@ -20,6 +20,7 @@ from steptime.attached.step_parts import (
     step_length,
     step_parts,
 )
+from steptime.attached.step_spread import step_spread
 from steptime.attached.straggler import whom_ranks_wait_for
 from steptime.attached.trainings import trainings_of
 from steptime.plain_file import PlainFolder
@@ -89,6 +90,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         level=LEVEL,
         step_s=step_length(main) if main else NOT_MEASURED,
         median_step_s=median_step_length(main) if main else NOT_MEASURED,
+        spread=step_spread(main) if main else None,
         flops=_flops(files),
         parts=parts,
         waited_for=waited,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from steptime.attached.form import AttachedRun, AttachedTraining, JobPart, StepPart
+from steptime.attached.form import AttachedRun, AttachedTraining, JobPart, StepPart, StepSpread
 from steptime.attached.step_parts import title_of, without_folders
 from steptime.attached.user_command import script_of
 from steptime.phases import REST
@@ -135,6 +135,8 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
             f"Means of {count(run.steps, 'step')}{left}; {100 * run.level:.0f} % intervals within this run: another "
             "run may differ by more."
         )
+    if run.spread is not None:
+        yield from _quantiles(run.spread)
     if run.flops and run.step_s.value:
         yield f"One rank computes {run.flops:.3g} FLOP in a step, {run.flops / run.step_s.value:.3g} FLOP/s."
     if run.clock_uncertainty_s is not None:
@@ -142,6 +144,16 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
     yield from (f"note: {note}" for note in run.notes[:2])
     if run.problems:
         yield f"{count(len(run.problems), 'line')} of records set aside: {run.problems[0]}"
+
+
+def _quantiles(spread: StepSpread) -> Iterator[str]:
+    if spread.p90_s is None:
+        return
+    p99 = "" if spread.p99_s is None else f"99 % within {format_seconds(spread.p99_s)}, "
+    yield (
+        f"Half of the steps take at most {format_seconds(spread.median_s)}, 90 % {format_seconds(spread.p90_s)}, "
+        f"{p99}the longest {format_seconds(spread.longest_s)} (step {spread.longest_step})."
+    )
 
 
 def attached_section(run: AttachedRun) -> Section:
