@@ -21,7 +21,8 @@ WITHOUT_SOME := || test $$? = 3
 # themselves.)
 AFTER_A_CRASH := --reruns 1 --only-rerun "was ended by SIG" --only-rerun "still running; .* waits for a disk"
 # Three processes, since on two cores two of them wait for launches a third of the time; tests that share a launch, an environment or a page run in the same one (tests/conftest.py groups them).
-IN_PARALLEL := -n 3 --dist loadscope --no-loadscope-reorder --durations=15
+# BLAS of one thread each: of more, all but one would wait busily for small matrices.
+IN_PARALLEL := --tx '3*popen//env:OPENBLAS_NUM_THREADS=1' --dist loadscope --no-loadscope-reorder --durations=15
 # One line for each skipped test: its reason.
 SKIPPED := $(VENV)/.skipped
 # Ends the target with what was skipped, also when a test has failed.
@@ -43,7 +44,7 @@ quick: $(DEV)  ## lint, and the tests that start no process and take no long tim
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint pure-tests
 
 pure-tests:
-	$(VENV)/bin/python -m pytest -q -n 2 --quick
+	$(VENV)/bin/python -m pytest -q --tx '2*popen//env:OPENBLAS_NUM_THREADS=1' --dist loadscope --quick
 
 test: $(DEV)  ## make what the tests need, run most of them, and show what was skipped
 	@rm -f $(SKIPPED)

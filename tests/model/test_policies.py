@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections import Counter
+from itertools import product
 
 import pytest
 
@@ -30,13 +31,15 @@ RULES = [
     *((framework, strategy) for framework in load_manifests() for strategy in policies_of(framework)),
     *((UNKNOWN, strategy) for strategy in STRATEGIES if strategy != "single"),
 ]
-OPTIONS = [
-    (framework, strategy, name, value)
+OPTIONS = {
+    (framework, strategy): [
+        (name, value)
+        for name, option in load_manifests()[framework].options_for(strategy).items()
+        for value in option.choices or [option.default]
+    ]
     for framework, strategy in RULES
     if framework != UNKNOWN
-    for name, option in load_manifests()[framework].options_for(strategy).items()
-    for value in option.choices or [option.default]
-]
+}
 
 
 def _graph(work, framework, strategy, servers=2, device="cpu", **options):
@@ -44,53 +47,61 @@ def _graph(work, framework, strategy, servers=2, device="cpu", **options):
     return step_graph(work, framework, strategy, context)
 
 
-@pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
 @pytest.mark.parametrize(("framework", "strategy"), RULES)
 class TestEveryPolicy:
     """Of every framework and strategy, for works of several kinds."""
 
-    def test_sends_every_gradient_once(self, framework, strategy, work):
-        messages = _graph(work, framework, strategy).messages
-        sent = Counter(name for message in messages for name in message.gradient_names)
+    def test_sends_every_gradient_once(self, framework, strategy, subtests):
+        for work in WORKS:
+            with subtests.test(work=work.name):
+                messages = _graph(work, framework, strategy).messages
+                sent = Counter(name for message in messages for name in message.gradient_names)
 
-        assert sent == Counter(gradient.name for gradient in work.forward_gradients())
+                assert sent == Counter(gradient.name for gradient in work.forward_gradients())
 
-    def test_sends_as_many_bytes_as_there_are(self, framework, strategy, work):
-        bits = 1 if strategy == "onebit" else 32
-        sent = sum(message.bytes for message in _graph(work, framework, strategy).messages)
+    def test_sends_as_many_bytes_as_there_are(self, framework, strategy, subtests):
+        for work in WORKS:
+            with subtests.test(work=work.name):
+                bits = 1 if strategy == "onebit" else 32
+                sent = sum(message.bytes for message in _graph(work, framework, strategy).messages)
 
-        assert sent == pytest.approx(work.gradient_bytes * bits / 32, abs=1)
+                assert sent == pytest.approx(work.gradient_bytes * bits / 32, abs=1)
 
-    def test_sends_nothing_before_it_is_there(self, framework, strategy, work):
-        layer_of = {gradient.name: gradient.layer for gradient in work.forward_gradients()}
+    def test_sends_nothing_before_it_is_there(self, framework, strategy, subtests):
+        for work in WORKS:
+            with subtests.test(work=work.name):
+                layer_of = {gradient.name: gradient.layer for gradient in work.forward_gradients()}
 
-        for message in _graph(work, framework, strategy).messages:
-            assert message.after <= min(layer_of[name] for name in message.gradient_names)
+                for message in _graph(work, framework, strategy).messages:
+                    assert message.after <= min(layer_of[name] for name in message.gradient_names)
 
-    def test_starts_messages_in_the_order_in_which_they_can_go(self, framework, strategy, work):
-        moments = [message.after for message in _graph(work, framework, strategy).messages]
+    def test_starts_messages_in_the_order_in_which_they_can_go(self, framework, strategy, subtests):
+        for work in WORKS:
+            with subtests.test(work=work.name):
+                moments = [message.after for message in _graph(work, framework, strategy).messages]
 
-        assert moments == sorted(moments, reverse=True)
+                assert moments == sorted(moments, reverse=True)
 
-    def test_names_servers_that_exist(self, framework, strategy, work):
-        graph = _graph(work, framework, strategy, servers=3)
+    def test_names_servers_that_exist(self, framework, strategy, subtests):
+        for work in WORKS:
+            with subtests.test(work=work.name):
+                graph = _graph(work, framework, strategy, servers=3)
 
-        assert all(message.server is None or message.server < graph.servers for message in graph.messages)
+                assert all(message.server is None or message.server < graph.servers for message in graph.messages)
 
-    def test_gives_the_same_plan_every_time(self, framework, strategy, work):
-        assert _graph(work, framework, strategy).plan == _graph(work, framework, strategy).plan
+    def test_gives_the_same_plan_every_time(self, framework, strategy, subtests):
+        for work in WORKS:
+            with subtests.test(work=work.name):
+                assert _graph(work, framework, strategy).plan == _graph(work, framework, strategy).plan
 
 
-@pytest.mark.parametrize(("framework", "strategy", "option", "value"), OPTIONS)
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_every_option_that_the_manifest_offers_can_be_planned(framework, strategy, option, value, device):
-    sent = Counter(
-        name
-        for message in _graph(WORKS[0], framework, strategy, device=device, **{option: value}).messages
-        for name in message.gradient_names
-    )
-
-    assert sent == Counter(gradient.name for gradient in WORKS[0].forward_gradients())
+@pytest.mark.parametrize(("framework", "strategy"), list(OPTIONS))
+def test_every_option_that_the_manifest_offers_can_be_planned(framework, strategy, subtests):
+    gradients = Counter(gradient.name for gradient in WORKS[0].forward_gradients())
+    for device, (option, value) in product(["cpu", "cuda"], OPTIONS[framework, strategy]):
+        with subtests.test(device=device, option=option, value=value):
+            messages = _graph(WORKS[0], framework, strategy, device=device, **{option: value}).messages
+            assert Counter(name for message in messages for name in message.gradient_names) == gradients
 
 
 @pytest.mark.parametrize(("framework", "strategy"), [rule for rule in RULES if rule[0] != UNKNOWN])
