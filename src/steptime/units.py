@@ -117,8 +117,10 @@ _ALIKE = 1.1
 """Two times left whose ratio is below this are shown as one."""
 
 
-def time_left(least_s: float, most_s: float | None = None) -> str:
-    """Return ``about 3 min left``, or ``about 3 min to 5 min left`` where the two differ."""
+def time_left(least_s: float | None, most_s: float | None = None) -> str:
+    """Return ``about 3 min left``, or ``about 3 min to 5 min left`` where the two differ; empty if both are unknown."""
+    if least_s is None:
+        return "" if most_s is None else f"at most {format_seconds(max(0.0, most_s))} left"
     least_s = max(0.0, least_s)
     most_s = max(least_s, most_s or 0.0)
     least, most = format_seconds(least_s), format_seconds(most_s)

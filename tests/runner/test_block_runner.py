@@ -159,6 +159,7 @@ def run(
     deadline: float | None = None,
     observer: Silent | None = None,
     runs: Runs | None = None,
+    **fields: Any,
 ) -> tuple[list[tuple[str, int]], int]:
     """Return the launches in their order, by framework and number, and how many the budget left out."""
     executor = executor or ScriptedExecutor()
@@ -170,6 +171,7 @@ def run(
         observer or Silent(),
         deadline=lambda: deadline,
         clock=lambda: executor.now,
+        **fields,
     )
     left_out = runner.run(plan)
     return executor.launched, left_out
@@ -208,13 +210,11 @@ class TestAdmission:
     def test_nothing_is_launched_where_nothing_is_admitted(self):
         assert self.admitting(schedule(), lambda _members: []) == []
 
-    def test_the_time_of_admission_is_not_of_the_budget(self):
+    def test_the_time_of_admission_is_of_the_budget(self):
         executor = ScriptedExecutor()
-        ends = [3.0]
 
         def admit(members):
-            executor.now += 100.0
-            ends[0] += 100.0
+            executor.now += 5.0
             return members
 
         runner = BlockRunner(
@@ -222,13 +222,13 @@ class TestAdmission:
             Runs(),
             lambda _record: None,
             Silent(),
-            deadline=lambda: ends[0],
+            deadline=lambda: 7.0,
             clock=lambda: executor.now,
             admit=admit,
         )
         runner.run(schedule())
 
-        assert len(executor.launched) == 3
+        assert len(executor.launched) == 2
 
 
 class TestBlocks:
@@ -363,6 +363,21 @@ class TestDeadline:
         assert {name for name, _ in launched} == set("bcd")
         assert len(launched) == 3
 
+    def test_one_that_takes_longer_than_expected_is_ended_a_little_behind_the_deadline(self):
+        observer, executor = Noting(), ScriptedExecutor(dict.fromkeys("abcd", 80.0))
+        plan = schedule(prior_s=lambda _: 10.0)
+        run(plan, executor, deadline=30.0, observer=observer, grace_s=1.5)
+        assert executor.now == 31.5
+        assert plan.records == {}
+        assert observer.notes[0].endswith("0: it left no record")
+
+    def test_a_first_launch_is_begun_where_what_it_makes_necessary_ends_in_time_too(self):
+        executor = ScriptedExecutor(dict.fromkeys("abcd", 4.0))
+        plan = schedule(REPEATED, prior_s=lambda _: 4.0, follow_up_s=lambda _: 7.0)
+        assert run(plan, executor, deadline=10.0)[0] == []
+        launched, _ = run(plan, executor, deadline=12.0)
+        assert len({name for name, _ in launched}) == 1
+
     def test_nothing_is_begun_after_the_deadline(self):
         executor = ScriptedExecutor(now=6.0)
         assert run(schedule(), executor, deadline=5.0)[0] == []
@@ -459,17 +474,32 @@ class TestExpectedTime:
 class TestRemaining:
     """The launches that are still to come, as a range."""
 
-    def test_before_the_first_launch_the_range_is_that_of_the_rule(self):
-        assert schedule().remaining(5.0, None) == Remaining(8, 12, 40.0, 60.0)
+    def test_before_the_first_launch_the_range_is_that_of_the_rule_and_its_time_is_unknown(self):
+        assert schedule().remaining(None) == Remaining(8, 12, None, None)
 
-    def test_a_trial_that_has_its_minimum_and_is_not_settled_needs_one_more(self):
+    def test_the_time_is_that_of_earlier_runs_as_long_as_no_launch_has_shown_another(self):
+        assert schedule(prior_s=lambda _: 5.0).remaining(None) == Remaining(8, 12, 40.0, 60.0)
+
+    def test_a_quick_launch_tells_nothing_of_trials_that_may_be_slow(self):
+        done = {TRIALS[0].id: [launch(TRIALS[0], 0, wall_s=1.0)]}
+        assert schedule(records=done).remaining(None).least_s is None
+
+    def test_of_a_trial_that_has_its_minimum_and_is_not_settled_none_is_needed(self):
         done = {TRIALS[0].id: [launch(TRIALS[0], number, wall_s=2.0) for number in range(2)]}
         plan = Schedule(TRIALS[:1], StoppingRule(2, 9, suffices=lambda *_: False), "0", done)
-        assert plan.remaining(5.0, None) == Remaining(1, 7, 2.0, 14.0)
+        assert plan.remaining(None) == Remaining(0, 7, 0.0, 14.0)
 
-    def test_a_budget_that_ends_before_leaves_fewer(self):
-        assert schedule().remaining(5.0, 50.0) == Remaining(8, 10, 40.0, 50.0)
-        assert schedule().remaining(5.0, 30.0) == Remaining(6, 6, 30.0, 30.0)
+    @pytest.mark.parametrize("left_s", [50.0, 30.0, 0.0])
+    def test_a_budget_ends_the_time_and_leaves_the_numbers_of_the_study(self, left_s):
+        plan = schedule(prior_s=lambda _: 5.0)
+        assert plan.remaining(left_s) == Remaining(8, 12, min(40.0, left_s), left_s)
+
+    def test_the_number_that_is_needed_stays_the_same_over_a_run(self):
+        observer = Noting()
+        launched, _ = run(schedule(StoppingRule(2, 3, suffices=lambda *_: False)), observer=observer)
+        needed = {done + each.least for done, each in enumerate(observer.reports) if each.least}
+        assert len(launched) > 8
+        assert needed == {8}
 
     def test_the_runner_reports_the_range_before_every_launch(self):
         observer = Noting()

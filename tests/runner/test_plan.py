@@ -116,7 +116,7 @@ def test_from_a_study_to_a_process_are_five_steps(plan, started):
 
 
 def test_a_budget_keeps_its_share_for_ablation_launches(plan):
-    breakdown = plan_study(str(plan.folder.parent / "planned.yaml"), ["breakdown=true"], plan.folder, "100s")
+    breakdown = plan_study(str(plan.folder.parent / "planned.yaml"), ["breakdown.launches=99"], plan.folder, "100s")
 
     assert deadlines(breakdown.study, breakdown.expansion.trials, 100.0, 1000.0)[:2] == [1060.0, 1100.0]
 

@@ -13,6 +13,7 @@ from steptime.study.training import Training
 
 TIMED = trial("a")
 READING = TIMED.model_copy(update={"loader": "native"})
+MANY = {"launches": 9}
 TRAINED = TIMED.model_copy(update={"training": Training(epochs=1)})
 
 
@@ -24,13 +25,14 @@ def study(**keys: Any) -> Study:
     ("keys", "trials", "ends"),
     [
         pytest.param({}, [TIMED], [105.0, 105.0, 105.0, 105.0], id="timed launches have all of it"),
-        pytest.param({"breakdown": {}}, [TIMED], [65.0, 105.0, 105.0, 105.0], id="40 % for the breakdown"),
+        pytest.param({"breakdown": MANY}, [TIMED], [65.0, 105.0, 105.0, 105.0], id="40 % for the breakdown"),
+        pytest.param({"breakdown": {}}, [TIMED], [69.0, 105.0, 105.0, 105.0], id="no more than the breakdown takes"),
         pytest.param({"loader_alone": {}}, [READING], [85.0, 85.0, 105.0, 105.0], id="20 % for loaders alone"),
         pytest.param({"loader_alone": {}}, [TIMED], [105.0, 105.0, 105.0, 105.0], id="nothing for loaders of no trial"),
         pytest.param({"train": {"epochs": 1}}, [TIMED, TRAINED], [75.0, 75.0, 75.0, 105.0], id="30 % for trainings"),
         pytest.param({"train": {"epochs": 1}}, [TRAINED], [105.0, 105.0, 105.0, 105.0], id="trainings alone have all"),
         pytest.param(
-            {"breakdown": {}, "loader_alone": {}}, [READING], [53.0, 85.0, 105.0, 105.0], id="of what is left"
+            {"breakdown": MANY, "loader_alone": {}}, [READING], [53.0, 85.0, 105.0, 105.0], id="of what is left"
         ),
     ],
 )

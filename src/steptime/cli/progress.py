@@ -40,7 +40,8 @@ class LiveObserver:
 
     A stage or a failure that is over leaves a line behind, also on a terminal. The number of items and the time left
     are those that the runner reports, as a range where it cannot know them; in a stage of which it reports none, each
-    item to come is expected to take as long as those that are over, without those whose results were kept before.
+    item to come is expected to take as long as those that are over, without those whose results were kept before, as
+    soon as half of the items are over.
     """
 
     def __init__(self, console: Console, ranking: Callable[[], Sequence[str]] = tuple) -> None:
@@ -120,7 +121,7 @@ class LiveObserver:
         with self._lock:
             self._item = what
             worked = self._done - self._kept
-            if not self._reported and self._least is not None and worked:
+            if not self._reported and self._least is not None and worked and 2 * self._done >= self._least:
                 share = (time.monotonic() - self._began) / worked
                 self._left = time_left((self._least - self._done) * share)
             if not self._console.is_terminal:
@@ -186,9 +187,11 @@ class LiveObserver:
                 self._write_if_due()
 
     def _count(self, number: int) -> str:
-        """Return ``18 of 36 to 60``; an item beyond the number that was foreseen is the last of as many."""
-        least, most = max(self._least or 0, number), max(self._most or 0, number)
-        return f"{number} of {least}" if least == most else f"{number} of {least} to {most}"
+        """Return ``18 of 36 to 60``, and ``37 of at most 60`` when more are made than are needed."""
+        least, most = self._least or 0, max(self._most or 0, number)
+        if number <= least < most:
+            return f"{number} of {least} to {most}"
+        return f"{number} of {most}" if most in {number, least} else f"{number} of at most {most}"
 
     def _update_bar(self) -> None:
         if self._task is None:

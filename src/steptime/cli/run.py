@@ -4,6 +4,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +34,7 @@ def run(
         typer.Option("-o", "--output-dir", help="Results folder [default: steptime-results/STUDY]."),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="Stop launching after this time, for example 8m; overrides the study's.")
+        str | None, typer.Option(help="End after this time, for example 8m; overrides the study's.")
     ] = None,
     scale: Annotated[
         str | None, typer.Option(help="Which scale of the study, as its key scales names them [default: small].")
@@ -66,6 +67,7 @@ def run(
     """Measure what a study asks for; run it again on the same folder to resume."""
     from steptime.runner.plan import plan_study
 
+    began = time.monotonic()
     changes = [*(overrides or []), *([f"scale={scale}"] if scale else [])]
     changes += _named_environments(environments) if environments else []
     plan = plan_study(study, changes, output, budget, paths_from)
@@ -87,7 +89,7 @@ def run(
     allocation = Allocation.found(requeue)
     try:
         with until_end(allocation), LiveObserver(console, lambda: _ranking_so_far(plan.folder)) as observer:
-            study_run = StudyRun(plan, observer, allocation)
+            study_run = StudyRun(plan, observer, allocation, began=began)
             counts = study_run.run()
     except Interrupted as stop:
         stop.__notes__ = _ways_on(plan, allocation if stop.number == signal.SIGALRM else None)
@@ -96,7 +98,12 @@ def run(
         # A job whose whole time did not suffice for one launch would never get on.
         stop.__notes__ = _ways_on(plan, allocation if study_run.kept or not stop.for_time else None)
         raise
+    began = time.monotonic()
     report_code = _report(plan.folder, as_json=as_json)
+    study_run.durations.note("report", None, time.monotonic() - began)
+    study_run.durations.keep()
+    for sentence in study_run.not_done:
+        console.print(sentence, soft_wrap=True)
     if counts.not_run:
         console.print(f"the budget left out {format_count(counts.not_run, 'trial')}; to go on: {plan.command}")
     if report_code:

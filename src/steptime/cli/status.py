@@ -120,8 +120,8 @@ def _run_lines(found: "RunProgress", state: "RunState", folder: Path) -> list[st
         total = "" if found.least is None else f" of {found.least}"
         total += f" to {found.most}" if found.most is not None and found.most != found.least else ""
         left = ""
-        if found.least_s is not None and state == "running":
-            ends = [max(0.0, each - since_s) for each in (found.least_s, found.most_s or 0.0)]
+        if found.most_s is not None and state == "running":
+            ends = [None if each is None else max(0.0, each - since_s) for each in (found.least_s, found.most_s)]
             left = f", {time_left(*ends)}"
         lines.append(f"{found.stage}: {found.done}{total} done{left}")
     age = last_line_age_s(folder)

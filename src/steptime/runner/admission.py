@@ -5,6 +5,7 @@ Every other one gets a verdict with the reason.
 The verdicts of a run: why trials have no result, or no rank, and how many trials ended how.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,8 @@ from steptime.results.accuracy_records import TrainingRun
 from steptime.results.record_kinds import TIMING, TRAINING
 from steptime.results.records import Launch
 from steptime.results.store import Store
-from steptime.runner.equivalence.check import CheckCache, Checker, EquivalenceCheck
+from steptime.runner.budget import Budget
+from steptime.runner.equivalence.check import Case, CheckCache, Checker, EquivalenceCheck
 from steptime.runner.equivalence.loaders import LoaderInput
 from steptime.runner.equivalence.oracle import REFERENCE
 from steptime.runner.executor import Executor
@@ -36,10 +38,13 @@ from steptime.runner.preparation import prepare_environments
 from steptime.runner.progress import Observer
 from steptime.runner.site import living_hosts, machine_of_checks
 from steptime.study.trial import Trial
-from steptime.units import format_bytes
+from steptime.units import format_bytes, format_count
 from steptime.validity.verdicts import TrialVerdict
 
 NOT_RUN = "not run: the budget was spent before its first launch"
+NOT_CHECKED = "not run: the budget did not suffice for its checks"
+NOT_REPEATED = "not ranked: the budget ended before its timed steps were repeated without timers; rerun to continue"
+CHECKS_CUT = "{} were not over when the part of the budget for checks was spent; those that were over are kept"
 HALF_TRAINED = "not finished: the budget is spent, and of its first training {}; run the study again to go on"
 
 
@@ -84,6 +89,10 @@ class Verdicts:
             trial_id: {"status": "unranked", "reason": reason} for trial_id, reason in reasons.items() if reason
         }
 
+    def unrank(self, trial: Trial, reason: str) -> None:
+        """Take the rank from a trial that this run has measured."""
+        self._unranked[trial.id] = {"status": "unranked", "reason": reason}
+
     def leave_out(self, trial: Trial, reason: str) -> None:
         """Give a trial its verdict for want of budget."""
         self.against[trial.id] = {"status": "failed", "reason": reason}
@@ -119,19 +128,67 @@ class Gate:
 
     manifests: Mapping[str, Manifest]
     verdicts: Verdicts
-    failures: Callable[[Sequence[Trial]], Mapping[str, str]] = lambda _: {}
-    """Checks trials; returns why some do not pass, by their ids."""
-    _checked: set[str] = field(default_factory=set)
+    checks: "Checks | None" = None
+    """None of a study without any."""
+    _seen: set[str] = field(default_factory=set)
+    unchecked: set[str] = field(default_factory=set)
+    """The ids of trials whose checks were not over, or not begun, when their time was."""
 
-    def admit(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Return the trials that pass; those that were not looked at yet are checked first."""
-        new = [trial for trial in trials if trial.id not in self._checked]
+    def admit(self, trials: Sequence[Trial], until: float | None = None) -> list[Trial]:
+        """Return the trials that pass; those that were not looked at are checked first, as many as ``until`` allows.
+
+        That is when their first launches and replays must be over, on the clock of the budget; None without one.
+        """
+        new = [trial for trial in trials if trial.id not in self._seen]
         if new:
-            self._checked |= {trial.id for trial in new}
+            self._seen |= {trial.id for trial in new}
             checked = [trial for trial in new if not self.manifests[trial.framework].altering(trial.options)]
-            passing = self.verdicts.refuse(new, self.failures(checked), "not_equivalent")
-            self.verdicts.accept(passing, self.manifests)
-        return [trial for trial in trials if trial.id not in self.verdicts.against]
+            if self.checks is not None:
+                self.unchecked |= self.checks.run(checked, until)
+                self.verdicts.refuse(new, self.checks.equivalence.failures, "not_equivalent")
+            self.verdicts.accept(self._passing(new), self.manifests)
+        return self._passing(trials)
+
+    def admit_until(self, deadline: Callable[[], float | None], trials: Sequence[Trial]) -> list[Trial]:
+        """Likewise, with the moment that ``deadline`` returns now."""
+        return self.admit(trials, deadline())
+
+    def pending(self, trials: Sequence[Trial]) -> list[Case]:
+        """Return the checks of ``trials`` that are still to be made."""
+        return self.checks.equivalence.pending(trials) if self.checks else []
+
+    def _passing(self, trials: Sequence[Trial]) -> list[Trial]:
+        out = self.unchecked.union(self.verdicts.against)
+        return [trial for trial in trials if trial.id not in out]
+
+
+@dataclass
+class Checks:
+    """The equivalence check of a run, within its budget."""
+
+    equivalence: EquivalenceCheck
+    budget: Budget
+    at_once: Callable[[Sequence[Trial]], int]
+    observer: Observer
+
+    def run(self, trials: Sequence[Trial], until: float | None) -> set[str]:
+        """Check ``trials``; return the ids of those whose checks were not made in time."""
+        pending = self.equivalence.pending(trials)
+        chosen = self.budget.affordable(trials, pending, until)
+        cancelled = self.equivalence.checker.executor.cancelled
+        with self.budget.ending(cancelled, self.budget.end_of_checks(chosen, until)):
+            if chosen:
+                self.equivalence.run(chosen, side_by_side=self.at_once(chosen))
+        ended_early = cancelled.is_set()
+        cancelled.clear()
+        unknown = {each.id for each in trials} - {each.id for each in chosen}
+        if ended_early:
+            late = self.equivalence.pending(chosen)
+            unknown |= {trial_id for each in late for trial_id in each.stands_for}
+            shortage = self.budget.shortage(trials, self.equivalence.pending(trials))
+            for line in [CHECKS_CUT.format(format_count(len(late), "check")), *shortage]:
+                self.observer.note(line)
+        return unknown
 
 
 _MOST_CHECKS_ON_HOSTS = 4
@@ -245,7 +302,8 @@ class Admission:
         executor: Executor,
         workloads: Mapping[str, Workload],
         inputs: Mapping[str, LoaderInput],
-    ) -> "Gate":
+        budget: Budget,
+    ) -> Gate:
         """Return what lets trials pass that are right; all of them where the study has no equivalence check."""
         settings = self.plan.study.equivalence
         if not settings.enabled:
@@ -253,7 +311,8 @@ class Admission:
         scratch = self.plan.folder / "equivalence"
         executor.remove(scratch)
         equivalence = EquivalenceCheck(
-            checker=Checker(executor, scratch, settings.steps, settings.repeats),
+            # A check whose time is over is ended alone.
+            checker=Checker(replace(executor, cancelled=threading.Event()), scratch, settings.steps, settings.repeats),
             cache=CheckCache(
                 cache_folder() / "equivalence",
                 self.plan.manifests[REFERENCE],
@@ -263,13 +322,13 @@ class Admission:
             keep=store.append_equivalence,
             observer=self.observer,
             inputs=inputs,
+            took=lambda case, seconds, is_over: budget.note_check(case.trial, seconds, is_over=is_over),
         )
 
-        def failures(trials: Sequence[Trial]) -> Mapping[str, str]:
-            equivalence.run(trials, side_by_side=self.checks_at_once(executor, trials, workloads))
-            return equivalence.failures
+        def at_once(trials: Sequence[Trial]) -> int:
+            return self.checks_at_once(executor, trials, workloads)
 
-        return Gate(self.plan.manifests, self.verdicts, failures)
+        return Gate(self.plan.manifests, self.verdicts, Checks(equivalence, budget, at_once, self.observer))
 
     def checks_at_once(self, executor: Executor, trials: Sequence[Trial], workloads: Mapping[str, Workload]) -> int:
         """Return how many checks run side by side; on hosts few, since sshd refuses those who call it all at once."""

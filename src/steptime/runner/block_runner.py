@@ -125,7 +125,9 @@ class Schedule(Generic[Configuration, Record]):
     part: Callable[[Configuration], object] = lambda _: None
     """By what the first block is divided: one part is over before the next begins, so that its results come early."""
     prior_s: Callable[[Configuration], float | None] = lambda _: None
-    """The seconds of a first launch, where launches of another kind tell."""
+    """The seconds of a first launch, where launches of another kind tell, or earlier runs."""
+    follow_up_s: Callable[[Configuration], float] = lambda _: 0.0
+    """The seconds that a first launch makes necessary after all launches, as of its replay."""
 
     def verdict(self, configuration: Configuration) -> Verdict:
         """Say whether ``configuration`` needs another launch."""
@@ -179,14 +181,16 @@ class Schedule(Generic[Configuration, Record]):
 
         That is the median of its own launches, or else ``prior_s``, or else the mean of the others.
         """
-        own = [record.wall_s for record in self._records(configuration)]
-        if own:
-            return statistics.median_high(own)
-        prior = self.prior_s(configuration)
-        if prior is not None:
-            return prior
+        seen = self._seen_s(configuration)
+        if seen is not None:
+            return seen
         others = [record.wall_s for records in self.records.values() for record in records]
         return statistics.fmean(others) if others else None
+
+    def _seen_s(self, configuration: Configuration) -> float | None:
+        """Return the median of the launches of ``configuration``, or else ``prior_s``."""
+        own = [record.wall_s for record in self._records(configuration)]
+        return statistics.median_high(own) if own else self.prior_s(configuration)
 
     def at_least_s(self, configuration: Configuration, guess_s: float) -> float:
         """Return the seconds that must be left of a budget for a launch of ``configuration`` to be begun.
@@ -195,30 +199,37 @@ class Schedule(Generic[Configuration, Record]):
         shortest one so far, or a usual one of ``guess_s``, would end in time: it may be quick where others are slow.
         The very first launch of all is begun while there is any time.
         """
-        if self._records(configuration) or self.prior_s(configuration) is not None:
+        if self._records(configuration):
             return self.expected_s(configuration) or 0.0
+        behind_s = self.follow_up_s(configuration)
+        if self.prior_s(configuration) is not None:
+            return behind_s + (self.expected_s(configuration) or 0.0)
         shortest = min((record.wall_s for records in self.records.values() for record in records), default=0.0)
-        return min(shortest, guess_s)
+        return behind_s + min(shortest, guess_s)
 
-    def remaining(self, guess_s: float, time_left_s: float | None) -> Remaining:
-        """Return how many launches are still to come, and how long they take.
+    def remaining(self, time_left_s: float | None) -> Remaining:
+        """Return how many launches are still to come, and how long they take where that is known.
 
         Args:
-            guess_s: the seconds of a launch, as long as that is unknown.
-            time_left_s: of the budget, which may leave out some of them; None for no budget.
+            time_left_s: of the budget, which may end before them; None for no budget. The numbers are those of the
+                study all the same: they would be others after each launch.
         """
         least = most = 0
-        least_s = most_s = 0.0
+        least_s: float | None = 0.0
+        most_s: float | None = 0.0
         for each in self.unfinished():
-            seconds = self.expected_s(each) or guess_s
-            needed = max(1, self.rule.least - self.count(each))
+            needed = max(0, self.rule.least - self.count(each))
             allowed = max(needed, self.rule.most - self.count(each))
             least, most = least + needed, most + allowed
-            least_s, most_s = least_s + needed * seconds, most_s + allowed * seconds
-        if time_left_s is not None and most_s > time_left_s:
-            most = int(most * max(0.0, time_left_s) / most_s)
-            most_s = max(0.0, time_left_s)
-            least, least_s = min(least, most), min(least_s, most_s)
+            seconds = self._seen_s(each)
+            if seconds is None or least_s is None or most_s is None:
+                least_s = most_s = None
+            else:
+                least_s, most_s = least_s + needed * seconds, most_s + allowed * seconds
+        if time_left_s is not None:
+            left_s = max(0.0, time_left_s)
+            least_s = None if least_s is None else min(least_s, left_s)
+            most_s = left_s if most_s is None else min(most_s, left_s)
         return Remaining(least, most, least_s, most_s)
 
     def _records(self, configuration: Configuration) -> list[Record]:
@@ -238,6 +249,8 @@ class BlockRunner(Generic[Configuration, Record]):
 
     A launch that is expected to end after it is not begun, unless it goes on from what it keeps: such a launch is ended
     there, and leaves no record."""
+    grace_s: float | None = None
+    """So long behind the deadline every other launch is ended that takes longer than expected; None: not at all."""
     allocation: Allocation | None = None
     """That the launches must end in: the first launch that would not stops the run with Unfinished."""
     clock: Callable[[], float] = time.monotonic
@@ -252,11 +265,10 @@ class BlockRunner(Generic[Configuration, Record]):
 
         A slow configuration whose next launch would end too late does not keep quick ones from theirs.
         """
-        needed = schedule.remaining(self.runs.guess_s, None).least
-        if not needed:
+        if not schedule.unfinished():
             return 0
         if self.admit is None:
-            self.observer.stage(self.runs.title, needed)
+            self.observer.stage(self.runs.title, schedule.remaining(None).least)
         admitted: set[str] = set()
 
         def ends_in_time(configuration: Configuration) -> bool:
@@ -274,10 +286,9 @@ class BlockRunner(Generic[Configuration, Record]):
                 self.after_block()
             if not members and not self._launch_until_deadline(schedule):
                 break
-        left_out = schedule.remaining(self.runs.guess_s, None).least
-        if left_out:
+        if schedule.unfinished():
             self.observer.note(BUDGET_SPENT)
-        return left_out
+        return schedule.remaining(None).least
 
     def _next_block(
         self,
@@ -295,7 +306,7 @@ class BlockRunner(Generic[Configuration, Record]):
             admitted |= passing
             refused = {each.id for each in new} - passing
             schedule.configurations = [each for each in schedule.configurations if each.id not in refused]
-            self.observer.stage(self.runs.title, schedule.remaining(self.runs.guess_s, None).least)
+            self.observer.stage(self.runs.title, schedule.remaining(None).least)
 
     def _launch_until_deadline(self, schedule: Schedule[Configuration, Record], *, only_begun: bool = False) -> bool:
         """Launch one that the deadline may end and that gets further until then; return whether there was any."""
@@ -314,7 +325,7 @@ class BlockRunner(Generic[Configuration, Record]):
         return bool(further)
 
     def _launch(self, schedule: Schedule[Configuration, Record], configuration: Configuration, number: int) -> None:
-        self.observer.remaining(schedule.remaining(self.runs.guess_s, self._time_left_s()))
+        self.observer.remaining(schedule.remaining(self._time_left_s()))
         what = self.runs.describe(configuration, number)
         before = self.runs.kept_progress(configuration, number)
         if self.allocation:
@@ -325,7 +336,7 @@ class BlockRunner(Generic[Configuration, Record]):
         keeps = number == 0 or self.runs.keeps_folder(configuration)
         for _ in range(1 + self.runs.crash_repeats):
             with self.runs.followed(configuration, number, self.observer):
-                limit = None if before is None else self._time_left_s()
+                limit = self._limit_s(goes_on=before is not None)
                 result = self.executor.launch(configuration, job, folder, keep_folder=keeps, at_most_s=limit)
             if not result.crashed:
                 break
@@ -333,8 +344,9 @@ class BlockRunner(Generic[Configuration, Record]):
             self.allocation.await_signal()
         kept = self.runs.kept_progress(configuration, number)
         left = self._time_left_s()
-        if result.is_late and left is not None and left <= 0 and kept is not None:
-            self.observer.note(f"the budget ended {what}: {kept.in_words}; rerun to continue from there")
+        if result.is_late and left is not None and left <= 0:
+            progress = f"{kept.in_words}; rerun to continue from there" if kept else "it left no record"
+            self.observer.note(f"the budget ended {what}: {progress}")
             return
         fields = self.executor.record_fields(configuration, result)
         record = self._fitting(self.runs.record(configuration, number, result, fields), configuration)
@@ -349,6 +361,11 @@ class BlockRunner(Generic[Configuration, Record]):
             return record
         self.observer.note(f"the record of a launch does not fit what was launched: {found.message}")
         return replace(record, status="failed", reason=f"its record does not fit what was launched: {found.message}")
+
+    def _limit_s(self, *, goes_on: bool) -> float | None:
+        """Return after how long the budget ends a launch; None without one."""
+        left, grace_s = self._time_left_s(), 0.0 if goes_on else self.grace_s
+        return None if left is None or grace_s is None else left + grace_s
 
     def _time_left_s(self) -> float | None:
         deadline = self.deadline()

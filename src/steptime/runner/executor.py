@@ -133,15 +133,20 @@ class Executor:
     """Of the processes of launches that are not timed."""
 
     def do_side_by_side(self, work: Callable[[Item], None], items: Iterable[Item], at_once: int = 1) -> None:
-        """Do ``work`` that launches and times nothing with all ``items``, so many ``at_once``.
+        """Do ``work`` that launches and times nothing with all ``items``, so many ``at_once``, until it is cancelled.
 
         What it raises sets ``cancelled``, which ends the other launches; what was preloaded for them ends with it.
 
         Threads only start processes and wait; a thread that ends does not end what is tied to this process's main
         thread, because every launch is over when its thread goes on.
         """
+
+        def begin(item: Item) -> None:
+            if not self.cancelled.is_set():
+                work(item)
+
         with contextlib.closing(self.preloading), ThreadPoolExecutor(max_workers=at_once) as pool:
-            futures = [pool.submit(work, item) for item in items]
+            futures = [pool.submit(begin, item) for item in items]
             try:
                 for future in futures:
                     future.result()

@@ -22,9 +22,11 @@ class Remaining:
     least: int
     """Launches that are needed in any case."""
     most: int
-    """Launches that are made at most: the study allows no more, or the budget does not."""
-    least_s: float
-    most_s: float
+    """Launches that the study allows at most."""
+    least_s: float | None
+    """The seconds of those that are needed; None before launches have shown how long one takes."""
+    most_s: float | None
+    """The seconds after which the budget or the study ends them; None without a budget, where that is unknown."""
 
 
 class Observer(Protocol):

@@ -6,6 +6,7 @@ A plan, a run and its budget loop over the rows; another kind of launch is anoth
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from steptime.catalog.choices import SYNTHETIC
@@ -18,6 +19,7 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.results.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule
+from steptime.runner.durations import KeptDurations, Work
 from steptime.runner.equivalence.replay import Replays
 from steptime.runner.equivalence.training_replay import TrainingReplays
 from steptime.runner.jobs import AblationSchedule
@@ -50,6 +52,10 @@ class RunInputs:
     splits: Mapping[str, Split]
     """The samples that are trained on and validated with, by trial id."""
     hosts: LivingHosts | None = None
+    durations: KeptDurations = field(default_factory=KeptDurations)
+    """Of earlier launches."""
+    replay_s: Callable[[Trial], float] = lambda _: 0.0
+    """What the replay of a trial's timed launches takes."""
     timed: Mapping[str, Sequence[Launch]] = field(default_factory=dict)
     """Timed launches by trial id, which launches of later rows explain; empty before the first row was run."""
 
@@ -68,6 +74,8 @@ class RunKind(Generic[TrialRecord]):
     """How many a study wants of a trial at least; 0 where it wants none."""
     each_s: Callable[[Study], float]
     """A guess of the seconds of one."""
+    work: Work
+    """Under which durations of its launches are kept."""
     make: Callable[[RunInputs, Sequence[Trial]], Launches[TrialRecord]]
     """Return the launches of trials and their schedule."""
     time_limit_s: Callable[[Study], float] = lambda study: study.time_limit
@@ -87,6 +95,7 @@ class RunKind(Generic[TrialRecord]):
 
 def _timing(run: RunInputs, trials: Sequence[Trial]) -> Launches[Launch]:
     schedule = timed_schedule(run.study, trials, run.store)
+    schedule.prior_s, schedule.follow_up_s = partial(run.durations.expected_s, "launch"), run.replay_s
     return timed_runs(run.inputs, timing_of(run.study), schedule, repeated=run.study.equivalence.enabled), schedule
 
 
@@ -144,6 +153,7 @@ TIMED = RunKind(
     share=0.0,
     launches=lambda study, trial: 0 if trial.training else study.launches.min,
     each_s=lambda study: START_S + study.seconds_per_launch,
+    work="launch",
     make=_timing,
     is_result=True,
     repeat=_repeat_timed,
@@ -155,6 +165,7 @@ BREAKDOWNS = RunKind(
     share=0.4,
     launches=_breaks_down,
     each_s=lambda study: START_S + study.breakdown.seconds if study.breakdown else 0.0,
+    work="ablation",
     make=_ablation,
 )
 LOADERS = RunKind(
@@ -164,6 +175,7 @@ LOADERS = RunKind(
     share=0.2,
     launches=_loads,
     each_s=lambda study: START_S + 2 * study.loader_alone.seconds if study.loader_alone else 0.0,
+    work="loader",
     make=_loading,
 )
 TRAININGS = RunKind(
@@ -173,6 +185,7 @@ TRAININGS = RunKind(
     share=0.3,
     launches=lambda study, trial: study.training.seeds if study.training and trial.training else 0,
     each_s=lambda _: GUESS_S,
+    work="training",
     make=_training,
     time_limit_s=lambda study: study.training.time_limit if study.training else study.time_limit,
     is_result=True,
@@ -182,14 +195,23 @@ TRAININGS = RunKind(
 RUN_KINDS: tuple[RunKind[Any], ...] = (TIMED, BREAKDOWNS, LOADERS, TRAININGS)
 
 
-def deadlines(study: Study, trials: Sequence[Trial], budget_s: float | None, now: float) -> list[float | None]:
-    """Return when the launches of each row must end, on the clock of ``now``; None without a budget."""
+def deadlines(
+    study: Study, trials: Sequence[Trial], budget_s: float | None, now: float, durations: KeptDurations | None = None
+) -> list[float | None]:
+    """Return when the launches of each row must end, on the clock of ``now``; None without a budget.
+
+    A row gets its share, or less where its launches do not take as long, by the ``durations`` of earlier ones.
+    """
     if budget_s is None:
         return [None] * len(RUN_KINDS)
     wanted = [bool(kind.trials(study, trials)) for kind in RUN_KINDS]
+    seen = durations or KeptDurations()
     found: list[float | None] = []
     for number, kind in reversed([*enumerate(RUN_KINDS)]):
         found.insert(0, now + budget_s)
         if wanted[number] and any(wanted[:number]):
-            budget_s *= 1.0 - kind.share
+            needed_s = sum(
+                kind.launches(study, each) * (seen.expected_s(kind.work, each) or kind.each_s(study)) for each in trials
+            )
+            budget_s -= min(kind.share * budget_s, needed_s)
     return found

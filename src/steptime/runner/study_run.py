@@ -1,11 +1,11 @@
 """One run of a study: from its plan to the records of its launches, as a list of steps."""
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from steptime.analysis.published import merged_tiers
@@ -19,9 +19,20 @@ from steptime.results.machine import fingerprint
 from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.results.stored_record import TrialLaunch
-from steptime.runner.admission import HALF_TRAINED, NOT_RUN, Admission, Gate, TrialCounts, Verdicts
+from steptime.runner.admission import (
+    HALF_TRAINED,
+    NOT_CHECKED,
+    NOT_REPEATED,
+    NOT_RUN,
+    Admission,
+    Gate,
+    TrialCounts,
+    Verdicts,
+)
 from steptime.runner.allocation import Allocation
 from steptime.runner.block_runner import AbstractRuns, BlockRunner
+from steptime.runner.budget import Budget, missing_launches
+from steptime.runner.durations import KeptDurations
 from steptime.runner.equivalence.loaders import LoaderInput
 from steptime.runner.equivalence.replay import Replays
 from steptime.runner.executor import OUT_OF_MEMORY, Executor
@@ -37,10 +48,11 @@ from steptime.runner.preparation import (
     training_split,
 )
 from steptime.runner.progress import KeptProgress, Observer
-from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, deadlines, without_breakdown
+from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, without_breakdown
 from steptime.runner.site import probe_site
 from steptime.runner.trial_runs import BatchSearch, TrialInputs
 from steptime.study.trial import Trial
+from steptime.validity.missing_evidence import replay_flags
 from steptime.validity.verdicts import TrialVerdict
 
 
@@ -54,6 +66,12 @@ class StudyRun:
     """That the run is in."""
     kept: int = 0
     """Launches that this run has kept."""
+    durations: KeptDurations = field(default_factory=KeptDurations.of_machine)
+    """Of what earlier runs and this one did here."""
+    began: float = field(default_factory=time.monotonic)
+    """When the budget began, on the monotonic clock."""
+    not_done: list[str] = field(default_factory=list)
+    """What of the study this run has left out for want of budget, a sentence each."""
     _site: Site | None = None
     """The hosts of the study, as they were found."""
     _verdicts: Verdicts = field(default_factory=Verdicts)
@@ -65,6 +83,7 @@ class StudyRun:
         measured before is kept. Raises Unfinished where its allocation has no time left for another launch.
         """
         self.plan.check_isolation()
+        budget = Budget(self.plan.study, self.durations, self.plan.budget_s, began=self.began)
         end_orphans()
         study, store = self.plan.study, self._store()
         with store.lock(), self._kept_progress():
@@ -83,25 +102,32 @@ class StudyRun:
                 workloads = {t.id: t.build() for t in self.plan.expansion.trials}
                 admission = self._admission()
                 trials = admission.startable(admission.fitting(workloads))
-                executor, trials = admission.executor(trials, store)
-                trials = admission.startable(trials)  # some environments bring what their launcher needs
-                datasets = self._datasets(trials, store)
-                splits = {t.id: found for t in trials if (found := training_split(t, datasets))}
-                sources = {
-                    t.id: splits[t.id].training if t.id in splits else datasets[t.dataset] for t in trials if t.dataset
-                }
-                loaders = self._loaders(trials, sources)
+                # Environments and datasets are made once per machine; the budget is for what every run does.
+                with budget.paused():
+                    executor, trials = admission.executor(trials, store)
+                    trials = admission.startable(trials)  # some environments bring what their launcher needs
+                    datasets = self._datasets(trials, store)
+                    splits = {t.id: split for t in trials if (split := training_split(t, datasets))}
+                    sources = {
+                        t.id: splits[t.id].training if t.id in splits else datasets[t.dataset]
+                        for t in trials
+                        if t.dataset
+                    }
+                    loaders = self._loaders(trials, sources)
                 checked = {
                     t.id: LoaderInput(loaders[t.id], reference_loader_of(t, sources[t.id], loaders[t.id]))
                     for t in trials
                     if t.dataset is not None
                 }
-                gate = admission.gate(store, executor, workloads, checked)
+                budget.at_once = admission.checks_at_once(executor, trials, workloads)
+                gate = admission.gate(store, executor, workloads, checked, budget)
                 inputs = TrialInputs(self.plan.folder, workloads, loaders)
-                self._launch(RunInputs(study, store, inputs, splits, executor.hosts), executor, trials, gate)
+                run = RunInputs(study, store, inputs, splits, executor.hosts, self.durations, budget.replay_s)
+                self._launch(run, executor, trials, gate, budget)
             finally:
                 with shielded():
                     self._verdicts.keep(store)
+                    self.durations.keep()
         return self._verdicts.counts(store, self.plan.expansion.trials)
 
     def _admission(self) -> Admission:
@@ -133,51 +159,47 @@ class StudyRun:
             with shielded():
                 kept.end(how)
 
-    def _launch(self, run: RunInputs, executor: Executor, trials: Sequence[Trial], gate: Gate) -> None:
+    def _launch(self, run: RunInputs, executor: Executor, trials: Sequence[Trial], gate: Gate, budget: Budget) -> None:
         """Launch what is still wanted of each kind, and keep each record as soon as its launch is over."""
-        # Environments, datasets and checks are made once per machine; the budget is for what every run does.
-        ends = deadlines(run.study, trials, self.plan.budget_s, time.monotonic())
-
-        def admit(wanted: Sequence[Trial]) -> list[Trial]:
-            began = time.monotonic()
-            passing = gate.admit(wanted)
-            checked_s = time.monotonic() - began
-            ends[:] = [None if end is None else end + checked_s for end in ends]
-            return passing
-
+        ends = budget.deadlines(trials)
         noted: set[str] = set()
-        for line in without_breakdown(run.study, trials):
+        for line in (*budget.shortage(trials, gate.pending(trials)), *without_breakdown(run.study, trials)):
             self.observer.note(line)
         for number, kind in enumerate(RUN_KINDS):
             wanted = kind.trials(run.study, trials)
             if kind is not TIMED:  # steps are timed of what is admitted part by part; some is not reached
-                wanted = admit(
-                    [each for each in wanted if run.timed.get(each.id) or not TIMED.launches(run.study, each)]
+                wanted = gate.admit(
+                    [each for each in wanted if run.timed.get(each.id) or not TIMED.launches(run.study, each)],
+                    ends[number],
                 )
             if not wanted:
                 continue
             runs, schedule = kind.make(run, wanted)
             self._note_problems(run.store, noted)
-            BlockRunner(
+            deadline = partial(budget.end_of_launches, ends[number], kind, schedule)
+
+            left_out = BlockRunner(
                 replace(executor, time_limit_s=kind.time_limit_s(run.study)),
                 runs,
-                self._keeping(run.store),
+                self._keeping(run.store, kind),
                 self.observer,
-                partial(ends.__getitem__, number),
+                deadline,
+                budget.grace_s,
                 self.allocation,
                 after_block=self.observer.block_over if kind is TIMED else lambda: None,
-                admit=admit,
+                admit=partial(gate.admit_until, deadline),
             ).run(schedule)
             if kind is TIMED:
                 run.timed = schedule.records
-                admit([trial for trial in wanted if run.timed.get(trial.id)])  # those that an earlier run has timed
+                # those that an earlier run has timed
+                gate.admit([trial for trial in wanted if run.timed.get(trial.id)], ends[number])
+            elif left_out:
+                self.not_done.append(missing_launches(kind, left_out, budget))
             wanted = self._verdicts.refuse(wanted, {}, "failed")
-            if kind.repeat and run.study.equivalence.enabled:
-                kind.repeat(self._replays(run, executor, wanted), run, wanted)
-                executor.remove(self._scratch)
+            self._repeat(kind, run, executor, wanted, budget)
             if kind.is_result:
-                self._leave_out_unmeasured(run.store, kind, runs, wanted)
-        self._find_largest_batches(executor, run.inputs, run.timed, ends[-1], run.store.get("verdicts") or {})
+                self._leave_out_unmeasured(run.store, kind, runs, wanted, gate)
+        self._find_largest_batches(executor, run.inputs, run.timed, budget.end, run.store.get("verdicts") or {})
 
     def _note_problems(self, store: Store, noted: set[str]) -> None:
         """Tell what of a results folder was set aside, each once."""
@@ -186,18 +208,33 @@ class StudyRun:
                 self.observer.note(sentence)
                 noted.add(sentence)
 
-    @property
-    def _scratch(self) -> Path:
-        """The run folders of launches that repeat others."""
-        return self.plan.folder / "equivalence"
-
-    def _replays(self, run: RunInputs, executor: Executor, trials: Sequence[Trial]) -> Replays:
-        """Return what repeats steps of ``trials`` without timers, for the comparison."""
-        at_once = self._admission().checks_at_once(executor, trials, run.inputs.workloads)
-        return Replays(executor, self._scratch, run.store.append_replay, self.observer, at_once)
+    def _repeat(
+        self, kind: RunKind[Any], run: RunInputs, executor: Executor, trials: Sequence[Trial], budget: Budget
+    ) -> None:
+        """Repeat steps of ``trials`` without timers, for the comparison; what is not repeated in time has no rank."""
+        if kind.repeat is None or not run.study.equivalence.enabled:
+            return
+        cancelled = threading.Event()
+        replays = Replays(
+            replace(executor, cancelled=cancelled),
+            self.plan.folder / "equivalence",
+            run.store.append_replay,
+            self.observer,
+            budget.at_once,
+            took=lambda trial, seconds: self.durations.note("replay", trial, seconds),
+        )
+        end = budget.end
+        with budget.ending(cancelled, None if end is None else end + budget.grace_s):
+            kind.repeat(replays, run, trials)
+        executor.remove(replays.scratch)
+        if cancelled.is_set():
+            for trial in trials:
+                good = [each for each in run.timed.get(trial.id, ()) if each.status == "ok"]
+                if replay_flags(trial, good, run.store.replays(trial.id)):
+                    self._verdicts.unrank(trial, NOT_REPEATED)
 
     def _leave_out_unmeasured(
-        self, store: Store, kind: RunKind[Any], runs: AbstractRuns[Trial, Any], trials: Sequence[Trial]
+        self, store: Store, kind: RunKind[Any], runs: AbstractRuns[Trial, Any], trials: Sequence[Trial], gate: Gate
     ) -> None:
         """Give the trials without a record of a kind their verdict, with how far a launch is that goes on."""
         for trial in trials:
@@ -205,7 +242,8 @@ class StudyRun:
                 continue
             kept = runs.kept_progress(trial, 0)
             begun = kept and (kept.is_begun or runs.folder(trial, 0).exists())
-            self._verdicts.leave_out(trial, HALF_TRAINED.format(kept.in_words) if kept and begun else NOT_RUN)
+            why = NOT_CHECKED if trial.id in gate.unchecked else NOT_RUN
+            self._verdicts.leave_out(trial, HALF_TRAINED.format(kept.in_words) if kept and begun else why)
 
     def _find_largest_batches(
         self,
@@ -234,7 +272,7 @@ class StudyRun:
         frameworks = {trial.framework for trial in self.plan.expansion.trials}
         return {name: self.plan.manifests[name].implementations for name in frameworks}
 
-    def _keeping(self, store: Store) -> Callable[[TrialLaunch], None]:
+    def _keeping(self, store: Store, kind: RunKind[Any]) -> Callable[[TrialLaunch], None]:
         """Return ``store.append`` for records whose trial's folder somebody may remove during the run."""
         trials = {trial.id: trial for trial in self.plan.expansion.trials}
 
@@ -244,6 +282,8 @@ class StudyRun:
                 self.observer.note(f"{folder} was removed during the run, with its records; run again to repeat them")
             store.append(record)
             self.kept += 1
+            if record.status == "ok":
+                self.durations.note(kind.work, trials[record.trial], record.wall_s)
 
         return keep
 

@@ -392,7 +392,7 @@ class Study(Strict):
     loader_alone: Annotated[LoaderAloneChoice | None, BeforeValidator(form_if_true), TrueAllowed()] = None
     """Adds launches of every loader alone, and a verdict on who limits: loader or training."""
     budget: Duration | None = None
-    """Time for the launches of one run; environments, datasets and checks come on top."""
+    """Time of one run, without making environments and datasets."""
     time_limit: Duration = 300.0
     """Of one launch, after which it is ended and counts as failed."""
     published: list[Published] = []

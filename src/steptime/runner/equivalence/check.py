@@ -230,6 +230,9 @@ class EquivalenceCheck:
     """By trial id, of those trials that read a dataset: what their loaders read."""
     failures: dict[str, str] = field(default_factory=dict)
     """Why a trial did not pass, by trial id."""
+    took: Callable[[Case, float, bool], None] = lambda *_: None
+    """Called with the seconds of every check, and whether it was over then, or ended before its time."""
+    _over: list[Case] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._truths: dict[str, Truth | str] = {}
@@ -239,14 +242,26 @@ class EquivalenceCheck:
 
     def run(self, trials: Sequence[Trial], *, side_by_side: int) -> None:
         """Check all ``trials``; nothing is timed here, so checks may run ``side_by_side``."""
-        manifests = self.checker.executor.manifests
-        of_loaders = [Case(each.trial, each.stands_for, each) for each in loader_cases(trials, manifests, self.inputs)]
-        cases = equivalence_cases(trials, manifests) + of_loaders
+        cases = self.cases(trials)
         # What is kept comes first, so that it is known how many checks are still to be made.
         cases.sort(key=lambda case: self.cache.get(self._key(case)) is None)
         self.observer.stage("Checking that all frameworks compute the same", len(cases))
         self.checker.executor.do_side_by_side(self._check, cases, side_by_side)
         self.checker.executor.remove(self.checker.scratch)
+
+    def cases(self, trials: Sequence[Trial]) -> list[Case]:
+        """Return the checks that ``trials`` need, kept or not."""
+        manifests = self.checker.executor.manifests
+        of_loaders = [Case(each.trial, each.stands_for, each) for each in loader_cases(trials, manifests, self.inputs)]
+        return equivalence_cases(trials, manifests) + of_loaders
+
+    def pending(self, trials: Sequence[Trial]) -> list[Case]:
+        """Return those that are not kept and were not made."""
+        return [
+            each
+            for each in self.cases(trials)
+            if self.cache.get(self._key(each)) is None and all(each != over for over in self._over)
+        ]
 
     def _check(self, case: Case) -> None:
         trial, workload, executor = case.trial, self._workload(case), self.checker.executor
@@ -259,11 +274,14 @@ class EquivalenceCheck:
             distribution = executor.manifests[trial.framework].distribution.lower()
             version = executor.environment(trial).packages.get(distribution, "unknown")
             truth_of = partial(self.truth, workload=workload)
-            wanted = [case.loader.probe] if case.loader else None
+            wanted, began = [case.loader.probe] if case.loader else None, time.monotonic()
             result = self.checker.check(trial, workload, truth_of, version, wanted)
-            if executor.cancelled.is_set() and not result.passed:
+            is_over = result.passed or not executor.cancelled.is_set()
+            self.took(case, time.monotonic() - began, is_over)
+            if not is_over:
                 return  # ended before its time, which proves nothing about the framework
         with self._lock:
+            self._over.append(case)
             refused = self.cache.put(key, result)
             if refused and not self._cache_refused:
                 self._cache_refused = True

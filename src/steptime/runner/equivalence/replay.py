@@ -8,6 +8,7 @@ that amplifies it, far.
 
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -44,6 +45,8 @@ class Replays:
     observer: Observer
     at_once: int = 1
     """Trials side by side; nothing is timed."""
+    took: Callable[[Trial, float], None] = lambda *_: None
+    """Called with the seconds that all replays of a trial took."""
 
     def run(
         self,
@@ -73,10 +76,12 @@ class Replays:
         def replay(trial: Trial) -> None:
             what = f"{trial.framework} {trial.strategy}, {trial.workload}"
             self.observer.working_on(what)
+            began = time.monotonic()
             found = list(self.of(trial, workloads[trial.id], loaders[trial.id], good[trial.id], there[trial.id]))
             if self.executor.cancelled.is_set():
                 return  # without those that allow for rounding, the first would count against its trial
             with keeping:
+                self.took(trial, time.monotonic() - began)
                 for each in found:
                     self.keep(each)
             self.observer.finished(what, ok=all(each.reason is None for each in found), kept=False)

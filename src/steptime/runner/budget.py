@@ -1,0 +1,261 @@
+"""The budget of a run: all that it takes on this machine but making environments and data.
+
+It is divided by how long checks, launches and replays took here before. What no run has shown yet is not guessed: the
+first check of a run shows how long its like take.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from steptime.runner.block_runner import Schedule
+from steptime.runner.durations import KeptDurations
+from steptime.runner.equivalence.check import Case
+from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunKind, deadlines
+from steptime.study.study import Study
+from steptime.study.trial import Trial
+from steptime.units import format_count, format_seconds
+from steptime.validity.missing_evidence import can_replay
+
+REPORT_S = 5.0
+"""Of the report at the end of a run, until one was seen here."""
+GRACE = 0.05
+"""Of a budget: what has begun within it is ended so long behind it."""
+_FEWEST_FOR_CHECKS, _USUAL_FOR_CHECKS, _MOST_FOR_CHECKS = 0.4, 0.6, 0.8
+"""Of the time that is left for timed launches: the part after which checks are ended; the usual one where the length of
+launches is unknown."""
+_LONGER = 2.0
+"""A check that was ended before its time is expected to take so much longer."""
+_ROUNDING = ((60.0, 10.0), (300.0, 30.0), (3600.0, 60.0), (math.inf, 600.0))
+"""A budget that is proposed is a multiple of the second number of seconds, below the first."""
+_MARGIN = 1.15
+
+
+@dataclass
+class Budget:
+    """The time of one run of a study, and what the parts of the run are expected to take."""
+
+    study: Study
+    durations: KeptDurations
+    total_s: float | None
+    """None without a budget."""
+    at_once: int = 1
+    """Checks and replays side by side."""
+    clock: Callable[[], float] = time.monotonic
+    began: float = field(default_factory=time.monotonic)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the time of a block, which makes environments or data, out of the budget."""
+        since = self.clock()
+        try:
+            yield
+        finally:
+            self.began += self.clock() - since
+
+    @property
+    def end(self) -> float | None:
+        """The moment by which all but the report is over; None without a budget."""
+        return None if self.total_s is None else self.began + max(0.0, self.total_s - self._report_s)
+
+    @property
+    def grace_s(self) -> float:
+        """How long behind its deadline a launch is ended that had begun before it."""
+        return GRACE * (self.total_s or 0.0)
+
+    def deadlines(self, trials: Sequence[Trial]) -> list[float | None]:
+        """Return when the launches of each row of ``RUN_KINDS`` must end; None without a budget.
+
+        First launches, without which nothing is ranked, may have all of it.
+        """
+        end = self.end
+        if end is None:
+            return [None] * len(RUN_KINDS)
+        now = self.clock()
+        return [*deadlines(self.study, trials, end - now, now, self.durations)]
+
+    def note_check(self, trial: Trial, seconds: float, *, is_over: bool) -> None:
+        """Take into account how long a check took, or at least takes where it was ended before it was over."""
+        if is_over:
+            self.durations.note("check", trial, seconds)
+        elif (self.durations.expected_s("check", trial) or 0.0) < seconds:
+            self.durations.note("check", trial, _LONGER * seconds)
+
+    def launch_s(self, trial: Trial) -> float:
+        """Return about how long a timed launch takes."""
+        return self.durations.expected_s("launch", trial) or TIMED.each_s(self.study)
+
+    def replay_s(self, trial: Trial) -> float:
+        """Return about how much longer the replay of a trial's launches makes a run; 0 where it gets none."""
+        if not (self.study.equivalence.enabled and can_replay(trial)):
+            return 0.0
+        # Its processes begin with their framework imported, which the first of them waits for.
+        return (self.durations.expected_s("replay", trial) or self.launch_s(trial)) / self.at_once
+
+    def end_of_launches(self, end: float | None, kind: RunKind[Any], schedule: Schedule[Trial, Any]) -> float | None:
+        """Return when launches must end, so that timed ones can be replayed.
+
+        Args:
+            end: of their row; of no account before each trial has a timed launch, without which nothing is ranked.
+            kind: the row.
+            schedule: has the launches there are.
+        """
+        if kind is not TIMED or end is None or self.end is None:
+            return end
+        launches, trials = schedule.records, schedule.configurations
+        launched = [each for each in trials if any(one.status == "ok" for one in launches.get(each.id, ()))]
+        is_ranked = all(launches.get(each.id) for each in trials)
+        return (end if is_ranked else self.end) - sum(map(self.replay_s, launched))
+
+    def checks_s(self, cases: Sequence[Case]) -> float | None:
+        """Return about how long checks take; those of unknown length as the others of their workload, None without any.
+
+        A framework that was not checked before may need longer than all others.
+        """
+        total = 0.0
+        for _, alike in groupby(sorted(cases, key=lambda each: each.trial.workload), lambda each: each.trial.workload):
+            lengths = [self.durations.expected_s("check", each.trial) for each in alike]
+            known = [each for each in lengths if each is not None]
+            if not known:
+                return None
+            total += sum(known) * len(lengths) / len(known)
+        return total / self.at_once
+
+    def affordable(self, trials: Sequence[Trial], pending: Sequence[Case], until: float | None) -> list[Trial]:
+        """Return the trials to check and to launch until a moment, those of a first ranking first.
+
+        That is all of them where the length of a check is unknown. Those without a check to be made are among them.
+
+        Args:
+            trials: that are about to be launched for the first time.
+            pending: the checks to be made of them.
+            until: on ``clock``; None without a budget.
+        """
+        if until is None or not pending:
+            return [*trials]
+        costs = {trial.id: self._cost_s(trial, pending) for trial in trials}
+        groups: dict[str, list[Trial]] = {}
+        for trial in trials:
+            groups.setdefault(trial.group, []).append(trial)
+        ordered = sorted(groups.values(), key=lambda group: sum(costs[each.id] for each in group))
+        chosen: list[Trial] = []
+        for trial in (each for group in ordered for each in sorted(group, key=lambda one: costs[one.id])):
+            waiting = [each for each in pending if any(one.id in each.stands_for for one in [*chosen, trial])]
+            checks_s = self.checks_s(waiting)
+            launches_s = sum(self.launch_s(each) + self.replay_s(each) for each in [*chosen, trial])
+            is_checked = not any(trial.id in each.stands_for for each in pending)
+            if is_checked or checks_s is None or self.clock() + checks_s + launches_s <= until:
+                chosen.append(trial)
+        return chosen
+
+    def _cost_s(self, trial: Trial, pending: Sequence[Case]) -> float:
+        checks_s = self.checks_s([each for each in pending if trial.id in each.stands_for])
+        return (checks_s or 0.0) + self.launch_s(trial) + self.replay_s(trial)
+
+    def end_of_checks(self, trials: Sequence[Trial], until: float | None) -> float | None:
+        """Return when the checks of ``trials`` must end, so that these can be launched and replayed ``until`` then."""
+        if until is None:
+            return None
+        now = self.clock()
+        left_s = max(0.0, until - now)
+        if any(self.durations.expected_s("launch", each) is None for each in trials):
+            return now + _USUAL_FOR_CHECKS * left_s
+        wanted_s = left_s - sum(self.launch_s(each) + self.replay_s(each) for each in trials)
+        return now + min(max(wanted_s, _FEWEST_FOR_CHECKS * left_s), _MOST_FOR_CHECKS * left_s)
+
+    @contextmanager
+    def ending(self, cancelled: threading.Event, moment: float | None) -> Iterator[None]:
+        """Set ``cancelled`` at a moment on ``clock`` that comes while a block runs; None never comes."""
+        if moment is None:
+            yield
+            return
+        timer = threading.Timer(max(0.0, moment - self.clock()), cancelled.set)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def shortage(self, trials: Sequence[Trial], pending: Sequence[Case]) -> list[str]:
+        """Say what of a run the budget does not hold, with what would; nothing where it holds all, or that is unknown.
+
+        Args:
+            trials: of the run.
+            pending: the checks to be made.
+        """
+        if self.total_s is None:
+            return []
+        checks_s = self.checks_s(pending) if pending else 0.0
+        if checks_s is None:
+            count = format_count(len(pending), "check")
+            return [f"{count} to be made; how long they take on this machine is not known before the first has ended"]
+        parts = {
+            format_count(len(pending), "check"): checks_s,
+            **self._launches_s(trials),
+            "replays of the timed steps": sum(map(self.replay_s, TIMED.trials(self.study, trials))),
+            "the report": self._report_s,
+        }
+        needed_s = sum(parts.values())
+        if needed_s <= self.total_s:
+            return []
+        listed = ", ".join(f"{name} about {format_seconds(seconds)}" for name, seconds in parts.items() if seconds)
+        sentence = (
+            f"the budget of {format_seconds(self.total_s)} does not hold the whole study: {listed}; "
+            f"{proposed(needed_s)} does"
+        )
+        return [sentence, *self._long_checks(pending, needed_s)]
+
+    def _launches_s(self, trials: Sequence[Trial]) -> dict[str, float]:
+        """Return how long launches take, by what they do; those are left out of which none was seen here."""
+        lasting = {}
+        for kind in RUN_KINDS:
+            lengths = [
+                (kind.launches(self.study, each), self.durations.expected_s(kind.work, each))
+                for each in kind.trials(self.study, trials)
+            ]
+            count = sum(launches for launches, _ in lengths)
+            known = sum(launches * seconds for launches, seconds in lengths if seconds is not None)
+            if known:
+                lasting[f"{count} launches that {kind.purpose}"] = known
+        return lasting
+
+    def _long_checks(self, pending: Sequence[Case], needed_s: float) -> list[str]:
+        """Name the longest checks of a framework on a workload, where checks take most of what is needed."""
+        lengths: dict[str, float] = {}
+        for each in pending:
+            name = f"{each.trial.workload} in {each.trial.framework}"
+            lengths[name] = lengths.get(name, 0.0) + (self.checks_s([each]) or 0.0)
+        if not lengths or 2.0 * sum(lengths.values()) < needed_s:
+            return []
+        longest = max(lengths, key=lambda name: lengths[name])
+        sentence = (
+            f"the checks of {longest} take about {format_seconds(lengths[longest])}: {proposed(needed_s)}, or "
+            "equivalence.enabled=false, which compares nothing with the reference"
+        )
+        return [sentence]
+
+    @property
+    def _report_s(self) -> float:
+        return self.durations.expected_s("report") or REPORT_S
+
+
+def missing_launches(kind: RunKind[Any], left_out: int, budget: Budget) -> str:
+    """Say that launches of a kind were not made, and why."""
+    return (
+        f"{format_count(left_out, 'launch', 'launches')} that {kind.purpose} not made: the budget of "
+        f"{format_seconds(budget.total_s or 0.0)} was spent; rerun to make them"
+    )
+
+
+def proposed(needed_s: float) -> str:
+    """Return a budget, as a study has it, that holds so many seconds and a margin."""
+    wanted_s = _MARGIN * needed_s
+    step_s = next(step for below, step in _ROUNDING if wanted_s < below)
+    seconds = math.ceil(wanted_s / step_s) * step_s
+    return f"budget={seconds / 60.0:g}m" if seconds % 60.0 == 0.0 else f"budget={seconds:g}s"

@@ -1,0 +1,87 @@
+"""How long the work of earlier runs took on this machine: a plan divides its budget by what was seen here.
+
+Kept in the cache, a file for each machine. Where nothing like the wanted work was done before, nothing is assumed.
+"""
+
+import contextlib
+import json
+import statistics
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from steptime.environments.cache import cache_folder
+from steptime.errors import StoreError
+from steptime.plain_file import write_whole
+from steptime.results.machine import machine_id
+from steptime.study.trial import Trial
+
+Work = Literal["check", "launch", "replay", "ablation", "loader", "training", "report"]
+_KEPT = 5
+"""KeptDurations of one kind of work: the machine, its load and the program change."""
+_MOST_BYTES = 4_000_000
+_MOST_S = 1e6
+
+
+@dataclass
+class KeptDurations:
+    """Seconds that work took, by what it was; ``path`` keeps them for other runs, None for this one alone."""
+
+    path: Path | None = None
+    _seen: dict[str, list[float]] = field(default_factory=dict)
+
+    @classmethod
+    def of_machine(cls) -> "KeptDurations":
+        """Return what earlier runs kept of this machine; nothing where that cannot be read."""
+        path = cache_folder() / "durations" / f"{machine_id() or 'unnamed'}.json"
+        return cls(path, _read(path))
+
+    def expected_s(self, work: Work, trial: Trial | None = None) -> float | None:
+        """Return how long some work takes: the same, or else its like of this framework and workload; None if unknown.
+
+        Args:
+            work: its kind.
+            trial: whose work it is; None of work that does not depend on it.
+        """
+        return next((statistics.median_high(self._seen[key]) for key in _keys(work, trial) if key in self._seen), None)
+
+    def note(self, work: Work, trial: Trial | None, seconds: float) -> None:
+        """Take into account how long some work took; a folder that cannot be written does not stop the run."""
+        for key in _keys(work, trial):
+            self._seen[key] = [*self._seen.get(key, []), round(seconds, 3)][-_KEPT:]
+
+    def keep(self) -> None:
+        """Keep what was noted for other runs."""
+        if self.path is not None:
+            with contextlib.suppress(OSError, StoreError):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(self.path, json.dumps(self._seen, indent=0, sort_keys=True).encode())
+
+
+def _keys(work: Work, trial: Trial | None) -> list[str]:
+    """Return the names of some work, from its own to that of its like."""
+    if trial is None:
+        return [work]
+    shape = "x".join(map(str, trial.input_shape))
+    alike = f"{work} {trial.framework} {trial.device} {trial.workload} {shape}"
+    return [f"{alike} {trial.strategy} {trial.workers}x{trial.batch_per_worker} {trial.loader}", alike]
+
+
+def _read(path: Path) -> dict[str, list[float]]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            return {}
+        kept = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(kept, dict):
+        return {}
+    return {name: values for name, values in kept.items() if _are_durations(values)}
+
+
+def _are_durations(values: object) -> bool:
+    return (
+        isinstance(values, list)
+        and bool(values)
+        and all(type(each) in {int, float} and 0.0 <= each < _MOST_S for each in values)
+    )

@@ -1,0 +1,215 @@
+"""How a budget is divided between checks, launches and replays, by what such work took on this machine before."""
+
+import json
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from trials import trial
+
+from steptime.runner.admission import Checks
+from steptime.runner.block_runner import Schedule, StoppingRule
+from steptime.runner.budget import Budget, proposed
+from steptime.runner.durations import KeptDurations
+from steptime.runner.equivalence.check import Case
+from steptime.runner.progress import Silent
+from steptime.runner.run_kinds import TIMED
+from steptime.study.study import Study
+
+ALONE = [trial(name) for name in "ab"]
+PAIRS = [trial(name, workers=2, strategy="allreduce") for name in "ab"]
+TRIALS = [*PAIRS, *ALONE]
+STUDY = Study.model_validate(
+    {"name": "planned", "workloads": ["mlp"], "frameworks": ["a"], "launches": {"min": 2}, "seconds_per_launch": 1}
+)
+
+OTHER_FORMS = [json.dumps({"report": each}) for each in ([], "5", [-1], [True], [1e9], [[]])]
+
+
+def cases(trials):
+    return [Case(each, (each.id,)) for each in trials]
+
+
+def durations(check=None, launch=None, replay=None, report=1.0):
+    found = KeptDurations()
+    found.note("report", None, report)
+    for work, seconds in (("check", check), ("launch", launch), ("replay", replay)):
+        for each in TRIALS:
+            if seconds is not None:
+                found.note(work, each, seconds)
+    return found
+
+
+def budget(total_s, **fields):
+    seen = fields.pop("durations", None) or durations(**fields)
+    return Budget(STUDY, seen, total_s, clock=lambda: 0.0, began=0.0)
+
+
+class TestAffordable:
+    """Which trials are checked and launched."""
+
+    def test_all_are_where_the_budget_holds_them(self):
+        own = budget(100.0, check=4.0, launch=2.0, replay=1.0)
+        assert sorted(each.id for each in own.affordable(TRIALS, cases(TRIALS), 99.0)) == sorted(t.id for t in TRIALS)
+
+    def test_a_whole_group_comes_before_a_part_of_each(self):
+        own = budget(30.0, check=4.0, launch=2.0, replay=1.0)
+        for each in ALONE:
+            own.durations.note("check", each, 3.0)
+        found = own.affordable(TRIALS, cases(TRIALS), 20.0)
+        assert {each.group for each in found} == {found[0].group}
+        assert len(found) == 2
+
+    def test_no_trial_is_where_no_check_fits(self):
+        assert budget(30.0, check=40.0, launch=2.0).affordable(TRIALS, cases(TRIALS), 20.0) == []
+
+    def test_those_whose_checks_are_kept_are_whatever_the_budget(self):
+        own = budget(30.0, check=40.0, launch=2.0)
+        assert own.affordable(TRIALS, cases(PAIRS), 20.0) == ALONE
+
+    def test_all_are_where_no_check_has_shown_how_long_it_takes(self):
+        assert len(budget(30.0).affordable(TRIALS, cases(TRIALS), 20.0)) == len(TRIALS)
+
+    def test_a_budget_that_is_none_holds_all(self):
+        assert budget(None, check=40.0).affordable(TRIALS, cases(TRIALS), None) == TRIALS
+
+
+class TestEnds:
+    """When checks and launches must be over."""
+
+    def test_checks_leave_time_for_the_launches_and_replays_of_their_trials(self):
+        assert budget(100.0, check=4.0, launch=5.0, replay=3.0).end_of_checks(TRIALS, 99.0) == 99.0 - 4 * (5.0 + 3.0)
+
+    @pytest.mark.parametrize(("launch", "share"), [(None, 0.6), (1000.0, 0.4), (0.001, 0.8)])
+    def test_checks_have_a_part_of_the_time_whatever_launches_take(self, launch, share):
+        own = budget(100.0, launch=launch, replay=0.0)
+        assert own.end_of_checks(TRIALS, 50.0) == pytest.approx(50.0 * share)
+
+    @pytest.mark.parametrize("launched", range(5))
+    def test_every_trial_that_was_launched_shortens_the_time_of_launches_by_its_replay(self, launched):
+        own = budget(100.0, launch=2.0, replay=3.0)
+        record = SimpleNamespace(status="ok", lost_hosts=[])
+        done = {each.id: [record] for each in TRIALS[:launched]}
+        plan = Schedule(TRIALS, StoppingRule(1, 1), "0", done)
+        row = 60.0 if launched == len(TRIALS) else 99.0  # all but the report, until there is a ranking
+        assert own.end_of_launches(60.0, TIMED, plan) == row - 3.0 * launched
+
+    def test_environments_and_data_are_not_of_the_budget(self):
+        now = [0.0]
+        own = Budget(STUDY, durations(), 10.0, clock=lambda: now[0], began=0.0)
+        with own.paused():
+            now[0] = 70.0
+        assert own.end == 79.0
+
+    def test_what_runs_at_the_end_is_cancelled_then(self):
+        own, cancelled = Budget(STUDY, durations(), 10.0), threading.Event()
+        with own.ending(cancelled, time.monotonic()):
+            assert cancelled.wait(10.0)
+
+
+class TestShortage:
+    """What is said before a run of what its budget does not hold."""
+
+    def test_nothing_is_of_a_budget_that_holds_all(self):
+        assert budget(100.0, check=4.0, launch=2.0, replay=1.0).shortage(TRIALS, cases(TRIALS)) == []
+
+    def test_what_takes_how_long_and_which_budget_holds_it_is(self):
+        said = " ".join(budget(30.0, check=4.0, launch=2.0, replay=1.0).shortage(TRIALS, cases(TRIALS)))
+        assert "the budget of 30 s does not hold the whole study: 4 checks about 16 s, 8 launches that time" in said
+        assert "budget=50s does" in said
+
+    def test_the_longest_checks_are_with_the_key_that_leaves_them_out(self):
+        own = budget(180.0, check=100.0, launch=2.0, replay=1.0)
+        own.durations.note("check", ALONE[1], 480.0)
+        own.durations.note("check", ALONE[1], 480.0)
+        said = own.shortage(TRIALS, cases(TRIALS))[-1]
+        assert said.startswith("the checks of lenet5 in b take about 9 min 40 s: budget=")
+        assert "equivalence.enabled=false" in said
+
+    def test_what_is_kept_counts_no_more(self):
+        assert budget(40.0, check=100.0, launch=2.0, replay=1.0).shortage(TRIALS, []) == []
+
+    def test_the_time_of_checks_that_were_never_made_here_is_not_guessed(self):
+        (said,) = budget(30.0).shortage(TRIALS, cases(TRIALS))
+        assert said.startswith("4 checks to be made; how long they take on this machine is not known")
+
+    @pytest.mark.parametrize(
+        ("needed_s", "text"), [(20.0, "30s"), (60.0, "90s"), (100.0, "2m"), (250.0, "5m"), (480.0, "10m")]
+    )
+    def test_a_proposed_budget_is_round_and_has_a_margin(self, needed_s, text):
+        assert proposed(needed_s) == f"budget={text}"
+
+
+class TestChecks:
+    """Checks within a budget."""
+
+    def made(self, total_s, over):
+        """Return which trials were left unchecked by checks that are ``over`` as soon as they begin, or last on."""
+        cancelled = threading.Event()
+        left = cases(TRIALS)
+
+        def run(trials, side_by_side):
+            assert side_by_side == 1
+            if not over:
+                assert cancelled.wait(10.0)
+            else:
+                left.clear()
+
+        checks = SimpleNamespace(
+            pending=lambda trials: [each for each in left if any(one.id in each.stands_for for one in trials)],
+            run=run,
+            checker=SimpleNamespace(executor=SimpleNamespace(cancelled=cancelled)),
+        )
+        own = Budget(STUDY, durations(), total_s, began=time.monotonic())
+        unchecked = Checks(checks, own, lambda _: 1, Silent()).run(TRIALS, time.monotonic() + 0.1)
+        assert not cancelled.is_set()
+        return unchecked
+
+    def test_trials_whose_checks_are_over_in_time_are_checked(self):
+        assert self.made(100.0, over=True) == set()
+
+    def test_trials_whose_checks_are_ended_are_not(self):
+        assert self.made(100.0, over=False) == {each.id for each in TRIALS}
+
+    def test_a_check_that_was_ended_is_expected_to_take_longer_than_it_had(self):
+        own = budget(30.0)
+        own.note_check(ALONE[0], 20.0, is_over=False)
+        assert own.durations.expected_s("check", ALONE[0]) == 40.0
+
+
+class TestDurations:
+    """What is kept of earlier runs."""
+
+    def test_they_are_those_of_the_same_work_or_else_of_the_same_framework_on_the_same_workload(self):
+        found = KeptDurations()
+        found.note("check", ALONE[0], 4.0)
+        assert found.expected_s("check", ALONE[0]) == 4.0
+        assert found.expected_s("check", PAIRS[0]) == 4.0
+        assert found.expected_s("check", ALONE[1]) is None
+        assert found.expected_s("launch", ALONE[0]) is None
+
+    def test_another_run_reads_them(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path))
+        before = KeptDurations.of_machine()
+        before.note("check", ALONE[0], 4.0)
+        before.keep()
+        assert KeptDurations.of_machine().expected_s("check", ALONE[0]) == 4.0
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", "[]", "{", "null", *(json.dumps({"report": each}) for each in ([], "5", [-1], [True], [1e9], [[]]))],
+    )
+    def test_a_file_of_another_form_is_none(self, tmp_path, monkeypatch, text):
+        monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path))
+        path = KeptDurations.of_machine().path
+        path.parent.mkdir()
+        path.write_text(text)
+        assert KeptDurations.of_machine().expected_s("report") is None
+
+    def test_a_folder_that_cannot_be_written_is_no_fault_of_the_run(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        found = KeptDurations(tmp_path / "file" / "durations.json")
+        found.note("report", None, 4.0)
+        found.keep()
+        assert found.expected_s("report") == 4.0
