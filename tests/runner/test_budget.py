@@ -134,6 +134,13 @@ class TestShortage:
         (said,) = budget(30.0).shortage(TRIALS, cases(TRIALS))
         assert said.startswith("4 checks to be made; how long they take on this machine is not known")
 
+    def test_a_check_of_a_loader_takes_as_long_as_the_mean_of_all_where_none_was_made_here(self):
+        own, other = budget(30.0, check=4.0), trial("a", workload="mlp")
+        of_loader = Case(other, (other.id,), SimpleNamespace())
+        assert own.checks_s([*cases(TRIALS), of_loader]) == 5 * 4.0
+        assert own.checks_s([of_loader]) is None
+        assert own.checks_s([*cases(TRIALS), *cases([other])]) is None
+
     @pytest.mark.parametrize(
         ("needed_s", "text"), [(20.0, "30s"), (60.0, "90s"), (100.0, "2m"), (250.0, "5m"), (480.0, "10m")]
     )

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 from steptime.runner.block_runner import Schedule
@@ -115,16 +114,26 @@ class Budget:
     def checks_s(self, cases: Sequence[Case]) -> float | None:
         """Return about how long checks take; those of unknown length as the others of their workload, None without any.
 
-        A framework that was not checked before may need longer than all others.
+        A framework that was not checked before may need longer than all others. Checks of loaders train a small
+        network, no longer than the mean of all.
         """
-        total = 0.0
-        for _, alike in groupby(sorted(cases, key=lambda each: each.trial.workload), lambda each: each.trial.workload):
-            lengths = [self.durations.expected_s("check", each.trial) for each in alike]
+        total, known_count, loaders = 0.0, 0, 0
+        by_workload: dict[str, list[float | None]] = {}
+        for each in cases:
+            seconds = self.durations.expected_s("check", each.trial)
+            if seconds is None and each.loader is not None:
+                loaders += 1
+            else:
+                by_workload.setdefault(each.trial.workload, []).append(seconds)
+        for lengths in by_workload.values():
             known = [each for each in lengths if each is not None]
             if not known:
                 return None
             total += sum(known) * len(lengths) / len(known)
-        return total / self.at_once
+            known_count += len(lengths)
+        if loaders and not known_count:
+            return None
+        return total * (1.0 + loaders / known_count if known_count else 1.0) / self.at_once
 
     def affordable(self, trials: Sequence[Trial], pending: Sequence[Case], until: float | None) -> list[Trial]:
         """Return the trials to check and to launch until a moment, those of a first ranking first.
