@@ -64,6 +64,12 @@ class TestAffordable:
     def test_no_trial_is_where_no_check_fits(self):
         assert budget(30.0, check=40.0, launch=2.0).affordable(TRIALS, cases(TRIALS), 20.0) == []
 
+    def test_the_quickest_group_is_tried_where_nothing_was_launched_yet(self):
+        own = budget(30.0, check=40.0, launch=2.0)
+        for _ in range(3):
+            own.durations.note("check", ALONE[0], 30.0)
+        assert own.affordable(TRIALS, cases(TRIALS), 20.0, first=True) == ALONE
+
     def test_those_whose_checks_are_kept_are_whatever_the_budget(self):
         own = budget(30.0, check=40.0, launch=2.0)
         assert own.affordable(TRIALS, cases(PAIRS), 20.0) == ALONE
@@ -179,10 +185,18 @@ class TestChecks:
     def test_trials_whose_checks_are_ended_are_not(self):
         assert self.made(100.0, over=False) == {each.id for each in TRIALS}
 
-    def test_a_check_that_was_ended_is_expected_to_take_longer_than_it_had(self):
+    def test_a_check_that_was_ended_is_expected_to_take_what_it_had_at_least(self):
         own = budget(30.0)
         own.note_check(ALONE[0], 20.0, is_over=False)
-        assert own.durations.expected_s("check", ALONE[0]) == 40.0
+        assert own.durations.expected_s("check", ALONE[0]) == 20.0
+        own.note_check(ALONE[0], 10.0, is_over=False)
+        assert own.durations.expected_s("check", ALONE[0]) == 20.0
+
+    def test_the_report_may_take_as_long_as_the_longest_of_the_last_ones(self):
+        own = budget(30.0, report=9.0)
+        own.durations.note("report", None, 3.0)
+        own.durations.note("report", None, 3.0)
+        assert own.end == 21.0
 
 
 class TestDurations:

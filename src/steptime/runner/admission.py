@@ -170,11 +170,14 @@ class Checks:
     budget: Budget
     at_once: Callable[[Sequence[Trial]], int]
     observer: Observer
+    _begun: bool = False
+    """Whether trials were chosen before."""
 
     def run(self, trials: Sequence[Trial], until: float | None) -> set[str]:
         """Check ``trials``; return the ids of those whose checks were not made in time."""
         pending = self.equivalence.pending(trials)
-        chosen = self.budget.affordable(trials, pending, until)
+        chosen = self.budget.affordable(trials, pending, until, first=not self._begun)
+        self._begun |= bool(chosen)
         cancelled = self.equivalence.checker.executor.cancelled
         with self.budget.ending(cancelled, self.budget.end_of_checks(chosen, until)):
             if chosen:

@@ -28,8 +28,6 @@ GRACE = 0.05
 _FEWEST_FOR_CHECKS, _USUAL_FOR_CHECKS, _MOST_FOR_CHECKS = 0.4, 0.6, 0.8
 """Of the time that is left for timed launches: the part after which checks are ended; the usual one where the length of
 launches is unknown."""
-_LONGER = 2.0
-"""A check that was ended before its time is expected to take so much longer."""
 _ROUNDING = ((60.0, 10.0), (300.0, 30.0), (3600.0, 60.0), (math.inf, 600.0))
 """A budget that is proposed is a multiple of the second number of seconds, below the first."""
 _MARGIN = 1.15
@@ -80,10 +78,8 @@ class Budget:
 
     def note_check(self, trial: Trial, seconds: float, *, is_over: bool) -> None:
         """Take into account how long a check took, or at least takes where it was ended before it was over."""
-        if is_over:
+        if is_over or (self.durations.expected_s("check", trial) or 0.0) < seconds:
             self.durations.note("check", trial, seconds)
-        elif (self.durations.expected_s("check", trial) or 0.0) < seconds:
-            self.durations.note("check", trial, _LONGER * seconds)
 
     def launch_s(self, trial: Trial) -> float:
         """Return about how long a timed launch takes."""
@@ -135,7 +131,9 @@ class Budget:
             return None
         return total * (1.0 + loaders / known_count if known_count else 1.0) / self.at_once
 
-    def affordable(self, trials: Sequence[Trial], pending: Sequence[Case], until: float | None) -> list[Trial]:
+    def affordable(
+        self, trials: Sequence[Trial], pending: Sequence[Case], until: float | None, *, first: bool = False
+    ) -> list[Trial]:
         """Return the trials to check and to launch until a moment, those of a first ranking first.
 
         That is all of them where the length of a check is unknown. Those without a check to be made are among them.
@@ -144,6 +142,8 @@ class Budget:
             trials: that are about to be launched for the first time.
             pending: the checks to be made of them.
             until: on ``clock``; None without a budget.
+            first: whether nothing was launched yet. Then the quickest group is among them in any case: the machine may
+                be quicker today, and a check that is over is kept for the next run.
         """
         if until is None or not pending:
             return [*trials]
@@ -160,7 +160,7 @@ class Budget:
             is_checked = not any(trial.id in each.stands_for for each in pending)
             if is_checked or checks_s is None or self.clock() + checks_s + launches_s <= until:
                 chosen.append(trial)
-        return chosen
+        return chosen or (ordered[0] if first and ordered else [])
 
     def _cost_s(self, trial: Trial, pending: Sequence[Case]) -> float:
         checks_s = self.checks_s([each for each in pending if trial.id in each.stands_for])
@@ -251,7 +251,8 @@ class Budget:
 
     @property
     def _report_s(self) -> float:
-        return self.durations.expected_s("report") or REPORT_S
+        # Nothing comes behind it that could make up for a longer one.
+        return self.durations.longest_s("report") or REPORT_S
 
 
 def missing_launches(kind: RunKind[Any], left_out: int, budget: Budget) -> str:

@@ -45,6 +45,10 @@ class KeptDurations:
         """
         return next((statistics.median_high(self._seen[key]) for key in _keys(work, trial) if key in self._seen), None)
 
+    def longest_s(self, work: Work) -> float | None:
+        """Return the longest that some work took in the last runs; None if unknown."""
+        return max(self._seen.get(work, ()), default=None)
+
     def note(self, work: Work, trial: Trial | None, seconds: float) -> None:
         """Take into account how long some work took; a folder that cannot be written does not stop the run."""
         for key in _keys(work, trial):
