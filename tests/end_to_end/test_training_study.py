@@ -115,7 +115,7 @@ def test_a_training_that_a_budget_ended_is_no_failure(cut: CutTraining) -> None:
 
 def test_the_next_run_goes_on_from_the_checkpoint(cut: CutTraining, tmp_path: Path) -> None:
     folder = shutil.copytree(cut.folder, tmp_path / "copy")
-    steptime("run", cut.study, "-o", "results", "--budget", "10s", cwd=folder)
+    steptime("run", cut.study, "-o", "results", "--budget", "30s", cwd=folder)
     (job,) = folder.glob("results/trials/*/training-0/job.json")
 
     assert json.loads(job.read_text())["training"]["first_epoch"] == cut.epochs

@@ -101,6 +101,9 @@ class TestEnds:
         row = 60.0 if launched == len(TRIALS) else 99.0  # all but the report, until there is a ranking
         assert own.end_of_launches(60.0, TIMED, plan) == row - 3.0 * launched
 
+    def test_the_report_leaves_most_of_a_budget_to_what_it_reports(self):
+        assert budget(10.0, report=100.0).end == 6.0
+
     def test_environments_and_data_are_not_of_the_budget(self):
         now = [0.0]
         own = Budget(STUDY, durations(), 10.0, clock=lambda: now[0], began=0.0)

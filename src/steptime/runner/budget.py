@@ -23,6 +23,8 @@ from steptime.validity.missing_evidence import can_replay
 
 REPORT_S = 5.0
 """Of the report at the end of a run, until one was seen here."""
+_MOST_FOR_REPORT = 0.4
+"""Of a budget."""
 GRACE = 0.05
 """Of a budget: what has begun within it is ended so long behind it."""
 _FEWEST_FOR_CHECKS, _USUAL_FOR_CHECKS, _MOST_FOR_CHECKS = 0.4, 0.6, 0.8
@@ -252,7 +254,8 @@ class Budget:
     @property
     def _report_s(self) -> float:
         # Nothing comes behind it that could make up for a longer one.
-        return self.durations.longest_s("report") or REPORT_S
+        longest_s = self.durations.longest_s("report") or REPORT_S
+        return longest_s if self.total_s is None else min(longest_s, _MOST_FOR_REPORT * self.total_s)
 
 
 def missing_launches(kind: RunKind[Any], left_out: int, budget: Budget) -> str:
