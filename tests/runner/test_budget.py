@@ -195,11 +195,13 @@ class TestChecks:
         own.note_check(ALONE[0], 10.0, is_over=False)
         assert own.durations.expected_s("check", ALONE[0]) == 20.0
 
-    def test_the_report_may_take_as_long_as_the_longest_of_the_last_ones(self):
-        own = budget(30.0, report=9.0)
-        own.durations.note("report", None, 3.0)
-        own.durations.note("report", None, 3.0)
-        assert own.end == 21.0
+    def test_work_takes_longer_while_others_use_the_machine(self):
+        own = budget(30.0)
+        own.durations.slowdown = lambda: 4.0
+        own.durations.note("check", ALONE[0], 8.0)
+        assert own.durations.expected_s("check", ALONE[0]) == 8.0
+        own.durations.slowdown = lambda: 1.0
+        assert own.durations.expected_s("check", ALONE[0]) == 2.0
 
 
 class TestDurations:
@@ -216,9 +218,12 @@ class TestDurations:
     def test_another_run_reads_them(self, tmp_path, monkeypatch):
         monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path))
         before = KeptDurations.of_machine()
+        before.slowdown = lambda: 1.0
         before.note("check", ALONE[0], 4.0)
         before.keep()
-        assert KeptDurations.of_machine().expected_s("check", ALONE[0]) == 4.0
+        after = KeptDurations.of_machine()
+        after.slowdown = before.slowdown
+        assert after.expected_s("check", ALONE[0]) == 4.0
 
     @pytest.mark.parametrize(
         "text",

@@ -200,6 +200,17 @@ def test_a_check_that_an_interruption_ended_is_no_failure(tmp_path):
     assert check.failures == {}
 
 
+@pytest.mark.usefixtures("without_launches")
+def test_checks_of_an_earlier_run_are_made_again_where_that_is_wanted(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path / "cache"))
+    run(tmp_path, CHECKED_STUDY)
+    observer = Finished()
+    plan = plan_study(str(tmp_path / "small.yaml"), [], tmp_path / "results", None)
+    StudyRun(plan, observer, recheck=True).run()
+
+    assert {kept for _, kept in observer.items} == {False}
+
+
 class Finished(Silent):
     """An observer that keeps which items are over, and whether their results were there already."""
 

@@ -54,6 +54,9 @@ def run(
             "bin/python, or the word steptime for the environment that steptime makes.",
         ),
     ] = None,
+    recheck: Annotated[
+        bool, typer.Option("--recheck", help="Repeat the equivalence checks that earlier runs passed here.")
+    ] = False,
     requeue: Annotated[
         int | None,
         typer.Option(
@@ -89,7 +92,7 @@ def run(
     allocation = Allocation.found(requeue)
     try:
         with until_end(allocation), LiveObserver(console, lambda: _ranking_so_far(plan.folder)) as observer:
-            study_run = StudyRun(plan, observer, allocation, began=began)
+            study_run = StudyRun(plan, observer, allocation, recheck=recheck, began=began)
             counts = study_run.run()
     except Interrupted as stop:
         stop.__notes__ = _ways_on(plan, allocation if stop.number == signal.SIGALRM else None)

@@ -245,6 +245,8 @@ class Admission:
     """The hosts of the study, as they were found."""
     observer: Observer
     verdicts: Verdicts
+    recheck: bool = False
+    """Whether checks are repeated that an earlier run has kept."""
 
     def fitting(self, workloads: Mapping[str, Workload]) -> list[Trial]:
         """Return the trials that the memory of their hosts suffices for."""
@@ -320,6 +322,7 @@ class Admission:
                 cache_folder() / "equivalence",
                 self.plan.manifests[REFERENCE],
                 machine=machine_of_checks(self.site) if self.site else None,
+                renewed=self.recheck,
             ),
             workloads=workloads,
             keep=store.append_equivalence,

@@ -253,9 +253,8 @@ class Budget:
 
     @property
     def _report_s(self) -> float:
-        # Nothing comes behind it that could make up for a longer one.
-        longest_s = self.durations.longest_s("report") or REPORT_S
-        return longest_s if self.total_s is None else min(longest_s, _MOST_FOR_REPORT * self.total_s)
+        seconds = self.durations.expected_s("report") or REPORT_S
+        return seconds if self.total_s is None else min(seconds, _MOST_FOR_REPORT * self.total_s)
 
 
 def missing_launches(kind: RunKind[Any], left_out: int, budget: Budget) -> str:

@@ -1,11 +1,14 @@
 """How long the work of earlier runs took on this machine: a plan divides its budget by what was seen here.
 
-Kept in the cache, a file for each machine. Where nothing like the wanted work was done before, nothing is assumed.
+Kept in the cache, a file for each machine, as if the machine had been idle: a busy one makes all work longer. Where
+nothing like the wanted work was done before, nothing is assumed.
 """
 
 import contextlib
 import json
+import os
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -14,6 +17,7 @@ from steptime.environments.cache import cache_folder
 from steptime.errors import StoreError
 from steptime.plain_file import write_whole
 from steptime.results.machine import machine_id
+from steptime.runner.host import usable_cores
 from steptime.study.trial import Trial
 
 Work = Literal["check", "launch", "replay", "ablation", "loader", "training", "report"]
@@ -28,13 +32,15 @@ class KeptDurations:
     """Seconds that work took, by what it was; ``path`` keeps them for other runs, None for this one alone."""
 
     path: Path | None = None
+    slowdown: Callable[[], float] = lambda: 1.0
+    """How many times as long work takes now as on an idle machine."""
     _seen: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
     def of_machine(cls) -> "KeptDurations":
         """Return what earlier runs kept of this machine; nothing where that cannot be read."""
         path = cache_folder() / "durations" / f"{machine_id() or 'unnamed'}.json"
-        return cls(path, _read(path))
+        return cls(path, slowdown_by_load, _read(path))
 
     def expected_s(self, work: Work, trial: Trial | None = None) -> float | None:
         """Return how long some work takes: the same, or else its like of this framework and workload; None if unknown.
@@ -43,16 +49,16 @@ class KeptDurations:
             work: its kind.
             trial: whose work it is; None of work that does not depend on it.
         """
-        return next((statistics.median_high(self._seen[key]) for key in _keys(work, trial) if key in self._seen), None)
-
-    def longest_s(self, work: Work) -> float | None:
-        """Return the longest that some work took in the last runs; None if unknown."""
-        return max(self._seen.get(work, ()), default=None)
+        idle_s = next(
+            (statistics.median_high(self._seen[key]) for key in _keys(work, trial) if key in self._seen), None
+        )
+        return None if idle_s is None else idle_s * self.slowdown()
 
     def note(self, work: Work, trial: Trial | None, seconds: float) -> None:
         """Take into account how long some work took; a folder that cannot be written does not stop the run."""
+        idle_s = round(seconds / self.slowdown(), 3)
         for key in _keys(work, trial):
-            self._seen[key] = [*self._seen.get(key, []), round(seconds, 3)][-_KEPT:]
+            self._seen[key] = [*self._seen.get(key, []), idle_s][-_KEPT:]
 
     def keep(self) -> None:
         """Keep what was noted for other runs."""
@@ -60,6 +66,14 @@ class KeptDurations:
             with contextlib.suppress(OSError, StoreError):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 write_whole(self.path, json.dumps(self._seen, indent=0, sort_keys=True).encode())
+
+
+def slowdown_by_load() -> float:
+    """Return how many processes share a core of this machine, by the load of the last minute; 1 where cores are left.
+
+    A check or a launch of this run keeps the cores busy by itself, which the durations hold already.
+    """
+    return max(1.0, os.getloadavg()[0] / len(usable_cores()))
 
 
 def _keys(work: Work, trial: Trial | None) -> list[str]:

@@ -64,6 +64,8 @@ class StudyRun:
     observer: Observer
     allocation: Allocation | None = None
     """That the run is in."""
+    recheck: bool = False
+    """Whether checks are repeated that an earlier run has kept."""
     kept: int = 0
     """Launches that this run has kept."""
     durations: KeptDurations = field(default_factory=KeptDurations.of_machine)
@@ -131,7 +133,7 @@ class StudyRun:
         return self._verdicts.counts(store, self.plan.expansion.trials)
 
     def _admission(self) -> Admission:
-        return Admission(self.plan, self._site, self.observer, self._verdicts)
+        return Admission(self.plan, self._site, self.observer, self._verdicts, self.recheck)
 
     def _settle_on(self, site: Site) -> None:
         """Plan the study for hosts as they were found; their GPUs may mean other devices than those planned before."""

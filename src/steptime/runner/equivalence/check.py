@@ -45,7 +45,13 @@ class CheckCache:
     """One small file per check; only passed checks are kept, so that a failure is always looked at afresh."""
 
     def __init__(
-        self, folder: Path, reference: Manifest, package: Path = _PACKAGE, machine: Mapping[str, Any] | None = None
+        self,
+        folder: Path,
+        reference: Manifest,
+        package: Path = _PACKAGE,
+        machine: Mapping[str, Any] | None = None,
+        *,
+        renewed: bool = False,
     ) -> None:
         """Open the cache.
 
@@ -54,7 +60,9 @@ class CheckCache:
             reference: the manifest of the framework that all others are compared with.
             package: steptime's own folder, with the code of workers and libraries.
             machine: as ``fingerprint`` returns it; this one by default.
+            renewed: whether what other runs kept is made again.
         """
+        self._renewed = renewed
         machine = fingerprint() if machine is None else machine
         # The same code computes in other ways on another processor or GPU, and with another driver.
         self._machine = json.dumps([machine.get(name) for name in _OF_MACHINE])
@@ -84,6 +92,8 @@ class CheckCache:
 
     def get(self, key: str) -> EquivalenceResult | None:
         """Return the kept result; None when there is none, it cannot be read, or it is none of a passed check."""
+        if self._renewed:
+            return None
         try:
             kept = read_equivalence((self._folder / f"{key}.json").read_bytes())
         except (OSError, ValueError):
