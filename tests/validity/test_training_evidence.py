@@ -215,8 +215,8 @@ def test_a_loss_that_the_replay_has_not_is_named_with_its_step():
     found = differs_from_replay(trial, a_launch_of(trial, losses=LATE), [a_replay(trial), nudged])
 
     assert found == (
-        "its timed launches train something else: behind 24 steps worker 0 had a loss of 1.2, the same steps without a "
-        "clock lead to 0.9, and 0.18 % are allowed"
+        "its timed launches train something else: behind 24 steps worker 0 had a loss of 1.2, the same steps without "
+        "timers lead to 0.9, and 0.18 % are allowed"
     )
 
 
