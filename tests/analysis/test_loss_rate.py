@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from steptime.analysis.efficiency import loss_rate, staleness
+from steptime.analysis.staleness import loss_rate, staleness
 from steptime.results.records import Launch, WorkerSteps
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from simulated import a_launch, a_store, a_trial, a_worker
 
+from steptime.analysis.resources import resources_of
 from steptime.analysis.summary import summarise
-from steptime.analysis.work import resources_of, work_of
+from steptime.analysis.work import work_of
 from steptime.catalog.accelerators import data_sheet_flop_per_s
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from simulated import a_failure, a_launch, a_trial
 
-from steptime.statistics.interval import decide, half_width_between, suffices
+from steptime.statistics.interval import half_width_between
+from steptime.statistics.stopping_rule import decide, suffices
 
 TARGET = 0.01
 MOST = 10

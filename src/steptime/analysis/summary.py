@@ -10,7 +10,7 @@ from typing import Any, Literal
 from steptime.analysis.ablation.breakdown import break_down
 from steptime.analysis.ablation.form import PopEfficiencies, StepBreakdown, against_first
 from steptime.analysis.accuracy import TrainingSummary, accuracy_places, training_summary
-from steptime.analysis.efficiency import StalenessCounts, baseline_of, loss_rate, staleness, to_json, with_scaling
+from steptime.analysis.efficiency import baseline_of, with_scaling
 from steptime.analysis.emulated_cluster import ClusterForm, cluster_of
 from steptime.analysis.flags import (
     POOLED_SINGLE_LAUNCH,
@@ -25,7 +25,9 @@ from steptime.analysis.flags import (
 from steptime.analysis.loader_verdict import MeasuredLoading, loader_verdicts, step_cpu_s
 from steptime.analysis.places import places
 from steptime.analysis.published import TIERS, published_ratios, tiers_of, tuned_trials
+from steptime.analysis.resources import Resources, resources_of
 from steptime.analysis.sites import incomparable, site_forms, unknown_machine
+from steptime.analysis.staleness import StalenessCounts, loss_rate, staleness, to_json
 from steptime.analysis.summary_form import (
     KEYS_OF_TRIAL,
     Efficiency,
@@ -39,7 +41,7 @@ from steptime.analysis.summary_form import (
     dataset_forms,
     equivalence_form,
 )
-from steptime.analysis.work import Resources, WorkRates, counted_flops, resources_of, work_of
+from steptime.analysis.work import WorkRates, counted_flops, work_of
 from steptime.catalog.options import Tuning
 from steptime.results.accuracy_records import TrainingRun
 from steptime.results.consistency import SetAside, counted
@@ -125,7 +127,7 @@ def summarise(store: Store) -> Summary:
     peaks = StoredPeaks.model_validate(store.get(PEAKS) or {})
     measured = _measure(store, machine)
     checks = current_checks(store.trials(), store.equivalence())
-    judged = _judge([_with_check(each, checks) for each in measured], verdicts, checks, machine, peaks)
+    judged = _judge(measured, verdicts, checks, machine, peaks)
     results, ranked, ranking = judged.results, judged.ranked, places(judged.points.values())
     return Summary(
         study=study.get("name", store.path.name),
@@ -165,18 +167,15 @@ def _measure(store: Store, machine: Mapping[str, Any]) -> list[_Result]:
     return [_with_spread(each, placed.get(each.trial.id, ()), spreads.get(each.trial.id)) for each in alone]
 
 
-def _with_check(result: _Result, checks: Sequence[EquivalenceResult]) -> _Result:
-    return replace(result, flags=[*result.flags, *fewer_checked(result.trial, checks)])
-
-
 def _judge(
-    results: list[_Result],
+    measured: Sequence[_Result],
     verdicts: Mapping[str, TrialVerdict],
     checks: Sequence[EquivalenceResult],
     machine: Mapping[str, Any],
     peaks: StoredPeaks,
 ) -> _Judged:
     """Take from the rank what cannot be compared, shows no right training, is too fast or trained something else."""
+    results = [replace(each, flags=[*each.flags, *fewer_checked(each.trial, checks)]) for each in measured]
     timed = [each for each in results if each.estimate and each.trial.id not in verdicts]
     shortest = [(each.trial, each.estimate.seen[0]) for each in timed if each.estimate]
     unranked = {

@@ -19,7 +19,8 @@ from steptime.analysis.accuracy import AccuracyPlace, TrainingSummary
 from steptime.analysis.emulated_cluster import ClusterForm
 from steptime.analysis.loader_verdict import LoaderVerdict
 from steptime.analysis.model_form import ModelComparison, StudyPrediction
-from steptime.analysis.work import Resources, WorkRates
+from steptime.analysis.resources import Resources
+from steptime.analysis.work import WorkRates
 from steptime.catalog.options import OptionValue, Tuning
 from steptime.datasets.dataset import Contents, LeftOut
 from steptime.results.consistency import SetAside

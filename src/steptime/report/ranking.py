@@ -8,7 +8,7 @@ from dataclasses import astuple
 from functools import partial
 from typing import Any
 
-from steptime.analysis.efficiency import reached_shares
+from steptime.analysis.staleness import reached_shares
 from steptime.analysis.summary_form import RankedTrial, Summary, TrialSummary, TunedTrial
 from steptime.report.charts.chart import MOST, MOST_ROWS, Figure, Marks, Spec, parts, picture
 from steptime.report.charts.rows import distribution_chart, ratio_chart, staleness_chart, throughput_bars

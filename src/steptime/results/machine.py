@@ -20,18 +20,18 @@ import steptime
 from steptime.catalog.accelerators import find_accelerators
 from steptime.results.gpus import gpu_links, gpu_states
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _PROCESSOR_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _SYS_CPU = Path("/sys/devices/system/cpu")
 
 
 def processor_seconds() -> dict[str, float]:
     """Seconds since boot that all cores spent, by purpose."""
-    line = _text(Path("/proc/stat")).partition("\n")[0].split()
-    if not line or line[0] != "cpu":
+    try:
+        times = psutil.cpu_times()._asdict()
+    except (OSError, RuntimeError, psutil.Error):
         return {}
-    # Time of guests is counted in user and nice already, so the two fields behind steal are left out.
-    return dict(zip(_PROCESSOR_FIELDS, (int(ticks) / _TICKS for ticks in line[1:9]), strict=False))
+    # Time of guests is counted in user and nice already.
+    return {name: seconds for name, seconds in times.items() if name in _PROCESSOR_FIELDS}
 
 
 def load_averages() -> tuple[tuple[float, float, float] | None, float | None]:
@@ -44,15 +44,13 @@ def load_averages() -> tuple[tuple[float, float, float] | None, float | None]:
         return None, None
 
 
-def meminfo() -> dict[str, float]:
-    """Bytes by the names that /proc/meminfo gives."""
-    found = {}
-    for line in _text(Path("/proc/meminfo")).splitlines():
-        name, _, rest = line.partition(":")
-        words = rest.split()
-        if len(words) == 2 and words[1] == "kB":  # noqa: PLR2004 - a number and its unit
-            found[name] = float(words[0]) * 1024.0
-    return found
+def memory_bytes() -> tuple[float | None, float | None]:
+    """The memory of the machine, and what of it is available."""
+    try:
+        memory = psutil.virtual_memory()
+    except (OSError, RuntimeError, psutil.Error):
+        return None, None
+    return float(memory.total), float(memory.available)
 
 
 def swapped_in_pages() -> float | None:
@@ -217,7 +215,7 @@ def fingerprint(*, alone: bool = True) -> dict[str, Any]:
         "threads": len(usable),
         "machine_threads": os.cpu_count(),
         "quota_cores": quota_cores(),
-        "memory_bytes": meminfo().get("MemTotal"),
+        "memory_bytes": memory_bytes()[0],
         "kernel": platform.release(),
         "os": _os_name(),
         "gpus": [

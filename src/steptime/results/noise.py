@@ -15,7 +15,7 @@ from steptime.results.machine import (
     cgroup_throttled_s,
     cpu_hz,
     load_averages,
-    meminfo,
+    memory_bytes,
     network_bytes,
     pressure_s,
     processor_seconds,
@@ -67,7 +67,7 @@ class Snapshot:
 def snapshot() -> Snapshot:
     """Read the machine's counters; takes a few milliseconds and never fails."""
     loads, runnable = load_averages()
-    memory = meminfo()
+    memory, available = memory_bytes()
     own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return Snapshot(
         at_s=time.monotonic(),
@@ -80,8 +80,8 @@ def snapshot() -> Snapshot:
         thermal_throttles=thermal_throttles(),
         cgroup_throttled_s=cgroup_throttled_s(),
         cpu_pressure_s=pressure_s(),
-        memory_total_bytes=memory.get("MemTotal"),
-        memory_available_bytes=memory.get("MemAvailable"),
+        memory_total_bytes=memory,
+        memory_available_bytes=available,
         swapped_in_pages=swapped_in_pages(),
         network=network_bytes(),
         retransmits=retransmits(),

@@ -33,7 +33,7 @@ from steptime.runner.page_cache import dataset_files, drop_on_hosts, drop_page_c
 from steptime.runner.progress import Observer
 from steptime.runner.run_folder import trial_run_folder, worker_ablations, worker_loadings, worker_steps
 from steptime.runner.site import LivingHosts
-from steptime.statistics.interval import suffices
+from steptime.statistics.stopping_rule import suffices
 from steptime.study.study import Study
 from steptime.study.trial import Trial
 from steptime.units import format_count
