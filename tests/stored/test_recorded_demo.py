@@ -44,7 +44,7 @@ def test_every_trial_of_the_recording_is_ranked_with_five_launches_and_a_breakdo
 def test_the_first_screen_of_the_recording_settles_what_it_shows(folder):
     text = output_of("report", str(folder), columns=140)
 
-    assert "not settled" not in text
+    assert "inconclusive" not in text
     assert "not repeated" not in text
     assert not re.search(r"-\d[\d.]* (?:%|ms|µs)", text)
 
