@@ -59,4 +59,4 @@ def test_the_gain_of_code_that_ranks_run_in_turn_is_that_of_the_whole_step(tmp_p
 
 def test_the_sentence_counts_the_waiting_of_the_others(tmp_path):
     said = sentences_of(gap_run(tmp_path, late))["gaps"]
-    assert "ranks have it in turn and wait for one another: a step is 60 ms" in said
+    assert "the others wait for whom it takes longest: a step is 60 ms" in said

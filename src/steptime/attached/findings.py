@@ -133,7 +133,7 @@ def _in_turn(part: StepPart) -> str:
     """Return what a part costs with the waiting for it, where ranks have it in turn."""
     if not is_in_turn(part):
         return ""
-    return f"; ranks have it in turn and wait for one another: a step is {_with_interval(part.gain_s)} longer for it"
+    return f"; the others wait for whom it takes longest: a step is {_with_interval(part.gain_s)} longer for it"
 
 
 def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
