@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from steptime.results.noise import FOREIGN_CORES
+from steptime.flags import FOREIGN_CORES
 
 LIMITS = {"foreign_cpu_cores": FOREIGN_CORES, "steal_share": 0.03}
 """Cores that other processes used, and the share of time that a virtual machine wanted to run and could not.

@@ -69,13 +69,13 @@ def test_a_gpu_for_games_tells_by_its_reasons_that_it_is_held_back(machine):
     assert gpu_states()[0].throttled_s is None
     found = sampled(1)
     assert found["gpu_held_back_share"] == 1.0
-    assert flags(found, 1, 1, 1) == ["throttled: a GPU's clocks while steps were timed"]
+    assert flags(found, 1, 1, 1) == ["throttled_gpu_clocks"]
 
 
 @pytest.mark.parametrize(
     ("visible", "used", "marks"),
     [
-        (None, 1, ["throttled: a GPU's clocks while steps were timed", "noisy: other processes on a GPU"]),
+        (None, 1, ["noisy_gpu", "throttled_gpu_clocks"]),
         ("1", 1, []),
         ("1,0", 1, []),
     ],

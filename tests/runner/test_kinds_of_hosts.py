@@ -77,5 +77,5 @@ def flags(found: Site, workers: int) -> list[str]:
 
 def test_a_launch_on_hosts_of_different_kinds_has_a_flag():
     mixed = site(HOST, HOST, replace(HOST, cpu=OLD, gpus=()))
-    assert flags(mixed, 3) == ["hosts of different kinds: processors, GPUs"]
+    assert flags(mixed, 3) == ["hosts_differ: processors, GPUs"]
     assert flags(mixed, 2) == []

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from steptime.flags import FOREIGN_CORES
 from steptime.results.json_form import JsonForm
-from steptime.results.noise import FOREIGN_CORES
 from steptime.results.records import Launch
 
 

@@ -17,22 +17,13 @@ from steptime.analysis.pooled_conditions import (
     versions_of,
 )
 from steptime.catalog.options import Tuning
+from steptime.flags import amount, flag_text, stored, stored_flag_text
 from steptime.results.consistency import SetAside
 from steptime.results.consistency import counted as reasons_counted
-from steptime.results.noise import amount
 from steptime.results.records import Launch
 from steptime.statistics.stalls import Stalls
 from steptime.study.trial import Trial
 from steptime.units import format_seconds
-
-RECORDS_SET_ASIDE = "records set aside"
-OVERCOMMITTED = "more workers than cores"
-UNCOMPILED = "torch.compile left the network out"
-UNCOMPARED = "clock of steps not compared with the kernel's"
-SINGLE_LAUNCH = "single launch: its interval leaves out how launches differ"
-STALLS = ("stalls", "steps spread widely")
-SHORT_STEPS = "steps under 1 ms"
-POOLED_SINGLE_LAUNCH = "single launch: its interval takes from other trials how launches differ"
 
 
 def trial_flags(
@@ -55,21 +46,21 @@ def trial_flags(
     # Servers compute as well: they sum and update while workers wait or go on.
     busy = trial.workers * trial.threads + trial.servers
     if cores is not None and trial.device == "cpu" and busy > cores:
-        found.append(OVERCOMMITTED)
+        found.append(flag_text("overcommitted"))
     found += counted([launch.flags for launch in launches], [launch.noise for launch in launches])
     apart = [launch for launch in ablations if launch.status == "ok"]
     found += pooled_versions([versions_of(launch) for launch in [*launches, *apart]])
     found += [*pooled_schedules(launches), *pooled_schedules(apart), *pooled_isolation(launches)]
     found += [*pooled_sites(launches), *pooled_hosts(launches)]
     unmarked = sum(any(each.kernel_marks and not each.kernel_marks.marks for each in own.workers) for own in launches)
-    found += [f"{UNCOMPARED} ({unmarked} of {len(launches)} launches)"] if unmarked else []
+    found += [flag_text("uncompared_clock", launches=unmarked, of=len(launches))] if unmarked else []
     found += _uncompiled(launches)
     if trial.device != "cpu":
         found += _short_steps(launches)
     if len(launches) == 1:
-        found.append(SINGLE_LAUNCH)
+        found.append(flag_text("single_launch"))
     if failed:
-        found.append(f"{failed} of {failed + len(launches)} launches failed")
+        found.append(flag_text("failed_launches", failed=failed, launches=failed + len(launches)))
     return found
 
 
@@ -77,8 +68,10 @@ def _uncompiled(launches: Sequence[Launch]) -> list[str]:
     """Return the flag of workers that compile and whose network is in none of torch's graphs."""
     facts = [worker.facts for launch in launches for worker in launch.workers]
     outside = [own for own in facts if own.get("network_in_graphs") is False]
-    compiled = [f"it compiled {own['calls_captured']} operations" for own in outside[:1]]
-    return [f"{UNCOMPILED} ({len(outside)} of {len(facts)} workers): {each}" for each in compiled]
+    return [
+        flag_text("uncompiled", outside=len(outside), workers=len(facts), operations=own["calls_captured"])
+        for own in outside[:1]
+    ]
 
 
 _SHORT_S = 1e-3
@@ -93,7 +86,7 @@ def _short_steps(launches: Sequence[Launch]) -> list[str]:
         return []
     ticks = [worker.facts["tick_s"] for worker in workers if worker.facts.get("tick_s")]
     share = f"{100.0 * median(ticks) / step_s:.2g} %" if ticks else "an unknown part"
-    return [f"{SHORT_STEPS}: its framework's clock takes {share} of a step"]
+    return [flag_text("short_steps", share=share)]
 
 
 def stall_flag(stalls: Stalls) -> str:
@@ -102,28 +95,30 @@ def stall_flag(stalls: Stalls) -> str:
     parted = "the median step has no length on the clock" if ratio is None else f"the mean step is {ratio:.3g} times"
     parted += "" if ratio is None else " the median one"
     if not stalls.share:
-        return f"{STALLS[1]}: {parted}"
-    when = f"every {stalls.period} steps, of" if stalls.period else f"in {100 * stalls.share:.2g} % of the steps, of"
-    return f"{STALLS[0]} {when} {format_seconds(stalls.extra_s)}; {parted}"
+        return flag_text("spread_steps", ratio=parted)
+    when = f"every {stalls.period} steps" if stalls.period else f"in {100 * stalls.share:.2g} % of the steps"
+    return flag_text("stalls", when=when, longer=format_seconds(stalls.extra_s), ratio=parted)
 
 
 def set_aside_flags(found: Sequence[SetAside]) -> list[str]:
     """Return the flag of a trial of which lines of records are not used."""
-    return [f"{RECORDS_SET_ASIDE}: {reasons_counted(found)}"] if found else []
+    return [flag_text("set_aside", reasons=reasons_counted(found))] if found else []
 
 
 def counted(flags: Sequence[Sequence[str]], noise: Sequence[Mapping[str, float | None]] = ()) -> list[str]:
     """Return every flag of some launches with how many have it, and how much of what it is about.
 
     Args:
-        flags: of each launch.
+        flags: of each launch, as its record keeps them.
         noise: of each launch; empty if unknown.
     """
     found = []
-    for flag in sorted({flag for own in flags for flag in own if flag != OVERCOMMITTED}):
+    crowded = stored("overcommitted")
+    for flag in sorted({flag for own in flags for flag in own if flag != crowded}, key=stored_flag_text):
         having = [index for index, own in enumerate(flags) if flag in own]
         much = amount(flag, [noise[index] for index in having]) if noise else ""
-        found.append(f"{flag} ({len(having)} of {len(flags)} launches{f': {much}' if much else ''})")
+        text = stored_flag_text(flag)
+        found.append(f"{text} ({len(having)} of {len(flags)} launches{f': {much}' if much else ''})")
     return found
 
 

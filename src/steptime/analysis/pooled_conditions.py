@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from steptime.flags import flag_text
+
 
 class _Worker(Protocol):
     @property
@@ -59,8 +61,6 @@ class HostedLaunch(SitedLaunch, Protocol):
     def workers(self) -> Sequence[_WorkerOnHost]: ...
 
 
-POOLED = "pooled over different"
-SEVERAL_SITES = "launches on several sites"
 _LIBRARY = "library "
 _OLDER = "not recorded"
 
@@ -92,7 +92,8 @@ def pooled_versions(launches: Sequence[Mapping[str, str]]) -> list[str]:
         # A library that some launches lack has another version there.
         every = seen + ["none"] * (len(launches) - len(seen) if name in libraries else 0)
         if len(set(every)) > 1:
-            found.append(f"{POOLED} versions of {name.removeprefix(_LIBRARY)}: {_listed(every)}")
+            what = f"versions of {name.removeprefix(_LIBRARY)}"
+            found.append(flag_text("pooled", what=what, values=_listed(every)))
     return found
 
 
@@ -102,19 +103,19 @@ def pooled_schedules(launches: Sequence[ScheduledLaunch]) -> list[str]:
         ", ".join(f"{name} {value:g}" for name, value in sorted(launch.schedule.items())) if launch.schedule else _OLDER
         for launch in launches
     ]
-    return [f"{POOLED} schedules: {_listed(schedules)}"] if len(set(schedules)) > 1 else []
+    return [flag_text("pooled", what="schedules", values=_listed(schedules))] if len(set(schedules)) > 1 else []
 
 
 def pooled_isolation(launches: Sequence[IsolatedLaunch]) -> list[str]:
     """Return a flag where the sockets of only some ``launches`` were kept from others, or in different ways."""
     kinds = [launch.isolation or "none" for launch in launches]
-    return [f"{POOLED} isolation: {_listed(kinds)}"] if len(set(kinds)) > 1 else []
+    return [flag_text("pooled", what="isolation", values=_listed(kinds))] if len(set(kinds)) > 1 else []
 
 
 def pooled_sites(launches: Sequence[SitedLaunch]) -> list[str]:
     """Return a flag where ``launches`` ran on several sites (sets of hosts)."""
     sites = [_OLDER if launch.site is None else ", ".join(launch.site) for launch in launches]
-    return [f"{SEVERAL_SITES}: {_listed(sites)}"] if len(set(sites)) > 1 else []
+    return [flag_text("several_sites", sites=_listed(sites))] if len(set(sites)) > 1 else []
 
 
 def pooled_hosts(launches: Sequence[HostedLaunch]) -> list[str]:
@@ -127,7 +128,7 @@ def pooled_hosts(launches: Sequence[HostedLaunch]) -> list[str]:
         for launch in launches
         if launch.site is None and launch.workers
     ]
-    return [f"{POOLED} hosts: {_listed(hosts)}"] if len(set(hosts)) > 1 else []
+    return [flag_text("pooled", what="hosts", values=_listed(hosts))] if len(set(hosts)) > 1 else []
 
 
 def _listed(values: Sequence[str]) -> str:

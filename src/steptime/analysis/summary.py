@@ -13,8 +13,6 @@ from steptime.analysis.accuracy import TrainingSummary, accuracy_places, trainin
 from steptime.analysis.efficiency import baseline_of, with_scaling
 from steptime.analysis.emulated_cluster import ClusterForm, cluster_of
 from steptime.analysis.flags import (
-    POOLED_SINGLE_LAUNCH,
-    SINGLE_LAUNCH,
     Varied,
     set_aside_flags,
     stall_flag,
@@ -43,6 +41,7 @@ from steptime.analysis.summary_form import (
 )
 from steptime.analysis.work import WorkRates, counted_flops, work_of
 from steptime.catalog.options import Tuning
+from steptime.flags import flag_text
 from steptime.results.accuracy_records import TrainingRun
 from steptime.results.consistency import SetAside, counted
 from steptime.results.json_form import NOT_MEASURED, Interval, IntervalOverLaunches
@@ -315,7 +314,8 @@ def _with_spread(result: _Result, launches: Sequence[LaunchTimes], spread: Trial
     found = result.estimate and replace(result.estimate, launches=list(launches))
     if spread is None or found is None:
         return replace(result, estimate=found)
-    flags = [POOLED_SINGLE_LAUNCH if flag == SINGLE_LAUNCH else flag for flag in result.flags]
+    alone, pooled = flag_text("single_launch"), flag_text("single_launch_pooled")
+    flags = [pooled if flag == alone else flag for flag in result.flags]
     return replace(result, estimate=found.with_spread(spread), flags=flags)
 
 

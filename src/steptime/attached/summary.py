@@ -23,11 +23,11 @@ from steptime.attached.step_parts import (
 from steptime.attached.step_spread import step_spread
 from steptime.attached.straggler import whom_ranks_wait_for
 from steptime.attached.trainings import trainings_of
+from steptime.flags import amount, stored_flag_text
 from steptime.plain_file import PlainFolder
 from steptime.results.attached_files import RECORDS, AttachedFiles, AttachedHeader, read_latest
 from steptime.results.consistency import sentences
 from steptime.results.json_form import NOT_MEASURED, Interval
-from steptime.results.noise import amount
 from steptime.statistics.interval import LEVEL, more_values
 from steptime.units import format_count, format_seconds
 
@@ -122,8 +122,8 @@ def _clock_uncertainty_s(main: KeptSteps | None) -> float | None:
 
 def _with_amount(header: AttachedHeader) -> Callable[[str], str]:
     def said(flag: str) -> str:
-        found = amount(flag, [header.noise])
-        return f"{flag} ({found})" if found else flag
+        found, text = amount(flag, [header.noise]), stored_flag_text(flag)
+        return f"{text} ({found})" if found else text
 
     return said
 

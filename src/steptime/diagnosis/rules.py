@@ -12,9 +12,9 @@ from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
 from steptime.diagnosis.form import Diagnosis, EvidenceNumber, TrialFinding, Unsettled
 from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.diagnosis.verification import record_of_rule
+from steptime.flags import FOREIGN_CORES
 from steptime.results.ablation_records import AblationLaunch
 from steptime.results.json_form import Interval
-from steptime.results.noise import FOREIGN_CORES
 from steptime.results.record_kinds import ABLATION
 from steptime.results.store import Store
 

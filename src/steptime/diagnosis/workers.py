@@ -6,8 +6,8 @@ Rules about the machine: what held it back, what it is short of, and noise in wh
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
 from steptime.diagnosis.rule import ANY_PART, Claim, DiagnosisRule, gain_without
+from steptime.flags import FOREIGN_CORES, MEMORY_LEFT_SHARE, STEAL_SHARE, THROTTLED_SHARE
 from steptime.results.json_form import Interval
-from steptime.results.noise import FOREIGN_CORES, MEMORY_LEFT_SHARE, STEAL_SHARE, THROTTLED_SHARE
 from steptime.units import MOST_PERCENT
 
 _NOTABLE_WAIT = 0.05

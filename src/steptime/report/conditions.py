@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from steptime.analysis.flags import RECORDS_SET_ASIDE, SHORT_STEPS, STALLS
-from steptime.analysis.pooled_conditions import SEVERAL_SITES
 from steptime.analysis.summary_form import EquivalenceSummary, Summary, TrialSummary
+from steptime.flags import MEANINGS, FlagMeaning, flag_in_report
 from steptime.report.number_format import UNKNOWN, count, distance, number, whole
 from steptime.report.section import (
     Cell,
@@ -25,7 +24,6 @@ from steptime.report.trial_names import Names, check_name
 from steptime.results.consistency import SetAside, counted
 from steptime.study.study import further_settings
 from steptime.units import format_bytes, format_seconds
-from steptime.validity.missing_evidence import UNREPEATED
 
 _MACHINE = {
     "hostname": "host",
@@ -43,74 +41,6 @@ _MACHINE = {
     "python": "Python of steptime",
     "steptime": "steptime",
 }
-
-_MARKS = (
-    (
-        "more workers than cores",
-        (
-            "Workers shared processor cores. They compete for them, so the number does not hold for a machine on which "
-            "each worker has its own."
-        ),
-    ),
-    (
-        "noisy",
-        (
-            "Something else used the machine during launches. The interval shows what came of it, as far as it "
-            "differed between launches."
-        ),
-    ),
-    (
-        UNREPEATED,
-        "Nothing was compared that shows what the timed steps trained, so that the rank rests on the times alone.",
-    ),
-    ("throttled", "A limit on heat, power or processor time held the machine back."),
-    (
-        STALLS[0],
-        (
-            "Some steps take much longer than the others. The step time is the mean, which includes them; the median "
-            "is the time of a step between stalls."
-        ),
-    ),
-    (STALLS[1], "No kind of step is much longer, and yet the mean, which is the step time, is not near the median."),
-    (
-        SHORT_STEPS,
-        (
-            "Frameworks have different clocks on devices, whose own time is a part of each step. Differences of some "
-            "microseconds, and of the median, p90 and p99 altogether, may be those of the clocks."
-        ),
-    ),
-    (
-        "single launch: its interval takes",
-        "How launches differ was estimated from the other trials; this trial's own launch cannot confirm it.",
-    ),
-    (
-        "single launch: its interval leaves",
-        "Steps within one launch say nothing of how launches differ; the true interval is wider.",
-    ),
-    (
-        "pooled over different",
-        (
-            "Launches of several versions, schedules or hosts are in one number, which is that of none of them. Remove "
-            "some, or measure into another folder."
-        ),
-    ),
-    (
-        SEVERAL_SITES,
-        (
-            "The step time is that of launches on several sets of hosts together. Ratios are of launches of the same "
-            "blocks, each of which ran on one set."
-        ),
-    ),
-    (
-        RECORDS_SET_ASIDE,
-        (
-            "Lines of its records are not of this trial, or are damaged, and are not in the number. They stay in "
-            "their files; the list below names them."
-        ),
-    ),
-    ("launches failed", "Some launches ended with an error and are not in the number."),
-)
-"""What to look for in a flag, and what it means for a reader."""
 
 
 def passed_checks(checks: Sequence[EquivalenceSummary]) -> str:
@@ -190,7 +120,10 @@ def _check_cells(check: EquivalenceSummary) -> list[Cell]:
 def conditions_section(summary: Summary, names: Names, study_text: str) -> Section:
     """Return the machine, the marks, and the environment and commands of every trial; a terminal has what is wrong."""
     marks = meanings([flag for trial in summary.trials for flag in trial.flags])
-    parts: list[Part] = [Section("What the marks mean", [Pairs(marks)], only="page")] if marks else []
+    parts: list[Part] = []
+    if marks:
+        explained = [(meaning.title, meaning.sentences) for meaning in marks]
+        parts.append(Section("What the marks mean", [Pairs(explained)], only="page"))
     if summary.problems:
         aside = [Sentences(summary.problems, listed=True)]
         parts.append(Section(set_aside_in_words(summary.set_aside), aside, style="warning"))
@@ -296,23 +229,29 @@ def noise_rows(trial: TrialSummary) -> list[tuple[str, str]]:
     return [_noise(name, value) for name, value in trial.noise.items()]
 
 
-def meanings(flags: list[str]) -> list[tuple[str, str]]:
-    """Return the kinds of marks among ``flags``, and what each means for a reader."""
-    return [(kind, meaning) for kind, meaning in _MARKS if any(kind in flag for flag in flags)]
+def meanings(flags: Sequence[str]) -> list[FlagMeaning]:
+    """Return what ``flags`` mean, each meaning once."""
+    own = set(map(_meaning, flags))
+    return [meaning for meaning in MEANINGS if meaning in own]
 
 
 def notes(trials: Sequence[TrialSummary]) -> list[str]:
     """Return a line for each kind of mark: how many trials bear it, and what it means in a sentence."""
     flags = list(dict.fromkeys(flag for trial in trials for flag in trial.flags))
-    kinds = dict(meanings(flags))
-    others = [flag for flag in flags if not any(kind in flag for kind in kinds)]
-    found = []
-    for kind in (*kinds, *others):
-        alike = [flag for flag in flags if kind in flag]
+    explained = [(meaning, [flag for flag in flags if _meaning(flag) is meaning]) for meaning in meanings(flags)]
+    others = [(None, [flag]) for flag in flags if _meaning(flag) is None]
+    lines = []
+    for meaning, alike in (*explained, *others):
         bearers = sum(any(flag in alike for flag in trial.flags) for trial in trials)
-        meaning = f": {kinds[kind].partition('. ')[0].removesuffix('.')}" if kind in kinds else ""
-        found.append(f"{alike[0] if len(alike) == 1 else kind} ({bearers} of {count(len(trials), 'trial')}){meaning}.")
-    return found
+        title = meaning.title if meaning and len(alike) > 1 else alike[0]
+        first = f": {meaning.sentences.partition('. ')[0].removesuffix('.')}" if meaning else ""
+        lines.append(f"{title} ({bearers} of {count(len(trials), 'trial')}){first}.")
+    return lines
+
+
+def _meaning(flag: str) -> FlagMeaning | None:
+    known = flag_in_report(flag)
+    return known.meaning if known else None
 
 
 def _machine_value(key: str, value: Any) -> str:  # noqa: ANN401 - any JSON value

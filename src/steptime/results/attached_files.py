@@ -36,7 +36,7 @@ from steptime.results.attached_lines import (
 )
 from steptime.results.consistency import SetAside
 from steptime.results.jsonlines import read_lines
-from steptime.results.stored_record import Quantity, StoredObject, first_mistake
+from steptime.results.stored_record import FlagCode, Quantity, StoredObject, first_mistake
 
 FORMAT = 1
 RECORDS = "attached"
@@ -304,7 +304,7 @@ class AttachedHeader(StoredObject):
     """Why no process wrote anything."""
     noise: dict[str, Quantity | None] = Field(default_factory=dict)
     """What else the machine did: see results/noise.py."""
-    flags: list[str] = Field(default_factory=list)
+    flags: list[FlagCode] = Field(default_factory=list)
     """What of that a reader must know."""
     job: dict[str, Any] | None = None
     """What a command that is one member of a job has in common with the others, which write to the same folder."""

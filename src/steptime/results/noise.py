@@ -1,4 +1,4 @@
-"""What else the machine did during a launch: read before and after, compared, and marked by thresholds set in advance.
+"""What else the machine did during a launch: read before and after, compared, and marked by limits set in advance.
 
 Noise never removes a launch. Everything that the system does not say is None.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from steptime.flags import FLAGS, stored
 from steptime.results.gpus import GpuState, gpu_states, most
 from steptime.results.machine import (
     cgroup_throttled_s,
@@ -23,17 +24,6 @@ from steptime.results.machine import (
     swapped_in_pages,
     thermal_throttles,
 )
-
-FOREIGN_CORES = 0.1
-"""Cores kept busy by others."""
-STEAL_SHARE = 0.01
-"""Share of the machine's time that its host gave to others."""
-THROTTLED_SHARE = 0.01
-"""Share of the launch in which a limit (container quota, GPU heat or power) held it back."""
-HELD_BACK_SHARE = 0.1
-"""Share of the moments of the timed steps in which a limit held a GPU's clocks down; a few are far apart."""
-MEMORY_LEFT_SHARE = 0.05
-"""Share of memory that was still available."""
 
 # Below this many ticks of the kernel's counters (10 ms each) a load cannot be told from rounding.
 _MIN_WALL_S = 0.5
@@ -178,37 +168,8 @@ def worst(hosts: Sequence[Mapping[str, float | None]]) -> dict[str, float | None
     return found
 
 
-_RULES = (
-    ("foreign_cpu_cores", FOREIGN_CORES, "noisy: CPU used by other processes above 0.1 core"),
-    ("steal_share", STEAL_SHARE, "noisy: more than 1% of the CPU time was stolen by the host"),
-    ("thermal_throttles", 0.0, "throttled: the CPU was too hot"),
-    ("cgroup_throttled_share", THROTTLED_SHARE, "throttled: a container's CPU quota"),
-    ("gpu_throttled_share", THROTTLED_SHARE, "throttled: a GPU's heat or power limit"),
-    ("gpu_held_back_share", HELD_BACK_SHARE, "throttled: a GPU's clocks while steps were timed"),
-    ("gpu_processes", 1.0, "noisy: other processes on a GPU"),
-    ("swapped_in_pages", 0.0, "noisy: memory was swapped in"),
-)
-"""A quantity, the most of it that is usual, and the flag of a launch that has more."""
-
-
-def amount(flag: str, noise: Sequence[Mapping[str, float | None]]) -> str:
-    """Return how much of what a flag is about launches had: ``0.3 to 1.5 cores``; empty if it is not about an amount.
-
-    Args:
-        flag: of each of the launches.
-        noise: of each of them.
-    """
-    name = next((name for name, _, sentence in _RULES if sentence == flag), "")
-    known = [value for each in noise if (value := each.get(name)) is not None]
-    if not known or not name.endswith(("_cores", "_share")):
-        return ""
-    factor, unit = (1.0, "cores") if name.endswith("_cores") else (100.0, "%")
-    least, most = (f"{factor * value:.2g}" for value in (min(known), max(known)))
-    return f"{least} {unit}" if least == most else f"{least} to {most} {unit}"
-
-
 def flags(noise: Mapping[str, float | None], workers: int, cores: int, threads: int) -> list[str]:
-    """Return what a reader must know about a launch, in a few words each.
+    """Return the flags of a launch, as its record keeps them.
 
     Args:
         noise: from ``difference``.
@@ -216,17 +177,8 @@ def flags(noise: Mapping[str, float | None], workers: int, cores: int, threads: 
         cores: that the launch could use.
         threads: compute threads of each worker.
     """
-    found = []
-    if workers * threads > cores:
-        found.append("more workers than cores")
-    for name, limit, sentence in _RULES:
-        value = noise.get(name)
-        if value is not None and value > limit:
-            found.append(sentence)
-    left = noise.get("memory_available_share")
-    if left is not None and left < MEMORY_LEFT_SHARE:
-        found.append("noisy: less than 5% of memory was left")
-    return found
+    crowded = [stored("overcommitted")] if workers * threads > cores else []
+    return crowded + [stored(code) for code, flag in FLAGS.items() if flag.limit and flag.limit.is_passed(noise)]
 
 
 def _minus(after: float | None, before: float | None) -> float | None:

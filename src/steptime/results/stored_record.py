@@ -28,6 +28,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from pydantic_core import to_json
 
 from steptime.catalog.cluster import ClusterFindings
+from steptime.flags import read_stored
 
 
 @dataclass(slots=True)
@@ -75,6 +76,8 @@ Duration = Annotated[float, Field(ge=0.0, le=1e12)]
 Staleness = dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Count]
 """How many of a worker's updates were 0, 1, 2, … updates of others late."""
 Option = bool | int | float | str
+FlagCode = Annotated[str, AfterValidator(read_stored)]
+"""A code of ``steptime/flags.py``, with the detail behind it; older records have the sentence."""
 
 
 class StoredObject(BaseModel):
@@ -194,7 +197,7 @@ class LaunchRecord(StoredRecord, abc.ABC):
     environment: Environment
     noise: dict[str, Quantity | None]
     """What else the machine did: see results/noise.py; null where the system does not say."""
-    flags: list[str] = field(default_factory=list)
+    flags: list[FlagCode] = field(default_factory=list)
     stderr: dict[str, str] = field(default_factory=dict)
     """The last lines of each process's standard error, for a failed launch."""
     cluster: FoundCluster | None = None

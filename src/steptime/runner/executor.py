@@ -17,6 +17,7 @@ import steptime
 from steptime.catalog.manifest import Manifest
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError, StoreError
+from steptime.flags import stored, stored_flag_text
 from steptime.launchers.fork_servers import Preloading, await_copies
 from steptime.launchers.request import LATE, Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
@@ -31,8 +32,6 @@ from steptime.study.environment_variables import passed
 
 Item = TypeVar("Item")
 
-DIFFERENT_HOSTS = "hosts of different kinds"
-DIVERGED = "training diverged: its loss is not a number (lower optimizer.learning_rate)"
 """Steps on such numbers may take another time, and old frameworks die of them: Caffe's pooling then writes in front of
 its memory."""
 OUT_OF_MEMORY = "out of memory, which is a finding and no fault"
@@ -273,16 +272,16 @@ class Executor:
         if self.hosts is None or cluster is None or cluster.kind == "emulated":
             return []
         differences = self.hosts.site.differences(len(cluster.hosts))
-        return [f"{DIFFERENT_HOSTS}: {', '.join(differences)}"] if differences else []
+        return [stored("hosts_differ", ", ".join(differences))] if differences else []
 
     def record_fields(self, configuration: Launchable, result: LaunchResult) -> dict[str, Any]:
         """Return the fields that the records of all kinds of launches have."""
         inherited = passed(os.environ) if result.outcome.passed is None else result.outcome.passed
-        diverged = [DIVERGED] if result.collected.diverged() else []
+        diverged = [stored("diverged")] if result.collected.diverged() else []
         noise_flags = flags(result.noise, *self._workers_and_cores_of_a_host(configuration), configuration.threads)
         return {
             "status": "failed" if result.reason else "ok",
-            "reason": "; ".join([result.reason, *diverged]) if result.reason else None,
+            "reason": "; ".join([result.reason, *map(stored_flag_text, diverged)]) if result.reason else None,
             "started_at": result.started_at,
             "wall_s": result.wall_s,
             "steptime": steptime.__version__,

@@ -20,6 +20,7 @@ from steptime.catalog.choices import launchers_with
 from steptime.catalog.cluster import FoundHost, NeededPaths, Reach, Site, example_site
 from steptime.errors import FileError, LaunchError, StudyError, Unfinished, UsageError
 from steptime.file_name import host_name_mistake
+from steptime.flags import flag_text
 from steptime.launchers.hosts.probe import NOTHING_MORE, answering, probed
 from steptime.plain_file import read_user_text
 from steptime.results.store import Store
@@ -152,8 +153,8 @@ def found_site(site: Site, store: Store, observer: Observer, needed: NeededPaths
     found = probed(site, store.path / "probe", needed)
     observer.note("\n".join([found.in_words(), *(host.in_words() for host in found.hosts)]))
     if differences := found.differences():
-        each = ". ".join(f"{title}: {text}" for title, text in differences.items())
-        observer.note(f"hosts of different kinds, of which a step lasts as long as on the slowest. {each}")
+        kinds = "; ".join(f"{title}: {text}" for title, text in differences.items())
+        observer.note(f"{flag_text('hosts_differ', detail=kinds)}. A step lasts as long as on the slowest")
     before = (store.get("sites") or {}).get("sites", [])
     store.put("sites", {"sites": [*before, asdict(found)]})
     return found

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from steptime.catalog.choices import strategy_named
+from steptime.flags import flag_text
 from steptime.results.accuracy_records import TrainingRun
 from steptime.results.records import Launch, Replay, WorkerSteps
 from steptime.study.trial import Trial
-from steptime.validity.missing_evidence import UNREPEATED
 from steptime.validity.training_evidence import differs_from_replay
 
 _WRONG = "its trainings train something else"
@@ -83,4 +83,5 @@ def training_flags(trial: Trial, runs: Sequence[TrainingRun], replays: Sequence[
         (each.reason for each in replays if each.reason and each.launch in {run.launch for run in without}), None
     )
     why = failed or "run the study again"
-    return [f"{UNREPEATED}: replays.jsonl has no replay of {len(without)} of {len(able)} trainings; {why}"]
+    lacking = f"replays.jsonl has no replay of {len(without)} of {len(able)} trainings"
+    return [flag_text("unrepeated", why=f"{lacking}; {why}")]

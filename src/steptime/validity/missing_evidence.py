@@ -7,13 +7,11 @@ a study that is still running or whose files were removed, is named as a flag.
 from collections.abc import Sequence
 
 from steptime.catalog.choices import strategy_named
+from steptime.flags import flag_text
 from steptime.results.records import Launch, Replay, WorkerSteps
 from steptime.study.trial import Trial
 from steptime.validity.steps_alone import unrepeated
 from steptime.validity.training_evidence import STILL, losses_of, steps_of
-
-UNREPEATED = "timed steps not repeated"
-"""Of a flag: the kind."""
 
 
 def can_replay(trial: Trial) -> bool:
@@ -59,13 +57,14 @@ def replay_flags(trial: Trial, launches: Sequence[Launch], replays: Sequence[Rep
         return []
     shown = _with_evidence(launches)
     if not shown:
-        return [f"{UNREPEATED}: its records are from before launches kept evidence of their training"]
+        return [flag_text("unrepeated", why="its records are from before launches kept evidence of their training")]
     alone = {each.launch for each in unrepeated(trial, shown, replays)}
     # Replays of several runs, each of other launches, may cover them one by one.
     without = sum(each.launch in alone or bool(lacking(wanted_steps(trial, [each]), replays)) for each in shown)
     if not without:
         return []
-    return [f"{UNREPEATED}: replays.jsonl has no replay of {without} of {len(shown)} launches; run the study again"]
+    why = f"replays.jsonl has no replay of {without} of {len(shown)} launches; run the study again"
+    return [flag_text("unrepeated", why=why)]
 
 
 def _is_good(replay: Replay) -> bool:

@@ -10,6 +10,7 @@ from typing import Literal, TypedDict
 
 from steptime.catalog.choices import SYNTHETIC, strategy_named
 from steptime.errors import PluginError, WorkloadError
+from steptime.flags import flag_text
 from steptime.results.records import EquivalenceResult
 from steptime.results.store import Store
 from steptime.study.trial import Trial
@@ -19,7 +20,11 @@ from steptime.validity.training_evidence import WRONG, EarlyLosses
 def fewer_checked(trial: Trial, checks: Sequence[EquivalenceResult]) -> list[str]:
     """Return the flag of a trial that was checked with fewer workers than it was timed with."""
     own = [each.workers for each in checks if each.workload == trial.workload and concerns(each, trial)]
-    return [f"checked with {max(own)} of {trial.workers} workers"] if own and max(own) < trial.workers else []
+    return (
+        [flag_text("fewer_checked", checked=max(own), workers=trial.workers)]
+        if own and max(own) < trial.workers
+        else []
+    )
 
 
 _MOST_WORKERS = 3

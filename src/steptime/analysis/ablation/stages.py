@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.catalog.choices import SYNTHETIC
+from steptime.flags import flag_text
 from steptime.results.ablation_records import AblationLaunch, WorkerAblation
 from steptime.results.json_form import Interval
 from steptime.statistics.interval import LEVEL, t_quantile
@@ -116,8 +117,7 @@ def incomplete_stages(trial: Trial, launches: Sequence[StageTimes]) -> list[str]
     if unexplained.low is None or unexplained.low < _LACKING_SHARE * step_s:
         return []
     longer = format_seconds(over_blocks(more).value)
-    mistake = f"the stage {fullest} leaves something of the step out, which takes {longer} more although its loader "
-    return [mistake + "loads nothing: the phases are not those of the step"]
+    return [flag_text("incomplete_stage", stage=fullest, longer=longer)]
 
 
 def _wait(stage_times: StageTimes) -> Array | None:

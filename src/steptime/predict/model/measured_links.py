@@ -22,6 +22,7 @@ from steptime.analysis.message_times import (
     size_time,
 )
 from steptime.analysis.pooled_conditions import pooled_versions, versions_of
+from steptime.flags import stored_flag_text
 from steptime.predict.model.collectives import ALL_REDUCES, OPERATIONS, Link
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.results.net_records import NetLaunch, NetSetting
@@ -120,7 +121,7 @@ def _row(setting: NetSetting, operation: str, launches: Sequence[NetLaunch]) -> 
         fit=fits.get(PREFERRED),
         least_squares=fits.get("least_squares"),
         flags=[
-            *sorted({flag for launch in good for flag in launch.flags}),
+            *sorted({stored_flag_text(flag) for launch in good for flag in launch.flags}),
             *pooled_versions([versions_of(launch) for launch in good]),
         ],
         received_bytes=_received(good),
