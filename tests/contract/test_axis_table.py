@@ -18,7 +18,17 @@ import pytest
 
 import steptime
 from steptime.analysis.summary_form import KEYS_OF_TRIAL
-from steptime.study.study import AXES, FURTHER_FIELDS, TRAIN_AXES, Exclusion, Inclusion, Study
+from steptime.exports.export import _PLAIN
+from steptime.study.study import (
+    AXES,
+    FURTHER_FIELDS,
+    TRAIN_AXES,
+    Exclusion,
+    Inclusion,
+    Study,
+    neutral_fields,
+    values_alone,
+)
 from steptime.study.training import TrainChoice
 from steptime.study.trial import Trial
 
@@ -160,3 +170,75 @@ def test_no_other_key_of_a_study_or_an_inclusion_is_an_axis():
 
 def test_what_reports_write_of_an_axis_is_in_the_summary():
     assert set(FURTHER_FIELDS) <= set(KEYS_OF_TRIAL)
+
+
+def asked(program, code):
+    """Return what the program with the further axis prints as JSON of the trials of its results."""
+    reading = "import json; from pathlib import Path; from steptime.results.store import Store; "
+    opened = "store = Store.open(Path('results')); trials = list(store.trials())\n"
+    return json.loads(program.output("-c", f"{reading}{opened}{code}"))
+
+
+def test_the_study_that_advice_writes_of_a_trial_has_its_value_alone(measured):
+    code = "from steptime.diagnosis.verification import study_of; from steptime.study.study import Study\n"
+    code += "studies = [Study(**{**study_of(store, each), 'name': 'alone'}) for each in trials]\n"
+    assert sorted(asked(measured, f"{code}print(json.dumps([each.fused for each in studies]))")) == [[False], [True]]
+
+
+def test_the_reference_of_the_checks_has_its_neutral_value(measured):
+    code = "from steptime.runner.equivalence.oracle import reference_of as alone\n"
+    code += "print(json.dumps([alone(each, same_environment=own).fused for each in trials for own in (False, True)]))"
+    assert asked(measured, code) == [False] * 4
+
+
+def test_two_sides_of_a_comparison_are_chosen_by_it(measured):
+    compared = json.loads(measured.output("-m", "steptime", "compare", "results", "--by", "fused=False,True", "--json"))
+    assert (compared["first"]["name"], compared["second"]["name"]) == ("fused=False", "fused=True")
+    assert len(compared["trials"]) == 1
+
+
+TRIAL = Trial(
+    framework="mxnet",
+    strategy="ps_sync",
+    workload="lenet5",
+    input_shape=(1, 28, 28),
+    classes=10,
+    dataset=None,
+    loader="synthetic",
+    device="cpu",
+    precision="fp32",
+    workers=2,
+    servers=2,
+    server_placement="colocated",
+    batch_per_worker=8,
+    accumulation=2,
+    tuning="tuned",
+    environment_name="other",
+    environment_variables={"OMP_WAIT_POLICY": "active"},
+)
+
+
+@pytest.mark.parametrize("axis", [axis for axis in AXES if axis.name not in TRAIN_AXES], ids=lambda axis: axis.name)
+def test_every_axis_of_a_study_of_one_trial_has_the_value_of_the_trial(axis):
+    written = {**values_alone(TRIAL), "workloads": ["lenet5"], "options": {}, "name": "alone"}
+    value = getattr(Study(**written), axis.name)
+    if axis.field in ("options", "global_batch"):  # chosen by the tier; given by each worker's batch
+        assert not value
+    elif isinstance(value, dict):
+        assert value == {"OMP_WAIT_POLICY": ["active"]}
+    else:
+        own = getattr(TRIAL, axis.field)
+        assert [getattr(each, "name", each) for each in value] == [getattr(own, "name", own)]
+
+
+@pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)
+def test_the_reference_is_one_process_of_plain_values_on_every_axis(axis):
+    reference = TRIAL.model_copy(update=neutral_fields(TRIAL))
+    again = reference.model_copy(update=neutral_fields(reference))
+    assert getattr(reference, axis.field) == getattr(again, axis.field)
+    assert getattr(Trial(**reference.model_dump(exclude={"id"})), axis.field) == getattr(reference, axis.field)
+
+
+@pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)
+def test_every_axis_is_a_column_or_has_a_form_of_its_own_in_tables(axis):
+    assert axis.field in KEYS_OF_TRIAL if axis.column else axis.field not in _PLAIN

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from steptime.study.document import Document, read_yaml
 from steptime.study.mistakes import form_mistakes
-from steptime.study.study import AXIS_NAMES, TRAIN_AXES, Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice
+from steptime.study.study import AXIS_NAMES, TRAIN_AXES, Exclusion, Inclusion, Study
+from steptime.study.workload_choice import LoaderChoice, WorkloadChoice
 
 SMALLEST = "workloads: lenet5\nframeworks: pytorch\n"
 

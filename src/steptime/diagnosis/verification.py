@@ -20,6 +20,7 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.statistics.comparison import compare
 from steptime.statistics.estimate import estimate
+from steptime.study.study import values_alone
 from steptime.study.trial import Trial
 from steptime.validity.verdicts import verdicts_of
 
@@ -128,7 +129,6 @@ _NOT_OF_ONE_TRIAL: dict[str, Any] = {
     "published_efficiency": [],
     "performance_models": [],
     "predictions": None,
-    "global_batch": None,
     "budget": None,
 }
 
@@ -215,22 +215,9 @@ def study_of(store: Store, trial: Trial, launches: int = _LAUNCHES) -> dict[str,
         **study,
         **_NOT_OF_ONE_TRIAL,
         "question": "",
+        **values_alone(trial),
         "workloads": same_data[:1],
-        "frameworks": [trial.framework],
-        "strategies": [trial.strategy],
-        "loaders": [{"name": trial.loader, "processes": [trial.loader_processes]}],
-        "workers": [trial.workers],
-        "servers": [trial.servers or 1],
-        "server_placement": [trial.server_placement or "own"],
-        "batch_per_worker": [trial.batch_per_worker],
-        "precision": [trial.precision],
-        "device": [trial.device],
-        "tuning": [trial.tuning],
-        "environment_names": [trial.environment_name],
         "options": {trial.framework: _chosen_options(trial)},
-        "environment_variables": {name: [value] for name, value in trial.environment_variables.items()},
-        "optimizer": trial.optimizer.model_dump(mode="json"),
-        "accumulation": [trial.accumulation],
         "launches": {"min": launches, "max": launches},
     }
 

@@ -18,7 +18,7 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.statistics.launch_times import first_steady_steps, is_timed, step_times_of
 from steptime.study.environment_variables import in_words
-from steptime.study.study import FURTHER_FIELDS
+from steptime.study.study import AXES
 from steptime.study.trial import Trial
 
 if TYPE_CHECKING:
@@ -35,23 +35,10 @@ _WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
 _MEMORY = ("worker_memory_bytes", "host_memory_bytes", "device_memory_bytes")
 _BOUNDS = ("value", "low", "high")
 _PLAIN = (
-    *("id", "group", "framework", "framework_version", "strategy", "workload", "dataset", "loader", "device"),
-    *(
-        "precision",
-        "workers",
-        "servers",
-        "server_placement",
-        "hosts",
-        "threads",
-        "cores_per_worker",
-        "batch_per_worker",
-        "loader_processes",
-        "tuning",
-        "implementation",
-        "launches",
-        "failed_launches",
-    ),
-    *("steps", "status", "reason", *FURTHER_FIELDS),
+    *("id", "group"),
+    *(axis.field for axis in AXES if axis.column),
+    *("framework_version", "dataset", "loader_processes", "hosts", "threads", "cores_per_worker", "implementation"),
+    *("launches", "failed_launches", "steps", "status", "reason"),
 )
 
 

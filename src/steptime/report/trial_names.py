@@ -6,10 +6,15 @@ from typing import Any
 
 from steptime.analysis.summary_form import EquivalenceSummary, TrialSummary
 from steptime.report.number_format import count
-from steptime.study.study import FURTHER_FIELDS
+from steptime.study.study import AXES, FURTHER_FIELDS
 
 # What a trial's group and options do not say, in the order in which it is tried as a distinction.
-_DISTINCTIONS = ("loader_processes", "servers", "server_placement", "threads", "hosts", "container", *FURTHER_FIELDS)
+_DISTINCTIONS = (
+    "loader_processes",
+    *(axis.field for axis in AXES if axis.distinction),
+    *("threads", "hosts", "container"),
+    *FURTHER_FIELDS,
+)
 
 
 class Names:
@@ -68,21 +73,10 @@ def _dataset(name: str | None) -> str:
     return name or "synthetic data"
 
 
-def _batch(samples: int) -> str:
-    return f"batch {samples} per worker"
-
-
-def _loader(name: str) -> str:
-    return f"{name} loader"
-
-
 _CONDITIONS: dict[str, Any] = {
     "input_shape": size,
     "dataset": _dataset,
-    "loader": _loader,
-    "batch_per_worker": _batch,
-    "precision": str,
-    "device": str,
+    **{axis.field: axis.title.format for axis in AXES if axis.title},
 }
 
 

@@ -23,7 +23,6 @@ from steptime.results.store import Store
 from steptime.runner.budget import Budget
 from steptime.runner.equivalence.check import Case, CheckCache, Checker, EquivalenceCheck
 from steptime.runner.equivalence.loaders import LoaderInput
-from steptime.runner.equivalence.oracle import REFERENCE
 from steptime.runner.executor import Executor
 from steptime.runner.host import (
     SHARED_MEMORY,
@@ -37,6 +36,7 @@ from steptime.runner.plan import StudyPlan, missing_in_words
 from steptime.runner.preparation import prepare_environments
 from steptime.runner.progress import Observer
 from steptime.runner.site import living_hosts, machine_of_checks
+from steptime.study.axis import REFERENCE
 from steptime.study.trial import Trial
 from steptime.units import format_bytes, format_count
 from steptime.validity.verdicts import TrialVerdict

@@ -20,10 +20,12 @@ from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.datasets.corpus import Corpus
 from steptime.datasets.dataset import Contents
 from steptime.errors import WorkloadError
+from steptime.study.axis import Axis
 from steptime.study.hosts import ClusterChoice
-from steptime.study.study import Axis, WorkloadChoice, further_settings
+from steptime.study.study import further_settings
 from steptime.study.training import Training
 from steptime.study.trial import ServerPlacement, Trial
+from steptime.study.workload_choice import WorkloadChoice
 from steptime.units import format_count
 from steptime.worker.samples import MASKED_LOSS
 

@@ -13,13 +13,12 @@ from steptime.study.study import (
     AXES,
     TRAIN_AXES,
     Inclusion,
-    LoaderChoice,
     Study,
-    WorkloadChoice,
     named_axes,
     variables_of,
 )
 from steptime.study.training import TrainChoice, Training
+from steptime.study.workload_choice import LoaderChoice, WorkloadChoice
 
 ALL = "all"
 _WITH_RULES = ("workloads", "batch_per_worker", "global_batch", "options", "environment_variables")

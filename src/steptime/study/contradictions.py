@@ -8,8 +8,9 @@ from steptime.errors import choices_message
 from steptime.file_name import MOST_CHARACTERS, file_name_mistake
 from steptime.study.document import Document, Mistake, Path
 from steptime.study.environment_variables import refusal
+from steptime.study.launch_settings import Launches, Steps
 from steptime.study.mistakes import KnownNames, axis_mappings, environments_of, is_folder
-from steptime.study.study import TRAIN_AXES, EnvironmentChoice, Launches, Steps, Study
+from steptime.study.study import TRAIN_AXES, EnvironmentChoice, Study
 
 _ON_HOSTS = {key: launchers_with(key) for key in ("hosts", "slurm")}
 """The keys of a study on real hosts, and the launchers that they mean something to."""

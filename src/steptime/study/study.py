@@ -4,14 +4,16 @@ Where a list is expected, a single value will do; durations and shares may be wr
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, create_model, field_serializer, model_validator
 
+from steptime.catalog.choices import SINGLE, SYNTHETIC
 from steptime.catalog.options import Optimizer, OptimizerName, Precision, Tuning
 from steptime.file_name import FILE_NAME, MOST_CHARACTERS
+from steptime.study.axis import KEPT, REFERENCE, Axis, loaders_alone, variables_alone
 from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
+from steptime.study.launch_settings import BreakdownChoice, EquivalenceSettings, Launches, LoaderAloneChoice, Steps
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
 from steptime.study.quantities import (
     Command,
@@ -23,11 +25,9 @@ from steptime.study.quantities import (
     NamesAllowed,
     OneOrMany,
     OptionValue,
-    OwnModuleKeys,
     ProcessCount,
     Seed,
     Share,
-    Sides,
     Strict,
     TrueAllowed,
     VariableValues,
@@ -39,45 +39,7 @@ from steptime.study.quantities import (
 )
 from steptime.study.training import NamedSchedule, ScalingRule, ScheduleName, TrainChoice, WarmupEpochs
 from steptime.study.trial import ServerPlacement, Trial
-
-
-class WorkloadChoice(OwnModuleKeys):
-    """One workload of a study and the data it trains on."""
-
-    name: str
-    """One of `steptime list workloads`, or with `module` a name of yours."""
-    dataset: str | None = None
-    """A built-in dataset, or a path (it holds a slash): a folder of images with one subfolder per class, or text."""
-    validation: str | None = None
-    """A folder of images with the same classes, to validate a training on; by default a fifth of the dataset."""
-    image: Sides | None = None
-    """Side in pixels, or [height, width]; by default the dataset's, else the workload's."""
-    sequence: Count | None = None
-    """Tokens of a sample; by default the workload's."""
-    tokens: Literal["bytes", "bpe"] | None = None
-    """Of your text: its bytes by default, or a byte-pair encoding trained on it."""
-    vocabulary: Annotated[int, Field(ge=2, le=65_536)] | None = None
-    """Of `bpe` 4096 by default; of token files the workload's."""
-    text_field: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Of a `.jsonl` line; by default `text`."""
-    skip_broken: bool = False
-    """Leave out images that cannot be decoded, and list them; otherwise they are an error."""
-    classes: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """By default the dataset's, else the workload's."""
-    batch_per_worker: OneOrMany[Count] | None = None
-    """Wins over the study's."""
-    global_batch: OneOrMany[Count] | None = None
-    """Likewise."""
-
-
-class LoaderChoice(Strict):
-    """How samples arrive."""
-
-    name: str = "auto"
-    """One of `steptime list loaders`, or `auto`: native where the workload has a dataset, synthetic elsewhere."""
-    processes: Annotated[OneOrMany[Annotated[int, Field(ge=0, le=1024)]], Field(min_length=1)] = [0]
-    """Helper processes of each worker, an axis; 0 loads in the training process."""
-
+from steptime.study.workload_choice import LoaderChoice, WorkloadChoice
 
 PYTHON_OF_CONTAINER = "python3"
 """The interpreter that is started in a container where the study names none."""
@@ -109,55 +71,6 @@ class EnvironmentChoice(Strict):
         return [*(self.container or []), self.interpreter] if self.interpreter else []
 
 
-class Launches(Strict):
-    """How often a trial is launched in fresh processes."""
-
-    min: Count = 3
-    """At least so often, within the budget."""
-    max: Count = 10
-    """At most so often."""
-
-
-class BreakdownChoice(Strict):
-    """Launches that say where the time of a step goes, apart from those that time it."""
-
-    launches: Count = 3
-    """Of each trial."""
-    seconds: Duration = 6.0
-    """Time aimed for in each."""
-
-
-class LoaderAloneChoice(Strict):
-    """Launches that take batches from the loader and train on none, apart from those that time training."""
-
-    launches: Count = 3
-    """Of each trial that reads data."""
-    seconds: Duration = 10.0
-    """Time for the first epoch, at most, and for later ones."""
-
-
-class Steps(Strict):
-    """How many training steps a launch runs."""
-
-    warmup: Count = 5
-    """Steps that are never counted."""
-    min: Count = 10
-    """Timed steps at least."""
-    max: Count = 2000
-    """Timed steps at most."""
-
-
-class EquivalenceSettings(Strict):
-    """The equivalence check: do all frameworks train the same thing?"""
-
-    enabled: bool = True
-    """False ranks frameworks without comparing them; the report states it."""
-    steps: Count = 19
-    """Steps of a launch, at most, that are compared with the reference."""
-    repeats: Count = 2
-    """Launches of every kind, as faults may be intermittent."""
-
-
 NamedOptimizer = Annotated[Optimizer, BeforeValidator(from_name), NameAllowed()]
 NamedWorkload = Annotated[WorkloadChoice, BeforeValidator(from_name), NameAllowed()]
 NamedLoader = Annotated[LoaderChoice, BeforeValidator(from_name), NameAllowed()]
@@ -166,44 +79,93 @@ Variables = dict[str, VariableValues]
 Options = dict[str, dict[str, Annotated[OneOrMany[OptionValue], Field(min_length=1)]]]
 
 
-@dataclass(frozen=True)
-class Axis:
-    """A key that may hold several values, each of which gives trials of its own."""
-
-    name: str
-    """The key of a study, or of its ``train``, and of an inclusion and an exclusion."""
-    field: str
-    """The field of a combination, and of a trial, that has one of the values, or has it as a part."""
-    values: Any
-    """The type of the values of an inclusion."""
-    excluded: Any = None
-    """The type of the values of an exclusion, where it is another."""
-    part: str | None = None
-    """The part of the field that an exclusion compares; None if it is the whole."""
-    as_given: bool = False
-    """Whether the field has a value of the study unchanged, with no rule about it."""
-    about_inclusion: str | None = None
-    """A description beyond that of the study's key."""
-    about_exclusion: str | None = None
-    """Likewise."""
-
-
 _TRAINING = "training"
 _OWN_BATCH = "Wins over a workload's own batch."
 _LISTED = "A name that the study lists keeps the settings it has there."
 _RATES = "Learning-rate schedules, by name."
 AXES = (
-    Axis("frameworks", "framework", OneOrMany[str]),
-    Axis("strategies", "strategy", OneOrMany[str]),
-    Axis("workloads", "workload", OneOrMany[NamedWorkload], OneOrMany[str], "name", about_inclusion=_LISTED),
-    Axis("loaders", "loader", OneOrMany[NamedLoader], OneOrMany[str]),
-    Axis("workers", "workers", OneOrMany[ProcessCount]),
-    Axis("servers", "servers", OneOrMany[ProcessCount]),
-    Axis("server_placement", "server_placement", OneOrMany[ServerPlacement]),
-    Axis("batch_per_worker", "batch_per_worker", OneOrMany[Count], about_inclusion=_OWN_BATCH),
-    Axis("global_batch", "global_batch", OneOrMany[Count], about_inclusion=_OWN_BATCH),
-    Axis("precision", "precision", OneOrMany[Precision], as_given=True),
-    Axis("device", "device", OneOrMany[Device], OneOrMany[Literal["cpu", "cuda"]]),
+    Axis(
+        "frameworks",
+        "framework",
+        OneOrMany[str],
+        neutral=REFERENCE,
+        environment=True,
+        options_follow=("launcher",),
+        is_name=True,
+    ),
+    Axis(
+        "strategies",
+        "strategy",
+        OneOrMany[str],
+        neutral=SINGLE.name,
+        options_follow=("launcher", "servers", "server_placement"),
+        is_name=True,
+    ),
+    Axis(
+        "workloads",
+        "workload",
+        OneOrMany[NamedWorkload],
+        OneOrMany[str],
+        "name",
+        about_inclusion=_LISTED,
+        in_group=True,
+    ),
+    Axis(
+        "loaders",
+        "loader",
+        OneOrMany[NamedLoader],
+        OneOrMany[str],
+        of_trial=loaders_alone,
+        neutral=SYNTHETIC.name,
+        environment=True,
+        title="{} loader",
+        in_group=True,
+    ),
+    Axis("workers", "workers", OneOrMany[ProcessCount], neutral=1, in_group=True),
+    Axis(
+        "servers",
+        "servers",
+        OneOrMany[ProcessCount],
+        of_trial=lambda trial: [trial.servers or 1],
+        neutral=0,
+        distinction=True,
+    ),
+    Axis(
+        "server_placement",
+        "server_placement",
+        OneOrMany[ServerPlacement],
+        of_trial=lambda trial: [trial.server_placement or "own"],
+        neutral=None,
+        distinction=True,
+    ),
+    Axis(
+        "batch_per_worker",
+        "batch_per_worker",
+        OneOrMany[Count],
+        about_inclusion=_OWN_BATCH,
+        title="batch {} per worker",
+        in_group=True,
+    ),
+    Axis(
+        "global_batch",
+        "global_batch",
+        OneOrMany[Count],
+        about_inclusion=_OWN_BATCH,
+        of_trial=lambda _: None,
+        in_group=True,
+        column=False,
+    ),
+    Axis("precision", "precision", OneOrMany[Precision], as_given=True, neutral="fp32", title="{}", in_group=True),
+    Axis(
+        "device",
+        "device",
+        OneOrMany[Device],
+        OneOrMany[Literal["cpu", "cuda"]],
+        neutral="cpu",
+        environment=True,
+        title="{}",
+        in_group=True,
+    ),
     Axis(
         "optimizer",
         "optimizer",
@@ -212,7 +174,11 @@ AXES = (
         "name",
         as_given=True,
         about_exclusion="By name.",
+        neutral=KEPT,
+        in_group=True,
+        column=False,
     ),
+    # What micro-batches come to is right of the whole batch.
     Axis("accumulation", "accumulation", OneOrMany[Count], as_given=True),
     Axis(
         "schedules",
@@ -221,13 +187,30 @@ AXES = (
         OneOrMany[ScheduleName],
         "rate_schedule.name",
         about_exclusion=_RATES,
+        column=False,
     ),
-    Axis("scaling_rule", _TRAINING, OneOrMany[ScalingRule], part="scaling_rule"),
-    Axis("warmup_epochs", _TRAINING, OneOrMany[WarmupEpochs], part="warmup_epochs"),
-    Axis("tuning", "tuning", OneOrMany[Tuning]),
-    Axis("environment_names", "environment_name", OneOrMany[str | None], OneOrMany[str], as_given=True),
-    Axis("options", "options", Options),
-    Axis("environment_variables", "environment_variables", Variables),
+    Axis("scaling_rule", _TRAINING, OneOrMany[ScalingRule], part="scaling_rule", column=False),
+    Axis("warmup_epochs", _TRAINING, OneOrMany[WarmupEpochs], part="warmup_epochs", column=False),
+    Axis("tuning", "tuning", OneOrMany[Tuning], options_follow=()),
+    Axis(
+        "environment_names",
+        "environment_name",
+        OneOrMany[str | None],
+        OneOrMany[str],
+        as_given=True,
+        environment=True,
+        is_name=True,
+    ),
+    Axis("options", "options", Options, neutral={}, column=False),
+    Axis(
+        "environment_variables",
+        "environment_variables",
+        Variables,
+        of_trial=variables_alone,
+        neutral={},
+        environment=True,
+        column=False,
+    ),
 )
 """All axes, in the order in which an inclusion lists them.
 
@@ -236,13 +219,29 @@ A new one is a row here with a key of ``Study``, a field of ``Trial``, and a key
 AXIS_NAMES = tuple(axis.name for axis in AXES)
 TRAIN_AXES = tuple(axis.name for axis in AXES if axis.field == _TRAINING)
 """The axes that a study has below ``train``."""
-FURTHER_FIELDS = tuple(axis.field for axis in AXES if axis.as_given and axis.field not in ("precision", "optimizer"))
+FURTHER_FIELDS = tuple(axis.field for axis in AXES if axis.is_further)
 """Fields of a trial that lists and reports write as ``field=value``, where they have words of their own for others."""
 
 
 def further_settings(value_of: Callable[[str], Any]) -> dict[str, Any]:
     """Return, by name, the ``FURTHER_FIELDS`` that differ from their default, which goes without saying."""
     return {name: value for name in FURTHER_FIELDS if (value := value_of(name)) != Trial.model_fields[name].default}
+
+
+def values_alone(trial: Trial) -> dict[str, Any]:
+    """Return, by key, what a study of ``trial`` alone has of every axis but those of its training."""
+    return {axis.name: axis.value_alone(trial) for axis in AXES if axis.name not in TRAIN_AXES}
+
+
+def neutral_fields(trial: Trial, *, same_environment: bool = False) -> dict[str, Any]:
+    """Return the fields by which the reference computes what is right of ``trial``.
+
+    Args:
+        trial: the configuration that is checked.
+        same_environment: whether it runs in what ``trial`` runs in.
+    """
+    axes = [axis for axis in AXES if axis.field in Trial.model_fields and not (same_environment and axis.environment)]
+    return {axis.field: axis.neutral_for(trial) for axis in axes}
 
 
 def _form_of_axes(*, excluded: bool) -> type[Strict]:

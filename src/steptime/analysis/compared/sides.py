@@ -30,15 +30,16 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.statistics.estimate import estimate
 from steptime.statistics.launch_times import LaunchTimes, in_turns, reduce_times
+from steptime.study.study import AXES
 from steptime.study.trial import Trial
 
 _NO_IDENTITY = frozenset(("options", "documented_options", "container", "seed"))
 """Fields of a trial by which trials of two sides are not told apart. Options are compared as far as both have them:
 another version of a framework may have options that the first did not know."""
-_WITH_OPTIONS = {"framework": ("launcher",), "strategy": ("launcher", "servers", "server_placement"), "tuning": ()}
+_WITH_OPTIONS = {axis.field: axis.options_follow for axis in AXES if axis.options_follow is not None}
 """Where these differ, options do, and the fields that follow from them."""
 _OPTION = "options."
-_SELF_EVIDENT = ("framework", "strategy", "environment_name")
+_SELF_EVIDENT = tuple(axis.field for axis in AXES if axis.is_name)
 """Keys whose values are names by themselves."""
 OF_LAUNCH = {"framework_version": "the framework", "python": "Python", "steptime": "steptime"}
 """What launches of one trial may differ in, if it was continued after an update, by the name in ``versions_of``."""

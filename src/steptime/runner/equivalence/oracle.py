@@ -8,15 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from steptime.catalog.choices import SINGLE, SYNTHETIC
 from steptime.catalog.options import Optimizer
 from steptime.catalog.workloads.layers import Workload
 from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches, samples_into, with_usual_lengths
 from steptime.runner.equivalence.probes import Probe, reference_flops
 from steptime.runner.executor import Executor
+from steptime.study.study import neutral_fields
 from steptime.study.trial import Trial
 
-REFERENCE = "reference"
 _LARGEST_ROUNDING = {"fp32": 5e-3, "tf32": 0.2, "fp16": 0.2, "bf16": 0.2}
 """Of an update. Beyond it, rounding begins to look like a fault."""
 _LARGEST_SPREAD = 5e-3
@@ -265,26 +264,8 @@ class Oracle:
         trial = probe.trial.with_learning_rate(rate)
         if workload.own is not None:
             return self._ask_own(probe, trial, workload, rounds, options)
-        reference = trial.model_copy(
-            update={
-                "framework": REFERENCE,
-                "strategy": SINGLE.name,
-                "precision": "fp32",
-                "device": "cpu",
-                "workers": 1,
-                "servers": 0,
-                "server_placement": None,
-                "launcher": "local",
-                "cluster": None,
-                "hosts": 1,
-                "accumulation": 1,  # what micro-batches come to is right of the whole batch
-                "loader": SYNTHETIC.name,  # by which the environment is chosen
-                "options": {"updates": "together", "shards": trial.workers, **options},
-                "environment_variables": {},
-                "container": (),
-                "environment_name": None,
-            }
-        )
+        options = {"updates": "together", "shards": trial.workers, **options}
+        reference = reference_of(trial).model_copy(update={"options": options})
         job = probe.reference_job(reference, workload, (0, *rounds))  # behind no step, the first weights
         job["options"].update(probe.settings)
         return self._run(reference, job, keep="nudges" in options)
@@ -292,9 +273,7 @@ class Oracle:
     def _ask_own(
         self, probe: Probe, trial: Trial, workload: Workload, rounds: tuple[int, ...], settings: Mapping[str, Any]
     ) -> _Run:
-        alone = {"strategy": SINGLE.name, "workers": 1, "servers": 0, "server_placement": None, "cluster": None}
-        alone |= {"hosts": 1, "launcher": "local", "precision": "fp32", "options": {}}
-        reference = trial.model_copy(update=alone)
+        reference = reference_of(trial, same_environment=True)
         job = probe.reference_job(reference, workload, (0, *rounds))
         job["own_reference"] = {"updates": "together", "shards": trial.workers, **settings}
         return self._run(reference, job, keep=True)
@@ -317,6 +296,19 @@ class Oracle:
         if asked:
             self._kept[asked] = run
         return run
+
+
+def reference_of(trial: Trial, *, same_environment: bool = False) -> Trial:
+    """Return the configuration of one process that computes what is right of ``trial``.
+
+    Args:
+        trial: the configuration that is checked.
+        same_environment: whether it runs in the environment of ``trial``, as a user's module must.
+    """
+    here: dict[str, Any] = {"launcher": "local", "cluster": None, "hosts": 1}
+    contained = {} if same_environment else {"container": ()}
+    axes = neutral_fields(trial, same_environment=same_environment)
+    return trial.model_copy(update={**axes, **here, **contained})
 
 
 def _round(probe: Probe, number: int, exact: _Run, rounded: list[Sketch], loss: float) -> Round:
