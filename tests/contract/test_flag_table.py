@@ -3,12 +3,12 @@
 import ast
 import dataclasses
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from pydantic import TypeAdapter
-from simulated import a_launch, a_store, a_trial
 
 import steptime
 from steptime.analysis.flags import counted
@@ -29,6 +29,9 @@ from steptime.report.conditions import meanings, notes
 from steptime.results.attached_files import AttachedHeader
 from steptime.results.noise import flags
 from steptime.results.record_kinds import TIMING
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "results"))
+from simulated import a_launch, a_store, a_trial
 
 OF_NOISE = {code: flag for code, flag in FLAGS.items() if flag.limit}
 OF_RECORDS = {code: flag for code, flag in FLAGS.items() if "{" not in flag.sentence.replace("{detail}", "")}
