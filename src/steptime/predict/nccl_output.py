@@ -6,23 +6,24 @@ and ``busbw`` is ``2(P-1)/P n/t``, the bytes per second over each link of a ring
 """
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from steptime.errors import FileError, UsageError
 from steptime.plain_file import read_user_text
+from steptime.predict.nccl_row import CALL_TIMES, LARGEST, Columns, NcclRow, Printed, checked_time, columns_in, measured
+from steptime.units import format_count
 
 _MOST_BYTES = 16 * 1024**2
 _LONGEST_LINE = 2000
 """Characters of a line that are looked at; the lines of nccl-tests have at most 200 behind a launcher's prefix."""
-_RANK = re.compile(r"Rank\s+(\d{1,7})\s.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s*(.*)")
+_RANK = re.compile(r"Rank\s+(\d{1,7})\s(?:\s*Group\s+(\d{1,7})\s)?.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s*(.*)")
 _DEVICES = re.compile(r"nThread\s+(\d{1,5})\s+nGpus\s+(\d{1,5})")
 _OPERATION = re.compile(r"\b([a-z]\w*)_perf\b")
 _BEGINS = re.compile(r"nThread\s|Using devices|Collective test starting")
@@ -32,30 +33,17 @@ _INTERRUPTED = re.compile(r"NCCL (?:INFO|WARN)|:\d+:\d+ \[\d+\]")
 _ALL_REDUCE = "all_reduce"
 _PIPES = 4
 """So many bars make a line one of a Markdown table."""
-_MICRO, _GIGA = 1e-6, 1e9
 _ROUNDING = 0.02
-_PRINTED = 0.006
-"""GB/s by which two decimals are off."""
-_LARGEST = 1e15
-"""Bytes or microseconds that no run has."""
-_LEAST_US = 1e-3
+_FOREIGN = (
+    (re.compile(r"OSU\b.*\bTest\b"), "it is the output of OSU's micro-benchmarks, which name neither ranks nor hosts"),
+    (
+        re.compile(r"^\W*payload\s*\|\s*(?:busbw|algbw)", re.MULTILINE),
+        "it is a table of payloads and rates, which names neither ranks, hosts nor times",
+    ),
+)
+"""Output of other benchmarks, by words that no other has, and what it lacks."""
 _MOST_RANKS = 1_000_000
 _SHOWN = 60
-
-
-@dataclass(frozen=True)
-class NcclRow:
-    """An all-reduce of one size; seconds."""
-
-    size: int
-    """Bytes of each rank."""
-    out_of_place_s: float
-    in_place_s: float | None
-
-    @property
-    def seconds(self) -> float:
-        """The mean of both, which differ by chance: an all-reduce in place moves the same bytes."""
-        return self.out_of_place_s if self.in_place_s is None else (self.out_of_place_s + self.in_place_s) / 2
 
 
 @dataclass(frozen=True)
@@ -105,7 +93,9 @@ def parse_nccl_tests(text: str, name: str) -> list[NcclTable]:
     runs = _runs_of_json(text, found) if text.lstrip("\ufeff \t\r\n").startswith("{") else _runs_of_lines(text, found)
     tables = [table for run in runs for table in run.tables(found)]
     if not tables and not found.wrong:
-        if found.passed_over:
+        if lacking := next((lacks for form, lacks in _FOREIGN if form.search(text)), None):
+            found.wrong.append(f"{found.place}: {lacking}; run all_reduce_perf of nccl-tests, or steptime net")
+        elif found.passed_over:
             found.wrong += found.passed_over
         else:
             found.wrong.append(
@@ -145,14 +135,25 @@ class _RowOfRun:
     wrong_values: bool
 
 
+class _ListedRank(NamedTuple):
+    """A line of the list of devices."""
+
+    rank: int
+    host: str
+    device: str
+    group: int = 0
+    """Of the communicators into which NCCL_TESTS_SPLIT divides ranks."""
+
+
 @dataclass
 class _NcclRun:
     """One run, or several whose lines are mixed because they were started together without MPI."""
 
     operation: str | None = None
     per_process: int = 1
-    ranks: list[tuple[int, str, str]] = field(default_factory=list)
-    """Rank, host and device."""
+    ranks: list[_ListedRank] = field(default_factory=list)
+    columns: Columns | None = None
+    """By the header of its rows; None where the header is left out."""
     rows: list[_RowOfRun] = field(default_factory=list)
     failed: bool = False
     passed_rows: int = 0
@@ -173,20 +174,22 @@ class _NcclRun:
             )
             return
         groups = self._groups(found)
-        for number, ranks in enumerate(groups):
-            table = _table(found, ranks, self._rows_of(number, len(groups), found), self.per_process)
+        for number, listed in enumerate(groups):
+            ranks = _of_one_communicator(listed, found)
+            rows = self._rows_of(number, len(groups), found)
+            table = _table(found, ranks, rows, self.per_process) if ranks is not None else None
             if table is not None:
                 yield table
 
-    def _groups(self, found: _FoundBeside) -> list[list[tuple[int, str, str]]]:
+    def _groups(self, found: _FoundBeside) -> list[list[_ListedRank]]:
         """Return the ranks of each of the mixed runs: every one is alone on its host."""
-        if max(Counter(rank for rank, _, _ in self.ranks).values(), default=1) == 1:
+        if max(Counter(each.rank for each in self.ranks).values(), default=1) == 1:
             return [self.ranks]
-        by_host: dict[str, list[tuple[int, str, str]]] = {}
+        by_host: dict[str, list[_ListedRank]] = {}
         for each in self.ranks:
-            by_host.setdefault(each[1], []).append(each)
+            by_host.setdefault(each.host, []).append(each)
         for ranks in by_host.values():
-            if sorted(rank for rank, _, _ in ranks) != list(range(len(ranks))):
+            if sorted(each.rank for each in ranks) != list(range(len(ranks))):
                 found.wrong.append(
                     f"{found.place}: the lines of several runs are mixed; give each run a file of its own"
                 )
@@ -226,17 +229,25 @@ def _runs_of_lines(text: str, found: _FoundBeside) -> list[_NcclRun]:
             runs.append(_NcclRun())
         run = runs[-1]
         if device:
-            run.ranks.append((int(device[1]), device[2], device[3].strip()))
-        elif operation := _OPERATION.search(line):
-            if not (run.rows or run.passed_rows):
-                run.operation = operation[1]
-        elif failed := _FAILED.search(line):
-            run.failed = run.failed or int(failed[1]) > 0
-        elif row := _ROW.search(line):
-            _add_row(run, row, number, found)
-        if devices := _DEVICES.search(line):
-            run.per_process = int(devices[1]) * int(devices[2])
+            run.ranks.append(_ListedRank(int(device[1]), device[3], device[4].strip(), int(device[2] or 0)))
+        else:
+            _read_line(run, line, number, found)
     return runs
+
+
+def _read_line(run: _NcclRun, line: str, number: int, found: _FoundBeside) -> None:
+    """Add what a line says that lists no device."""
+    if operation := _OPERATION.search(line):
+        if not (run.rows or run.passed_rows):
+            run.operation = operation[1]
+    elif columns := columns_in(line):
+        run.columns = columns
+    elif failed := _FAILED.search(line):
+        run.failed = run.failed or int(failed[1]) > 0
+    elif row := _ROW.search(line):
+        _add_row(run, row, number, found)
+    if devices := _DEVICES.search(line):
+        run.per_process = int(devices[1]) * int(devices[2])
 
 
 def _add_row(run: _NcclRun, row: re.Match[str], number: int, found: _FoundBeside) -> None:
@@ -249,78 +260,23 @@ def _add_row(run: _NcclRun, row: re.Match[str], number: int, found: _FoundBeside
     if _INTERRUPTED.search(row.string):
         found.passed_over.append(f"{place}: the row is interrupted by NCCL's log and not used")
         return
-    if len(size_text) > len(f"{_LARGEST:.0f}"):
-        found.wrong.append(f"{place}: {size_text[:_SHOWN]}… is not a number of bytes")
+    mistake = run.columns.mistake if run.columns else None
+    if mistake or len(size_text) > len(f"{LARGEST:.0f}"):
+        too_long = f"{place}: {size_text[:_SHOWN]}… is not a number of bytes"
+        found.wrong.append(f"{found.place}: {mistake}" if mistake else too_long)
         return
     size = int(size_text)
     if size == 0:
         return  # the smallest sizes of a run have less than one element for each rank
     try:
-        measured = _measured(size, rest.split())
+        taken = measured(size, rest.split(), run.columns)
     except ValueError as error:
         found.wrong.append(f"{place}: {error}")
         return
-    if measured is None:
+    if taken is None:
         found.passed_over.append(f"{place}: the row ends before its time and rates, and is not used")
         return
-    row_found, ratio, wrong_values = measured
-    run.rows.append(_RowOfRun(number, (reduction, kind), row_found, ratio, wrong_values))
-
-
-def _measured(size: int, words: list[str]) -> tuple[NcclRow, float | None, bool] | None:
-    """Return the row, the ratio of its rates, and whether values were wrong; None for a row that is cut.
-
-    The column ``root`` is missing in old versions; there a whole number is the time. The reading is right in which
-    size over time is ``algbw``.
-
-    Raises ValueError if no reading is consistent.
-    """
-    refused: ValueError | None = None
-    for start in (1, 0):
-        groups = [words[first : first + 4] for first in (start, start + 4)]
-        groups = [group for group in groups if len(group) >= 3]  # noqa: PLR2004 - time, algbw and busbw
-        if not groups:
-            continue
-        try:
-            times, ratios = zip(*(_time(size, group[:3]) for group in groups), strict=True)
-        except ValueError as error:
-            # Of two readings that fail, the one that takes a whole number for the root is the likelier.
-            refused = refused or error
-            continue
-        checked = [group[3] for group in groups if len(group) > 3]  # noqa: PLR2004 - and #wrong
-        row = NcclRow(size, times[0], times[1] if len(times) > 1 else None)
-        return row, ratios[-1], any(map(_is_wrong, checked))
-    if refused:
-        raise refused
-    return None
-
-
-def _time(size: int, group: Sequence[str]) -> tuple[float, float | None]:
-    """Return seconds and the ratio of ``busbw`` to ``algbw``; raises ValueError if they contradict each other."""
-    try:
-        time_us, algorithm, bus = map(float, group)
-    except ValueError:
-        message = f"{' '.join(group)[:_SHOWN]!r} is not a time in microseconds with two rates in GB/s"
-        raise ValueError(message) from None
-    return _checked_time(size, time_us, algorithm, bus)
-
-
-def _checked_time(size: int, time_us: float, algorithm: float, bus: object) -> tuple[float, float | None]:
-    if not (math.isfinite(time_us) and _LEAST_US < time_us < _LARGEST and 0 < size < _LARGEST):
-        message = f"{size} bytes in {time_us:g} microseconds cannot be"
-        raise ValueError(message)
-    expected = size / (time_us * _MICRO) / _GIGA
-    if not abs(algorithm - expected) <= _ROUNDING * expected + _PRINTED:
-        message = f"{size} bytes in {time_us:g} microseconds are {expected:.2f} GB/s, not {algorithm:g}"
-        raise ValueError(message)
-    if algorithm < 1.0 or not isinstance(bus, int | float) or not math.isfinite(bus):
-        return time_us * _MICRO, None
-    return time_us * _MICRO, bus / algorithm
-
-
-def _is_wrong(checked: str) -> bool:
-    """Return whether the column ``#wrong`` counts wrong values; the error of old versions is not a whole number."""
-    return checked.isdecimal() and int(checked[:9]) > 0
+    run.rows.append(_RowOfRun(number, (reduction, kind), taken.row, taken.bus_ratio, taken.wrong_values))
 
 
 def _runs_of_json(text: str, found: _FoundBeside) -> list[_NcclRun]:
@@ -332,9 +288,12 @@ def _runs_of_json(text: str, found: _FoundBeside) -> list[_NcclRun]:
         )
         config = whole.get("config", {})
         run.per_process = int(config.get("nthreads", 1)) * int(config.get("ngpus", 1))
-        run.ranks = [(int(each["rank"]), each["hostname"], each["device_info"]) for each in whole.get("devices", ())]
+        run.ranks = [
+            _ListedRank(int(each["rank"]), each["hostname"], each["device_info"], int(each.get("group", 0)))
+            for each in whole.get("devices", ())
+        ]
         if not run.ranks and "ranks" in config:
-            run.ranks = [(rank, "", "") for rank in range(min(int(config["ranks"]), _MOST_RANKS))]
+            run.ranks = [_ListedRank(rank, "", "") for rank in range(min(int(config["ranks"]), _MOST_RANKS))]
         run.failed = int(whole.get("out_of_bounds", {}).get("count", 0)) > 0
         for number, each in enumerate(whole["results"], 1):
             _add_result(run, each, number, found)
@@ -354,8 +313,14 @@ def _add_result(run: _NcclRun, result: dict[str, Any], number: int, found: _Foun
     parts = [part for name in ("out_of_place", "in_place") if (part := result.get(name))]
     if size == 0 or not parts:
         return
+    if any("cpu_time" in part for part in parts):
+        found.wrong.append(f"{found.place}: {CALL_TIMES}")
+        return
     try:
-        pairs = [_checked_time(size, float(part["time"]), float(part["alg_bw"]), part.get("bus_bw")) for part in parts]
+        pairs = [
+            checked_time(size, Printed(float(part["time"])), Printed(float(part["alg_bw"])), _bus_of(part))
+            for part in parts
+        ]
     except ValueError as error:
         found.wrong.append(f"{found.place}, result {number}: {error}")
         return
@@ -364,28 +329,51 @@ def _add_result(run: _NcclRun, result: dict[str, Any], number: int, found: _Foun
     run.rows.append(_RowOfRun(number, (str(result["redop"]), str(result["type"])), row, pairs[-1][1], wrong))
 
 
+def _bus_of(part: dict[str, Any]) -> Printed | None:
+    bus = part.get("bus_bw")
+    return Printed(bus) if isinstance(bus, int | float) else None
+
+
+def _of_one_communicator(ranks: list[_ListedRank], found: _FoundBeside) -> list[_ListedRank] | None:
+    """Return the ranks of one of the groups that NCCL_TESTS_SPLIT makes, numbered anew; None of unequal ones."""
+    groups: dict[int, list[_ListedRank]] = {}
+    for each in ranks:
+        groups.setdefault(each.group, []).append(each)
+    if len(groups) < 2:  # noqa: PLR2004 - all ranks are of one communicator
+        return ranks
+    shapes = {(len(own), len({each.host for each in own})) for own in groups.values()}
+    if len(shapes) > 1:
+        sizes = ", ".join(f"{size} ranks on {format_count(hosts, 'host')}" for size, hosts in sorted(shapes))
+        found.wrong.append(f"{found.place}: its groups (NCCL_TESTS_SPLIT) differ: {sizes}; give each a run of its own")
+        return None
+    [(size, hosts)] = shapes
+    found.passed_over.append(
+        f"{found.place}: {len(groups)} groups of {size} ranks on {format_count(hosts, 'host')} ran at once "
+        "(NCCL_TESTS_SPLIT); the times are of one beside the others"
+    )
+    return [each._replace(rank=number) for number, each in enumerate(next(iter(groups.values())))]
+
+
 def _table(
-    found: _FoundBeside, ranks: Sequence[tuple[int, str, str]], rows: Sequence[_RowOfRun], per_process: int
+    found: _FoundBeside, ranks: Sequence[_ListedRank], rows: Sequence[_RowOfRun], per_process: int
 ) -> NcclTable | None:
     """Return the table of a run; None if its ranks are wrong, which is added to ``found``."""
     count = _count(found, ranks, [each.bus_ratio for each in rows if each.bus_ratio], per_process)
     if count is None:
         return None
-    names = {host for _, host, _ in ranks if host}
+    names = {each.host for each in ranks if each.host}
     hosts = len(names) or (max(count // per_process, 1) if per_process > 1 else 1)
-    device = next((kind for _, _, kind in ranks if kind), None)
+    device = next((each.device for each in ranks if each.device), None)
     return NcclTable(
         found.name, count, hosts, device, tuple(sorted((each.row for each in rows), key=lambda row: row.size))
     )
 
 
-def _count(
-    found: _FoundBeside, ranks: Sequence[tuple[int, str, str]], ratios: Sequence[float], per_process: int
-) -> int | None:
+def _count(found: _FoundBeside, ranks: Sequence[_ListedRank], ratios: Sequence[float], per_process: int) -> int | None:
     """Return how many ranks took part: by the list of devices, or by busbw over algbw, ``2(P-1)/P``."""
     ratio = float(np.median(ratios)) if ratios else None
     if ranks:
-        count = max(rank for rank, _, _ in ranks) + 1
+        count = max(each.rank for each in ranks) + 1
     elif ratio is not None and ratio < 2.0:  # noqa: PLR2004 - of infinitely many ranks
         count = round(2 / (2 - ratio))
     else:
