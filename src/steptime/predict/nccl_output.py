@@ -236,7 +236,7 @@ def _runs_of_lines(text: str, found: _FoundBeside) -> list[_NcclRun]:
 
 
 def _read_line(run: _NcclRun, line: str, number: int, found: _FoundBeside) -> None:
-    """Add what a line says that lists no device."""
+    """Add what a line has that lists no device."""
     if operation := _OPERATION.search(line):
         if not (run.rows or run.passed_rows):
             run.operation = operation[1]

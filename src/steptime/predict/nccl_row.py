@@ -18,7 +18,7 @@ _ROUNDING = 0.02
 _PRINTED = 0.006
 """GB/s by which two decimals are off."""
 _PRECISE = 0.01
-"""How far two rates may be off together, so that their ratio tells the number of ranks."""
+"""How far two rates may be off together, so that the number of ranks follows from their ratio."""
 _LEAST_US = 1e-3
 _SHOWN = 60
 CALL_TIMES = (
@@ -91,16 +91,16 @@ def columns_in(line: str) -> Columns | None:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a row says."""
+    """What was read from a row."""
 
     row: NcclRow
     bus_ratio: float | None
-    """``busbw`` over ``algbw``; None if both are too small or too coarse to tell."""
+    """``busbw`` over ``algbw``; None if both are too small or too coarse."""
     wrong_values: bool
 
 
 def measured(size: int, words: Sequence[str], columns: Columns | None) -> Measurement | None:
-    """Return what the words behind the reduction say; None for a row that is cut.
+    """Return what the words behind the reduction mean; None for a row that is cut.
 
     Without a header the column ``root`` may be missing, as in old versions, where a whole number is the time. The
     reading is right in which size over time is ``algbw``.
@@ -138,7 +138,7 @@ def _time(size: int, group: Sequence[str]) -> tuple[float, float | None]:
 
 
 def checked_time(size: int, time_us: Printed, algorithm: Printed, bus: Printed | None) -> tuple[float, float | None]:
-    """Return seconds and the ratio of ``busbw`` to ``algbw``, None if they do not tell.
+    """Return seconds and the ratio of ``busbw`` to ``algbw``, None where they are too coarse.
 
     Raises ValueError where size, time and ``algbw`` contradict each other beyond the digits that were printed.
     """
@@ -153,8 +153,8 @@ def checked_time(size: int, time_us: Printed, algorithm: Printed, bus: Printed |
     seconds = time_us.value * _MICRO
     if algorithm.value > 0.0 and algorithm.relative < time_us.relative:
         seconds = size / algorithm.value / _GIGA
-    tells = bus is not None and math.isfinite(bus.value) and algorithm.value >= 1.0
-    if bus is None or not tells or algorithm.relative + bus.relative > _PRECISE:
+    usable = bus is not None and math.isfinite(bus.value) and algorithm.value >= 1.0
+    if bus is None or not usable or algorithm.relative + bus.relative > _PRECISE:
         return seconds, None
     return seconds, bus.value / algorithm.value
 

@@ -45,7 +45,7 @@ class Axis:
     in_group: bool = False
     """Whether trials are ranked together only where they agree in it."""
     distinction: bool = False
-    """Whether a short name has it as ``field=value`` where nothing else tells trials apart."""
+    """Whether a short name has it as ``field=value`` where trials have one name else."""
     options_follow: tuple[str, ...] | None = None
     """Fields that are decided with the options, where options depend on it; None where they do not."""
     is_name: bool = False
