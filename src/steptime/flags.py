@@ -65,7 +65,7 @@ class Flag:
     sentence: str
     """In reports, with the names of what differs in braces. That of a record's flag has at most ``{detail}``."""
     meaning: FlagMeaning | None = None
-    """None where the sentence needs no other."""
+    """None if the sentence needs no other."""
     limit: NoiseLimit | None = None
     """None of what is not about noise."""
     former: tuple[str, ...] = ()

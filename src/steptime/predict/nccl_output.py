@@ -153,7 +153,7 @@ class _NcclRun:
     per_process: int = 1
     ranks: list[_ListedRank] = field(default_factory=list)
     columns: Columns | None = None
-    """By the header of its rows; None where the header is left out."""
+    """By the header of its rows; None if the header was left out."""
     rows: list[_RowOfRun] = field(default_factory=list)
     failed: bool = False
     passed_rows: int = 0

@@ -138,7 +138,7 @@ def _time(size: int, group: Sequence[str]) -> tuple[float, float | None]:
 
 
 def checked_time(size: int, time_us: Printed, algorithm: Printed, bus: Printed | None) -> tuple[float, float | None]:
-    """Return seconds and the ratio of ``busbw`` to ``algbw``, None where they are too coarse.
+    """Return seconds and the ratio of ``busbw`` to ``algbw``, None if they are too coarse.
 
     Raises ValueError where size, time and ``algbw`` contradict each other beyond the digits that were printed.
     """

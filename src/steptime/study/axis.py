@@ -47,7 +47,7 @@ class Axis:
     distinction: bool = False
     """Whether a short name has it as ``field=value`` where trials have one name else."""
     options_follow: tuple[str, ...] | None = None
-    """Fields that are decided with the options, where options depend on it; None where they do not."""
+    """Fields that are decided with the options, where options depend on it; None if they do not."""
     is_name: bool = False
     """Whether its values are names that need no key before them."""
     column: bool = True
