@@ -34,12 +34,14 @@ _INTERVALS = {
 _WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
 _MEMORY = ("worker_memory_bytes", "host_memory_bytes", "device_memory_bytes")
 _BOUNDS = ("value", "low", "high")
-_PLAIN = (
-    *("id", "group"),
-    *(axis.field for axis in AXES if axis.column),
-    *("framework_version", "dataset", "loader_processes", "hosts", "threads", "cores_per_worker", "implementation"),
-    *("launches", "failed_launches", "steps", "status", "reason"),
+_IN_ORDER = (
+    *("id", "group", "framework", "framework_version", "strategy", "workload", "dataset", "loader", "device"),
+    *("precision", "workers", "servers", "server_placement", "hosts", "threads", "cores_per_worker"),
+    *("batch_per_worker", "loader_processes", "tuning", "implementation", "launches", "failed_launches"),
+    *("steps", "status", "reason"),
 )
+_PLAIN = tuple(dict.fromkeys((*_IN_ORDER, *(axis.field for axis in AXES if axis.column))))
+"""What is a column by itself; axes that came later are behind the others."""
 
 
 def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> list[Path]:
