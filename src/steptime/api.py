@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from steptime.analysis.summary import summarise
 from steptime.exports.export import steps_table, trials_table
 from steptime.extras import require_extra
+from steptime.importers import read_imports
 from steptime.predict import predict as predicting
 from steptime.predict.held_out import fit_with_holdout
-from steptime.predict.nccl_output import read_nccl_tests
 from steptime.predict.profile import Profile, read_profile, write_profile
 from steptime.predict.query import read_queries
 from steptime.results.record_kinds import TIMING
@@ -82,7 +82,8 @@ def fit(folder: str | Path, nccl_tests: Sequence[str | Path] = ()) -> Profile:
     of nccl-tests cannot.
     """
     store = Store.open(Path(folder))
-    return fit_with_holdout(store, read_nccl_tests([Path(each) for each in nccl_tests]))
+    imported = read_imports([Path(each) for each in nccl_tests], "links")
+    return fit_with_holdout(store, [table for records in imported for table in records.links])
 
 
 def predict(profile: Profile, workers: Sequence[int], changes: Sequence[str] = ()) -> "pl.DataFrame":

@@ -30,12 +30,13 @@ def fit(
 ) -> None:
     """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see."""
     from steptime.cli.arguments import open_results
+    from steptime.importers import read_imports
     from steptime.predict.held_out import fit_with_holdout
     from steptime.predict.links import fit_tables
-    from steptime.predict.nccl_output import read_nccl_tests
     from steptime.predict.profile import default_profile_path, write_profile
 
-    tables = read_nccl_tests(nccl_tests or [])
+    imported = read_imports(nccl_tests or [], "links")
+    tables = [table for records in imported for table in records.links]
     store = open_results(folder)
     if recorded := store.attached():
         gpus = (store.machine() or {}).get("gpus") or [{}]
@@ -46,7 +47,7 @@ def fit(
     links = fit_tables(tables, profile.machine.gpu)
     path = output or default_profile_path(folder)
     write_profile(profile, path)
-    warn([*store.problems, *(sentence for table in tables for sentence in table.passed_over)])
+    warn([*store.problems, *(note for records in imported for note in records.notes)])
     if as_json:
         from steptime.cli.streams import print_json
 

@@ -146,12 +146,12 @@ def _contradictions(profile: Path | None, overrides: "Sequence[str] | None") -> 
 
 def _predict_curve(points: Path, workers: "Sequence[int]", *, as_json: bool) -> None:
     from steptime.cli.streams import warn
+    from steptime.importers import read_imports
     from steptime.predict.curve.forecast import forecast
-    from steptime.predict.curve.table import read_own_curves
 
-    curves = read_own_curves(points)
-    warn([f"{curve.name}: {sentence}" for curve in curves for sentence in curve.repeated])
-    found = forecast(curves, workers)
+    [records] = read_imports([points], "curves")
+    warn(records.notes)
+    found = forecast(records.curves, workers)
     if as_json:
         from steptime.cli.streams import print_json
 

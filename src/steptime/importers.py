@@ -1,0 +1,143 @@
+"""Readers of other programs' files, one row each: what they give is what the rest of steptime works with.
+
+A reader gives the links behind rows of a benchmark, the points of scaling curves, or the lines of a run of a user's own
+script, with where they come from. A further one is a row of ``IMPORTS``, or an entry point ``steptime.importers``.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from steptime.catalog.plugins import Registry
+from steptime.errors import FileError, PluginError, UsageError
+from steptime.plain_file import read_user_text
+from steptime.predict.curve.curve import ScalingCurve
+from steptime.predict.curve.table import read_own_curves
+from steptime.predict.nccl_output import NcclTable, read_nccl_tests
+from steptime.results.attached_files import AttachedFiles, AttachedHeader
+
+ImportedKind = Literal["links", "curves", "run"]
+TAKEN_BY: dict[ImportedKind, str] = {
+    "links": "steptime fit DIR --nccl-tests FILE",
+    "curves": "steptime predict --curve FILE",
+    "run": "steptime report",
+}
+"""The command that takes each kind."""
+_MOST_BYTES = 16 * 1024**2
+_HEAD = 65_536
+"""Characters by which a file is recognised."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where imported records come from."""
+
+    importer: str
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ImportedRecords:
+    """What a reader gives; of one kind."""
+
+    links: tuple[NcclTable, ...] = ()
+    curves: tuple[ScalingCurve, ...] = ()
+    run: tuple[AttachedHeader, AttachedFiles] | None = None
+    notes: tuple[str, ...] = ()
+    """What of the file is not used, and why."""
+    provenance: Provenance | None = None
+    """Filled in by ``read_imports``."""
+
+
+@dataclass(frozen=True)
+class Importer:
+    """A reader of one kind of file."""
+
+    name: str
+    about: str
+    """What it reads."""
+    gives: ImportedKind
+    recognises: Callable[[str], bool]
+    """Whether the beginning of a file is of this form."""
+    read: Callable[[Path], ImportedRecords]
+    """Raises UsageError with every mistake of the file."""
+
+
+def _nccl_tests(path: Path) -> ImportedRecords:
+    tables = read_nccl_tests([path])
+    return ImportedRecords(tuple(tables), notes=tuple(sentence for table in tables for sentence in table.passed_over))
+
+
+def _own_curves(path: Path) -> ImportedRecords:
+    curves = read_own_curves(path)
+    notes = tuple(f"{curve.name}: {sentence}" for curve in curves for sentence in curve.repeated)
+    return ImportedRecords(curves=tuple(curves), notes=notes)
+
+
+_NCCL = re.compile(r"\b\w+_perf\b|nThread\s+\d+\s+nGpus|\bsize\s+count\s+type\s+redop\b|\"(?:alg_bw|out_of_place)\"")
+_CURVE = re.compile(r"^[^#\n]*\bworkers\b[^\n]*\b(?:step_time_s|throughput_samples_per_s)\b", re.MULTILINE)
+_ROWS = (
+    Importer("nccl-tests", "output of nccl-tests", "links", lambda head: bool(_NCCL.search(head)), _nccl_tests),
+    Importer("curve", "a CSV of a curve", "curves", lambda head: bool(_CURVE.search(head)), _own_curves),
+)
+IMPORTS: Registry[Importer] = Registry(
+    "importer",
+    {row.name: row for row in _ROWS},
+    lambda found: isinstance(found, Importer),
+    "a steptime.importers.Importer",
+)
+
+
+def importers_of(kind: ImportedKind) -> dict[str, Importer]:
+    """Return the readers that give a kind of records, by name; a plug-in that cannot be used is left out."""
+    return {name: row for name, row in _usable() if row.gives == kind}
+
+
+def read_imports(paths: Sequence[Path], kind: ImportedKind) -> list[ImportedRecords]:
+    """Return what files give, each with its provenance.
+
+    Raises UsageError with every mistake of all files, also where a file is of a form that gives another kind.
+    """
+    records, mistakes = [], []
+    for path in paths:
+        try:
+            records.append(_read(path, kind))
+        except UsageError as error:
+            mistakes += error.mistakes
+    if mistakes:
+        raise UsageError(mistakes)
+    return records
+
+
+def _read(path: Path, kind: ImportedKind) -> ImportedRecords:
+    """Return what one file gives.
+
+    What no reader recognises goes to the first one of the kind, whose mistakes name what is wrong with it.
+    """
+    able = importers_of(kind)
+    try:
+        text = read_user_text(path, _MOST_BYTES)
+    except FileError:
+        return next(iter(able.values())).read(path)  # which names the reason
+    head = text[:_HEAD]
+    row = next((row for row in able.values() if row.recognises(head)), None)
+    other = None if row else next((row for _, row in _usable() if row.recognises(head)), None)
+    if other:
+        message = f"{path} is {other.about}; give it to {TAKEN_BY[other.gives].replace('FILE', str(path))}"
+        raise UsageError(message)
+    row = row or next(iter(able.values()))
+    records = row.read(path)
+    provenance = Provenance(row.name, str(path), hashlib.sha256(text.encode()).hexdigest())
+    return ImportedRecords(records.links, records.curves, records.run, records.notes, provenance)
+
+
+def _usable() -> Iterator[tuple[str, Importer]]:
+    for name in IMPORTS:
+        try:
+            yield name, IMPORTS[name]
+        except PluginError:
+            continue
