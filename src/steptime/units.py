@@ -1,7 +1,8 @@
 """Quantities as people write them, turned into SI once, where text is parsed, and back once, where it is printed."""
 
 import re
-from math import isinf
+from dataclasses import dataclass
+from math import isfinite, isinf
 
 _DURATION = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*(h|min|ms|[u\u00b5\u03bc]s|ns|m|s))", re.IGNORECASE)
 _SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -141,3 +142,25 @@ def format_bytes(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= _KIBI
     return f"{count:.3g} TiB"
+
+
+@dataclass(frozen=True)
+class PrintedNumber:
+    """A number as another program printed it."""
+
+    value: float
+    off: float = 0.0
+    """Half of its last digit."""
+
+    @property
+    def relative(self) -> float:
+        """How far it may be off, as a share of it."""
+        return self.off / abs(self.value) if self.value else 0.0
+
+
+def parse_printed(text: str) -> PrintedNumber:
+    """Return a number with what its last digit leaves open; raises ValueError where it is none."""
+    value = float(text)
+    digits, _, exponent = text.lower().partition("e")
+    place = int(exponent) if value and exponent else 0
+    return PrintedNumber(value, 0.5 * 10.0 ** (place - len(digits.partition(".")[2])) if isfinite(value) else 0.0)

@@ -6,6 +6,7 @@ and ``busbw`` is ``2(P-1)/P n/t``, the bytes per second over each link of a ring
 """
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,8 +18,8 @@ import numpy as np
 
 from steptime.errors import FileError, UsageError
 from steptime.plain_file import read_user_text
-from steptime.predict.nccl_row import CALL_TIMES, LARGEST, Columns, NcclRow, Printed, checked_time, columns_in, measured
-from steptime.units import format_count
+from steptime.predict.nccl_row import CALL_TIMES, LARGEST, Columns, NcclRow, checked_time, columns_in, measured
+from steptime.units import PrintedNumber, format_count
 
 _MOST_BYTES = 16 * 1024**2
 _LONGEST_LINE = 2000
@@ -34,13 +35,10 @@ _ALL_REDUCE = "all_reduce"
 _PIPES = 4
 """So many bars make a line one of a Markdown table."""
 _ROUNDING = 0.02
-_FOREIGN = (
-    (re.compile(r"OSU\b.*\bTest\b"), "it is the output of OSU's micro-benchmarks, which name neither ranks nor hosts"),
-    (
-        re.compile(r"^\W*payload\s*\|\s*(?:busbw|algbw)", re.MULTILINE),
-        "it is a table of payloads and rates, which names neither ranks, hosts nor times",
-    ),
-)
+_FOREIGN = {
+    r"OSU\b.*\bTest\b": "it is the output of OSU's micro-benchmarks, which name neither ranks nor hosts",
+    r"(?m)^\W*payload\s*\|\s*(?:busbw|algbw)": "it is a table of payloads, which names neither ranks nor times",
+}
 """Output of other benchmarks, by words that no other has, and what it lacks."""
 _MOST_RANKS = 1_000_000
 _SHOWN = 60
@@ -93,7 +91,7 @@ def parse_nccl_tests(text: str, name: str) -> list[NcclTable]:
     runs = _runs_of_json(text, found) if text.lstrip("\ufeff \t\r\n").startswith("{") else _runs_of_lines(text, found)
     tables = [table for run in runs for table in run.tables(found)]
     if not tables and not found.wrong:
-        if lacking := next((lacks for form, lacks in _FOREIGN if form.search(text)), None):
+        if lacking := next((lacks for form, lacks in _FOREIGN.items() if re.search(form, text)), None):
             found.wrong.append(f"{found.place}: {lacking}; run all_reduce_perf of nccl-tests, or steptime net")
         elif found.passed_over:
             found.wrong += found.passed_over
@@ -317,9 +315,10 @@ def _add_result(run: _NcclRun, result: dict[str, Any], number: int, found: _Foun
         found.wrong.append(f"{found.place}: {CALL_TIMES}")
         return
     try:
+        numbers = [[PrintedNumber(float(part[name])) for name in ("time", "alg_bw")] for part in parts]
+        buses = [bus if isinstance(bus := part.get("bus_bw"), int | float) else math.nan for part in parts]
         pairs = [
-            checked_time(size, Printed(float(part["time"])), Printed(float(part["alg_bw"])), _bus_of(part))
-            for part in parts
+            checked_time(size, time, rate, PrintedNumber(bus)) for (time, rate), bus in zip(numbers, buses, strict=True)
         ]
     except ValueError as error:
         found.wrong.append(f"{found.place}, result {number}: {error}")
@@ -327,11 +326,6 @@ def _add_result(run: _NcclRun, result: dict[str, Any], number: int, found: _Foun
     row = NcclRow(size, pairs[0][0], pairs[1][0] if len(pairs) > 1 else None)
     wrong = any((part.get("nwrong") or 0) > 0 for part in parts)
     run.rows.append(_RowOfRun(number, (str(result["redop"]), str(result["type"])), row, pairs[-1][1], wrong))
-
-
-def _bus_of(part: dict[str, Any]) -> Printed | None:
-    bus = part.get("bus_bw")
-    return Printed(bus) if isinstance(bus, int | float) else None
 
 
 def _of_one_communicator(ranks: list[_ListedRank], found: _FoundBeside) -> list[_ListedRank] | None:

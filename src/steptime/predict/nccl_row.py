@@ -8,6 +8,9 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from steptime.units import PrintedNumber, parse_printed
 
 LARGEST = 1e15
 """Bytes or microseconds that no run has."""
@@ -17,13 +20,10 @@ _MICRO, _GIGA = 1e-6, 1e9
 _ROUNDING = 0.02
 _PRINTED = 0.006
 """GB/s by which two decimals are off."""
-_PRECISE = 0.01
-"""How far two rates may be off together, so that the number of ranks follows from their ratio."""
+_PRECISE = 0.01  # so far two rates may be off whose ratio gives the number of ranks
 _LEAST_US = 1e-3
 _SHOWN = 60
-CALL_TIMES = (
-    "its times are of the calls (cputime, -C 1), which return before the exchange ends; run all_reduce_perf without -C"
-)
+CALL_TIMES = "its times are of the calls (cputime, -C 1), not of the exchange; run all_reduce_perf without -C"
 
 
 @dataclass(frozen=True)
@@ -39,27 +39,6 @@ class NcclRow:
     def seconds(self) -> float:
         """The mean of both, which differ by chance: an all-reduce in place moves the same bytes."""
         return self.out_of_place_s if self.in_place_s is None else (self.out_of_place_s + self.in_place_s) / 2
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A number as it was printed."""
-
-    value: float
-    off: float = 0.0
-    """Half of its last digit."""
-
-    @property
-    def relative(self) -> float:
-        """How far it may be off, as a share of it."""
-        return self.off / abs(self.value) if self.value else 0.0
-
-
-def printed(text: str) -> Printed:
-    """Return a number with what its digits leave open; raises ValueError where it is none."""
-    digits, _, exponent = text.lower().partition("e")
-    decimals = len(digits.partition(".")[2])
-    return Printed(float(text), 0.5 * 10.0 ** (int(exponent or 0) - decimals) if math.isfinite(float(text)) else 0.0)
 
 
 @dataclass(frozen=True)
@@ -89,8 +68,7 @@ def columns_in(line: str) -> Columns | None:
     return Columns(tuple(found[1].split())) if found else None
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(NamedTuple):
     """What was read from a row."""
 
     row: NcclRow
@@ -119,9 +97,10 @@ def measured(size: int, words: Sequence[str], columns: Columns | None) -> Measur
             # Of two readings that fail, the one that takes a whole number for the root is the likelier.
             refused = refused or error
             continue
-        counted = [group[3] for group in groups if len(group) > 3]  # noqa: PLR2004 - and #wrong
+        # Behind the rates is #wrong, in old versions the error, a fraction.
+        counted = [int(text[:9]) for group in groups for text in group[3:] if text.isdecimal()]
         row = NcclRow(size, times[0], times[1] if len(times) > 1 else None)
-        return Measurement(row, ratios[-1], any(map(_counts_wrong, counted)))
+        return Measurement(row, ratios[-1], any(counted))
     if refused:
         raise refused
     return None
@@ -130,14 +109,16 @@ def measured(size: int, words: Sequence[str], columns: Columns | None) -> Measur
 def _time(size: int, group: Sequence[str]) -> tuple[float, float | None]:
     """Return seconds and the ratio of ``busbw`` to ``algbw``; raises ValueError if they contradict each other."""
     try:
-        time_us, algorithm, bus = map(printed, group)
+        time_us, algorithm, bus = map(parse_printed, group)
     except ValueError:
         message = f"{' '.join(group)[:_SHOWN]!r} is not a time in microseconds with two rates in GB/s"
         raise ValueError(message) from None
     return checked_time(size, time_us, algorithm, bus)
 
 
-def checked_time(size: int, time_us: Printed, algorithm: Printed, bus: Printed | None) -> tuple[float, float | None]:
+def checked_time(
+    size: int, time_us: PrintedNumber, algorithm: PrintedNumber, bus: PrintedNumber | None
+) -> tuple[float, float | None]:
     """Return seconds and the ratio of ``busbw`` to ``algbw``, None if they are too coarse.
 
     Raises ValueError where size, time and ``algbw`` contradict each other beyond the digits that were printed.
@@ -153,12 +134,6 @@ def checked_time(size: int, time_us: Printed, algorithm: Printed, bus: Printed |
     seconds = time_us.value * _MICRO
     if algorithm.value > 0.0 and algorithm.relative < time_us.relative:
         seconds = size / algorithm.value / _GIGA
-    usable = bus is not None and math.isfinite(bus.value) and algorithm.value >= 1.0
-    if bus is None or not usable or algorithm.relative + bus.relative > _PRECISE:
+    if bus is None or not math.isfinite(bus.value) or algorithm.value < 1.0:
         return seconds, None
-    return seconds, bus.value / algorithm.value
-
-
-def _counts_wrong(text: str) -> bool:
-    """Return whether the column ``#wrong`` counts wrong values; the error of old versions is not a whole number."""
-    return text.isdecimal() and int(text[:9]) > 0
+    return seconds, bus.value / algorithm.value if algorithm.relative + bus.relative <= _PRECISE else None
