@@ -228,8 +228,8 @@ def read_stored(text: str) -> str:
         return text
     for flag in _ROWS:
         for sentence in (flag.sentence, *flag.former):
-            if found := _form(sentence).fullmatch(text):
-                return stored(flag.code, found.groupdict().get("detail") or "")
+            if match := _form(sentence).fullmatch(text):
+                return stored(flag.code, match.groupdict().get("detail") or "")
     return text
 
 

@@ -87,7 +87,7 @@ _ROWS = (
 IMPORTS: Registry[Importer] = Registry(
     "importer",
     {row.name: row for row in _ROWS},
-    lambda found: isinstance(found, Importer),
+    lambda row: isinstance(row, Importer),
     "a steptime.importers.Importer",
 )
 

@@ -122,8 +122,8 @@ def _clock_uncertainty_s(main: KeptSteps | None) -> float | None:
 
 def _with_amount(header: AttachedHeader) -> Callable[[str], str]:
     def said(flag: str) -> str:
-        found, text = amount(flag, [header.noise]), stored_flag_text(flag)
-        return f"{text} ({found})" if found else text
+        much, text = amount(flag, [header.noise]), stored_flag_text(flag)
+        return f"{text} ({much})" if much else text
 
     return said
 

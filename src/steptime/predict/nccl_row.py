@@ -64,8 +64,8 @@ class Columns:
 
 def columns_in(line: str) -> Columns | None:
     """Return the columns that a line names; None of a line that is not a header."""
-    found = _HEADER.search(line)
-    return Columns(tuple(found[1].split())) if found else None
+    header = _HEADER.search(line)
+    return Columns(tuple(header[1].split())) if header else None
 
 
 class Measurement(NamedTuple):
