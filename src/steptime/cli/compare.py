@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steptime.cli.streams import say, warn
+from steptime.report.export_formats import ComparisonFormat, format_help, formats_of
 
 if TYPE_CHECKING:
     from steptime.analysis.compared.sides import ComparedSide
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 EXIT_SLOWER, EXIT_FAILED = 1, 3
 _SHORT = {"environment": "environment_name"}
 """Keys by the word for them that one types."""
-_FORMATS = ("text", "markdown")
 
 
 def compare(
@@ -38,7 +38,9 @@ def compare(
     ] = None,
     form: Annotated[
         str,
-        typer.Option("--format", help="text, or markdown for a pull request.", autocompletion=lambda: list(_FORMATS)),
+        typer.Option(
+            "--format", help=format_help(ComparisonFormat), autocompletion=lambda: list(formats_of(ComparisonFormat))
+        ),
     ] = "text",
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
@@ -52,8 +54,9 @@ def compare(
     mistakes = Mistakes()
     threshold = mistakes.read("--fail-over", fail_over, _share)
     chosen = mistakes.read("--by", by, _choice)
-    if form not in _FORMATS:
-        mistakes.add([choices_message("format", form, _FORMATS)])
+    formats = formats_of(ComparisonFormat)
+    if form not in formats:
+        mistakes.add([choices_message("format", form, formats)])
     if second is None and by is None:
         mistakes.add(["name a second results folder, or what to compare within the first: --by KEY=A,B"])
     mistakes.complain()
@@ -67,10 +70,8 @@ def compare(
         from steptime.cli.streams import print_json
 
         print_json(found.to_json())
-    elif form == "markdown":
-        from steptime.report.changes import markdown
-
-        say(markdown(headline(found), change_sections(found)))
+    elif write := formats[form].text:
+        say(write(found))
     else:
         from steptime.cli.report import report_console
         from steptime.report.terminal import SectionText

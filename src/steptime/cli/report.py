@@ -15,6 +15,7 @@ import typer
 
 import steptime
 from steptime.cli.streams import say, warn
+from steptime.report.export_formats import ReportFormat, format_help, formats_of
 
 if TYPE_CHECKING:
     from steptime.analysis.message_times import NetSummary
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from steptime.results.attached_files import AttachedFiles, AttachedHeader
     from steptime.results.store import Store
 
-_FORMATS = ("text", "json", "markdown", "csv", "latex")
 PAGE = "report.html"
 """In a results folder, where a run writes its page."""
 _FILE_WIDTH = 140
@@ -60,9 +60,7 @@ def report(
     ] = None,
     form: Annotated[
         str,
-        typer.Option(
-            "--format", help="text, json, markdown, csv or latex: all tables.", autocompletion=lambda: list(_FORMATS)
-        ),
+        typer.Option("--format", help=format_help(ReportFormat), autocompletion=lambda: list(formats_of(ReportFormat))),
     ] = "text",
     figures: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also write every figure as SVG, PNG and PDF with a caption.")
@@ -71,8 +69,9 @@ def report(
     """Show who is fastest, with intervals, the equivalence check and what failed."""
     from steptime.errors import UsageError, choices_message
 
-    if form not in _FORMATS:
-        raise UsageError(choices_message("format", form, _FORMATS))
+    formats = formats_of(ReportFormat)
+    if form not in formats:
+        raise UsageError(choices_message("format", form, formats))
     folder = folders[0]
     found = read_report(folder, reference, folders[1:])
     failure = _page_failure(found, html)
@@ -81,8 +80,8 @@ def report(
     everything = everything or (reference is not None and not what_if)
     if as_json:
         print_json_report(found)
-    elif form != "text":
-        say(_in_form(found, form))
+    elif write := formats[form].text:
+        say(write(found.findings))
     elif what_if:
         _print_what_if(found)
     elif everything:
@@ -195,17 +194,6 @@ def _joined(
         raise UsageError(message)
     header, files = recorded
     return header, joined_files(files, others)
-
-
-def _in_form(found: ReportedResults, form: str) -> str:
-    """Return a report as text of another form."""
-    from steptime.report.changes import markdown
-    from steptime.report.formats import csv_of, latex_of
-    from steptime.report.overview import sentences
-
-    if form == "markdown":
-        return markdown(" ".join(sentences(found.summary)) or found.summary.study, found.sections)
-    return csv_of(found.sections).rstrip("\n") if form == "csv" else latex_of(found.sections)
 
 
 def _print_what_if(found: ReportedResults) -> None:

@@ -1,0 +1,157 @@
+"""What results can be written as, one row a format: what it takes, what it writes, and into which file.
+
+``report --format`` and ``compare --format`` print text, ``export --to`` writes files. A new format is a row of
+``EXPORTS`` and the function that writes it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from steptime.analysis.compared.form import ChangeReport
+    from steptime.report.sections import StudyFindings
+    from steptime.results.store import Store
+
+
+@dataclass(frozen=True)
+class ExportFormat:
+    """One format of one kind of results."""
+
+    name: str
+    """As an option names it."""
+    about: str = ""
+    """What it is for, behind the name in ``--help``; empty where the name is enough."""
+
+
+@dataclass(frozen=True)
+class ReportFormat(ExportFormat):
+    """The report of a results folder as text."""
+
+    text: "Callable[[StudyFindings], str] | None" = None
+    """None of what the verb prints by itself: as wide as the terminal, or with what is not in the findings."""
+
+
+@dataclass(frozen=True)
+class ComparisonFormat(ExportFormat):
+    """A comparison of two results folders as text."""
+
+    text: "Callable[[ChangeReport], str] | None" = None
+    """As of a report."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFormat(ExportFormat):
+    """Files of a results folder for another program."""
+
+    write: "Callable[[Sequence[Store], Path, str | None], list[Path]]"
+    """Takes the folders, where to, and the one trial that is wanted; returns the paths."""
+    below: str = ""
+    """The folder of its own in which it writes below the one that is given; empty where it needs none."""
+    several: bool = False
+    """Whether it takes several results folders."""
+    of_trial: bool = False
+    """Whether it can be of one trial."""
+
+
+def _markdown(findings: "StudyFindings") -> str:
+    from steptime.report.changes import markdown
+    from steptime.report.overview import sentences
+    from steptime.report.sections import sections
+
+    return markdown(" ".join(sentences(findings.summary)) or findings.summary.study, sections(findings))
+
+
+def _csv(findings: "StudyFindings") -> str:
+    from steptime.report.formats import csv_of
+    from steptime.report.sections import sections
+
+    return csv_of(sections(findings)).rstrip("\n")
+
+
+def _latex(findings: "StudyFindings") -> str:
+    from steptime.report.formats import latex_of
+    from steptime.report.sections import sections
+
+    return latex_of(sections(findings))
+
+
+def _compared_markdown(change: "ChangeReport") -> str:
+    from steptime.report.changes import change_sections, headline, markdown
+
+    return markdown(headline(change), change_sections(change))
+
+
+def _parquet(stores: "Sequence[Store]", folder: Path, _: str | None) -> list[Path]:
+    from steptime.exports.export import export_tables
+
+    return export_tables(stores[0], folder, "parquet")
+
+
+def _csv_tables(stores: "Sequence[Store]", folder: Path, _: str | None) -> list[Path]:
+    from steptime.exports.export import export_tables
+
+    return export_tables(stores[0], folder, "csv")
+
+
+def _chrome(stores: "Sequence[Store]", folder: Path, trial: str | None) -> list[Path]:
+    from steptime.report.chrome_trace import export_traces
+
+    return export_traces(stores[0], folder, trial)
+
+
+def _talp(stores: "Sequence[Store]", folder: Path, _: str | None) -> list[Path]:
+    from steptime.exports.foreign_formats import export_talp
+
+    return export_talp(stores[0], folder)
+
+
+def _otava(stores: "Sequence[Store]", folder: Path, _: str | None) -> list[Path]:
+    from steptime.exports.foreign_formats import export_history
+
+    return export_history(stores, folder)
+
+
+def _mllog(stores: "Sequence[Store]", folder: Path, _: str | None) -> list[Path]:
+    from steptime.exports.foreign_formats import export_mllog
+
+    return export_mllog(stores[0], folder)
+
+
+def _extrap(stores: "Sequence[Store]", folder: Path, _: str | None) -> list[Path]:
+    from steptime.exports.foreign_formats import export_extrap
+
+    return export_extrap(stores[0], folder)
+
+
+EXPORTS: tuple[ExportFormat, ...] = (
+    ReportFormat("text"),
+    ReportFormat("json", "docs/report-json.md"),
+    ReportFormat("markdown", "all tables", _markdown),
+    ReportFormat("csv", "all tables", _csv),
+    ReportFormat("latex", "all tables", _latex),
+    ComparisonFormat("text"),
+    ComparisonFormat("markdown", "for a pull request", _compared_markdown),
+    FileFormat("parquet", "tables of trials, steps and epochs", write=_parquet),
+    FileFormat("csv", "the same", write=_csv_tables),
+    FileFormat("chrome", "a trace for Perfetto", write=_chrome, of_trial=True),
+    FileFormat("talp", "POP efficiencies for TALP-Pages", write=_talp, below="talp"),
+    FileFormat("otava", "the history of several folders for Apache Otava", write=_otava, several=True),
+    FileFormat("mllog", "trainings as MLPerf's log", write=_mllog, below="mllog"),
+    FileFormat("extrap", "step times for Extra-P", write=_extrap, below="extrap"),
+)
+"""The first of each kind is what a verb writes where none is named."""
+
+Form = TypeVar("Form", bound=ExportFormat)
+
+
+def formats_of(kind: type[Form]) -> dict[str, Form]:
+    """Return the formats of one kind of results, by name."""
+    return {row.name: row for row in EXPORTS if isinstance(row, kind)}
+
+
+def format_help(kind: type[ExportFormat]) -> str:
+    """Return the names of the formats of a kind, each with what it is for."""
+    return "; ".join(f"{row.name}: {row.about}" if row.about else name for name, row in formats_of(kind).items()) + "."
