@@ -14,7 +14,6 @@ from steptime.datasets.builtins import BUILTINS
 from steptime.results.records import EquivalenceResult
 from steptime.runner.equivalence.check import CheckCache, Checker, EquivalenceCheck
 from steptime.runner.equivalence.loaders import LoaderInput, loader_cases
-from steptime.runner.equivalence.oracle import REFERENCE
 from steptime.runner.executor import Executor
 from steptime.runner.preparation import (
     environment_spec,
@@ -26,6 +25,7 @@ from steptime.runner.preparation import (
     reference_loader_of,
 )
 from steptime.runner.progress import Silent
+from steptime.study.axis import REFERENCE
 from steptime.study.trial import Trial
 
 SMALL_BLOCKS = {"block_momentum": {"block_size": 48}}
