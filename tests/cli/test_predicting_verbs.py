@@ -145,9 +145,39 @@ def test_the_table_fits_the_terminal(profile, columns):
 def test_no_cell_of_the_table_is_broken(profile, columns):
     arguments = ["--workers", "1,2", "bucket_mb=1,25", "samples=1000"]
     result = CliRunner().invoke(app, ["predict", str(profile), *arguments], env={"COLUMNS": columns})
-    titles = {"bucket_mb", "workers", "step", "samples/s", "eff.", "mostly", "extrap.", "epoch"}
+    titles = {"bucket_mb", "workers", "step", "samples/s", "eff.", "dominant", "extrap.", "epoch"}
     assert titles <= set(result.stdout.split())
-    assert predicted(profile, *arguments)[0]["dominant_phase"] in result.stdout.split()
+    assert predicted(profile, *arguments)[0]["dominant_phase"] == "backward"
+    assert result.stdout.split().count("backward") > 1
+
+
+def shown(profile, *arguments):
+    return CliRunner().invoke(app, ["predict", str(profile), *arguments], env={"COLUMNS": "500"}).stdout
+
+
+def test_the_first_line_of_an_answer_is_the_layout_that_it_assumes(profile):
+    link = ["interconnect.bandwidth=25Gbit/s", "interconnect.delay=5us"]
+    text = shown(profile, "--workers", "64", "workers_per_host=2", *link)
+
+    assert text.startswith("Assumed: 64 workers on 32 hosts, 2 each; 25 Gbit/s between hosts, delay 5 µs.")
+
+
+def test_a_layout_that_was_not_stated_and_matters_is_shown_beside_one_worker_on_each_host(profile):
+    text = shown(profile, "--workers", "8", "interconnect.bandwidth=25Gbit/s")
+
+    assert (" each (not stated)" in text) == ("With workers_per_host=1, 8 workers take " in text)
+
+
+def test_hosts_without_workers_mean_one_worker_on_each(profile):
+    link = ["hosts=4,8", "interconnect.bandwidth=25Gbit/s"]
+
+    assert [each["workers"] for each in predicted(profile, *link)] == [4, 8]
+
+
+def test_a_value_that_changes_nothing_is_named(profile):
+    assert "note: interconnect.bandwidth=25Gbit/s changes nothing here" in shown(
+        profile, "--workers", "1", "interconnect.bandwidth=25Gbit/s"
+    )
 
 
 def test_a_delay_may_be_given_in_microseconds(profile):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from steptime.cli.columns import print_columns
 from steptime.cli.streams import say
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from steptime.predict.attached import AttachedProfile
     from steptime.predict.curve.forecast import Forecast
     from steptime.predict.predict import Prediction
+    from steptime.predict.profile import Profile
     from steptime.results.json_form import Interval, IntervalOverLaunches
 
 _NOTHING = (
@@ -24,8 +26,6 @@ EXIT_REFUSED = 3
 """Where every configuration is refused."""
 _NOTHING_S = 5e-8
 _WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
-_GAP = 2
-"""Columns of the terminal between two columns of a table."""
 
 
 def _complete_keys(incomplete: str) -> list[str]:
@@ -53,7 +53,10 @@ def predict(
             autocompletion=_complete_keys,
         ),
     ] = None,
-    workers: Annotated[str, typer.Option(help="How many, such as 4,8,16 or 4,8,...,1024.")] = "1,2,4,8",
+    workers: Annotated[
+        str | None,
+        typer.Option(help="How many, such as 4,8,16 or 4,8,...,1024 [default: as many as hosts=N, else 1,2,4,8]."),
+    ] = None,
     curve: Annotated[
         Path | None,
         typer.Option(metavar="POINTS.csv", help="Predict a measured scaling curve of your own, without a profile."),
@@ -65,7 +68,7 @@ def predict(
     from steptime.predict.query import read_queries, read_workers
 
     mistakes = Mistakes()
-    counts = mistakes.read("--workers", workers, read_workers)
+    counts = mistakes.read("--workers", workers or "1,2,4,8", read_workers)
     if curve is not None:
         mistakes.add(_contradictions(profile, overrides))
         mistakes.complain()
@@ -75,9 +78,10 @@ def predict(
         mistakes.add([_NOTHING])
         mistakes.complain()
         return
+    from steptime.predict.assumptions import without_effect, worker_counts
     from steptime.predict.attached import read_attached_profile
     from steptime.predict.predict import BASELINE
-    from steptime.predict.predict import predict as predicted
+    from steptime.predict.predict import predict as predict_all
     from steptime.predict.profile import read_profile
 
     own = read_attached_profile(profile)
@@ -86,15 +90,26 @@ def predict(
         _predict_attached(own, overrides or [], counts or [], as_json=as_json)
         return
     read = read_profile(profile)
-    queries = mistakes.read("overrides", "", lambda _: read_queries(overrides or [], read))
+    mistakes.read("overrides", "", lambda _: read_queries(overrides or [], read))
     mistakes.complain()
-    found = predicted(read, counts or [], queries or [])
+
+    def predicted(texts: "Sequence[str]") -> "list[Prediction]":
+        queries = read_queries(texts, read)
+        if workers is not None or not any(query.hosts for query in queries):
+            return predict_all(read, counts or [], queries)
+        return [
+            each for query in queries for each in predict_all(read, worker_counts(read, query) or counts or [], [query])
+        ]
+
+    found = predicted(overrides or [])
     if as_json:
         from steptime.cli.streams import print_json
 
         print_json({"predictions": [to_json(each) for each in found], "baseline": BASELINE})
     else:
-        _show(found)
+        _show(found, read)
+        for text in without_effect(overrides or [], found, predicted):
+            say(f"note: {text} changes nothing here")
     if found and all(each.refused for each in found):
         sys.exit(EXIT_REFUSED)
 
@@ -130,7 +145,7 @@ def _predict_attached(
         if rows:
             command = " ".join([Path(profile.command[0]).name, *profile.command[1:]])[:60]
             name = f"{command}, {profile.workers} workers measured, the same batch per worker"
-            _print_columns(name, ["workers"], titles, rows)
+            print_columns(name, ["workers"], titles, rows)
         for reason in dict.fromkeys(each.refused for each in found if each.refused):
             say(f"refused: {reason}")
     if found and all(each.refused for each in found):
@@ -199,7 +214,8 @@ def _bounds(interval: "Interval[float | None] | IntervalOverLaunches[float | Non
     return {"value": interval.value, "low": interval.low, "high": interval.high}
 
 
-def _show(found: "Sequence[Prediction]") -> None:
+def _show(found: "Sequence[Prediction]", profile: "Profile") -> None:
+    from steptime.predict.assumptions import assumed, other_layouts
     from steptime.predict.predict import BASELINE
 
     changed = list(dict.fromkeys(key for each in found for key in each.query.texts))
@@ -210,12 +226,17 @@ def _show(found: "Sequence[Prediction]") -> None:
         batches = sorted({each.deployment.batch for each in group if each.deployment})
         batch = f", batch {', '.join(map(str, batches))} per worker" if batches else ""
         keys = [key.removeprefix("interconnect.") for key in changed] + ["workers"]
-        titles = ["step", "90 %", "samples/s", "eff.", "mostly", "extrap."]
+        titles = ["step", "90 %", "samples/s", "eff.", "dominant", "extrap."]
         epochs = ["epoch"] if any(each.epoch_s for each in group) else []
         rows = [
             [*(each.query.texts.get(key, "") for key in changed), str(each.workers), *_cells(each)] for each in group
         ]
-        _print_columns(name + batch, keys, [*titles, *epochs], rows)
+        if assumption := assumed(group):
+            _say(f"Assumed: {assumption}.")
+        print_columns(name + batch, keys, [*titles, *epochs], rows)
+        for other in other_layouts(profile, group):
+            step, limits, _, efficiency, *_ = _cells(other)
+            _say(f"With workers_per_host=1, {other.workers} workers take {step} ({limits}), efficiency {efficiency}.")
         _show_work(group, keys, changed)
         _show_phases(group, keys, changed)
         _show_efficiencies(group, keys, changed)
@@ -255,7 +276,7 @@ def _show_work(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: "S
     ]
     if rows:
         titles = ["tokens/s", "per device", "MFU"]
-        _print_columns("work (docs/reading-a-report.md); intervals are in the JSON", keys, titles, rows)
+        print_columns("work (docs/reading-a-report.md); intervals are in the JSON", keys, titles, rows)
 
 
 def _show_phases(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: "Sequence[str]") -> None:
@@ -280,7 +301,7 @@ def _show_phases(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: 
         for each in known
     ]
     titles = {phase.name: phase.short_title for phase in (*PHASES, HIDDEN)}
-    _print_columns("phases; what is hidden is not part of a step", keys, [titles[name] for name in names], rows)
+    print_columns("phases; what is hidden is not part of a step", keys, [titles[name] for name in names], rows)
 
 
 def _show_efficiencies(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: "Sequence[str]") -> None:
@@ -299,7 +320,7 @@ def _show_efficiencies(group: "Sequence[Prediction]", keys: "Sequence[str]", cha
     ]
     if rows:
         titles = ["parallel", "balance", "comm.", "serial.", "transfer", "comput.", "global", "input"]
-        _print_columns("POP efficiencies (docs/breakdown.md); intervals are in the JSON", keys, titles, rows)
+        print_columns("POP efficiencies (docs/breakdown.md); intervals are in the JSON", keys, titles, rows)
     elif known:
         _say(f"no {ASYNCHRONOUS}")
 
@@ -318,19 +339,30 @@ def _say(text: str) -> None:
 
 
 def _cells(each: "Prediction") -> list[str]:
-    from steptime.units import format_seconds
+    from steptime.units import format_seconds, is_undecided
 
     if each.step_s is None or each.throughput is None or each.efficiency is None or each.extrapolation is None:
         return ["refused"]
+    if is_undecided(each.step_s.low, each.step_s.high):
+        limits = _range(each.step_s.low, each.step_s.high)
+        return ["undecided", limits, "-", "-", _dominant(each), f"{each.extrapolation:.3g}"]
     cells = [
         format_seconds(each.step_s.value or 0.0),
         _range(each.step_s.low, each.step_s.high),
         _rate(each.throughput.value),
         f"{each.efficiency.value:.0%}",
-        str(each.dominant),
+        _dominant(each),
         f"{each.extrapolation:.3g}",
     ]
     return [*cells, format_seconds(each.epoch_s.value)] if each.epoch_s else cells
+
+
+def _dominant(each: "Prediction") -> str:
+    """Return the longest phase by the name that tables of phases have."""
+    from steptime.phases import PHASES
+
+    titles = {phase.name: phase.short_title for phase in PHASES}
+    return "unexplained" if each.dominant == "residual" else titles.get(str(each.dominant), str(each.dominant))
 
 
 def _show_forecast(found: "Forecast") -> None:
@@ -351,7 +383,7 @@ def _show_forecast(found: "Forecast") -> None:
     title = (
         f"{found.curve.name}: efficiency (eff.) is relative to the measured step of {first} worker{'s'[: first > 1]}"
     )
-    _print_columns(title, ["workers"], ["step", "90 %", "samples/s", "eff.", "extrap."], rows)
+    print_columns(title, ["workers"], ["step", "90 %", "samples/s", "eff.", "extrap."], rows)
     held = [
         [
             str(point.workers),
@@ -363,7 +395,7 @@ def _show_forecast(found: "Forecast") -> None:
         for point in found.held_out
     ]
     if held:
-        _print_columns("Held-out rows", ["workers"], ["measured", "predicted", "90 %", "error"], held)
+        print_columns("Held-out rows", ["workers"], ["measured", "predicted", "90 %", "error"], held)
     _say_what_narrows(found)
 
 
@@ -394,53 +426,3 @@ def _range(low_s: float, high_s: float) -> str:
     low, high = format_seconds(low_s), format_seconds(high_s)
     unit = high.partition(" ")[2]
     return f"{low.removesuffix(' ' + unit)} - {high}" if low.endswith(f" {unit}") else f"{low} - {high}"
-
-
-def _print_columns(title: str, keys: "Sequence[str]", titles: "Sequence[str]", rows: "Sequence[Sequence[str]]") -> None:
-    """Print a table of which no cell is broken: columns that the terminal is too narrow for follow in another table.
-
-    Args:
-        title: above the first table.
-        keys: titles of the columns that name a row, which are in every table.
-        titles: of the other columns.
-        rows: cells of all columns; a row may end early.
-    """
-    from rich import box
-    from rich.table import Table
-
-    from steptime.cli.console import PlainConsole
-
-    console = PlainConsole()
-    headers = [*keys, *titles]
-    widths = [
-        max([len(header), *(len(row[column]) for row in rows if column < len(row))])
-        for column, header in enumerate(headers)
-    ]
-    for number, columns in enumerate(_fitting(widths, len(keys), console.width)):
-        table = Table(
-            box=box.SIMPLE_HEAD,
-            pad_edge=False,
-            padding=(0, 0, 0, 1),
-            title=None if number else title,
-            title_justify="left",
-            title_style="bold",
-        )
-        for column in columns:
-            justify = "left" if headers[column] == "mostly" else "right"
-            table.add_column(headers[column], justify=justify, no_wrap=True, overflow="fold")  # type: ignore[arg-type]
-        for row in rows:
-            table.add_row(*(row[column] if column < len(row) else "" for column in columns))
-        console.print(table)
-
-
-def _fitting(widths: "Sequence[int]", keys: int, room: int) -> list[list[int]]:
-    """Return the columns of each table: those that name a row, and as many further ones as fit beside them."""
-    own = list(range(keys))
-    tables: list[list[int]] = []
-    for column in range(keys, len(widths)):
-        last = [*tables[-1], column] if tables else []
-        if last and sum(widths[each] for each in last) + _GAP * len(last) <= room:
-            tables[-1] = last
-        else:
-            tables.append([*own, column])
-    return tables

@@ -1,0 +1,91 @@
+"""What predictions take for granted: the layout of workers on hosts and the link between them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from steptime.predict.predict import Prediction, predict_one
+from steptime.predict.profile import Profile
+from steptime.predict.query import Query
+from steptime.predict.targets import targets
+from steptime.units import format_bit_rate, format_count, format_seconds
+
+_BITS = 8
+_MOST_LAYOUTS = 3
+"""Numbers of workers whose layout is written out."""
+
+
+def assumed(group: Sequence[Prediction]) -> str:
+    """Return ``64 workers on 32 hosts, 2 each (not stated), 25 Gbit/s between hosts, latency as in the profile``."""
+    known = [each for each in group if each.deployment is not None]
+    layouts = list(dict.fromkeys(_layout(each) for each in known))
+    if len(layouts) > _MOST_LAYOUTS:
+        layouts = [*layouts[: _MOST_LAYOUTS - 1], "…", layouts[-1]]
+    links = list(dict.fromkeys(_link(each) for each in known if each.deployment and each.deployment.crosses))
+    return "; ".join(layouts + [link for link in links if link])
+
+
+def other_layouts(profile: Profile, group: Sequence[Prediction]) -> Iterator[Prediction]:
+    """Yield the farthest step of each query with one worker on each host, where the layout matters and was not stated.
+
+    Nothing is yielded of predictions within one host, nor of those that are refused.
+    """
+    farthest = {tuple(each.query.texts.items()): each for each in group if each.step_s is not None}
+    for each in farthest.values():
+        found = each.deployment
+        if found is None or not found.crosses or found.workers_per_host == 1:
+            continue
+        if each.query.workers_per_host or each.query.hosts:
+            continue
+        query = replace(each.query, workers_per_host=1)
+        for target in targets(profile, query):
+            if target.key == each.key:
+                other = predict_one(profile, target, query, each.workers)
+                if other.step_s is not None:
+                    yield other
+
+
+def worker_counts(profile: Profile, query: Query) -> list[int]:
+    """Return the workers on the hosts of a query, one each or one for each GPU; empty where it names no hosts."""
+    on_gpus = (query.device or "cuda") != "cpu" and all(each.key.device == "cuda" for each in profile.groups)
+    usual = max(profile.machine.gpus, 1) if on_gpus else 1
+    return [query.hosts * (query.workers_per_host or usual)] if query.hosts else []
+
+
+def without_effect(
+    overrides: Sequence[str], found: Sequence[Prediction], predicted: Callable[[Sequence[str]], Sequence[Prediction]]
+) -> Iterator[str]:
+    """Yield each change without which the predictions would be the same.
+
+    Args:
+        overrides: the changes as they were written.
+        found: what is predicted with all of them.
+        predicted: returns what is predicted with some of them.
+    """
+    steps = {each.step_s for each in found}
+    if steps == {None}:
+        return
+    for index, text in enumerate(overrides):
+        rest = [*overrides[:index], *overrides[index + 1 :]]
+        if {each.step_s for each in predicted(rest)} == steps:
+            yield text
+
+
+def _layout(each: Prediction) -> str:
+    found = each.deployment
+    if found is None:
+        return ""
+    workers = format_count(each.workers, "worker")
+    if found.hosts == 1:
+        return f"{workers} on one host"
+    stated = "" if each.query.workers_per_host or each.query.hosts else " (not stated)"
+    return f"{workers} on {format_count(found.hosts, 'host')}, {found.workers_per_host} each{stated}"
+
+
+def _link(each: Prediction) -> str:
+    found = each.deployment
+    if found is None:
+        return ""
+    rate = f"{format_bit_rate(_BITS * found.bandwidth)} between hosts" if found.bandwidth else ""
+    stated = each.query.delay_s is not None
+    delay = f"delay {format_seconds(found.delay_s)}" if stated else "latency as in the profile"
+    return f"{rate or 'the link between hosts as in the profile'}, {delay}"
