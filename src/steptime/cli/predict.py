@@ -215,7 +215,7 @@ def _bounds(interval: "Interval[float | None] | IntervalOverLaunches[float | Non
 
 
 def _show(found: "Sequence[Prediction]", profile: "Profile") -> None:
-    from steptime.predict.assumptions import assumed, other_layouts
+    from steptime.predict.assumptions import assumed
     from steptime.predict.predict import BASELINE
 
     changed = list(dict.fromkeys(key for each in found for key in each.query.texts))
@@ -234,9 +234,7 @@ def _show(found: "Sequence[Prediction]", profile: "Profile") -> None:
         if assumption := assumed(group):
             _say(f"Assumed: {assumption}.")
         print_columns(name + batch, keys, [*titles, *epochs], rows)
-        for other in other_layouts(profile, group):
-            step, limits, _, efficiency, *_ = _cells(other)
-            _say(f"With workers_per_host=1, {other.workers} workers take {step} ({limits}), efficiency {efficiency}.")
+        _show_other_layouts(group, profile)
         _show_work(group, keys, changed)
         _show_phases(group, keys, changed)
         _show_efficiencies(group, keys, changed)
@@ -355,6 +353,14 @@ def _cells(each: "Prediction") -> list[str]:
         f"{each.extrapolation:.3g}",
     ]
     return [*cells, format_seconds(each.epoch_s.value)] if each.epoch_s else cells
+
+
+def _show_other_layouts(group: "Sequence[Prediction]", profile: "Profile") -> None:
+    from steptime.predict.assumptions import other_layouts
+
+    for other in other_layouts(profile, group):
+        step, limits, _, efficiency, *_ = _cells(other)
+        _say(f"With workers_per_host=1, {other.workers} workers take {step} ({limits}), efficiency {efficiency}.")
 
 
 def _dominant(each: "Prediction") -> str:

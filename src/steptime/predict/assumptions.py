@@ -30,18 +30,18 @@ def other_layouts(profile: Profile, group: Sequence[Prediction]) -> Iterator[Pre
     Nothing is yielded of predictions within one host, nor of those that are refused.
     """
     farthest = {tuple(each.query.texts.items()): each for each in group if each.step_s is not None}
-    for each in farthest.values():
-        found = each.deployment
-        if found is None or not found.crosses or found.workers_per_host == 1:
-            continue
-        if each.query.workers_per_host or each.query.hosts:
-            continue
+    for each in filter(_is_open, farthest.values()):
         query = replace(each.query, workers_per_host=1)
-        for target in targets(profile, query):
-            if target.key == each.key:
-                other = predict_one(profile, target, query, each.workers)
-                if other.step_s is not None:
-                    yield other
+        alike = (target for target in targets(profile, query) if target.key == each.key)
+        others = (predict_one(profile, target, query, each.workers) for target in alike)
+        yield from (other for other in others if other.step_s is not None)
+
+
+def _is_open(each: Prediction) -> bool:
+    """Whether the layout matters and was not stated."""
+    found = each.deployment
+    stated = each.query.workers_per_host or each.query.hosts
+    return found is not None and found.crosses and found.workers_per_host > 1 and not stated
 
 
 def worker_counts(profile: Profile, query: Query) -> list[int]:
