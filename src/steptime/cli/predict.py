@@ -215,7 +215,6 @@ def _bounds(interval: "Interval[float | None] | IntervalOverLaunches[float | Non
 
 
 def _show(found: "Sequence[Prediction]", profile: "Profile") -> None:
-    from steptime.predict.assumptions import assumed
     from steptime.predict.predict import BASELINE
 
     changed = list(dict.fromkeys(key for each in found for key in each.query.texts))
@@ -231,8 +230,7 @@ def _show(found: "Sequence[Prediction]", profile: "Profile") -> None:
         rows = [
             [*(each.query.texts.get(key, "") for key in changed), str(each.workers), *_cells(each)] for each in group
         ]
-        if assumption := assumed(group):
-            _say(f"Assumed: {assumption}.")
+        _show_assumed(group)
         print_columns(name + batch, keys, [*titles, *epochs], rows)
         _show_other_layouts(group, profile)
         _show_work(group, keys, changed)
@@ -353,6 +351,13 @@ def _cells(each: "Prediction") -> list[str]:
         f"{each.extrapolation:.3g}",
     ]
     return [*cells, format_seconds(each.epoch_s.value)] if each.epoch_s else cells
+
+
+def _show_assumed(group: "Sequence[Prediction]") -> None:
+    from steptime.predict.assumptions import assumed
+
+    if assumption := assumed(group):
+        _say(f"Assumed: {assumption}.")
 
 
 def _show_other_layouts(group: "Sequence[Prediction]", profile: "Profile") -> None:
