@@ -104,7 +104,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         steptime(*command.split(), cwd=path)
     for name in ("buckets", "STUDY", "attach-slow_script"):
         shutil.copytree(path / "results", path / "steptime-results" / name)
-    shutil.copy(path / "results.profile.json", path / "slow.profile.json")
+    for name in ("slow", "buckets"):
+        shutil.copy(path / "results.profile.json", path / f"{name}.profile.json")
     (path / "buckets.yaml").write_text(block("docs/start.md", "yaml", "bucket_mb"))
     for name in ("study.yaml", "race.yaml"):
         (path / name).write_text("workloads: lenet5\nframeworks: pytorch\n")
