@@ -37,11 +37,11 @@ def other_layouts(profile: Profile, group: Sequence[Prediction]) -> Iterator[Pre
         yield from (other for other in others if other.step_s is not None)
 
 
-def _is_open(each: Prediction) -> bool:
+def _is_open(one: Prediction) -> bool:
     """Whether the layout matters and was not stated."""
-    found = each.deployment
-    stated = each.query.workers_per_host or each.query.hosts
-    return found is not None and found.crosses and found.workers_per_host > 1 and not stated
+    deployment = one.deployment
+    stated = one.query.workers_per_host or one.query.hosts
+    return deployment is not None and deployment.crosses and deployment.workers_per_host > 1 and not stated
 
 
 def worker_counts(profile: Profile, query: Query) -> list[int]:
@@ -52,16 +52,18 @@ def worker_counts(profile: Profile, query: Query) -> list[int]:
 
 
 def without_effect(
-    overrides: Sequence[str], found: Sequence[Prediction], predicted: Callable[[Sequence[str]], Sequence[Prediction]]
+    overrides: Sequence[str],
+    predictions: Sequence[Prediction],
+    predicted: Callable[[Sequence[str]], Sequence[Prediction]],
 ) -> Iterator[str]:
     """Yield each change without which the predictions would be the same.
 
     Args:
         overrides: the changes as they were written.
-        found: what is predicted with all of them.
+        predictions: what is predicted with all of them.
         predicted: returns what is predicted with some of them.
     """
-    steps = {each.step_s for each in found}
+    steps = {each.step_s for each in predictions}
     if steps == {None}:
         return
     for index, text in enumerate(overrides):
@@ -70,22 +72,22 @@ def without_effect(
             yield text
 
 
-def _layout(each: Prediction) -> str:
-    found = each.deployment
-    if found is None:
+def _layout(one: Prediction) -> str:
+    deployment = one.deployment
+    if deployment is None:
         return ""
-    workers = format_count(each.workers, "worker")
-    if found.hosts == 1:
+    workers = format_count(one.workers, "worker")
+    if deployment.hosts == 1:
         return f"{workers} on one host"
-    stated = "" if each.query.workers_per_host or each.query.hosts else " (not stated)"
-    return f"{workers} on {format_count(found.hosts, 'host')}, {found.workers_per_host} each{stated}"
+    stated = "" if one.query.workers_per_host or one.query.hosts else " (not stated)"
+    return f"{workers} on {format_count(deployment.hosts, 'host')}, {deployment.workers_per_host} each{stated}"
 
 
-def _link(each: Prediction) -> str:
-    found = each.deployment
-    if found is None:
+def _link(one: Prediction) -> str:
+    deployment = one.deployment
+    if deployment is None:
         return ""
-    rate = f"{format_bit_rate(_BITS * found.bandwidth)} between hosts" if found.bandwidth else ""
-    stated = each.query.delay_s is not None
-    delay = f"delay {format_seconds(found.delay_s)}" if stated else "latency as in the profile"
+    rate = f"{format_bit_rate(_BITS * deployment.bandwidth)} between hosts" if deployment.bandwidth else ""
+    stated = one.query.delay_s is not None
+    delay = f"delay {format_seconds(deployment.delay_s)}" if stated else "latency as in the profile"
     return f"{rate or 'the link between hosts as in the profile'}, {delay}"
