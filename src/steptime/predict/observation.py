@@ -8,8 +8,8 @@ They were found on machines with as many cores as workers and on emulated hosts,
 switched on by what the launches of a results folder recorded, whatever the framework.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
@@ -256,10 +256,16 @@ def observe(store: Store) -> list[Observation]:
             "workloads of steptime list workloads"
         )
         raise StoreError(message)
-    whole = [trial for trial in trials if trial.accumulation == 1]
-    spreads = pool_spread({trial.id: _timed(store, trial) for trial in store.trials()})
-    found = [each for each in (_observation(store, trial, spreads) for trial in whole) if each.steps_s]
-    if not found and len(whole) < len(trials):
+    whole = sum(trial.accumulation == 1 for trial in trials)
+    times, measured = {}, []
+    for trial in store.trials():
+        timed = _timed(store, trial)
+        times[trial.id] = [each for _, each in timed]
+        if timed and trial.accumulation == 1 and not trial.own:
+            measured.append(_observation(store, trial, timed))
+    spreads = pool_spread(times)
+    found = [replace(each, pooled_spread=_deviation(spreads.get(each.trial))) for each in measured]
+    if not found and whole < len(trials):
         message = f"{store.path} has only trials with accumulation, which no model describes yet; measure without it"
         raise StoreError(message)
     if not found:
@@ -268,19 +274,22 @@ def observe(store: Store) -> list[Observation]:
     return found
 
 
-def _timed(store: Store, trial: Trial) -> list[LaunchTimes]:
-    times = launch_times(store.records(TIMING, trial.id), trial.strategy)
-    return [each for each in times if each is not None]
+def _timed(store: Store, trial: Trial) -> list[tuple[Launch, LaunchTimes]]:
+    launches = store.records(TIMING, trial.id)
+    pairs = zip(launches, launch_times(launches, trial.strategy), strict=True)
+    return [(launch, times) for launch, times in pairs if times is not None]
 
 
-def _observation(store: Store, trial: Trial, spreads: Mapping[str, TrialSpread]) -> Observation:
+def _deviation(spread: TrialSpread | None) -> float | None:
+    return None if spread is None else float(np.sqrt(spread.variance))
+
+
+def _observation(store: Store, trial: Trial, timed: Sequence[tuple[Launch, LaunchTimes]]) -> Observation:
+    """Return what a trial measured, without the spread that it has with others."""
     steps, counts, versions = [], 0, []
     links: list[tuple[float, float]] = []
     preemptions, token_buckets = [], False
-    launches = store.records(TIMING, trial.id)
-    for launch, times in zip(launches, launch_times(launches, trial.strategy), strict=True):
-        if times is None:
-            continue
+    for launch, times in timed:
         steps.append(float(np.exp(times.log_mean)))
         counts += len(times.steady_s)
         versions.append(versions_of(launch))
@@ -302,7 +311,6 @@ def _observation(store: Store, trial: Trial, spreads: Mapping[str, TrialSpread])
         pooled=tuple(pooled_versions(versions)),
         preemptions=_median(count for count in preemptions if count is not None),
         token_buckets=token_buckets,
-        pooled_spread=float(np.sqrt(spreads[trial.id].variance)) if trial.id in spreads else None,
     )
 
 
