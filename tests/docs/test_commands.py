@@ -22,7 +22,7 @@ DRY = ("run", "submit")
 """Verbs that show with ``--dry-run`` what they would do."""
 READ_ONLY = ("report", "compare", "export", "fit", "predict", "status", "list", "doctor")
 """Verbs that start nothing, and are run."""
-ELSEWHERE = ("compare results --by", "evidence", "predict --curve", "run sgd-models --scale paper")
+ELSEWHERE = ("report A B", "compare results --by", "evidence", "predict --curve", "run sgd-models --scale paper")
 """Commands that take a minute or need GPUs; tests of their own run them."""
 PLACEHOLDERS = {
     "STUDY": "study.yaml",
