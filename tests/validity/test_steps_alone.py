@@ -8,7 +8,7 @@ from simulated import a_launch, a_trial, a_worker
 from test_replays import Replaying, replay
 
 from steptime.catalog.options import Optimizer
-from steptime.results.records import Launch, Replay, StepsAlone
+from steptime.results.records import Launch, Replay, StepsAlone, TimedPause
 from steptime.validity.missing_evidence import failed_replay, replay_flags
 from steptime.validity.steps_alone import can_repeat, other_steps_alone, unrepeated
 from steptime.validity.training_evidence import mistake
@@ -35,24 +35,68 @@ def a_launch_with(last=STEP, loss: float = 2.0, number: int = 0, **changes) -> L
     return a_launch(TRIAL, number, workers=workers)
 
 
-def a_repetition(rank: int = 1, launch: int = 0, reason: str | None = None) -> Replay:
+def a_repetition(rank: int = 1, launch: int = 0, reason: str | None = None, place: str | None = None) -> Replay:
     losses, weights = ([], []) if reason else ([[2.0, 2.0]], [sketch(STEP)])
-    return Replay(TRIAL.id, 1.0, [1], losses, weights, [], reason, launch=launch, rank=rank)
+    return Replay(TRIAL.id, 1.0, [1], losses, weights, [], reason, launch=launch, rank=rank, place=place)
+
+
+def a_launch_that_paused(last=STEP, loss: float = 2.0) -> Launch:
+    """Return a launch whose steps behind the timed ones are right, and those in the pause as given."""
+    alone = StepsAlone(batch=12, loss=loss, weights=behind(last))
+    return a_launch_with(pause=TimedPause(behind=1, steps=4, loss=None, weights=None, alone=alone))
 
 
 def test_a_step_that_changes_what_its_gradient_does_shows_nothing():
     assert other_steps_alone(TRIAL, a_launch_with(), [a_repetition()]) is None
 
 
-@pytest.mark.parametrize(
-    "last",
-    [
-        [0.0] * 4,  # the push was left out
-        [-0.1 * each for each in (0.1, 0.4, 0.3, -0.2)],  # an old gradient
-        [2 * each for each in STEP],  # applied twice
-        [0.9 * each for each in STEP],  # of another batch
-    ],
-)
+WRONG = [
+    [0.0] * 4,  # the push was left out
+    [-0.1 * each for each in (0.1, 0.4, 0.3, -0.2)],  # an old gradient
+    [2 * each for each in STEP],  # applied twice
+    [0.9 * each for each in STEP],  # of another batch
+    [1.0015 * each for each in STEP],  # in half precision
+]
+
+
+@pytest.mark.parametrize("last", WRONG)
+def test_a_step_in_a_pause_that_changes_something_else_is_named(last):
+    found = other_steps_alone(TRIAL, a_launch_that_paused(last), [a_repetition(), a_repetition(place="pause")])
+
+    assert (found or "").startswith("the last step that worker 1 took alone in the pause of the timed steps changed")
+
+
+def test_a_right_step_in_a_pause_shows_nothing():
+    assert other_steps_alone(TRIAL, a_launch_that_paused(), [a_repetition(place="pause"), a_repetition()]) is None
+
+
+def test_a_loss_of_part_of_the_batch_in_a_pause_is_named():
+    found = other_steps_alone(TRIAL, a_launch_that_paused(loss=1.9), [a_repetition(place="pause")])
+
+    assert "in the pause of the timed steps had a loss of 1.9" in (found or "")
+
+
+def test_both_places_of_a_launch_are_repeated():
+    launch = a_launch_that_paused()
+
+    assert [place for _, place in unrepeated(TRIAL, [launch], [])] == ["pause", None]
+    assert [place for _, place in unrepeated(TRIAL, [launch], [a_repetition()])] == ["pause"]
+    assert unrepeated(TRIAL, [launch], [a_repetition(), a_repetition(place="pause")]) == []
+
+
+@pytest.mark.parametrize("left_out", [1, 2])
+def test_a_step_alone_that_leaves_the_weights_as_they_were_is_named_without_a_repetition(left_out):
+    seen = behind(STEP)
+    seen[left_out] = seen[left_out - 1]
+    alone = StepsAlone(batch=12, loss=2.0, weights=seen)
+    launch = a_launch_with(pause=TimedPause(behind=1, steps=4, loss=None, weights=None, alone=alone))
+
+    assert other_steps_alone(TRIAL, launch, []) == (
+        "a step that worker 0 took alone in the pause of the timed steps left the weights as they were"
+    )
+
+
+@pytest.mark.parametrize("last", WRONG)
 def test_a_step_that_changes_something_else_is_named(last):
     found = other_steps_alone(TRIAL, a_launch_with(last), [a_repetition()])
 
@@ -70,7 +114,7 @@ def test_a_wrong_step_alone_counts_against_its_trial():
 
     assert mistake(TRIAL, launches, [a_repetition(), a_repetition(launch=1)]) == (
         "its timed launches train something else: the last step that worker 1 took alone changed the weights by what "
-        "is 1e+02 % away from the update of the same weights and batch, and 2 % are allowed (launch 2)"
+        "is 1e+02 % away from the update of the same weights and batch, and 0.052 % are allowed (launch 2)"
     )
 
 

@@ -7,8 +7,8 @@ import pytest
 from simulated import a_check, a_launch, a_store, a_trial, a_worker
 
 from steptime.analysis.summary import summarise
-from steptime.results.records import Replay
-from steptime.validity.training_evidence import STILL, differs_from_replay, mistake, own_mistake
+from steptime.results.records import Replay, TimedPause
+from steptime.validity.training_evidence import STILL, differs_from_replay, mistake, own_mistake, steps_of
 
 STEPS = [1, 8, 24]
 LOSSES = ((3.0, 3.1), (2.0, 2.1), (0.9, 0.95))
@@ -64,6 +64,44 @@ def test_a_launch_like_its_replay_shows_nothing():
     trial = a_trial_of()
 
     assert mistake(trial, [a_launch_of(trial)], [a_replay(trial)]) is None
+
+
+PAUSED = TimedPause(behind=2, steps=1, loss=LOSSES[1][0], weights=sketches(seed=3), alone=None)
+"""Behind step 8: five of the warm-up, one ahead of the timed ones, and two of these."""
+
+
+def a_launch_that_paused(trial, **changes):
+    """Return a launch in whose pause the first worker has ``changes``."""
+    pauses = [replace(PAUSED, **changes), replace(PAUSED, loss=LOSSES[1][1])]
+    workers = [
+        replace(each, ends_s=each.ends_s[:-1], losses=[(1, each.losses[0][1])], pause=pause)
+        for each, pause in zip(workers_of(), pauses, strict=True)
+    ]
+    return a_launch(trial, workers=workers)
+
+
+def a_replay_of_the_pause(trial):
+    return replace(a_replay(trial), weights=[None, sketches(seed=3), sketches()])
+
+
+def test_a_launch_that_paused_is_compared_there_and_shows_nothing_where_it_is_right():
+    trial = a_trial_of()
+
+    assert steps_of(a_launch_that_paused(trial).workers[0]) == 24
+    assert mistake(trial, [a_launch_that_paused(trial)], [a_replay_of_the_pause(trial)]) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"weights": sketches(seed=4)}, "behind 8 steps their weights are"),
+        ({"loss": 2.2}, "behind 8 steps worker 0 had a loss of 2.2"),
+    ],
+)
+def test_what_is_wrong_in_the_middle_alone_is_named_by_the_pause(changes, found):
+    trial = a_trial_of()
+
+    assert found in (mistake(trial, [a_launch_that_paused(trial, **changes)], [a_replay_of_the_pause(trial)]) or "")
 
 
 def test_a_batch_of_another_size_is_named():

@@ -41,6 +41,27 @@ class StepsAlone:
 
 
 @dataclass(frozen=True)
+class TimedPause:
+    """An interruption of a worker's timed steps behind a drawn one, which its ends leave out."""
+
+    __pydantic_config__ = STRICT
+
+    behind: Count
+    """Timed steps ahead of it."""
+    steps: Count
+    """Steps that the worker took in it."""
+    loss: float | None
+    """Behind the timed step ahead of it; None, like ``weights``, of workers that do not wait for each other."""
+    weights: ShortSketches | None
+    """Likewise, as in ``WorkerSteps``."""
+    alone: StepsAlone | None
+    """Of such workers."""
+    lasted_s: Seconds = 0.0
+    kernel_marks: StoredMarks | None = None
+    """What the kernel noted behind it; None if no timed step was left."""
+
+
+@dataclass(frozen=True)
 class WorkerSteps:
     """The steps of one worker in one launch.
 
@@ -56,7 +77,7 @@ class WorkerSteps:
     origin_s: Seconds
     """End of the step before the first timed one."""
     ends_s: list[Seconds]
-    """Ends of the timed steps."""
+    """Ends of the timed steps; behind a pause, less how long it lasted."""
     loss_first: float | None
     """After the warm-up; None, here and at the end, where it was no number, which JSON cannot write."""
     loss_last: float | None
@@ -85,11 +106,19 @@ class WorkerSteps:
     alone: StepsAlone | None = None
     """What came of the last steps of such a worker, which it took without the others; None in older records."""
     kernel_marks: StoredMarks | None = None
-    """What the kernel noted meanwhile; None in records from before it was kept."""
+    """What the kernel noted meanwhile, up to a pause; None in records from before it was kept."""
+    pause: TimedPause | None = None
+    """None if there was none, and in older records."""
 
     def clock_mistake(self) -> str | None:
         """Return in what the clock contradicts the kernel, or None."""
-        return self.kernel_marks.mistake(self.origin_s, self.ends_s) if self.kernel_marks else None
+        if self.kernel_marks is None:
+            return None
+        place = self.pause.behind if self.pause else len(self.ends_s)
+        found = self.kernel_marks.mistake(self.origin_s, self.ends_s[:place])
+        if found or self.pause is None or self.pause.kernel_marks is None:
+            return found
+        return self.pause.kernel_marks.mistake([self.origin_s, *self.ends_s][place], self.ends_s[place:])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +225,7 @@ class EquivalenceResult(StoredRecord):
 read_equivalence = record_reader(EquivalenceResult, nothing_to_check)
 
 
-_ABSENT = {"reason", "launch", "rank"}
+_ABSENT = {"reason", "launch", "rank", "place"}
 """Keys of a replay that are left out where they are None."""
 
 
@@ -225,6 +254,8 @@ class Replay(StoredRecord):
     """Of whose last steps without the others it repeats one, from its weights; None of one from the first weights."""
     rank: Count | None = None
     """The worker whose step that is, and whose weights and losses the record has."""
+    place: str | None = None
+    """Where in the launch that step was: ``pause``, or None behind all others."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the line's object, which lacks what is None."""

@@ -56,7 +56,13 @@ def _warm_device(trial: Trial, seconds: float) -> dict[str, float]:
     return {"warmup_seconds": _WARM_S} if trial.device == "cuda" and seconds else {}
 
 
-def timing_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], schedule: TimingSchedule) -> dict[str, Any]:
+def timing_job(
+    trial: Trial,
+    workload: Workload,
+    loader: Mapping[str, Any],
+    schedule: TimingSchedule,
+    pause: float | None = None,
+) -> dict[str, Any]:
     """Return the job that times ``trial``.
 
     Args:
@@ -64,13 +70,15 @@ def timing_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], sche
         workload: its workload, built for the trial's input shape and classes.
         loader: the job's ``loader`` object.
         schedule: how long to run.
+        pause: behind which part of the timed steps they pause for evidence; None for no pause.
     """
+    paused = {} if pause is None else {"pause": pause}
     return {
         **_shared(trial),
         "workload": workload.to_json(),
         "loader": read_by(workload, loader),
         "mode": "time",
-        "schedule": {**schedule.to_json(), **_warm_device(trial, schedule.seconds)},
+        "schedule": {**schedule.to_json(), **_warm_device(trial, schedule.seconds), **paused},
     }
 
 

@@ -16,7 +16,7 @@ from steptime.plain_file import PlainFolder, entries_below
 from steptime.results.ablation_records import WorkerAblation
 from steptime.results.clock_marks import StoredMarks
 from steptime.results.loader_records import LoaderStretch, WorkerLoading
-from steptime.results.records import StepsAlone, WorkerSteps
+from steptime.results.records import StepsAlone, TimedPause, WorkerSteps
 from steptime.study.trial import Trial
 
 _ROOT = Path(steptime.__file__).parent
@@ -102,7 +102,8 @@ class Collected:
         """The moments between which all workers were timed, on their monotonic clocks; no time if none was."""
         steps = [kinds["steps"] for kinds in self.records.values() if kinds.get("steps", {}).get("ends_s")]
         begin_s = max((each["origin_s"] for each in steps), default=0.0)
-        return begin_s, min((each["ends_s"][-1] for each in steps), default=0.0)
+        ends = [each["ends_s"][-1] + ((each.get("pause") or {}).get("lasted_s") or 0.0) for each in steps]
+        return begin_s, min(ends, default=0.0)
 
     def diverged(self) -> bool:
         """Whether the loss of a timed worker was no number."""
@@ -179,12 +180,23 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         weights=steps["weights"],
         first_update=next(iter(warmup["first_updates"]), None) if together else None,
         first_turns=[] if together else warmup["first_updates"],
-        alone=StepsAlone(**steps["alone"]) if steps.get("alone") else None,
-        kernel_marks=StoredMarks(
-            [(count, at_s, over) for count, at_s, over in steps["kernel_marks"]["marks"]],
-            steps["kernel_marks"]["settled_s"],
-        ),
+        alone=_alone(steps),
+        kernel_marks=_marks(steps),
+        pause=_pause(steps["pause"]) if steps.get("pause") else None,
     )
+
+
+def _alone(seen: dict[str, Any]) -> StepsAlone | None:
+    return StepsAlone(**seen["alone"]) if seen.get("alone") else None
+
+
+def _marks(seen: dict[str, Any]) -> StoredMarks | None:
+    marks = seen.get("kernel_marks")
+    return StoredMarks([tuple(mark) for mark in marks["marks"]], marks["settled_s"]) if marks else None
+
+
+def _pause(seen: dict[str, Any]) -> TimedPause:
+    return TimedPause(**{**seen, "alone": _alone(seen), "kernel_marks": _marks(seen)})
 
 
 def _facts(records: dict[str, dict[str, Any]], seen: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ The batch is halved until one fits, and then bisected until the largest known to
 12.5 % of the former apart.
 """
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +37,7 @@ from steptime.statistics.stopping_rule import suffices
 from steptime.study.study import Study
 from steptime.study.trial import Trial
 from steptime.units import format_count
+from steptime.validity.missing_evidence import can_pause
 from steptime.validity.steps_alone import can_repeat
 
 TrialRecord = TypeVar("TrialRecord", bound=TrialLaunch)
@@ -116,6 +118,11 @@ def timed_runs(
 ) -> TrialRuns[Launch]:
     """Return the timed launches of ``schedule``, some of whose steps are ``repeated`` later."""
 
+    def job(trial: Trial) -> dict[str, Any]:
+        # Drawn anew for each launch: what is wrong in a part of the timed steps is met as often as its part is large.
+        pause = random.SystemRandom().random() if repeated and can_pause(trial) else None
+        return timing_job(trial, inputs.workloads[trial.id], inputs.loaders[trial.id], timing, pause)
+
     def record(trial: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> Launch:
         workers = [] if result.reason else worker_steps(result.collected, trial.workers)
         commands = result.outcome.commands
@@ -129,7 +136,7 @@ def timed_runs(
         results=inputs.results,
         read_later=lambda trial: repeated and can_repeat(trial),
         guess_s=START_S + timing.seconds,
-        make_job=lambda trial: timing_job(trial, inputs.workloads[trial.id], inputs.loaders[trial.id], timing),
+        make_job=job,
         make_record=record,
     )
 

@@ -10,7 +10,7 @@ from steptime.catalog.choices import strategy_named
 from steptime.flags import flag_text
 from steptime.results.records import Launch, Replay, WorkerSteps
 from steptime.study.trial import Trial
-from steptime.validity.steps_alone import unrepeated
+from steptime.validity.steps_alone import can_repeat, unrepeated
 from steptime.validity.training_evidence import STILL, losses_of, steps_of
 
 
@@ -18,6 +18,11 @@ def can_replay(trial: Trial) -> bool:
     """Say whether launches without timers show something of the timed steps of a trial."""
     alone = trial.workers == 1 and not strategy_named(trial.strategy).synchronous
     return trial.training is None and not alone
+
+
+def can_pause(trial: Trial) -> bool:
+    """Say whether what timed launches of a trial show in a pause can be compared with a replay."""
+    return can_replay(trial) if strategy_named(trial.strategy).synchronous else can_repeat(trial)
 
 
 def wanted_steps(trial: Trial, launches: Sequence[Launch]) -> dict[float, list[int]]:
@@ -43,7 +48,7 @@ def lacking(wanted: dict[float, list[int]], replays: Sequence[Replay]) -> dict[f
 def failed_replay(trial: Trial, launches: Sequence[Launch], replays: Sequence[Replay]) -> str | None:
     """Return why a trial has no rank whose timed steps could not be repeated; None if they were, or none was tried."""
     left = lacking(wanted_steps(trial, _with_evidence(launches)), replays) if can_replay(trial) else {}
-    alone = {each.launch for each in unrepeated(trial, launches, replays)}
+    alone = {each.launch for each, _ in unrepeated(trial, launches, replays)}
     wanted = [each for each in replays if (each.nudge in left if each.rank is None else each.launch in alone)]
     failed = next((each.reason for each in reversed(wanted) if each.reason), None)
     if failed is None:
@@ -58,7 +63,7 @@ def replay_flags(trial: Trial, launches: Sequence[Launch], replays: Sequence[Rep
     shown = _with_evidence(launches)
     if not shown:
         return [flag_text("unrepeated", why="its records are from before launches kept evidence of their training")]
-    alone = {each.launch for each in unrepeated(trial, shown, replays)}
+    alone = {each.launch for each, _ in unrepeated(trial, shown, replays)}
     # Replays of several runs, each of other launches, may cover them one by one.
     without = sum(each.launch in alone or bool(lacking(wanted_steps(trial, [each]), replays)) for each in shown)
     if not without:

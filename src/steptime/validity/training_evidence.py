@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import median
 
 from steptime.catalog.choices import strategy_named
-from steptime.results.records import Launch, Replay, WorkerSteps
+from steptime.results.records import Launch, Replay, ShortSketches, WorkerSteps
 from steptime.study.trial import Trial
 from steptime.validity.short_sketches import SUMS, UPDATE, array_distance, distance_of_updates
 from steptime.validity.steps_alone import other_steps_alone
@@ -47,8 +47,14 @@ def mistake(trial: Trial, launches: Sequence[Launch], replays: Sequence[Replay])
 
 
 def steps_of(worker: WorkerSteps) -> int:
-    """Return how many steps a worker took, with those ahead of the timed ones."""
-    return len(worker.warmup_ends_s) + 1 + len(worker.ends_s)
+    """Return how many steps a worker took, with those ahead of the timed ones and in their pause."""
+    return len(worker.warmup_ends_s) + 1 + len(worker.ends_s) + (worker.pause.steps if worker.pause else 0)
+
+
+def step_of_pause(worker: WorkerSteps) -> int | None:
+    """Return the step behind which a worker paused, counted from 1 in the warm-up; None if it did not, or alone."""
+    pause = worker.pause
+    return None if pause is None or pause.alone else len(worker.warmup_ends_s) + 1 + pause.behind
 
 
 _COPIES = 1e-3
@@ -248,10 +254,10 @@ def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) 
 
 
 def _weight_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Deviation | None:
-    """Return that of the first worker behind its last step; None of other steps."""
-    own, step = workers[0].weights[0] if workers and workers[0].weights else None, right.steps[place]
-    weights = right.weights[place]
-    if not own or not weights or steps_of(workers[0]) != step:
+    """Return that of the first worker behind its last step or the one ahead of its pause; None of other steps."""
+    step, weights = right.steps[place], right.weights[place]
+    own = _sketches_of(workers[0]).get(step) if workers else None
+    if not own or not weights:
         return None
     share = distance_of_updates(own, weights)
     return _Deviation(
@@ -259,6 +265,12 @@ def _weight_difference(workers: Sequence[WorkerSteps], right: Replay, place: int
         f"behind {step} steps their weights are {100 * share:.2g} % of the update away from those of the same steps "
         "without timers",
     )
+
+
+def _sketches_of(worker: WorkerSteps) -> dict[int | None, ShortSketches | None]:
+    """Return the sketches of a worker that waits for the others, by the step behind which it made them."""
+    of_pause = {step_of_pause(worker): worker.pause.weights} if worker.pause else {}
+    return {**of_pause, steps_of(worker): worker.weights[0] if worker.weights else None}
 
 
 STILL = 2.0**-40
@@ -374,6 +386,7 @@ def _weight_distance(nudged: Replay, right: Replay, place: int) -> float:
 def losses_of(worker: WorkerSteps) -> Iterator[tuple[int, float]]:
     """Yield ``(step, loss)`` of what a worker kept, steps counted from 1 in the warm-up."""
     found = [*worker.losses, (len(worker.warmup_ends_s), worker.loss_first), (steps_of(worker), worker.loss_last)]
+    found += [(step_of_pause(worker) or 0, worker.pause.loss)] if worker.pause else []
     yield from ((step, loss) for step, loss in found if loss is not None and step)
 
 

@@ -269,8 +269,11 @@ class KeptLosses(object):
 
     def take(
         self, steps: int, tick: Optional[Callable[[], Any]] = None, stop_at: Optional[Callable[[int], Any]] = None
-    ) -> None:
-        """Take so many steps, call ``tick`` behind each, and ``stop_at`` with their number where a loss is kept."""
+    ) -> int:
+        """Take so many steps, call ``tick`` behind each, and ``stop_at`` with their number where a loss is kept.
+
+        A ``tick`` that returns what is true ends them. Returns how many were taken.
+        """
         step, begin, end = self._session.step, self._taken, self._taken + steps
         while self._taken < end:
             stop = min(end, self._next)
@@ -278,9 +281,11 @@ class KeptLosses(object):
                 for _ in range(stop - self._taken):
                     step()
             else:
-                for _ in range(stop - self._taken):
+                for taken in range(self._taken + 1, stop + 1):
                     step()
-                    tick()
+                    if tick():
+                        end = stop = taken
+                        break
             self._taken = stop
             if stop == self._next:
                 if stop_at is not None:
@@ -289,6 +294,7 @@ class KeptLosses(object):
                 if reader is not None:
                     self._readers.append((stop, reader))
                 self._next = next(self._kept)
+        return end - begin
 
     def read(self) -> List[Tuple[int, float]]:
         """Return ``[(step, loss)]`` since the last call, steps counted from 1."""

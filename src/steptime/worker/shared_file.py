@@ -10,6 +10,7 @@ a link in it could lead to any file of the user's.
 
 import contextlib
 import json
+import mmap
 import os
 import time
 from typing import IO, TYPE_CHECKING, Any, Dict, Iterator, Optional
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import numpy
 
 _POLL_S = 0.005
+_FLAG_S = 600.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -98,6 +100,28 @@ def _opened_folder(path: str) -> Iterator[int]:
 def _remove(name: str, folder: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)
+
+
+class SharedFlag(object):
+    """What one process of a host raises and others see at once: a byte of a file that all have in their memory."""
+
+    def __init__(self, path: str, own: bool) -> None:
+        """Make the file ``path``, or wait for the process whose ``own`` it is."""
+        if own:
+            with open_whole(path, "wb") as file:
+                file.write(bytes(1))
+        elif not await_file(path, _FLAG_S):
+            raise RuntimeError("no worker made %s within %g s; its records say why" % (path, _FLAG_S))
+        with os.fdopen(open_plain(path, os.O_RDWR), "r+b") as file:
+            self._byte = mmap.mmap(file.fileno(), 1)
+
+    def put_up(self) -> None:
+        """Raise it."""
+        self._byte[0] = 1
+
+    def is_up(self) -> int:
+        """Return what is true once it was raised."""
+        return self._byte[0]
 
 
 class RecordFile(object):

@@ -13,7 +13,7 @@ from steptime.worker.check import take_turns, whole_step
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rate_schedules import learning_rate
 from steptime.worker.session import DrawnBatches, Session
-from steptime.worker.shared_file import RecordFile, open_whole
+from steptime.worker.shared_file import RecordFile, SharedFlag, open_whole
 from steptime.worker.weights import Sketcher, initial_weights
 
 _SUMS = 4
@@ -26,9 +26,12 @@ _FOR_TWO_TURNS = 5
 """Steps of a warm-up, of which the others still say how long one takes."""
 
 
-def kept_weights(folder: str, rank: int) -> str:
-    """Return the path of the weights ahead of the last step that a worker took without the others."""
-    return os.path.join(folder, "alone-weights-%d.npz" % rank)
+def kept_weights(folder: str, rank: int, place: str = "alone") -> str:
+    """Return the path of the weights ahead of the last step that a worker took alone at a ``place`` of its launch.
+
+    That is ``alone`` behind all steps, and ``pause`` within the timed ones.
+    """
+    return os.path.join(folder, "%s-weights-%d.npz" % (place, rank))
 
 
 def first_turns(warmup: int) -> int:
@@ -97,7 +100,7 @@ class Evidence(object):
         self._context = context
         self._sketcher = UpdateSketcher(job, session)
 
-    def first_updates(self, take: Callable[[int], None], warmup: int) -> List[Optional[Dict[str, List[float]]]]:
+    def first_updates(self, take: Callable[[int], Any], warmup: int) -> List[Optional[Dict[str, List[float]]]]:
         """Take the first of ``warmup`` steps, and return sketches of the weights behind each that was taken.
 
         No difference of them has grown yet, as those of later steps do, so that a rough update shows. Of workers that
@@ -110,9 +113,9 @@ class Evidence(object):
             self._session.wait()
 
         if self._alone():
-            return take_turns(step, self._context, first_turns(warmup), self._sketch, "first-turn")
+            return take_turns(step, self._context, first_turns(warmup), self.sketch, "first-turn")
         step()
-        return [self._sketch()] if self._session.staleness() is None else []
+        return [self.sketch()] if self._session.staleness() is None else []
 
     def _alone(self) -> bool:
         """Whether there are other workers, for whom this one does not wait."""
@@ -128,30 +131,100 @@ class Evidence(object):
         """
         found = seen_batches(self._context, steps)  # ahead of turns, which draw more
         if not self._alone():
-            return dict(found, weights=[self._sketch()], alone=None)
+            return dict(found, weights=[self.sketch()], alone=None)
         step = whole_step(self._session)
-        weights = take_turns(step, self._context, _TURNS, self._sketch, "turn")
+        weights = take_turns(step, self._context, _TURNS, self.sketch, "turn")
+        return dict(found, weights=weights, alone=self.steps_alone(step, steps + _TURNS, "alone"))
+
+    def pause_behind(self, timed: int) -> "Pause":
+        """Return the pause behind so many ``timed`` steps: of the first worker, where they do not wait."""
+        flag = None
+        if self._alone():
+            path = os.path.join(self._context.folder, "pause.flag")
+            flag = SharedFlag(path, own=self._context.rank == 0)
+        return Pause(self, self._session, timed, flag, leads=self._context.rank == 0)
+
+    def steps_alone(self, step: Callable[[], Any], taken: int, place: str) -> Dict[str, Any]:
+        """Take ``_ALONE`` steps behind those ``taken``, while no other worker takes any; return what came of them."""
         seen: List[Any] = []
 
         def steps_alone() -> None:
             for number in range(_ALONE):
                 if number == _ALONE - 1:
-                    self._keep_weights()
+                    self._keep_weights(place)
                 step()
-                seen.append(self._sketch())
+                seen.append(self.sketch())
 
-        take_turns(steps_alone, self._context, 1, lambda: None, "alone")
-        alone = {"batch": steps + _TURNS + _ALONE, "loss": self._session.loss(), "weights": seen}
-        return dict(found, weights=weights, alone=alone)
+        take_turns(steps_alone, self._context, 1, lambda: None, place)
+        return {"batch": taken + _ALONE, "loss": self._session.loss(), "weights": seen}
 
-    def _keep_weights(self) -> None:
+    def _keep_weights(self, place: str) -> None:
         weights: Any = self._session.get_weights()
         if weights is not None:
-            with open_whole(kept_weights(self._context.folder, self._context.rank), "wb") as file:
+            with open_whole(kept_weights(self._context.folder, self._context.rank, place), "wb") as file:
                 numpy.savez(file, **weights)
 
-    def _sketch(self) -> Optional[Dict[str, List[float]]]:
+    def sketch(self) -> Optional[Dict[str, List[float]]]:
+        """Return the sketches of this worker's weights; every worker calls it at the same point."""
         return self._sketcher.sketch(self._session.get_weights())
+
+
+class Pause(object):
+    """An interruption of the timed steps, at which evidence is taken that no step before it could foresee.
+
+    Workers that wait for each other pause behind the same step. Of others the first one does so behind a known step,
+    and they behind the one that they take at that moment: none goes on without the others.
+    """
+
+    def __init__(
+        self, evidence: Evidence, session: Session, timed: int, flag: Optional[SharedFlag], leads: bool
+    ) -> None:
+        self._evidence = evidence
+        self._session = session
+        self._timed = timed
+        self._flag = flag
+        self._leads = leads
+
+    def most(self, steps: int) -> int:
+        """Return how many of so many steps are taken ahead of it, at most."""
+        return self._timed if self._leads or self._flag is None else steps
+
+    def tick(self, tick: Callable[[], Any]) -> Callable[[], Any]:
+        """Return what does as ``tick``, and returns what is true when the pause is due."""
+        if self._leads or self._flag is None:
+            return tick
+        due = self._flag.is_up
+
+        def tick_and_look() -> int:
+            tick()
+            return due()
+
+        return tick_and_look
+
+    def begin(self) -> None:
+        """Call for the pause, where workers do not wait for each other."""
+        if self._leads and self._flag is not None:
+            self._flag.put_up()
+
+    def evidence(self, take: Callable[[int], Any], taken: int) -> Dict[str, Any]:
+        """Return what a worker shows behind so many steps ``taken``.
+
+        ``steps``
+            Those that are taken in the pause.
+        ``weights``, ``loss``
+            Sketches and the loss; None of workers that do not wait for each other.
+        ``alone``
+            As in ``Evidence.at_end``, of such workers.
+        """
+        if self._flag is None:
+            return {"steps": 0, "loss": self._session.loss(), "weights": self._evidence.sketch(), "alone": None}
+
+        def step() -> None:
+            take(1)
+            self._session.wait()
+
+        alone = self._evidence.steps_alone(step, taken, "pause")
+        return {"steps": _ALONE, "loss": None, "weights": None, "alone": alone}
 
 
 def _rate_setter(session: Session, job: Job) -> Callable[[], None]:

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from steptime.worker.clock import HostClock, StepClock
 from steptime.worker.handshake import Rendezvous
@@ -12,6 +12,9 @@ from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import KeptLosses, Session
 from steptime.worker.shared_file import RecordFile, await_file, read_json, write_json
 from steptime.worker.usage import usage, used_since
+
+if TYPE_CHECKING:
+    from steptime.worker.timed_evidence import Pause
 
 FIRST, LATER = "first", "later"
 """The two stretches: within the first epoch, and in epochs behind it."""
@@ -77,7 +80,8 @@ def run_timed(session: Session, job: Job, context: ProcessContext, records: Reco
     """Warm up, agree on the number of steps, time them, and write the ends of all steps to ``records``.
 
     Nothing but the step and one clock tick runs inside the timed window, but for what ``timed_evidence`` keeps of few
-    steps.
+    steps. Where the schedule has a ``pause``, behind which part of the timed steps, evidence is taken there, and the
+    steps go on behind it as if no time had passed.
     """
     clock = session.clock()
     schedule = job["schedule"]
@@ -99,39 +103,83 @@ def run_timed(session: Session, job: Job, context: ProcessContext, records: Reco
     warmup_ends = _warm_up(losses.take, clock, context, schedule, taken)
     records.write("warmup", started_s=started, ends_s=warmup_ends, loss=session.loss(), first_updates=first_updates)
     steps = agree_on_step_count(context, warmup_ends, schedule)
+    pause = None
+    if evidence is not None and "pause" in schedule and steps > 1:
+        pause = evidence.pause_behind(1 + int(schedule["pause"] * (steps - 1)))
     session.staleness()  # of the warm-up, which is not counted
     losses.take(1)  # the workers come out of the pause at different moments; this step lines them up again
-    held_up = isinstance(clock, HostClock)
-    with KernelMarks() as marks:
-        before = usage()  # ahead of the first end, so that the usage covers all that is timed
-        marks.put(0, over=False)
-        clock.tick()
-        marks.put(1, over=clock.settle())
-        losses.take(steps, clock.tick, lambda taken: marks.put(taken + 1, held_up))
-        session.wait()
-        marks.put(steps + 1, over=clock.settle())
-        clock.tick()  # between two marks at which nothing is under way, whatever the clock waits for
-        ends = clock.drain()
-        marks.put(steps + 2, over=True)
-    used = used_since(before)
-    if len(ends) != steps + 2:
-        raise RuntimeError("the clock noted %d moments of %d: it must note one at each tick" % (len(ends), steps + 2))
-    stale = session.staleness()
-    counts = None if stale is None else {str(updates): count for updates, count in sorted(stale.items())}
-    last = session.loss()
+    timed = _TimedSteps(session, clock, losses, steps, pause)
+    paused: Optional[Dict[str, Any]] = None
+    if pause is not None:
+        paused = dict(pause.evidence(losses.take, len(warmup_ends) + 1 + timed.taken), behind=timed.taken)
+        if timed.taken < steps:
+            session.staleness()
+            ready = 1 + session.batches_ahead()  # as many steps see no slow loader behind a pause
+            losses.take(ready)
+            paused["steps"] += ready
+            paused.update(timed.go_on(_TimedSteps(session, clock, losses, steps - timed.taken, None)))
+    last, more = session.loss(), paused["steps"] if paused else 0
     records.write(
         "steps",
-        origin_s=ends[0],
-        ends_s=ends[1:-1],
-        kernel_marks={"marks": marks.read() if clock.is_own else [], "settled_s": ends[-1]},
+        origin_s=timed.origin_s,
+        ends_s=timed.ends_s,
+        kernel_marks=timed.kernel_marks,
         loss=last,
-        usage=used,
-        staleness=counts,
+        usage=timed.used,
+        staleness=timed.stale,
         tick_s=seconds_of_tick(clock),
         losses=losses.read(),
         samples=session.output_shape()[0],
-        **(evidence.at_end(len(warmup_ends) + 1 + steps) if evidence else _NO_EVIDENCE),
+        pause=paused,
+        **(evidence.at_end(len(warmup_ends) + 1 + steps + more) if evidence else _NO_EVIDENCE),
     )
+
+
+class _TimedSteps(object):
+    """Steps of a session, as they were timed: ``steps`` of them, or fewer where a ``pause`` is due."""
+
+    def __init__(
+        self, session: Session, clock: StepClock, losses: KeptLosses, steps: int, pause: Optional["Pause"]
+    ) -> None:
+        tick = clock.tick if pause is None else pause.tick(clock.tick)
+        held_up = isinstance(clock, HostClock)
+        with KernelMarks() as marks:
+            before = usage()  # ahead of the first end, so that the usage covers all that is timed
+            marks.put(0, over=False)
+            clock.tick()
+            marks.put(1, over=clock.settle())
+            most = steps if pause is None else pause.most(steps)
+            self.taken = losses.take(most, tick, lambda taken: marks.put(taken + 1, held_up))
+            if pause is not None:
+                pause.begin()
+            session.wait()
+            marks.put(self.taken + 1, over=clock.settle())
+            clock.tick()  # between two marks at which nothing is under way, whatever the clock waits for
+            ends = clock.drain()
+            marks.put(self.taken + 2, over=True)
+        self.used, self._summed = used_since(before), tuple(before)
+        if len(ends) != self.taken + 2:
+            raise RuntimeError(
+                "the clock noted %d moments of %d: it must note one at each tick" % (len(ends), self.taken + 2)
+            )
+        stale = session.staleness()
+        self.stale = None if stale is None else {str(updates): count for updates, count in sorted(stale.items())}
+        self.origin_s, self.ends_s, self.settled_s = ends[0], ends[1:-1], ends[-1]
+        self.kernel_marks = {"marks": marks.read() if clock.is_own else [], "settled_s": self.settled_s}
+
+    def go_on(self, later: "_TimedSteps") -> Dict[str, Any]:
+        """Join ``later`` steps to these, as if no time had passed between them; return what the join left out.
+
+        The later marks of the kernel remain by themselves: each clock sees a pause begin and end at moments of its own.
+        """
+        lasted_s = later.origin_s - ([self.origin_s] + self.ends_s)[-1]
+        self.ends_s = self.ends_s + [end - lasted_s for end in later.ends_s]
+        self.used = dict(later.used, **{name: self.used[name] + later.used[name] for name in self._summed})
+        if self.stale is not None:
+            for updates, count in (later.stale or {}).items():
+                self.stale[updates] = self.stale.get(updates, 0) + count
+        marks = dict(later.kernel_marks, settled_s=later.settled_s - lasted_s)
+        return {"lasted_s": lasted_s, "kernel_marks": marks}
 
 
 _NO_EVIDENCE: Dict[str, Any] = {"drawn": None, "batches": [], "weights": [], "alone": None}
@@ -154,7 +202,7 @@ def seconds_of_tick(clock: StepClock) -> float:
 
 
 def _warm_up(
-    take: Callable[..., None], clock: StepClock, context: ProcessContext, schedule: Dict[str, Any], taken: int
+    take: Callable[..., Any], clock: StepClock, context: ProcessContext, schedule: Dict[str, Any], taken: int
 ) -> List[float]:
     """Run the steps that are not counted, as many on all workers; return their ends, with those ``taken`` already."""
     ends: List[float] = []

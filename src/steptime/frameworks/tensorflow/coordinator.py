@@ -32,6 +32,7 @@ from steptime.frameworks.tensorflow.scheduled_batches import open_scheduled_batc
 from steptime.libraries.tensorflow.session import read_variables, set_variables
 from steptime.libraries.tensorflow.startup import call_directly, collect_garbage
 from steptime.libraries.tensorflow.training_step import TensorFlowTraining, build_network, compile_on
+from steptime.worker.weights import FirstWeights
 
 
 class CountedTraining(TensorFlowTraining):
@@ -167,7 +168,8 @@ class Coordinator(object):
     def schedule(self, rank, *, first):
         """Schedule a step that a worker asked for, and return its ``RemoteValue``."""
         if not first:
-            # The very first step is alone, so that its loss is that of the initial weights.
+            # The very first step is alone, so that its loss is that of the initial weights. It is worker 0's, but where
+            # a training begins with given weights: there workers take turns, and any may be the first.
             self._first_is_done.wait()
         return self._scheduler.schedule(self._step, args=self._batches.arguments(rank) + self._rates.get(rank, ()))
 
@@ -252,7 +254,7 @@ class _Asker(object):
         """Begin what was asked for, and return what waits for its result."""
         coordinator = self._coordinator
         if asked == "step":
-            first, self._begun = not (self._begun or self._rank), True
+            first, self._begun = not self._begun and (self._rank == 0 or FirstWeights.path is not None), True
             try:
                 step = coordinator.schedule(self._rank, first=first)
             except Exception as error:  # of an earlier step: TensorFlow raises it when it is asked for another

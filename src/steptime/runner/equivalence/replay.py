@@ -24,7 +24,7 @@ from steptime.runner.progress import Observer
 from steptime.runner.run_folder import trial_run_folder
 from steptime.study.trial import Trial
 from steptime.validity.missing_evidence import can_replay, lacking, wanted_steps
-from steptime.validity.steps_alone import repeatable, unrepeated
+from steptime.validity.steps_alone import alone_at, repeatable, unrepeated
 from steptime.validity.training_evidence import REPEATS, STILL, differs_from_replay
 from steptime.worker.timed_evidence import kept_weights
 
@@ -114,26 +114,40 @@ class Replays:
                 continue
             if nudge == 1.0 and any(differs_from_replay(trial, each, [found]) for each in launches):
                 yield from self.beside(trial, workload, loader, found.steps)
-        for launch in unrepeated(trial, launches, there):
-            if repeated := self._alone(trial, workload, loader, launch):
-                yield repeated
+        left = {launch.launch for launch, _ in unrepeated(trial, launches, there)}
+        for launch in launches:
+            if launch.launch in left:
+                yield from self._alone(trial, workload, loader, launch, there)
 
-    def _alone(self, trial: Trial, workload: Workload, loader: Mapping[str, Any], launch: Launch) -> Replay | None:
-        """Return the repetition of one worker's last step alone, drawn now; None without the weights that it had."""
+    def _alone(
+        self,
+        trial: Trial,
+        workload: Workload,
+        loader: Mapping[str, Any],
+        launch: Launch,
+        there: Sequence[Replay],
+    ) -> Iterator[Replay]:
+        """Yield the repetition of one worker's last step alone at each place, drawn now, if its weights are there."""
         run_folder = trial_run_folder(self.scratch.parent, trial, "launch", launch.launch)
-        worker = secrets.choice(repeatable(trial, launch))
-        weights, last = Path(kept_weights(str(run_folder), worker.rank)), worker.alone
-        if last is None or not weights.exists():
-            return None
-        beginning = Beginning(worker.rank, weights, [last.batch - 1] * trial.workers)
-        job = repeated_turn_job(trial, workload, loader, beginning)
-        found = self.outcome(trial, job, Replay(trial.id, 1.0, [1], [], [], [], launch=launch.launch, rank=worker.rank))
-        if found.reason is None:
-            for each in launch.workers:
-                self.executor.remove(Path(kept_weights(str(run_folder), each.rank)))
-            if launch.launch:
-                self.executor.remove(run_folder)
-        return found
+        whole = True
+        for _, place in unrepeated(trial, [launch], there):
+            worker = secrets.choice(repeatable(trial, launch, place))
+            ranks = [each.rank for each in launch.workers]
+            kept = {rank: Path(kept_weights(str(run_folder), rank, place or "alone")) for rank in ranks}
+            last = alone_at(worker, place)
+            if last is None or not kept[worker.rank].exists():
+                whole = False
+                continue
+            beginning = Beginning(worker.rank, kept[worker.rank], [last.batch - 1] * trial.workers)
+            job = repeated_turn_job(trial, workload, loader, beginning)
+            wanted = Replay(trial.id, 1.0, [1], [], [], [], launch=launch.launch, rank=worker.rank, place=place)
+            repeated = self.outcome(trial, job, wanted)
+            yield repeated
+            whole = whole and repeated.reason is None
+            for path in kept.values() if repeated.reason is None else ():
+                self.executor.remove(path)
+        if launch.launch and whole:
+            self.executor.remove(run_folder)
 
     def beside(
         self, trial: Trial, workload: Workload, loader: Mapping[str, Any], steps: Sequence[int]
