@@ -82,7 +82,7 @@ def test_a_plan_says_that_the_time_of_trainings_is_a_guess_and_that_a_budget_end
 
     assert "about 22 min 0 s of launches" in said
     assert "a guess of 1 min 6 s for each of 20 trainings, until the first has ended" in said
-    assert "the budget ends them after 10 min 0 s; rerun to continue" in said
+    assert "a run has 10 min 0 s for checks, launches and report, which ends them; rerun to continue" in said
 
 
 def test_a_plan_tells_trials_apart_that_differ_in_their_loaders_helpers(study, capfd):

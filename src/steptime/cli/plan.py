@@ -70,8 +70,9 @@ def _print_times(plan: StudyPlan, console: "PlainConsole") -> None:
     console.print(
         f"\nabout {format_seconds(wanted)} of launches, besides environments, datasets and checks; {'; '.join(guesses)}"
     )
-    if budget_s is not None and wanted > budget_s:
-        console.print(f"the budget ends them after {format_seconds(budget_s)}; rerun to continue")
+    if budget_s is not None:
+        ends = "which ends them" if wanted > budget_s else "which may end them"
+        console.print(f"a run has {format_seconds(budget_s)} for checks, launches and report, {ends}; rerun to continue")
     for kind in RUN_KINDS:
         launches, seconds = plan.launches(kind)
         if launches and not kind.is_result:
