@@ -72,7 +72,8 @@ def _print_times(plan: StudyPlan, console: "PlainConsole") -> None:
     )
     if budget_s is not None:
         ends = "which ends them" if wanted > budget_s else "which may end them"
-        console.print(f"a run has {format_seconds(budget_s)} for checks, launches and report, {ends}; rerun to continue")
+        held = f"a run has {format_seconds(budget_s)} for checks, launches and report"
+        console.print(f"{held}, {ends}; rerun to continue")
     for kind in RUN_KINDS:
         launches, seconds = plan.launches(kind)
         if launches and not kind.is_result:

@@ -372,8 +372,8 @@ def _dominant(each: "Prediction") -> str:
     """Return the longest phase by the name that tables of phases have."""
     from steptime.phases import PHASES
 
-    titles = {phase.name: phase.short_title for phase in PHASES}
-    return "unexplained" if each.dominant == "residual" else titles.get(str(each.dominant), str(each.dominant))
+    titles = {phase.name: phase.short_title if phase.part else "unexplained" for phase in PHASES}
+    return titles.get(str(each.dominant), str(each.dominant))
 
 
 def _show_forecast(found: "Forecast") -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from steptime.analysis.accuracy import OverSeeds
 from steptime.analysis.summary_form import Efficiency, PublishedRatio, Staleness, StepTime, TrialSummary
+from steptime.catalog.choices import strategy_named
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.units import MOST_PERCENT, is_undecided
 
@@ -103,7 +104,7 @@ def baseline(trial: TrialSummary) -> str:
     if efficiency.baseline_workers in (None, trial.workers):
         return ""
     strategy = efficiency.baseline_strategy
-    strategy = f" ({strategy})" if strategy and strategy != "single" else ""
+    strategy = f" ({strategy})" if strategy and not strategy_named(strategy).single_baseline else ""
     return f"vs {count(efficiency.baseline_workers or 0, 'worker')}{strategy}"
 
 
