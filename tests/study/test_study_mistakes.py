@@ -195,6 +195,8 @@ ONE_MISTAKE = [
     pytest.param(TOP + "target: 1 percent", "race.yaml:3: target: '1 percent' is not a share; write for example 1% or "
                  "0.01", id="no share"),
     pytest.param(TOP + "target: 1", "race.yaml:3: target: 1 is too large; the largest is 0.5", id="share above half"),
+    pytest.param(TOP + "budget: 3",
+                 "race.yaml:3: budget: 3 s, or 3 minutes? write 3s or 3m", id="budget without a unit"),
     pytest.param(TOP + "budget: soon",
                  "race.yaml:3: budget: 'soon' is not a duration; write for example 90s, 8m or 1h30m",
                  id="no duration"),

@@ -222,6 +222,21 @@ def seconds(value: Any) -> float:  # noqa: ANN401
     return parse_duration(value)
 
 
+_SHORTEST_BARE_S = 30
+
+
+def budget_seconds(value: Any) -> float:  # noqa: ANN401
+    """Return the seconds of a budget; raises ValueError for a number so small that its writer may have meant minutes.
+
+    A float is what records of a study have.
+    """
+    length = seconds(value)
+    if not isinstance(value, float) and str(value).strip().isdigit() and length < _SHORTEST_BARE_S:
+        message = f"{value} s, or {value} minutes? write {value}s or {value}m"
+        raise ValueError(message)
+    return length
+
+
 def job_seconds(value: Any) -> float:  # noqa: ANN401
     """Return the seconds of a time as sbatch takes it, or of a duration with units; raises ValueError for others.
 
@@ -338,6 +353,12 @@ _LONGEST_S = 1e8
 Duration = Annotated[
     float,
     BeforeValidator(seconds),
+    Field(gt=0, le=_LONGEST_S),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["8m"]}]}),
+]
+Budget = Annotated[
+    float,
+    BeforeValidator(budget_seconds),
     Field(gt=0, le=_LONGEST_S),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["8m"]}]}),
 ]

@@ -16,6 +16,7 @@ from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
 from steptime.study.launch_settings import BreakdownChoice, EquivalenceSettings, Launches, LoaderAloneChoice, Steps
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
 from steptime.study.quantities import (
+    Budget,
     Command,
     CommandLineAllowed,
     Count,
@@ -390,7 +391,7 @@ class Study(Strict):
     """Adds launches that break each step down into its phases."""
     loader_alone: Annotated[LoaderAloneChoice | None, BeforeValidator(form_if_true), TrueAllowed()] = None
     """Adds launches of every loader alone, and a verdict on who limits: loader or training."""
-    budget: Duration | None = None
+    budget: Budget | None = None
     """Time of one run, without making environments and datasets."""
     time_limit: Duration = 300.0
     """Of one launch, after which it is ended and counts as failed."""
