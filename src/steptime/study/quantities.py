@@ -225,16 +225,12 @@ def seconds(value: Any) -> float:  # noqa: ANN401
 _SHORTEST_BARE_S = 30
 
 
-def budget_seconds(value: Any) -> float:  # noqa: ANN401
-    """Return the seconds of a budget; raises ValueError for a number so small that its writer may have meant minutes.
-
-    A float is what records of a study have.
-    """
-    length = seconds(value)
-    if not isinstance(value, float) and str(value).strip().isdigit() and length < _SHORTEST_BARE_S:
+def with_a_unit(value: Any) -> Any:  # noqa: ANN401
+    """Return a duration as it was written; raises ValueError for so few seconds that minutes may have been meant."""
+    if not isinstance(value, float) and str(value).strip().isdigit() and int(value) < _SHORTEST_BARE_S:
         message = f"{value} s, or {value} minutes? write {value}s or {value}m"
         raise ValueError(message)
-    return length
+    return value
 
 
 def job_seconds(value: Any) -> float:  # noqa: ANN401
@@ -356,12 +352,7 @@ Duration = Annotated[
     Field(gt=0, le=_LONGEST_S),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["8m"]}]}),
 ]
-Budget = Annotated[
-    float,
-    BeforeValidator(budget_seconds),
-    Field(gt=0, le=_LONGEST_S),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["8m"]}]}),
-]
+Budget = Annotated[Duration, BeforeValidator(with_a_unit)]
 JobTime = Annotated[
     float,
     BeforeValidator(job_seconds),
