@@ -51,6 +51,7 @@ EXCLUDED: dict[str, str] = {
         ("phases", "undecided", "more_launches", "overlap", "closure_error", "parts", "by_ablation_s", "difference_s"),
         "phases of nested stages are estimated together, none below 0; the golden files have them",
     ),
+    "group": "the words of a heading name dataset and loader otherwise; the golden files have them",
     "cores_per_worker": "a worker's cores are a new key",
     **dict.fromkeys(("stalls", "step_time_s/p90", "step_time_s/p99"), "quantiles and stalls are new keys"),
     "anomaly": "predictions are of mean steps (decision 18)",
