@@ -1,6 +1,5 @@
 """``steptime attach --environment``: the variables for those who do not own the command line."""
 
-import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,11 +18,13 @@ def _shell(variables: Variables) -> str:
 
 
 def _yaml(variables: Variables) -> str:
-    return "\n".join(f"- name: {name}\n  value: {json.dumps(value)}" for name, value in variables.items())
+    return "\n".join(f"- name: {name}\n  value: {_json(value)}" for name, value in variables.items())
 
 
-def _json(variables: Variables) -> str:
-    return json.dumps(dict(variables))
+def _json(value: str | Variables) -> str:
+    from steptime.results.jsonlines import json_text
+
+    return json_text(value)
 
 
 def _docker(variables: Variables) -> str:

@@ -68,7 +68,7 @@ def predict(
     from steptime.predict.query import read_queries, read_workers
 
     mistakes = Mistakes()
-    counts = mistakes.read("--workers", workers or "1,2,4,8", read_workers)
+    counts = mistakes.read("--workers", "1,2,4,8" if workers is None else workers, read_workers)
     if curve is not None:
         mistakes.add(_contradictions(profile, overrides))
         mistakes.complain()
