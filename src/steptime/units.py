@@ -119,15 +119,21 @@ _ALIKE = 1.1
 
 
 def time_left(least_s: float | None, most_s: float | None = None) -> str:
-    """Return ``about 3 min left``, or ``about 3 min to 5 min left`` where the two differ; empty if both are unknown."""
-    if least_s is None:
-        return "" if most_s is None else f"at most {format_seconds(max(0.0, most_s))} left"
-    least_s = max(0.0, least_s)
-    most_s = max(least_s, most_s or 0.0)
-    least, most = format_seconds(least_s), format_seconds(most_s)
-    if least == most or most_s <= _ALIKE * least_s:
-        return f"about {most} left"
-    return f"about {least} to {most} left"
+    """Return ``about 3 min left``, ``at most 9 s left`` or ``about 3 min to 5 min left``; empty if both are unknown.
+
+    Nothing of that is known better than to a second.
+    """
+    if least_s is None and most_s is None:
+        return ""
+    least, most = (max(0, round(each or 0.0)) for each in (least_s, most_s))
+    most = max(least, most)
+    if most < 1:
+        return "less than 1 s left"
+    if least < 1 < most or least_s is None:
+        return f"at most {format_seconds(most)} left"
+    if most <= _ALIKE * least:
+        return f"about {format_seconds(most)} left"
+    return f"about {format_seconds(least)} to {format_seconds(most)} left"
 
 
 def format_count(count: int, noun: str, several: str | None = None) -> str:

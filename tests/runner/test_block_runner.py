@@ -189,7 +189,7 @@ class TestAdmission:
         BlockRunner(executor, Runs(), lambda _record: None, Silent(), admit=admit, **fields).run(plan)
         return executor.launched
 
-    def test_a_part_of_the_first_block_is_admitted_when_the_one_before_is_over(self):
+    def test_a_part_is_admitted_when_the_one_before_has_its_least_launches(self):
         happened = []
 
         def admit(members):
@@ -199,7 +199,7 @@ class TestAdmission:
         plan = schedule(part=lambda each: each.framework in "ab")
         self.admitting(plan, admit, after_block=lambda: happened.append("block"))
 
-        assert happened[:4] == [["a", "b"], "block", ["c", "d"], "block"]
+        assert happened[:6] == [["a", "b"], "block", "block", ["c", "d"], "block", "block"]
         assert len([each for each in happened if each != "block"]) == 2
 
     def test_what_is_not_admitted_is_never_launched(self):
@@ -257,11 +257,15 @@ class TestBlocks:
         run(schedule(REPEATED), executor)
         assert executor.kept_folders == [True] * 4 + [False] * 4
 
-    def test_the_first_block_ends_one_part_before_it_begins_another(self):
-        divided = replace(schedule(REPEATED), part=lambda each: each.framework in {"b", "d"})
+    @pytest.mark.parametrize(("least", "most"), [(1, 3), (2, 3), (3, 3)])
+    def test_a_part_has_its_least_launches_before_another_begins(self, least, most):
+        rule = StoppingRule(least, most, suffices=lambda _trial, _launches: False)
+        divided = replace(schedule(rule), part=lambda each: each.framework in {"b", "d"})
         launched, _ = run(divided)
-        assert [set(in_block(launched, 0)[:2]), set(in_block(launched, 0)[2:])] == [{"a", "c"}, {"b", "d"}]
-        assert set(in_block(launched, 1)) == {"a", "b", "c", "d"}
+        parts = ["ac" if name in "ac" else "bd" for name, _ in launched]
+        assert parts[: 4 * least] == ["ac"] * 2 * least + ["bd"] * 2 * least
+        assert [number for _, number in launched[: 2 * least]] == [block for block in range(least) for _ in "ac"]
+        assert [set(in_block(launched, block)) for block in range(least, most)] == [set("abcd")] * (most - least)
 
 
 class TestResuming:

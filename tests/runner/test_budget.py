@@ -57,7 +57,7 @@ class TestAffordable:
         own = budget(30.0, check=4.0, launch=2.0, replay=1.0)
         for each in ALONE:
             own.durations.note("check", each, 3.0)
-        found = own.affordable(TRIALS, cases(TRIALS), 20.0)
+        found = own.affordable(TRIALS, cases(TRIALS), 18.0)
         assert {each.group for each in found} == {found[0].group}
         assert len(found) == 2
 
@@ -165,8 +165,9 @@ class TestChecks:
         cancelled = threading.Event()
         left = cases(TRIALS)
 
-        def run(trials, side_by_side):
+        def run(trials, side_by_side, may_begin):
             assert side_by_side == 1
+            assert all(map(may_begin, left))
             if not over:
                 assert cancelled.wait(10.0)
             else:
@@ -188,12 +189,46 @@ class TestChecks:
     def test_trials_whose_checks_are_ended_are_not(self):
         assert self.made(100.0, over=False) == {each.id for each in TRIALS}
 
-    def test_a_check_that_was_ended_is_expected_to_take_what_it_had_at_least(self):
+    def test_a_check_that_was_ended_takes_what_it_had_at_least_in_this_run_and_no_other(self):
         own = budget(30.0)
         own.note_check(ALONE[0], 20.0, is_over=False)
-        assert own.durations.expected_s("check", ALONE[0]) == 20.0
-        own.note_check(ALONE[0], 10.0, is_over=False)
-        assert own.durations.expected_s("check", ALONE[0]) == 20.0
+        assert own.checks_s(cases(ALONE[:1])) == 20.0
+        assert budget(30.0, durations=own.durations).checks_s(cases(ALONE[:1])) is None
+
+    @pytest.mark.parametrize("cut_s", [1.0, 20.0, 500.0])
+    def test_a_check_that_was_ended_is_made_by_the_next_run(self, cut_s):
+        own = budget(30.0)
+        own.note_check(ALONE[0], cut_s, is_over=False)
+        after = budget(30.0, durations=own.durations)
+        assert after.affordable(TRIALS, cases(TRIALS), 20.0) == TRIALS
+        assert after.holds_check(*cases(ALONE[:1]), until=1.0)
+
+    def test_a_busy_hour_leaves_out_no_check_that_was_quick_in_another(self):
+        own = budget(30.0, launch=1.0)
+        for seconds in (4.0, 90.0, 90.0, 90.0):
+            for each in ALONE:
+                own.durations.note("check", each, seconds)
+        assert own.affordable(ALONE, cases(ALONE), 20.0) == ALONE
+
+    @pytest.mark.parametrize(("now", "may_begin"), [(0.0, True), (11.0, True), (13.0, False), (25.0, False)])
+    def test_a_check_that_cannot_end_in_time_is_not_begun(self, now, may_begin):
+        known = budget(30.0, check=8.0)
+        known.clock = lambda: now
+        assert known.holds_check(*cases(ALONE[:1]), until=20.0) == may_begin
+
+    def test_the_shortest_check_of_its_workload_in_this_run_is_what_an_unknown_one_takes_at_least(self):
+        own = budget(30.0)
+        own.note_check(ALONE[0], 25.0, is_over=True)
+        own.note_check(PAIRS[0], 12.0, is_over=True)
+        (other,) = cases(ALONE[1:])
+        assert [own.holds_check(other, until) for until in (11.0, 13.0, None)] == [False, True, True]
+        assert own.holds_check(*cases([trial("b", workload="mlp")]), until=1.0)
+
+    @pytest.mark.parametrize("until", [20.0, 50.0, 99.0])
+    def test_checks_of_a_further_workload_of_unknown_length_have_less_time_than_the_first(self, until):
+        own = budget(100.0)
+        assert own.end_of_checks(TRIALS, until) == 0.6 * until
+        assert own.end_of_checks(TRIALS, until, first=False) == 0.4 * until
 
     def test_work_takes_longer_while_others_use_the_machine(self):
         own = budget(30.0)

@@ -12,6 +12,7 @@ from steptime.units import (
     parse_bytes,
     parse_duration,
     parse_share,
+    time_left,
 )
 
 
@@ -107,3 +108,21 @@ def test_a_size_is_read_with_prefixes_of_both_kinds(text, count):
 def test_what_is_no_size_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match="write for example 64KiB"):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("least_s", "most_s", "text"),
+    [
+        (None, None, ""),
+        (0.0, 8.69, "at most 9 s left"),
+        (None, 8.69, "at most 9 s left"),
+        (-3.0, 70.2, "at most 1 min 10 s left"),
+        (0.0, 0.0, "less than 1 s left"),
+        (1e-6, 2e-6, "less than 1 s left"),
+        (90.0, None, "about 1 min 30 s left"),
+        (90.0, 95.0, "about 1 min 35 s left"),
+        (90.0, 240.0, "about 1 min 30 s to 4 min 0 s left"),
+    ],
+)
+def test_time_left_is_in_seconds_and_begins_at_no_fraction_of_one(least_s, most_s, text):
+    assert time_left(least_s, most_s) == text

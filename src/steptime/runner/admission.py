@@ -8,6 +8,7 @@ The verdicts of a run: why trials have no result, or no rank, and how many trial
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -44,7 +45,7 @@ from steptime.validity.verdicts import TrialVerdict
 NOT_RUN = "not run: the budget was spent before its first launch"
 NOT_CHECKED = "not run: the budget did not suffice for its checks"
 NOT_REPEATED = "not ranked: the budget ended before its timed steps were repeated without timers; rerun to continue"
-CHECKS_CUT = "{} were not over when the part of the budget for checks was spent; those that were over are kept"
+CHECKS_CUT = "{} did not end within the part of the budget for checks; those that did are kept"
 HALF_TRAINED = "not finished: the budget is spent, and of its first training {}; run the study again to go on"
 
 
@@ -176,17 +177,18 @@ class Checks:
     def run(self, trials: Sequence[Trial], until: float | None) -> set[str]:
         """Check ``trials``; return the ids of those whose checks were not made in time."""
         pending = self.equivalence.pending(trials)
-        chosen = self.budget.affordable(trials, pending, until, first=not self._begun)
+        first = not self._begun
+        chosen = self.budget.affordable(trials, pending, until, first=first)
         self._begun |= bool(chosen)
+        end = self.budget.end_of_checks(chosen, until, first=first)
         cancelled = self.equivalence.checker.executor.cancelled
-        with self.budget.ending(cancelled, self.budget.end_of_checks(chosen, until)):
+        with self.budget.ending(cancelled, end):
             if chosen:
-                self.equivalence.run(chosen, side_by_side=self.at_once(chosen))
-        ended_early = cancelled.is_set()
+                may_begin = partial(self.budget.holds_check, until=end)
+                self.equivalence.run(chosen, side_by_side=self.at_once(chosen), may_begin=may_begin)
         cancelled.clear()
         unknown = {each.id for each in trials} - {each.id for each in chosen}
-        if ended_early:
-            late = self.equivalence.pending(chosen)
+        if late := self.equivalence.pending(chosen):
             unknown |= {trial_id for each in late for trial_id in each.stands_for}
             shortage = self.budget.shortage(trials, self.equivalence.pending(trials))
             for line in [CHECKS_CUT.format(format_count(len(late), "check")), *shortage]:

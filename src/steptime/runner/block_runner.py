@@ -123,7 +123,8 @@ class Schedule(Generic[Configuration, Record]):
 
     Those in which a host died do not count either."""
     part: Callable[[Configuration], object] = lambda _: None
-    """By what the first block is divided: one part is over before the next begins, so that its results come early."""
+    """By what the first blocks are divided: one part has its least launches before the next begins, so that its results
+    come early."""
     prior_s: Callable[[Configuration], float | None] = lambda _: None
     """The seconds of a first launch, where launches of another kind tell, or earlier runs."""
     follow_up_s: Callable[[Configuration], float] = lambda _: 0.0
@@ -157,7 +158,7 @@ class Schedule(Generic[Configuration, Record]):
         return [each for each in self.configurations if self.verdict(each) == "continue"]
 
     def next_block(self, fits: Callable[[Configuration], bool] = lambda _: True) -> tuple[int, list[Configuration]]:
-        """Return the index of the next block and its configurations in random order; of the first block the next part.
+        """Return the index of the next block and its configurations in random order; of the first blocks the next part.
 
         There are none when all configurations are finished, or no other ``fits``.
         """
@@ -165,10 +166,10 @@ class Schedule(Generic[Configuration, Record]):
         if not waiting:
             return 0, []
         numbers = {each.id: self.next_number(each) for each in waiting}
-        block = min(numbers.values())
-        members = [each for each in waiting if numbers[each.id] == block]
-        if block == 0:
-            members = [each for each in members if self.part(each) == self.part(members[0])]
+        early = [each for each in waiting if numbers[each.id] < self.rule.least]
+        chosen = [each for each in early if self.part(each) == self.part(early[0])] or waiting
+        block = min(numbers[each.id] for each in chosen)
+        members = [each for each in chosen if numbers[each.id] == block]
         random.Random(f"{self.seed}/{block}").shuffle(members)  # noqa: S311 - reproducible, not secret
         return block, members
 

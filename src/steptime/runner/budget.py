@@ -47,6 +47,11 @@ class Budget:
     """Checks and replays side by side."""
     clock: Callable[[], float] = time.monotonic
     began: float = field(default_factory=time.monotonic)
+    _cut: dict[str, float] = field(default_factory=dict)
+    """What checks had when they were ended before they were over, by trial id. Another run begins them anew: a busy
+    hour says little about the next one."""
+    _shortest: dict[str, float] = field(default_factory=dict)
+    """The shortest whole check of this run, by workload."""
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -79,9 +84,22 @@ class Budget:
         return [*deadlines(self.study, trials, end - now, now, self.durations)]
 
     def note_check(self, trial: Trial, seconds: float, *, is_over: bool) -> None:
-        """Take into account how long a check took, or at least takes where it was ended before it was over."""
-        if is_over or (self.durations.expected_s("check", trial) or 0.0) < seconds:
+        """Take into account how long a check took, or for this run alone what it had when it was ended."""
+        if is_over:
             self.durations.note("check", trial, seconds)
+            self._shortest[trial.workload] = min(seconds, self._shortest.get(trial.workload, seconds))
+        else:
+            self._cut[trial.id] = seconds
+
+    def holds_check(self, case: Case, until: float | None) -> bool:
+        """Return whether a check that begins now can be over ``until`` then; so it is where its length is unknown."""
+        seconds = self._check_s(case, at_best=True) or self._shortest.get(case.trial.workload)
+        return until is None or seconds is None or self.clock() + seconds <= until
+
+    def _check_s(self, case: Case, *, at_best: bool) -> float | None:
+        seconds = self.durations.expected_s("check", case.trial, at_best=at_best)
+        cut_s = self._cut.get(case.trial.id)
+        return seconds if cut_s is None else max(cut_s, seconds or 0.0)
 
     def launch_s(self, trial: Trial) -> float:
         """Return about how long a timed launch takes."""
@@ -109,16 +127,20 @@ class Budget:
         is_ranked = all(launches.get(each.id) for each in trials)
         return (end if is_ranked else self.end) - sum(map(self.replay_s, launched))
 
-    def checks_s(self, cases: Sequence[Case]) -> float | None:
+    def checks_s(self, cases: Sequence[Case], *, at_best: bool = False) -> float | None:
         """Return about how long checks take; those of unknown length as the others of their workload, None without any.
 
         A framework that was not checked before may need longer than all others. Checks of loaders train a small
         network, no longer than the mean of all.
+
+        Args:
+            cases: the checks.
+            at_best: whether each is as quick as the quickest of its like that was seen here.
         """
         total, known_count, loaders = 0.0, 0, 0
         by_workload: dict[str, list[float | None]] = {}
         for each in cases:
-            seconds = self.durations.expected_s("check", each.trial)
+            seconds = self._check_s(each, at_best=at_best)
             if seconds is None and each.loader is not None:
                 loaders += 1
             else:
@@ -138,7 +160,8 @@ class Budget:
     ) -> list[Trial]:
         """Return the trials to check and to launch until a moment, those of a first ranking first.
 
-        That is all of them where the length of a check is unknown. Those without a check to be made are among them.
+        That is all of them where the length of a check is unknown; else those that fit if checks are as quick as they
+        ever were here. Those without a check to be made are among them.
 
         Args:
             trials: that are about to be launched for the first time.
@@ -157,7 +180,7 @@ class Budget:
         chosen: list[Trial] = []
         for trial in (each for group in ordered for each in sorted(group, key=lambda one: costs[one.id])):
             waiting = [each for each in pending if any(one.id in each.stands_for for one in [*chosen, trial])]
-            checks_s = self.checks_s(waiting)
+            checks_s = self.checks_s(waiting, at_best=True)
             launches_s = sum(self.launch_s(each) + self.replay_s(each) for each in [*chosen, trial])
             is_checked = not any(trial.id in each.stands_for for each in pending)
             if is_checked or checks_s is None or self.clock() + checks_s + launches_s <= until:
@@ -165,17 +188,21 @@ class Budget:
         return chosen or (ordered[0] if first and ordered else [])
 
     def _cost_s(self, trial: Trial, pending: Sequence[Case]) -> float:
-        checks_s = self.checks_s([each for each in pending if trial.id in each.stands_for])
+        checks_s = self.checks_s([each for each in pending if trial.id in each.stands_for], at_best=True)
         return (checks_s or 0.0) + self.launch_s(trial) + self.replay_s(trial)
 
-    def end_of_checks(self, trials: Sequence[Trial], until: float | None) -> float | None:
-        """Return when the checks of ``trials`` must end, so that these can be launched and replayed ``until`` then."""
+    def end_of_checks(self, trials: Sequence[Trial], until: float | None, *, first: bool = True) -> float | None:
+        """Return when the checks of ``trials`` must end, so that these can be launched and replayed ``until`` then.
+
+        Those that come ``first`` have more time where launches are of unknown length: later ones may be of a workload
+        too large for this budget, and keep others from further launches.
+        """
         if until is None:
             return None
         now = self.clock()
         left_s = max(0.0, until - now)
         if any(self.durations.expected_s("launch", each) is None for each in trials):
-            return now + _USUAL_FOR_CHECKS * left_s
+            return now + (_USUAL_FOR_CHECKS if first else _FEWEST_FOR_CHECKS) * left_s
         wanted_s = left_s - sum(self.launch_s(each) + self.replay_s(each) for each in trials)
         return now + min(max(wanted_s, _FEWEST_FOR_CHECKS * left_s), _MOST_FOR_CHECKS * left_s)
 

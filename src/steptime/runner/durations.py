@@ -39,19 +39,20 @@ class KeptDurations:
     @classmethod
     def of_machine(cls) -> "KeptDurations":
         """Return what earlier runs kept of this machine; nothing where that cannot be read."""
-        path = cache_folder() / "durations" / f"{machine_id() or 'unnamed'}.json"
+        # Version 1 took what checks had that were ended for durations.
+        path = cache_folder() / "durations" / f"{machine_id() or 'unnamed'}-2.json"
         return cls(path, slowdown_by_load, _read(path))
 
-    def expected_s(self, work: Work, trial: Trial | None = None) -> float | None:
+    def expected_s(self, work: Work, trial: Trial | None = None, *, at_best: bool = False) -> float | None:
         """Return how long some work takes: the same, or else its like of this framework and workload; None if unknown.
 
         Args:
             work: its kind.
             trial: whose work it is; None of work that does not depend on it.
+            at_best: whether the quickest is expected; else the median.
         """
-        idle_s = next(
-            (statistics.median_high(self._seen[key]) for key in _keys(work, trial) if key in self._seen), None
-        )
+        typical = min if at_best else statistics.median_high
+        idle_s = next((typical(self._seen[key]) for key in _keys(work, trial) if key in self._seen), None)
         return None if idle_s is None else idle_s * self.slowdown()
 
     def note(self, work: Work, trial: Trial | None, seconds: float) -> None:

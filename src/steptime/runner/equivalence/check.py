@@ -250,13 +250,18 @@ class EquivalenceCheck:
         self._lock = threading.Lock()
         self._cache_refused = False
 
-    def run(self, trials: Sequence[Trial], *, side_by_side: int) -> None:
-        """Check all ``trials``; nothing is timed here, so checks may run ``side_by_side``."""
+    def run(
+        self, trials: Sequence[Trial], *, side_by_side: int, may_begin: Callable[[Case], bool] = lambda _: True
+    ) -> None:
+        """Check all ``trials``; nothing is timed here, so checks may run ``side_by_side``.
+
+        Each that is not kept is made if ``may_begin`` allows it when its turn comes.
+        """
         cases = self.cases(trials)
         # What is kept comes first, so that it is known how many checks are still to be made.
         cases.sort(key=lambda case: self.cache.get(self._key(case)) is None)
         self.observer.stage("Checking that all frameworks compute the same", len(cases))
-        self.checker.executor.do_side_by_side(self._check, cases, side_by_side)
+        self.checker.executor.do_side_by_side(partial(self._check, may_begin=may_begin), cases, side_by_side)
         self.checker.executor.remove(self.checker.scratch)
 
     def cases(self, trials: Sequence[Trial]) -> list[Case]:
@@ -273,13 +278,15 @@ class EquivalenceCheck:
             if self.cache.get(self._key(each)) is None and all(each != over for over in self._over)
         ]
 
-    def _check(self, case: Case) -> None:
+    def _check(self, case: Case, may_begin: Callable[[Case], bool]) -> None:
         trial, workload, executor = case.trial, self._workload(case), self.checker.executor
         key = self._key(case)
         result = self.cache.get(key)
         kept = result is not None
         what = f"{trial.framework} {trial.strategy}, {trial.workload}"
         if result is None:
+            if not may_begin(case):
+                return
             self.observer.working_on(what)
             distribution = executor.manifests[trial.framework].distribution.lower()
             version = executor.environment(trial).packages.get(distribution, "unknown")
