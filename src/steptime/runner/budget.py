@@ -48,8 +48,8 @@ class Budget:
     clock: Callable[[], float] = time.monotonic
     began: float = field(default_factory=time.monotonic)
     _cut: dict[str, float] = field(default_factory=dict)
-    """What checks had when they were ended before they were over, by trial id. Another run begins them anew: a busy
-    hour says little about the next one."""
+    """What checks had when they were ended before they were over, by trial id. Another run begins them anew, which
+    may find the machine less busy."""
     _shortest: dict[str, float] = field(default_factory=dict)
     """The shortest whole check of this run, by workload."""
 
