@@ -5,11 +5,12 @@ import re
 from html import unescape
 
 import pytest
-from summaries import quickstart, summary, trial
+from summaries import check, quickstart, summary, trial
 
 from steptime.cli.console import PlainConsole
 from steptime.report import sections as table
 from steptime.report.charts.chart import Figure
+from steptime.report.conditions import passed_checks
 from steptime.report.formats import page_text
 from steptime.report.overview import overview
 from steptime.report.section import Column, Figures, Pairs, Section, SectionTable, Sentences, TableRow, cells
@@ -97,3 +98,36 @@ def test_tables_that_are_alike_have_the_layout_in_which_all_of_them_fit():
     text = printed(SectionText([Section("Both", [short, long], alike=True)]), 60)
     assert "1 (1 to 2)" not in text
     assert "1 (1 to 2)" in printed(SectionText([Section("Both", [short, long])]), 60)
+
+
+MADE = "2026-11-27T21:00:00+00:00"
+BEFORE = "2026-11-20T09:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("checks", "sentence"),
+    [
+        ([check()], "1 of 1 check passed"),
+        ([check(checked_at=MADE)], "1 of 1 check passed"),
+        ([check(checked_at=MADE, kept=True)], "1 of 1 check passed (1 checked on 2026-11-27, kept)"),
+        (
+            [check(checked_at=MADE), check("mxnet", checked_at=MADE, kept=True), check("chainer", passed=False)],
+            "2 of 3 checks passed (1 checked on 2026-11-27, kept)",
+        ),
+        (
+            [check(checked_at=MADE, kept=True), check("mxnet", checked_at=BEFORE, kept=True)],
+            "2 of 2 checks passed (2 checked on 2026-11-20 to 2026-11-27, kept)",
+        ),
+    ],
+)
+def test_a_report_states_when_kept_checks_were_made(checks, sentence):
+    assert passed_checks(checks) == f"Equivalence check: {sentence}"
+    assert sentence in words(printed(overview(summary([trial()], equivalence=checks))))
+
+
+def test_a_page_states_the_day_of_each_check_that_is_known():
+    checks = [check(checked_at=MADE), check("mxnet", checked_at=BEFORE, kept=True), check("chainer")]
+    page = page_text(StudyFindings(summary([trial()], equivalence=checks), study_text="version: 1\n"), "results")
+    found = set(re.findall(r"checked on ([^<]*)</", page))
+    assert {"2026-11-27", "2026-11-20, kept"} <= found
+    assert "2026-11-27, kept" not in found

@@ -116,7 +116,7 @@ def a_check(**changes: Any) -> EquivalenceResult:
     fields |= {"framework": "reference", "framework_version": "1", "strategy": "single", "workload": "mlp"}
     fields |= {"input_shape": [784], "workers": 1, "steps": 4, "repeats": 1, "parameters": 5, "parameters_expected": 5}
     fields |= {"first_loss_error": 0.0, "passed": True, "options": {}, "crashes": 0, "rounds": 1, "optimizer": "sgd"}
-    fields |= {"environment_variables": {}}
+    fields |= {"environment_variables": {}, "kept": False}
     return EquivalenceResult(**{**fields, **changes})
 
 

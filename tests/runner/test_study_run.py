@@ -230,6 +230,9 @@ def test_checks_of_an_earlier_run_come_first_and_are_told_from_those_that_are_ma
     run(tmp_path, CHECKED_STUDY.replace("workers: [1]", "workers: [1, 2]"), observer)
 
     assert observer.items == [("reference allreduce, lenet5", True), ("reference single, lenet5", False)]
+    first, again, new = Store.open(tmp_path / "results").equivalence()
+    assert [each.kept for each in (first, again, new)] == [False, True, False]
+    assert first.checked_at == again.checked_at <= new.checked_at
 
 
 @pytest.fixture

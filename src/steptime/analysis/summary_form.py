@@ -218,6 +218,8 @@ class EquivalenceSummary(JsonForm):
     gradient_rounding: float | None = None
     rounds: int = 0
     optimizer: str = "sgd"
+    checked_at: str | None = None
+    kept: bool = False
 
 
 class PublishedRatio(JsonForm):

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -44,8 +45,15 @@ _MACHINE = {
 
 
 def passed_checks(checks: Sequence[EquivalenceSummary]) -> str:
-    """``Equivalence check: 8 of 9 checks passed``."""
-    return f"Equivalence check: {sum(each.passed for each in checks)} of {count(len(checks), 'check')} passed"
+    """``Equivalence check: 8 of 9 checks passed (4 checked on 2026-11-27, kept)``."""
+    days = sorted(filter(None, map(_kept_on, checks)))
+    kept = f" ({len(days)} checked on {' to '.join(dict.fromkeys([days[0], days[-1]]))}, kept)" if days else ""
+    return f"Equivalence check: {sum(each.passed for each in checks)} of {count(len(checks), 'check')} passed{kept}"
+
+
+def _kept_on(check: EquivalenceSummary) -> str | None:
+    """Return the day of a check that an earlier run had made; None of one that was made for the study."""
+    return check.checked_at[:10] if check.kept and check.checked_at else None
 
 
 NOT_CHECKED = "The equivalence check was not run: these trials may train different things."
@@ -99,6 +107,9 @@ def equivalence_section(checks: Sequence[EquivalenceSummary]) -> Section:
 def _check_cells(check: EquivalenceSummary) -> list[Cell]:
     passed = Cell("passed", style="good")
     result = passed if check.passed else Cell(f"not passed: {check.reason or 'no reason known'}", style="bad")
+    if check.checked_at:
+        made = f"checked on {check.checked_at[:10]}" + (", kept" if check.kept else "")
+        result = replace(result, note=made)
     steps = [
         f"{check.repeats} times",
         f"{check.rounds} rounds" if check.rounds else "",

@@ -213,12 +213,18 @@ class EquivalenceResult(StoredRecord):
     """Why trials with these options have no rank although they pass; None if they have one."""
     explanation: str | None = None
     """What makes several workers with a user's module train otherwise than one with their joined batches."""
+    checked_at: str | None = None
+    """When the check was made, UTC, ISO 8601; None in older records."""
+    kept: bool = False
+    """Whether an earlier run had made it."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line's object, as it was before there were modules of users where nothing is to be explained."""
+        """Return the line's object, without what older records have not where that is not known."""
         line = super().to_json()
         if self.explanation is None:
             del line["explanation"]
+        if self.checked_at is None:
+            del line["checked_at"], line["kept"]
         return line
 
 

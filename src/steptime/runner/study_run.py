@@ -193,8 +193,8 @@ class StudyRun:
             ).run(schedule)
             if kind is TIMED:
                 run.timed = schedule.records
-                # those that an earlier run has timed
-                gate.admit([trial for trial in wanted if run.timed.get(trial.id)], ends[number])
+                # Those that an earlier run has timed, in time for their replays.
+                gate.admit([trial for trial in wanted if run.timed.get(trial.id)], deadline())
             elif left_out:
                 self.not_done.append(missing_launches(kind, left_out, budget))
             wanted = self._verdicts.refuse(wanted, {}, "failed")

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -95,10 +96,10 @@ class CheckCache:
         if self._renewed:
             return None
         try:
-            kept = read_equivalence((self._folder / f"{key}.json").read_bytes())
+            found = read_equivalence((self._folder / f"{key}.json").read_bytes())
         except (OSError, ValueError):
             return None
-        return kept if kept.passed is True else None
+        return found if found.passed is True else None
 
     def put(self, key: str, result: EquivalenceResult) -> str | None:
         """Keep ``result`` if it passed; return why the cache cannot keep it, where that is so.
@@ -294,6 +295,7 @@ class EquivalenceCheck:
             wanted, began = [case.loader.probe] if case.loader else None, time.monotonic()
             result = self.checker.check(trial, workload, truth_of, version, wanted)
             is_over = result.passed or not executor.cancelled.is_set()
+            result = replace(result, checked_at=datetime.now(UTC).isoformat(timespec="seconds"))
             self.took(case, time.monotonic() - began, is_over)
             if not is_over:
                 return  # ended before its time, which proves nothing about the framework
@@ -304,7 +306,7 @@ class EquivalenceCheck:
                 self._cache_refused = True
                 self.observer.note(refused)
             of_options = None if case.loader else executor.manifests[trial.framework].unranked(trial.options)
-            self.keep(replace(result, trials=list(case.stands_for), unranked=of_options))
+            self.keep(replace(result, trials=list(case.stands_for), unranked=of_options, kept=kept))
             if not result.passed:
                 for each in case.stands_for:
                     self.failures[each] = failure(result)
