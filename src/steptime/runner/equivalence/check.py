@@ -96,10 +96,10 @@ class CheckCache:
         if self._renewed:
             return None
         try:
-            found = read_equivalence((self._folder / f"{key}.json").read_bytes())
+            kept = read_equivalence((self._folder / f"{key}.json").read_bytes())
         except (OSError, ValueError):
             return None
-        return found if found.passed is True else None
+        return kept if kept.passed is True else None
 
     def put(self, key: str, result: EquivalenceResult) -> str | None:
         """Keep ``result`` if it passed; return why the cache cannot keep it, where that is so.
