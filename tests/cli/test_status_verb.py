@@ -60,7 +60,7 @@ def test_a_study_that_was_killed_on_this_host_is_not_running(folder, capfd):
     own = ProcessIdentity.own()
     gone = str(replace(own, started=own.started + 1))
     (now, *_) = said(folder, replace(RUNNING, process=gone), capfd)
-    assert now == "not running: process 12 on n0, Slurm job 7 was killed; steptime run goes on where it was"
+    assert now == "not running: process 12 on n0, Slurm job 7 was killed; rerun steptime run to continue"
 
 
 def make_silent(folder: Path, seconds: float) -> None:
@@ -80,7 +80,7 @@ def test_a_run_of_another_host_that_gives_no_sign_of_life_is_not_said_to_run(fol
     (now, remedy, *_) = said(folder, None, capfd)
     assert now.startswith("no heartbeat for 10 min ")
     assert now.endswith(f" from process 12 on n0, Slurm job 7, at: {RUNNING.item}")
-    assert "if n0 is dead or cut off: steptime run goes on where it was" in remedy
+    assert "if n0 is dead or cut off: rerun steptime run to continue" in remedy
     assert "scontrol requeue 7" in remedy
 
 

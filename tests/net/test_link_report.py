@@ -73,10 +73,24 @@ def test_what_is_no_all_reduce_has_no_bus_bandwidth():
     assert operation_row(rows[0]).cells[BUS].text == UNKNOWN
 
 
-def test_an_interval_without_sense_is_said_to_have_none():
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (4e-4, 1.5e-3, "1 ms (400 µs to 1.5 ms)"),
+        (2e-4, 1.5e-3, "inconclusive (200 µs to 1.5 ms)"),
+        (1e-9, 1e3, "inconclusive (0.001 µs to 16 min 40 s)"),
+        (0.0, 2e-3, "inconclusive (at most 2 ms)"),
+        (-1e-3, 2e-3, "inconclusive (at most 2 ms)"),
+    ],
+)
+def test_a_number_whose_interval_is_too_wide_is_not_shown(low, high, text):
     (row,) = net_summary([launch(setting(2), k, gloo_like(2)) for k in range(3)]).rows
-    wide = row.model_copy(update={"alpha_s": Interval(value=1e-3, low=1e-9, high=1e3)})
-    assert operation_row(wide).cells[ALPHA].interval == "unsure by more than 10x"
+    wide = row.model_copy(update={"alpha_s": Interval(value=1e-3, low=low, high=high)})
+    assert operation_row(wide).cells[ALPHA].line == text
+
+
+def test_an_interval_without_an_end_has_its_beginning():
+    (row,) = net_summary([launch(setting(2), k, gloo_like(2)) for k in range(3)]).rows
     open_ended = row.fit.model_copy(update={"bandwidth_bytes_per_s": Interval(value=1e6, low=5e5, high=None)})
     shown = operation_row(row.model_copy(update={"fit": open_ended}))
     assert shown.cells[BANDWIDTH].interval == "4 Mbit/s or more"

@@ -186,7 +186,7 @@ def test_a_run_out_of_time_queues_its_job_again_and_says_so(slurm, tmp_path, cap
     code = run_program(["run", str(study), "-o", str(tmp_path / "results"), "--requeue", "3"])
     assert code == Unfinished.exit_code
     last = capfd.readouterr().err.splitlines()[-1]
-    assert last == "Slurm job 7 is queued again and goes on where it was (1 of at most 3)"
+    assert last == "Slurm job 7 is queued again and continues there (1 of at most 3)"
     assert launches(tmp_path / "results") == []
     assert run_progress(tmp_path / "results").ended == "interrupted by the end of its time"
 

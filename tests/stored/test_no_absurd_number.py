@@ -46,11 +46,7 @@ def intervals(study: str) -> Iterator[tuple[str, str, str, str]]:
             yield f"{verb}: {match[0]}", *(group.replace(",", "") for group in match.groups())
 
 
-OPEN = {"two-hosts"}
-"""Parameters of fitted links and models are still shown with intervals as wide as they are."""
-
-
-@pytest.mark.parametrize("study", [study for study in STUDIES if study not in OPEN])
+@pytest.mark.parametrize("study", STUDIES)
 def test_no_interval_whose_ends_differ_by_more_than_four_times_claims_its_number(study):
     wide = [
         shown

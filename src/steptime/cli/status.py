@@ -109,13 +109,13 @@ def _run_lines(found: "RunProgress", state: "RunState", folder: Path) -> list[st
     doing = found.item or found.stage
     lines = {
         "ended": [f"not running: {found.ended}, {format_seconds(since_s)} ago ({who})"],
-        "killed": [f"not running: {who} was killed; steptime run goes on where it was"],
+        "killed": [f"not running: {who} was killed; rerun steptime run to continue"],
         "running": [f"running now: {doing}, for {format_seconds(since_s)} ({who})"],
         "silent": [f"no heartbeat for {format_seconds(last_sign_age_s(folder) or 0.0)} from {who}, at: {doing}"],
     }[state]
     if state == "silent":
         again = f"; scontrol requeue {found.job} does so in its job, if Slurm still has that" if found.job else ""
-        lines.append(f"if {found.host} is dead or cut off: steptime run goes on where it was, on any host{again}")
+        lines.append(f"if {found.host} is dead or cut off: rerun steptime run to continue, on any host{again}")
     if found.stage and found.ended is None:
         total = "" if found.least is None else f" of {found.least}"
         total += f" to {found.most}" if found.most is not None and found.most != found.least else ""

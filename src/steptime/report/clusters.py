@@ -7,7 +7,7 @@ from steptime.analysis.summary_form import Summary
 from steptime.report.number_format import UNKNOWN, Shown, count, listed, number
 from steptime.report.section import Column, Part, Section, SectionTable, Sentences, TableRow, cells
 from steptime.report.trial_names import Names
-from steptime.units import format_bit_rate, format_bytes, format_seconds
+from steptime.units import format_bit_rate, format_bytes, format_seconds, is_undecided
 
 EXPLANATION = (
     "Emulated hosts are network namespaces of this one machine: each has its own name, its own cores and a link that "
@@ -114,4 +114,6 @@ def _spread(found: Spread | None, form: Callable[[float], str]) -> Shown:
     if found is None:
         return Shown(UNKNOWN, "")
     ends: Sequence[str] = [form(found.least), form(found.most)]
+    if is_undecided(found.least, found.most):
+        return Shown(" to ".join(ends), "")
     return Shown(form(found.value), " to ".join(ends) if ends[0] != ends[1] else "")

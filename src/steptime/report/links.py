@@ -5,7 +5,7 @@ from itertools import groupby
 
 from steptime.analysis.message_times import Line, NetRow, NetSummary, line_points
 from steptime.report.charts.chart import Figure, Marks, Spec, chart, parts, picture, round_ticks
-from steptime.report.number_format import NO_INTERVAL, UNKNOWN, Shown, count, number
+from steptime.report.number_format import INCONCLUSIVE, NO_INTERVAL, UNKNOWN, Shown, count, number
 from steptime.report.section import (
     Cell,
     Column,
@@ -19,10 +19,8 @@ from steptime.report.section import (
     mark_notes,
 )
 from steptime.results.json_form import NOT_MEASURED, Interval
-from steptime.units import format_bit_rate, format_bytes, format_seconds
+from steptime.units import format_bit_rate, format_bytes, format_seconds, is_undecided
 
-_UNSURE = 10
-"""An interval that reaches further than this many times its number, in both directions, is not shown in figures."""
 _SIZE = (
     "datum.value >= 1048576 ? datum.value / 1048576 + ' MiB' : "
     "datum.value >= 1024 ? datum.value / 1024 + ' KiB' : datum.value + ' B'"
@@ -119,8 +117,10 @@ def _shown(found: Interval[float | None], form: Callable[[float], str]) -> Shown
         return Shown(form(found.value), NO_INTERVAL)
     if found.high is None:
         return Shown(form(found.value), f"{form(found.low)} or more")
-    if found.low <= 0.0 or found.high > _UNSURE**2 * found.low:
-        return Shown(form(found.value), f"unsure by more than {_UNSURE}x")
+    if found.low <= 0.0:
+        return Shown(INCONCLUSIVE, f"at most {form(found.high)}")
+    if is_undecided(found.low, found.high):
+        return Shown(INCONCLUSIVE, f"{form(found.low)} to {form(found.high)}")
     texts = [form(each) for each in (found.value, found.low, found.high)]
     # A unit that all three have is said once.
     units = {text.partition(" ")[2] for text in texts}

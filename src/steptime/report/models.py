@@ -15,10 +15,20 @@ from steptime.analysis.model_form import (
 from steptime.analysis.summary_form import Summary
 from steptime.report.charts.chart import Figure, Marks, Spec, parts, picture
 from steptime.report.charts.rows import prediction_bands
-from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, ratio
+from steptime.report.number_format import (
+    INCONCLUSIVE,
+    UNKNOWN,
+    Shown,
+    count,
+    listed,
+    number,
+    percent,
+    ratio,
+)
 from steptime.report.section import Column, Figures, Part, Section, SectionTable, Sentences, TableRow, cells, text_table
 from steptime.report.trial_names import Names
 from steptime.results.json_form import IntervalOverLaunches
+from steptime.units import is_undecided
 
 MODEL_TITLES = {
     "load_imbalance": "Models with a load-imbalance factor, against measured steps",
@@ -223,7 +233,8 @@ def _share(value: float) -> str:
 def _rate(found: IntervalOverLaunches | None) -> str:
     if found is None or found.low is None or found.high is None:
         return UNKNOWN
-    return Shown(number(found.value), f"{number(found.low)} to {number(found.high)}").line
+    text = INCONCLUSIVE if is_undecided(found.low, found.high) else number(found.value)
+    return Shown(text, f"{number(found.low)} to {number(found.high)}").line
 
 
 def prediction_figures(found: StudyPrediction | None) -> list[Figure]:

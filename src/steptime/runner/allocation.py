@@ -154,7 +154,7 @@ class Allocation:
             store.put(_REQUEUES, {"job": self.job, "count": count - 1})
             return Requeue(f"Slurm does not queue job {self.job} again: {said or 'scontrol cannot be run'}")
         how_often = f"{count} of at most {self.most_requeues}"
-        return Requeue(f"Slurm job {self.job} is queued again and goes on where it was ({how_often})", queued=True)
+        return Requeue(f"Slurm job {self.job} is queued again and continues there ({how_often})", queued=True)
 
 
 @dataclass(frozen=True)

@@ -360,7 +360,8 @@ class Study(Strict):
     isolation: Literal["required", "preferred"] = "preferred"
     """Whether launches run only where other users of the machine cannot reach their sockets."""
     options: Options = {}
-    """For each framework its own settings, which win over `tuning`; each list is an axis of that framework alone."""
+    """For each framework its own settings, which take precedence over `tuning`; each list is an axis of that
+    framework alone."""
     environment_variables: Variables = {}
     """By which libraries are tuned, for all frameworks or below the name of one; each list is an axis."""
     environments: dict[str, EnvironmentChoice] = {}
