@@ -306,3 +306,37 @@ def test_graphs_of_torch_compile_are_counted_at_the_end_and_not_where_nothing_is
     assert kinds_of(outside, "graphs")[0]["operations"] < 2
     assert kinds_of(outside, "graphs")[0]["breaks"] > 0
     assert kinds_of(none, "graphs") == []
+
+
+MODULES = """
+class Sized(torch.nn.Parameter):
+    def numel(self):
+        raise RuntimeError("of a library that does not tell")
+
+class Own(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(16, 4)
+        self.weight = Sized(self.weight.detach())
+
+nets = {
+    "lazy, tried before": torch.nn.LazyLinear(4),
+    "lazy until its first step": torch.nn.Sequential(torch.nn.LazyLinear(8), torch.nn.ReLU(), torch.nn.LazyLinear(4)),
+    "lazy in parts": torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.LazyBatchNorm1d(), torch.nn.LazyLinear(4)),
+    "a tensor of its own kind": Own(),
+    "beside one on meta": torch.nn.Linear(16, 4),
+}
+nets["lazy, tried before"](torch.randn(4, 16))
+nets["beside one on meta"].unused = torch.nn.Linear(3, 3, device="meta")
+for net in nets.values():
+    optimizer = torch.optim.SGD([each for each in net.parameters() if not each.is_meta], lr=1e-2)
+    train()
+"""
+
+
+def test_modules_whose_parameters_have_no_size_yet_are_measured_as_others(tmp_path):
+    done, (lines,) = attach(tmp_path, MODULES)
+    assert done.returncode == 0, done.stderr
+    assert kinds_of(lines, "fault") == []
+    steps = kinds_of(lines, "step")
+    assert len(steps) >= 5 * 16 - 1
+    assert [step["number"] for step in steps if not {"forward", "backward", "update"} <= step["regions"].keys()] == []

@@ -326,7 +326,10 @@ class Gradients:
     def adopt(self, module: Any) -> tuple[bool, bool]:
         """Learn what an outermost ``module`` is, and return it."""
         trainable = any(each.requires_grad for each in module.parameters())
-        known = self.outermost[module] = trainable, torch_collectives.goes_through_data_parallel(module)
+        known = trainable, torch_collectives.goes_through_data_parallel(module)
+        if any(hasattr(type(each), "materialize") for each in module.parameters()):
+            return known  # a lazy module, which makes its parameters in the first forward
+        self.outermost[module] = known
         if trainable:
             self.roots[type(module).__name__] = self.roots.get(type(module).__name__, 0) + 1
         if trainable and self.on:
@@ -339,13 +342,25 @@ class Gradients:
             key = id(parameter)
             if key in self.sizes or not (parameter.requires_grad and parameter.is_leaf):
                 continue
+            size = self._bytes_of(parameter)
+            if size is None:
+                continue
             self.weights.add(parameter)
             register = getattr(parameter, "register_post_accumulate_grad_hook", None)
             if register is None:  # torch before 2.1
                 return
             self.passes = PASSES
-            self.sizes[key] = parameter.numel() * parameter.element_size()
+            self.sizes[key] = size
             self.handles[key] = register(Arrival(self, key))
+
+    def _bytes_of(self, parameter: Any) -> int | None:
+        """Return its size; None of a library's own kind of tensor that does not know it."""
+        try:
+            return int(parameter.numel() * parameter.element_size())
+        except Exception as error:
+            if patches.raised_by_signal_handler(error):
+                raise
+            return None
 
     def arrive(self, key: int) -> None:
         """Note that a gradient is there; called in autograd's thread, which is another on a GPU."""
