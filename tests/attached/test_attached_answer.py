@@ -7,8 +7,8 @@ from stored_processes import ddp_job, ddp_steps, found_in, process_lines, write
 
 from steptime.attached.summary import latest_steps
 from steptime.cli.console import PlainConsole
-from steptime.report.attached import attached_section
-from steptime.report.attached_answer import MOST_LINES, AttachedAnswer
+from steptime.report.attached import attached_section, part_rows
+from steptime.report.attached_answer import MOST_LINES, AttachedAnswer, _clauses
 from steptime.report.terminal import SectionText
 
 
@@ -44,6 +44,38 @@ def test_a_narrow_terminal_breaks_no_number(tmp_path, capsys):
     text = shown(capsys, AttachedAnswer(ddp_job(tmp_path, lambda _: [0.0, 15.0])), 44)
     assert max(map(len, text.splitlines())) <= 44
     assert "20.0 ms (20.0 to 20.0)" in text
+
+
+def differing(folder):
+    """A job whose ranks differ in a phase, with a line of the script beside another one."""
+    return ddp_job(folder, lambda _: [0.0, 15.0])
+
+
+@pytest.mark.parametrize("width", [70, 76, 80, 84, 90])
+@pytest.mark.parametrize("job", [eventful, differing])
+def test_what_stands_beside_a_part_is_whole_at_every_width(tmp_path, capsys, job, width):
+    run = job(tmp_path)
+    text = shown(capsys, AttachedAnswer(run), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    notes = [row[3] for row in part_rows(run, 0) if row[3]]
+    words = " ".join(text.split())
+    assert notes
+    assert [note for note in notes if re.split("[,;] ", note)[0] not in words] == []
+
+
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [
+        (51, "8.33 to 16.1 ms (rank 1); step.py:9 train, torch: x"),
+        (45, "8.33 to 16.1 ms (rank 1); step.py:9 train"),
+        (30, "8.33 to 16.1 ms (rank 1)"),
+        (12, "8.33 to 16.1 ms (rank 1)"),
+    ],
+)
+def test_a_note_loses_whole_clauses_from_its_end(width, text):
+    note = "8.33 to 16.1 ms (rank 1); step.py:9 train, torch: x"
+    assert _clauses(note, width) == text
 
 
 def test_what_is_largest_comes_first(tmp_path, capsys):

@@ -124,7 +124,10 @@ def _by_rank(part: StepPart, run: AttachedRun) -> str:
     waits = run.waited_for
     if part.name == "sync_wait" and waits is not None and waits.rank is not None:
         return f"for rank {waits.rank}, up to {format_seconds(values[most])}"
-    return f"{format_seconds(least)} to {format_seconds(values[most])} (rank {run.ranks[most].rank})"
+    ends = format_seconds(least), format_seconds(values[most])
+    first, unit = ends[0].split(" ", 1)
+    same = ends[1].split(" ", 1)[1] == unit
+    return f"{first if same else ends[0]} to {ends[1]} (rank {run.ranks[most].rank})"
 
 
 def run_notes(run: AttachedRun) -> Iterator[str]:

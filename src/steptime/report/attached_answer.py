@@ -1,5 +1,6 @@
 """The answer at the end of the run of a user's own script: at most a screen."""
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -21,6 +22,9 @@ _SMALL_OF_JOB = 0.005
 _ROWS_OF_GAPS = (4, 2, 1, 0)
 _FINDINGS = (6, 4, 3, 2, 1)
 _INDENT, _GAP = "  ", 2
+_ALL = 4
+"""Columns: name, time, share and note."""
+_CLAUSE_END = re.compile("[,;] ")
 _SHORTEST_NOTE = 12
 """Columns that a note has at least, or is left out."""
 
@@ -68,18 +72,25 @@ class AttachedAnswer:
 
 
 def _table(run: AttachedRun, gaps: int, width: int) -> Table:
-    """Return the parts with as much beside them as fits; notes are cut where that is narrow, numbers never."""
+    """Return the parts with as much beside them as fits: whole clauses of notes, of which the first may be wrapped."""
     rows = list(part_rows(run, gaps))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     left = width - sum(widths) - len(_INDENT) - 3 * _GAP
-    columns = 4 if left >= _SHORTEST_NOTE else 3 if left >= -_GAP else 2
+    columns = _ALL if left >= _SHORTEST_NOTE else 3 if left >= -_GAP else 2
     table = Table.grid(padding=(0, _GAP, 0, 0))
     for column in range(columns):
-        table.add_column(no_wrap=column > 0, justify="right" if column in {1, 2} else "left", overflow="fold")
+        is_number = column in {1, 2}
+        whole = is_number or (column == 0 and columns == _ALL)
+        table.add_column(no_wrap=whole, justify="right" if is_number else "left", overflow="fold")
     for name, time, share, note in rows:
-        shown = note if len(note) <= left else f"{note[: max(0, left - 1)]}…"
-        table.add_row(*(Text(text) for text in (f"{_INDENT}{name}", time, share, shown)[:columns]))
+        table.add_row(*(Text(text) for text in (f"{_INDENT}{name}", time, share, _clauses(note, left))[:columns]))
     return table
+
+
+def _clauses(note: str, width: int) -> str:
+    """Return as many clauses of a note as fit, one at least."""
+    ends = [len(note), *(match.start() for match in reversed(list(_CLAUSE_END.finditer(note))))]
+    return note[: next((end for end in ends if end <= width), ends[-1])]
 
 
 def _job_line(run: AttachedRun) -> str:
