@@ -14,6 +14,7 @@ from steptime.predict.profile import NetLink
 from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD
 from steptime.results.attached_files import RECORDS, read_attached
 from steptime.results.json_form import Interval
+from steptime.scaling.predicted_knees import attached_knees
 
 MIB = 1 << 20
 RATE, START_S = 1e9, 1e-4
@@ -136,6 +137,22 @@ def test_what_the_data_does_not_support_is_refused_with_what_would_help(tmp_path
     found = predict_attached(profile, [workers])[0]
     assert found.step_s is None
     assert said in found.refused
+
+
+def test_the_knee_of_a_script_follows_from_its_predictions(tmp_path):
+    profile = profile_of(tmp_path)
+    knee = attached_knees(profile, [0.8])[0]
+    below, above = (each.efficiency for each in predict_attached(profile, [knee.low - 1, knee.high + 1]))
+    assert below > 0.8 > above
+
+
+def test_the_knee_of_a_script_is_searched_up_to_the_first_count_that_is_refused(tmp_path):
+    knees = attached_knees(profile_of(tmp_path, rows=[row(workers=4)]))
+    assert {knee.measure: knee.searched_to for knee in knees} == {"efficiency": 4, "doubling": 2}
+
+
+def test_a_script_whose_predictions_are_refused_has_null_in_place_of_knees(tmp_path):
+    assert attached_knees(profile_of(tmp_path, rows=[])) is None
 
 
 def sharded_step(number, begin, gather_ms, scatter_ms):

@@ -14,7 +14,7 @@ from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import app
 from steptime.cli.predict import _complete_keys
-from steptime.predict.curve import forecast
+from steptime.scaling import forecast
 
 SIZES = {"workload": "lenet5", "input_shape": (1, 28, 28), "framework": "pytorch"}
 
@@ -245,10 +245,10 @@ def curve(tmp_path_factory):
     path.write_text("workers,step_time_s,role\n1,0.2,fit\n2,0.204,fit\n4,0.21,fit\n8,0.22,holdout\n")
     found, make = {}, forecast.forecast
 
-    def once(curves, workers):
-        key = repr((curves, workers))
+    def once(curves, workers, shares):
+        key = repr((curves, workers, shares))
         if key not in found:
-            found[key] = make(curves, workers)
+            found[key] = make(curves, workers, shares)
         return found[key]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -265,6 +265,27 @@ def test_a_users_own_curve_is_predicted(curve):
         for each in found["predictions"]
     )
     assert [each["workers"] for each in found["held_out"]] == [8]
+
+
+def test_the_knee_of_a_curve_is_printed_and_in_the_json(curve):
+    arguments = ["predict", "--curve", str(curve), "--workers", "16,32"]
+    assert "efficiency falls below 80 %" in " ".join(CliRunner().invoke(app, arguments).stdout.split())
+    (found,) = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)["curves"]
+    assert [(each["measure"], each["limit"]) for each in found["knees"]] == [
+        ("efficiency", 0.8),
+        ("efficiency", 0.5),
+        ("doubling", 1.5),
+    ]
+
+
+def test_the_knee_of_a_profile_is_of_the_shares_that_were_chosen(profile):
+    result = CliRunner().invoke(app, ["predict", str(profile), "--workers", "2", "--knee", "90", "--json"])
+    knees = [each["knees"] for each in json.loads(result.stdout)["knees"]]
+    assert [[knee["limit"] for knee in found] for found in knees if found] == [[0.9, 1.5]] * sum(map(bool, knees))
+
+
+def test_a_share_that_is_not_a_percentage_is_refused_by_its_name(profile):
+    assert "--knee: 'half' is not a percentage" in complaint("predict", profile, "--knee", "half")
 
 
 @pytest.mark.parametrize("columns", ["60", "80"])

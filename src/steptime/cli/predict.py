@@ -8,22 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steptime.cli.columns import print_columns
+from steptime.cli.own_forecasts import (
+    EXIT_REFUSED,
+    format_range,
+    format_rate,
+    predict_attached_script,
+    predict_curve,
+    say_wrapped,
+)
 from steptime.cli.streams import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steptime.predict.attached import AttachedProfile
-    from steptime.predict.curve.forecast import Forecast
     from steptime.predict.predict import Prediction
     from steptime.predict.profile import Profile
     from steptime.results.json_form import Interval, IntervalOverLaunches
+    from steptime.scaling.predicted_knees import PredictedKnees
 
 _NOTHING = (
     "nothing to predict from; give the PROFILE that `steptime fit DIR` wrote, or a scaling curve: --curve POINTS.csv"
 )
-EXIT_REFUSED = 3
-"""Where every configuration is refused."""
 _NOTHING_S = 5e-8
 _WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
 
@@ -61,18 +66,23 @@ def predict(
         Path | None,
         typer.Option(metavar="POINTS.csv", help="Predict a measured scaling curve of your own, without a profile."),
     ] = None,
+    knee: Annotated[
+        str, typer.Option(metavar="PERCENT,...", help="Efficiencies below which the number of workers is searched.")
+    ] = "80,50",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/prediction.md) and nothing else.")] = False,
 ) -> None:
     """Predict step time, throughput and phases, with an interval of 90 %, or say which measurement is missing."""
     from steptime.cli.arguments import Mistakes
     from steptime.predict.query import read_queries, read_workers
+    from steptime.scaling.knee import read_shares
 
     mistakes = Mistakes()
     counts = mistakes.read("--workers", "1,2,4,8" if workers is None else workers, read_workers)
+    shares = mistakes.read("--knee", knee, read_shares) or []
     if curve is not None:
         mistakes.add(_contradictions(profile, overrides))
         mistakes.complain()
-        _predict_curve(curve, counts or [], as_json=as_json)
+        predict_curve(curve, counts or [], shares, as_json=as_json)
         return
     if profile is None:
         mistakes.add([_NOTHING])
@@ -83,11 +93,12 @@ def predict(
     from steptime.predict.predict import BASELINE
     from steptime.predict.predict import predict as predict_all
     from steptime.predict.profile import read_profile
+    from steptime.scaling.predicted_knees import profile_knees
 
     own = read_attached_profile(profile)
     if own is not None:
         mistakes.complain()
-        _predict_attached(own, overrides or [], counts or [], as_json=as_json)
+        predict_attached_script(own, overrides or [], counts or [], shares, as_json=as_json)
         return
     read = read_profile(profile)
     mistakes.read("overrides", "", lambda _: read_queries(overrides or [], read))
@@ -102,52 +113,16 @@ def predict(
         ]
 
     found = predicted(overrides or [])
+    bends = profile_knees(read, read_queries(overrides or [], read), shares)
     if as_json:
         from steptime.cli.streams import print_json
 
-        print_json({"predictions": [to_json(each) for each in found], "baseline": BASELINE})
+        knees = [each.to_json() for each in bends]
+        print_json({"predictions": [to_json(each) for each in found], "baseline": BASELINE, "knees": knees})
     else:
-        _show(found, read)
+        _show(found, read, bends)
         for text in without_effect(overrides or [], found, predicted):
             say(f"note: {text} changes nothing here")
-    if found and all(each.refused for each in found):
-        sys.exit(EXIT_REFUSED)
-
-
-def _predict_attached(
-    profile: "AttachedProfile", overrides: "Sequence[str]", workers: "Sequence[int]", *, as_json: bool
-) -> None:
-    """Print what a user's own script takes on other numbers of workers."""
-    from steptime.predict.attached import predict_attached, refuse_changes
-    from steptime.units import format_seconds
-
-    refuse_changes(overrides)
-    found = predict_attached(profile, workers)
-    if as_json:
-        from steptime.cli.streams import print_json
-
-        print_json({"predictions": [asdict(each) for each in found]})
-    else:
-        rows = [
-            [
-                str(each.workers),
-                format_seconds(each.step_s.value or 0.0),
-                f"{format_seconds(each.step_s.low or 0.0)} to {format_seconds(each.step_s.high or 0.0)}",
-                f"{100 * (each.efficiency or 0.0):.0f} %",
-                format_seconds(each.exposed_s or 0.0),
-                format_seconds(each.waiting_s or 0.0),
-                f"{each.extrapolation:.3g}x",
-            ]
-            for each in found
-            if each.step_s is not None
-        ]
-        titles = ["step", "90 %", "eff.", "exposed", "waiting", "extrap."]
-        if rows:
-            command = " ".join([Path(profile.command[0]).name, *profile.command[1:]])[:60]
-            name = f"{command}, {profile.workers} workers measured, the same batch per worker"
-            print_columns(name, ["workers"], titles, rows)
-        for reason in dict.fromkeys(each.refused for each in found if each.refused):
-            say(f"refused: {reason}")
     if found and all(each.refused for each in found):
         sys.exit(EXIT_REFUSED)
 
@@ -157,24 +132,6 @@ def _contradictions(profile: Path | None, overrides: "Sequence[str] | None") -> 
     if not given:
         return []
     return [f"--curve predicts from the points of a curve alone; leave out {' '.join(given)}"]
-
-
-def _predict_curve(points: Path, workers: "Sequence[int]", *, as_json: bool) -> None:
-    from steptime.cli.streams import warn
-    from steptime.importers import read_imports
-    from steptime.predict.curve.forecast import forecast
-
-    [records] = read_imports([points], "curves")
-    warn(records.notes)
-    found = forecast(records.curves, workers)
-    if as_json:
-        from steptime.cli.streams import print_json
-
-        print_json({"curves": [each.to_json() for each in found]})
-        return
-    for each in found:
-        _show_forecast(each)
-    _say("Extrapolation (extrap.) is how far a worker count lies outside the measured ones, as a ratio.")
 
 
 def to_json(each: "Prediction") -> dict[str, Any]:
@@ -214,7 +171,7 @@ def _bounds(interval: "Interval[float | None] | IntervalOverLaunches[float | Non
     return {"value": interval.value, "low": interval.low, "high": interval.high}
 
 
-def _show(found: "Sequence[Prediction]", profile: "Profile") -> None:
+def _show(found: "Sequence[Prediction]", profile: "Profile", bends: "Sequence[PredictedKnees]") -> None:
     from steptime.predict.predict import BASELINE
 
     changed = list(dict.fromkeys(key for each in found for key in each.query.texts))
@@ -237,7 +194,8 @@ def _show(found: "Sequence[Prediction]", profile: "Profile") -> None:
         _show_phases(group, keys, changed)
         _show_efficiencies(group, keys, changed)
         _show_uncertainty(group)
-    _say(
+        _show_knees([each for each in bends if each.key.name == name])
+    say_wrapped(
         f"Efficiency (eff.) is relative to {BASELINE}. Extrapolation (extrap.) is how far a configuration lies outside "
         "the measured ones, as a ratio."
     )
@@ -245,10 +203,6 @@ def _show(found: "Sequence[Prediction]", profile: "Profile") -> None:
         say(f"refused: {reason}")
     for note in dict.fromkeys(note for each in found for note in each.notes):
         say(f"note: {note}")
-
-
-_NARROWER = 0.98
-"""An empty column that is not expected to narrow an interval by as much is not asked for."""
 
 
 def _show_work(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: "Sequence[str]") -> None:
@@ -318,20 +272,26 @@ def _show_efficiencies(group: "Sequence[Prediction]", keys: "Sequence[str]", cha
         titles = ["parallel", "balance", "comm.", "serial.", "transfer", "comput.", "global", "input"]
         print_columns("POP efficiencies (docs/breakdown.md); intervals are in the JSON", keys, titles, rows)
     elif known:
-        _say(f"no {ASYNCHRONOUS}")
+        say_wrapped(f"no {ASYNCHRONOUS}")
 
 
 def _show_uncertainty(group: "Sequence[Prediction]") -> None:
     """Print of the farthest step how its interval splits, and the measurement that would narrow it most."""
     known = [each for each in group if each.shares is not None]
     if known and (last := known[-1]).shares:
-        _say(f"The interval at {last.workers} workers: {last.shares.in_words()}. It narrows most by {last.narrowing}")
+        say_wrapped(
+            f"The interval at {last.workers} workers: {last.shares.in_words()}. It narrows most by {last.narrowing}"
+        )
 
 
-def _say(text: str) -> None:
-    from steptime.cli.console import PlainConsole
+def _show_knees(bends: "Sequence[PredictedKnees]") -> None:
+    """Print where more workers bring too little, for each combination of changes that is predicted so far."""
+    from steptime.scaling.knee import knee_line
 
-    PlainConsole().print(text)
+    for bend in bends:
+        if line := knee_line(bend.knees or []):
+            changed = ", ".join(f"{key}={text}" for key, text in bend.query.texts.items())
+            say_wrapped(f"{changed}: {line}" if changed and len(bends) > 1 else line)
 
 
 def _cells(each: "Prediction") -> list[str]:
@@ -340,12 +300,12 @@ def _cells(each: "Prediction") -> list[str]:
     if each.step_s is None or each.throughput is None or each.efficiency is None or each.extrapolation is None:
         return ["refused"]
     if is_undecided(each.step_s.low, each.step_s.high):
-        limits = _range(each.step_s.low, each.step_s.high)
+        limits = format_range(each.step_s.low, each.step_s.high)
         return ["undecided", limits, "-", "-", _dominant(each), f"{each.extrapolation:.3g}"]
     cells = [
         format_seconds(each.step_s.value or 0.0),
-        _range(each.step_s.low, each.step_s.high),
-        _rate(each.throughput.value),
+        format_range(each.step_s.low, each.step_s.high),
+        format_rate(each.throughput.value),
         f"{each.efficiency.value:.0%}",
         _dominant(each),
         f"{each.extrapolation:.3g}",
@@ -357,7 +317,7 @@ def _show_assumed(group: "Sequence[Prediction]") -> None:
     from steptime.predict.assumptions import assumed
 
     if assumption := assumed(group):
-        _say(f"Assumed: {assumption}.")
+        say_wrapped(f"Assumed: {assumption}.")
 
 
 def _show_other_layouts(group: "Sequence[Prediction]", profile: "Profile") -> None:
@@ -365,7 +325,9 @@ def _show_other_layouts(group: "Sequence[Prediction]", profile: "Profile") -> No
 
     for other in other_layouts(profile, group):
         step, limits, _, efficiency, *_ = _cells(other)
-        _say(f"With workers_per_host=1, {other.workers} workers take {step} ({limits}), efficiency {efficiency}.")
+        say_wrapped(
+            f"With workers_per_host=1, {other.workers} workers take {step} ({limits}), efficiency {efficiency}."
+        )
 
 
 def _dominant(each: "Prediction") -> str:
@@ -374,66 +336,3 @@ def _dominant(each: "Prediction") -> str:
 
     titles = {phase.name: phase.short_title if phase.part else "unexplained" for phase in PHASES}
     return titles.get(str(each.dominant), str(each.dominant))
-
-
-def _show_forecast(found: "Forecast") -> None:
-    from steptime.units import format_seconds
-
-    rows = [
-        [
-            str(point.workers),
-            format_seconds(point.step_s.value),
-            _range(point.step_s.low, point.step_s.high),
-            "-" if point.throughput is None else _rate(point.throughput),
-            f"{point.efficiency:.0%}",
-            f"{point.extrapolation:.3g}",
-        ]
-        for point in found.points
-    ]
-    first = found.curve.fit[0].workers
-    title = (
-        f"{found.curve.name}: efficiency (eff.) is relative to the measured step of {first} worker{'s'[: first > 1]}"
-    )
-    print_columns(title, ["workers"], ["step", "90 %", "samples/s", "eff.", "extrap."], rows)
-    held = [
-        [
-            str(point.workers),
-            format_seconds(point.measured),
-            format_seconds(point.predicted),
-            _range(point.low, point.high),
-            f"{point.ape:.1f} %",
-        ]
-        for point in found.held_out
-    ]
-    if held:
-        print_columns("Held-out rows", ["workers"], ["measured", "predicted", "90 %", "error"], held)
-    _say_what_narrows(found)
-
-
-def _say_what_narrows(found: "Forecast") -> None:
-    """Print which empty columns and which further point would narrow the interval of the farthest count."""
-    if not found.points:
-        return
-    last = max(found.points, key=lambda point: point.workers)
-    now = last.step_s.high / last.step_s.low
-    asked = [each for each in found.empty_columns if each.ratio < _NARROWER * now]
-    if not (asked or found.further_points):
-        return
-    _say(f"The ends of the interval at {last.workers} workers lie a factor of {now:.2f} apart. What would narrow it:")
-    for each in asked:
-        _say(f"  {each.ratio:.2f} expected with the column {each.column}: {each.question}")
-    for point in sorted(found.further_points, key=lambda each: each.workers):
-        _say(f"  {point.ratio:.2f} expected with one more measured point, at {point.workers} workers")
-
-
-def _rate(value: float) -> str:
-    return f"{value:,.3g}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004 - three digits
-
-
-def _range(low_s: float, high_s: float) -> str:
-    """Return both bounds, with the unit once where it is the same."""
-    from steptime.units import format_seconds
-
-    low, high = format_seconds(low_s), format_seconds(high_s)
-    unit = high.partition(" ")[2]
-    return f"{low.removesuffix(' ' + unit)} - {high}" if low.endswith(f" {unit}") else f"{low} - {high}"

@@ -10,12 +10,11 @@ corrects the model.
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from steptime.analysis.message_times import NetRow
@@ -29,7 +28,7 @@ from steptime.predict.model.compute import expected_maximum
 from steptime.predict.model.measured_links import link_of
 from steptime.predict.model.synchronous_sgd import finish, waited
 from steptime.predict.observation import PositiveSeconds, Rate, Seconds, Share
-from steptime.predict.posterior import draw_factors, fit_level
+from steptime.predict.posterior import Array, draw_factors, fit_level
 from steptime.predict.profile import NetLink
 from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD, Extrapolation, ratio_outside, skewed
 from steptime.results.attached_files import AttachedFiles
@@ -58,9 +57,6 @@ _FIRST_BUCKET, _BUCKET = 1 * _MIB, 25 * _MIB
 _MOST_BYTES = 64 << 20
 _CORRECTION = (0.2, 5.0)
 """Of the modelled transfer; beyond, the link is not that of the run."""
-
-Array = NDArray[np.float64]
-
 
 _SHARDED_ROOTS = ("FSDP", "FullyShardedDataParallel", "DeepSpeedEngine")
 """How class names of outermost modules begin, as `fully_shard`, its predecessor and DeepSpeed make them."""
@@ -146,6 +142,8 @@ class AttachedPrediction:
     waiting_s: float | None
     extrapolation: float | None
     refused: str | None = None
+    draws_s: Array | None = field(default=None, compare=False, repr=False)
+    """Of the step, (draws,)."""
 
 
 def attached_profile(
@@ -353,7 +351,7 @@ def _predicted(profile: AttachedProfile, workers: int) -> AttachedPrediction:
     low, high = np.quantile(draws, _LEVEL)
     value = profile.computing_s + exposed + waiting
     step = Interval(value, min(float(low), value), max(float(high), value))
-    return AttachedPrediction(workers, step, None, exposed, waiting, extrapolation.factor)
+    return AttachedPrediction(workers, step, None, exposed, waiting, extrapolation.factor, draws_s=draws)
 
 
 def _too_far(profile: AttachedProfile, workers: int) -> str | None:

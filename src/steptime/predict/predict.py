@@ -1,7 +1,7 @@
 """Predicting: from a profile and a query to predictions with intervals, or to refusals that name what to measure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from math import inf, isfinite
 
 import numpy as np
@@ -87,6 +87,8 @@ class Prediction:
     """How the interval of the step splits; None if it is refused."""
     narrowing: str | None = None
     """The one measurement that would narrow that interval most, with its command; None if it is refused."""
+    draws: tuple[Array, Array] | None = field(default=None, compare=False, repr=False)
+    """Of efficiency and throughput, each (draws,); None if it is refused."""
 
 
 def predict(profile: Profile, workers: Sequence[int], queries: Sequence[Query]) -> list[Prediction]:
@@ -222,6 +224,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         work=_work(profile, target, workers, throughput),
         notes=tuple(filter(None, [*group.notes, unknown_states(launched, workers)])),
         shares=uncertain.shares,
+        draws=(baseline / (step if workers == 1 else uncertain.seen), rate / uncertain.seen),
         narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
     )
 

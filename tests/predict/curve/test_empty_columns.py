@@ -5,10 +5,10 @@ import pytest
 from tables import curve
 
 from steptime.predict.curve.facts import all_usual_hosts, facts_of, usual_hosts
-from steptime.predict.curve.forecast import forecast
 from steptime.predict.curve.posterior import posterior, predict_curve
 from steptime.predict.curve.shape import priors_for
 from steptime.predict.curve.table import read_own_curves
+from steptime.scaling.forecast import forecast
 
 NO_NETWORK = {"inter_host_gbps": "", "nics_per_host": "", "transport": ""}
 NOTHING = {**NO_NETWORK, "workers_per_host": "", "intra_host_link": "", "accelerator": "", "workload": "my_own"}

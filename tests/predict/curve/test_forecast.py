@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from steptime.predict.curve.curve import EvidenceError
-from steptime.predict.curve.forecast import forecast
 from steptime.predict.curve.table import read_own_curves
+from steptime.scaling.forecast import forecast
 
 ROWS = "1,0.200,fit\n2,0.204,fit\n4,0.210,fit\n8,0.220,holdout\n"
 

@@ -175,7 +175,7 @@ def weigh_samples(
     with the tempering of P. Del Moral et al., 2006); the last draws as many as it takes for the weighed samples to be
     worth ``LEAST_SAMPLES``, or all that are allowed.
     """
-    problem = _Explanation(curve, seen, asked, joint_prior(priors))
+    problem = Explanation(curve, seen, asked, joint_prior(priors))
     proposal = problem.prior
     log_samples, seed = sampling.log_samples, sampling.seed
     search = min(log_samples, _SEARCH_LOG_SAMPLES)
@@ -194,7 +194,7 @@ def weigh_samples(
 
 
 @dataclass(frozen=True)
-class _Explanation:
+class Explanation:
     """How well parameters explain what was seen of a curve, and what they then say of the points asked for."""
 
     curve: ScalingCurve

@@ -1,0 +1,180 @@
+"""Forecasts of a user's own scaling curve: step times at further worker counts, its knees, scores of held-out rows."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from steptime.predict.curve.assessment import ScoredPoint, predict_holdout, score
+from steptime.predict.curve.curve import Array, Point, ScalingCurve
+from steptime.predict.curve.posterior import AssumedHosts, Explanation, posterior, predict_curve, summarize
+from steptime.predict.curve.shape import INDEX, joint_prior, priors_for
+from steptime.results.json_form import Interval
+from steptime.scaling.knee import MOST_WORKERS, SHARES, Knee, doublings, knees
+from steptime.scaling.next_counts import EmptyColumn, FurtherPoint, empty_columns, further_points
+
+
+@dataclass(frozen=True)
+class ForecastPoint:
+    """The forecast of one number of workers; each worker keeps its batch."""
+
+    workers: int
+    step_s: Interval[float, float]
+    throughput: float | None
+    """Samples per second over all workers; None if the table has no batch per worker."""
+    efficiency: float
+    """Throughput per worker over the measured throughput per worker of the fewest workers."""
+    extrapolation: float
+    """How far the workers lie outside the measured numbers of workers, as a ratio; 1 inside."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Forecasts of one curve, and its held-out rows beside their predictions."""
+
+    curve: ScalingCurve
+    points: tuple[ForecastPoint, ...]
+    held_out: tuple[ScoredPoint, ...]
+    empty_columns: tuple[EmptyColumn, ...] = ()
+    """What the table does not state, by how far each is expected to narrow the last point's interval."""
+    further_points: tuple[FurtherPoint, ...] = ()
+    """Numbers of workers to measure next, by how far each is expected to narrow the last point's interval."""
+    knees: tuple[Knee, ...] = ()
+    """Where more workers bring too little, each with its batch."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that docs/prediction.md describes."""
+        return {
+            "curve": self.curve.name,
+            "baseline_workers": self.curve.fit[0].workers,
+            "predictions": [
+                {
+                    "workers": point.workers,
+                    "step_time_s": asdict(point.step_s),
+                    "throughput_samples_per_s": point.throughput,
+                    "efficiency": point.efficiency,
+                    "extrapolation": point.extrapolation,
+                }
+                for point in self.points
+            ],
+            "held_out": [
+                {
+                    "workers": point.workers,
+                    "measured_s": point.measured,
+                    "predicted_s": {"value": point.predicted, "low": point.low, "high": point.high},
+                    "ape": point.ape,
+                }
+                for point in self.held_out
+            ],
+            "empty_columns": [
+                {"column": each.column, "expected_high_over_low": each.ratio, "question": each.question}
+                for each in self.empty_columns
+            ],
+            "further_points": [
+                {"workers": each.workers, "expected_high_over_low": each.ratio} for each in self.further_points
+            ],
+            "knees": [knee.to_json() for knee in self.knees],
+            "score": asdict(score(self.held_out)) if self.held_out else None,
+        }
+
+
+def forecast(
+    curves: Sequence[ScalingCurve], workers: Sequence[int], shares: Sequence[float] = SHARES
+) -> list[Forecast]:
+    """Return the forecasts of each curve at each number of workers; held-out rows take no part in them.
+
+    Args:
+        curves: each with points that are fitted.
+        workers: numbers of them.
+        shares: of efficiency, of which knees are searched.
+    """
+    return [_forecast(curve, workers, shares) for curve in curves]
+
+
+_MOST_FURTHER_POINTS = 4
+
+
+def _forecast(curve: ScalingCurve, workers: Sequence[int], shares: Sequence[float]) -> Forecast:
+    servers = curve.fit[-1].servers
+    counts = [point.workers for point in curve.fit]
+    candidates = _candidates(max(counts), max(workers, default=0))
+    asked = [(count, servers) for count in (*workers, *candidates)]
+    found = posterior(curve, asked, priors_for(curve.setup.source)) if workers else []
+    predicted = summarize(found)[: len(workers)] if workers else []
+    first, batch = curve.fit[0], curve.setup.batch_per_worker
+    points = tuple(
+        ForecastPoint(
+            workers=count,
+            step_s=step,
+            throughput=None if batch is None else batch * count / step.value,
+            efficiency=first.step_time / step.value,
+            extrapolation=max(1.0, count / max(counts), min(counts) / count),
+        )
+        for count, step in zip(workers, predicted, strict=True)
+    )
+    held_out = tuple(predict_holdout([curve], predict_curve))
+    if not workers:
+        return Forecast(curve, points, held_out)
+    last = max(range(len(workers)), key=lambda index: workers[index])
+    places = {count: len(workers) + index for index, count in enumerate(candidates)}
+    return Forecast(
+        curve,
+        points,
+        held_out,
+        tuple(empty_columns(curve, found, last)),
+        tuple(further_points(found, places, last)),
+        tuple(curve_knees(curve, found, max(MOST_WORKERS, *workers), shares)),
+    )
+
+
+_DRAWS = 2000
+_SEED = 11
+
+
+def curve_knees(
+    curve: ScalingCurve, found: Sequence[AssumedHosts], most: int = MOST_WORKERS, shares: Sequence[float] = SHARES
+) -> list[Knee]:
+    """Return the knees of a curve relative to the measured step of its fewest workers, from draws of its posterior."""
+    counts = doublings(curve.fit[0].workers, most)
+    seconds = np.exp(drawn_log_times(curve, found, counts))
+    workers = np.asarray(counts, dtype=float)
+    return knees(counts, curve.fit[0].step_time / seconds, workers / seconds, shares)
+
+
+def drawn_log_times(curve: ScalingCurve, found: Sequence[AssumedHosts], counts: Sequence[int]) -> Array:
+    """Return draws of the logarithms of times at several numbers of workers together, (draws, counts).
+
+    A draw is a time itself, without the noise of measuring it.
+    """
+    rng = np.random.default_rng(_SEED)
+    shares = np.array([one.share for one in found])
+    asked = [Point(count, curve.fit[-1].servers, 1.0) for count in counts]
+    drawn = []
+    for one, count in zip(found, rng.multinomial(_DRAWS, shares / shares.sum()), strict=True):
+        if count == 0:
+            continue
+        setup = replace(curve.setup, assumed_host_size=one.host_size, assumed_spread=one.spread)
+        explained = Explanation(
+            replace(curve, setup=setup), curve.fit, asked, joint_prior(priors_for(curve.setup.source))
+        )
+        weights = one.samples.weights / one.samples.weights.sum()
+        parameters = one.samples.parameters[rng.choice(len(weights), count, p=weights)]
+        known = explained.weigh(parameters, np.zeros(count))
+        noise = np.exp(2 * parameters[:, INDEX["noise"]])
+        factor = _root(known.covariance - noise[:, None, None] * np.eye(len(counts)))
+        drawn.append(known.mean + np.einsum("npq,nq->np", factor, rng.standard_normal((count, len(counts)))))
+    return np.concatenate(drawn)
+
+
+def _root(covariance: Array) -> Array:
+    """Return matrices that times their transposes are covariances, of which rounding may leave some not positive."""
+    values, vectors = np.linalg.eigh(covariance)
+    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    return root
+
+
+def _candidates(measured: int, asked: int) -> list[int]:
+    """Return numbers of workers to measure next: doublings of the most measured that are fewer than those asked for."""
+    doublings = [measured * 2**power for power in range(1, _MOST_FURTHER_POINTS + 1)]
+    return [count for count in doublings if count < asked]

@@ -1,0 +1,134 @@
+"""The knee: the number of workers from which more of them bring less than was asked for, with its interval.
+
+It is read off draws of a forecast over doublings of workers: each draw reaches a limit somewhere, or not at all, and
+the interval holds 90 % of where they do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.units import format_count
+
+Array = NDArray[np.float64]
+
+SHARES = (0.8, 0.5)
+"""Of efficiency, that are searched unless others are chosen."""
+GAIN = 1.5
+"""How many times the throughput of half the workers a doubling shall have."""
+MOST_WORKERS = 1024
+"""Up to so many a knee is searched."""
+_LEVELS = (0.05, 0.5, 0.95)
+_AT_LEAST = 2
+"""Numbers of workers that a knee lies between."""
+_ROUNDING = 1e-9
+_WHOLE = 100.0
+
+
+@dataclass(frozen=True)
+class Knee:
+    """Where the draws of a forecast reach a limit; a number that is None lies beyond ``searched_to``."""
+
+    measure: Literal["efficiency", "doubling"]
+    limit: float
+    """The share of 1 that efficiency falls below, or the throughput of twice the workers over theirs."""
+    workers: int | None
+    """The median of the draws."""
+    low: int | None
+    high: int | None
+    searched_to: int
+    """The most workers that the forecast was asked about."""
+    unreached: float
+    """The share of draws that do not reach the limit."""
+
+    @property
+    def sentence(self) -> str:
+        """Return ``efficiency falls below 80 % at 24 workers (12 to 61)``."""
+        if self.measure == "efficiency":
+            what, at = f"efficiency falls below {100 * self.limit:.0f} %", "at"
+        else:
+            what, at = f"another doubling gains less than {self.limit:g}x", "from"
+        beyond = f"beyond {self.searched_to}"
+        where = f"{beyond} workers" if self.workers is None else f"{at} {format_count(self.workers, 'worker')}"
+        if self.low is None:
+            return f"{what} {where}"
+        return f"{what} {where} ({self.low} to {beyond if self.high is None else self.high})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that docs/prediction.md describes."""
+        return asdict(self)
+
+
+def doublings(first: int, most: int = MOST_WORKERS) -> list[int]:
+    """Return the numbers of workers over which a knee is searched."""
+    counts = [first]
+    while 2 * counts[-1] <= most:
+        counts.append(2 * counts[-1])
+    return counts
+
+
+def knees(
+    counts: Sequence[int],
+    efficiency: Array,
+    throughput: Array,
+    shares: Sequence[float] = SHARES,
+    gain: float = GAIN,
+) -> list[Knee]:
+    """Return where efficiency falls below each share, and where another doubling gains less than ``gain`` times.
+
+    Args:
+        counts: of workers, each twice the one before.
+        efficiency: (draws, counts).
+        throughput: in any unit, of all workers together, (draws, counts).
+        shares: of 1.
+        gain: throughput of twice the workers over theirs.
+
+    Returns nothing of fewer than two counts.
+    """
+    if len(counts) < _AT_LEAST:
+        return []
+    reached = [_knee("efficiency", share, _crossings(counts, efficiency, share), counts[-1]) for share in shares]
+    short = throughput[:, 1:] / throughput[:, :-1] < gain
+    first = np.where(short.any(axis=1), np.asarray(counts, dtype=float)[short.argmax(axis=1)], np.inf)
+    return [*reached, _knee("doubling", gain, first, counts[-2])]
+
+
+def _crossings(counts: Sequence[int], efficiency: Array, share: float) -> Array:
+    """Return the fewest workers of each draw below a share, straight between logarithms; infinity if it never is."""
+    below = efficiency < share
+    after, draws = below.argmax(axis=1), np.arange(len(efficiency))
+    before = np.maximum(after - 1, 0)
+    logs, doubled = np.log(efficiency), np.log2(np.asarray(counts, dtype=float))
+    fall = np.maximum(logs[draws, before] - logs[draws, after], _ROUNDING)
+    part = np.clip((logs[draws, before] - np.log(share)) / fall, 0.0, 1.0)
+    workers = np.exp2(doubled[before] + part * (doubled[after] - doubled[before]))
+    return np.where(below.any(axis=1), np.ceil(workers - _ROUNDING * workers), np.inf)
+
+
+def _knee(measure: Literal["efficiency", "doubling"], limit: float, reached: Array, searched_to: int) -> Knee:
+    ends = np.quantile(reached, _LEVELS, method="inverted_cdf")
+    low, middle, high = (int(end) if np.isfinite(end) else None for end in ends)
+    return Knee(measure, limit, middle, low, high, searched_to, float(np.mean(np.isinf(reached))))
+
+
+def read_shares(text: str) -> list[float]:
+    """Return the shares of ``80,50``; raises ValueError for what is not a percentage below 100."""
+    shares = []
+    for part in text.replace("%", "").split(","):
+        try:
+            percent = float(part)
+        except ValueError:
+            percent = np.nan
+        if not 0.0 < percent < _WHOLE:
+            message = f"{part.strip()!r} is not a percentage between 0 and 100; write 80,50"
+            raise ValueError(message)
+        shares.append(percent / _WHOLE)
+    return sorted(set(shares), reverse=True)
+
+
+def knee_line(found: Sequence[Knee]) -> str:
+    """Return the knees in one sentence; empty without any."""
+    return f"Knee (90 %): {'; '.join(knee.sentence for knee in found)}." if found else ""

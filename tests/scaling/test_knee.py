@@ -1,0 +1,95 @@
+"""The knee of planted curves, with and without a spread, and of draws of a forecast."""
+
+import numpy as np
+import pytest
+
+from steptime.predict.curve.curve import Point, ScalingCurve, Setup
+from steptime.predict.curve.posterior import Sampling, posterior, summarize
+from steptime.predict.curve.shape import priors_for
+from steptime.scaling.forecast import curve_knees, drawn_log_times
+from steptime.scaling.knee import doublings, knee_line, knees, read_shares
+
+COUNTS = doublings(1, 64)
+
+
+def knees_of(*falls, shares=(0.8, 0.5), gain=1.5, counts=COUNTS):
+    """The knees of draws whose step grows by a share of one worker's with each doubling."""
+    seconds = 1.0 + np.outer(falls, np.log2(counts))
+    return knees(counts, 1.0 / seconds, np.array(counts) / seconds, shares, gain)
+
+
+def test_a_planted_curve_has_its_knee_where_it_falls_below_the_share():
+    knee = knees_of(0.1)[0]  # 1 / (1 + 0.1 d) is 0.8 at d = 2.5
+    assert (knee.low, knee.workers, knee.high) == (6, 6, 6)
+
+
+def test_the_interval_holds_where_draws_reach_the_share():
+    knee = knees_of(*np.linspace(0.05, 0.25, 201))[0]
+    assert (knee.low, knee.high) == (2**1.0 + 1, pytest.approx(2 ** (0.25 / 0.06), abs=1))
+
+
+def test_a_share_that_no_draw_reaches_lies_beyond_the_most_workers():
+    knee = knees_of(0.01)[1]
+    assert (knee.low, knee.workers, knee.high, knee.unreached, knee.searched_to) == (None, None, None, 1.0, 64)
+    assert knee.sentence == "efficiency falls below 50 % beyond 64 workers"
+
+
+def test_an_interval_whose_upper_end_no_draw_reaches_is_open_there():
+    knee = knees_of(0.01, 0.1, 0.1)[0]
+    assert (knee.low, knee.workers, knee.high) == (6, 6, None)
+    assert knee.sentence == "efficiency falls below 80 % at 6 workers (6 to beyond 64)"
+
+
+def test_a_doubling_that_gains_too_little_is_named_by_the_workers_before_it():
+    counts = doublings(1, 16)
+    throughput = np.array([[1.0, 1.9, 3.5, 5.0, 6.0]])
+    knee = knees(counts, throughput / counts, throughput)[-1]
+    assert (knee.measure, knee.workers, knee.searched_to) == ("doubling", 4, 8)
+
+
+def test_a_curve_that_begins_below_the_share_has_its_knee_at_its_fewest_workers():
+    efficiency = np.array([[0.4, 0.3]])
+    assert knees([8, 16], efficiency, efficiency * [8, 16])[0].workers == 8
+
+
+def test_one_number_of_workers_has_no_knee():
+    assert knees([1], np.ones((3, 1)), np.ones((3, 1))) == []
+    assert knee_line([]) == ""
+
+
+@pytest.mark.parametrize("text", ["", "0", "100", "80,many", "nan", "-5"])
+def test_a_share_that_is_not_a_percentage_is_named(text):
+    with pytest.raises(ValueError, match="write 80,50"):
+        read_shares(text)
+
+
+def test_shares_are_read_as_percentages_the_largest_first():
+    assert read_shares("50, 90%") == [0.9, 0.5]
+
+
+@pytest.fixture(scope="module")
+def curve():
+    setup = Setup("own", "PyTorch", "allreduce", "resnet50", "fp32", "V100", "", 64, 4, "", "", 1.25e9, 1)
+    times = {1: 0.2, 2: 0.204, 4: 0.21, 8: 0.25}
+    return ScalingCurve("own", setup, tuple(Point(count, None, time) for count, time in times.items()), ())
+
+
+@pytest.fixture(scope="module")
+def samples(curve):
+    return posterior(curve, [(64, None)], priors_for("own"), Sampling(log_samples=11))
+
+
+def test_draws_of_a_curve_have_the_interval_of_its_forecast(curve, samples):
+    (step,) = summarize(samples)
+    low, middle, high = np.quantile(np.exp(drawn_log_times(curve, samples, [16, 64])[:, 1]), (0.05, 0.5, 0.95))
+    assert middle == pytest.approx(step.value, rel=0.02)
+    assert np.log(high / low) == pytest.approx(np.log(step.high / step.low), rel=0.15)
+
+
+def test_the_knee_of_a_curve_lies_where_its_forecast_falls_below_the_share(curve, samples):
+    knee = curve_knees(curve, samples, shares=[0.5])[0]
+    logs = drawn_log_times(curve, samples, doublings(1))
+    medians = 0.2 / np.exp(np.median(logs, axis=0))
+    crossed = next(count for count, efficiency in zip(doublings(1), medians, strict=True) if efficiency < 0.5)
+    assert knee.low < crossed
+    assert knee.low <= knee.workers <= 2 * crossed
