@@ -134,25 +134,25 @@ _SEED = 11
 
 
 def curve_knees(
-    curve: ScalingCurve, found: Sequence[AssumedHosts], most: int = MOST_WORKERS, shares: Sequence[float] = SHARES
+    curve: ScalingCurve, assumed: Sequence[AssumedHosts], most: int = MOST_WORKERS, shares: Sequence[float] = SHARES
 ) -> list[Knee]:
     """Return the knees of a curve relative to the measured step of its fewest workers, from draws of its posterior."""
     counts = doublings(curve.fit[0].workers, most)
-    seconds = np.exp(drawn_log_times(curve, found, counts))
+    seconds = np.exp(drawn_log_times(curve, assumed, counts))
     workers = np.asarray(counts, dtype=float)
     return knees(counts, curve.fit[0].step_time / seconds, workers / seconds, shares)
 
 
-def drawn_log_times(curve: ScalingCurve, found: Sequence[AssumedHosts], counts: Sequence[int]) -> Array:
+def drawn_log_times(curve: ScalingCurve, assumed: Sequence[AssumedHosts], counts: Sequence[int]) -> Array:
     """Return draws of the logarithms of times at several numbers of workers together, (draws, counts).
 
     A draw is a time itself, without the noise of measuring it.
     """
     rng = np.random.default_rng(_SEED)
-    shares = np.array([one.share for one in found])
+    shares = np.array([one.share for one in assumed])
     asked = [Point(count, curve.fit[-1].servers, 1.0) for count in counts]
     drawn = []
-    for one, count in zip(found, rng.multinomial(_DRAWS, shares / shares.sum()), strict=True):
+    for one, count in zip(assumed, rng.multinomial(_DRAWS, shares / shares.sum()), strict=True):
         if count == 0:
             continue
         setup = replace(curve.setup, assumed_host_size=one.host_size, assumed_spread=one.spread)

@@ -129,6 +129,6 @@ def read_shares(text: str) -> list[float]:
     return sorted(set(shares), reverse=True)
 
 
-def knee_line(found: Sequence[Knee]) -> str:
+def knee_line(bends: Sequence[Knee]) -> str:
     """Return the knees in one sentence; empty without any."""
-    return f"Knee (90 %): {'; '.join(knee.sentence for knee in found)}." if found else ""
+    return f"Knee (90 %): {'; '.join(knee.sentence for knee in bends)}." if bends else ""
