@@ -142,7 +142,9 @@ def test_what_the_data_does_not_support_is_refused_with_what_would_help(tmp_path
 def test_the_knee_of_a_script_follows_from_its_predictions(tmp_path):
     profile = profile_of(tmp_path)
     knee = attached_knees(profile, [0.8])[0]
-    below, above = (each.efficiency for each in predict_attached(profile, [knee.low - 1, knee.high + 1]))
+    below, above = (
+        each.efficiency for each in predict_attached(profile, [int(knee.workers.low) - 1, int(knee.workers.high) + 1])
+    )
     assert below > 0.8 > above
 
 

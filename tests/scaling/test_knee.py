@@ -6,6 +6,7 @@ import pytest
 from steptime.predict.curve.curve import Point, ScalingCurve, Setup
 from steptime.predict.curve.posterior import Sampling, posterior, summarize
 from steptime.predict.curve.shape import priors_for
+from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.scaling.forecast import curve_knees, drawn_log_times
 from steptime.scaling.knee import doublings, knee_line, knees, read_shares
 
@@ -20,23 +21,23 @@ def knees_of(*falls, shares=(0.8, 0.5), gain=1.5, counts=COUNTS):
 
 def test_a_planted_curve_has_its_knee_where_it_falls_below_the_share():
     knee = knees_of(0.1)[0]  # 1 / (1 + 0.1 d) is 0.8 at d = 2.5
-    assert (knee.low, knee.workers, knee.high) == (6, 6, 6)
+    assert knee.workers == Interval(6, 6, 6)
 
 
 def test_the_interval_holds_where_draws_reach_the_share():
     knee = knees_of(*np.linspace(0.05, 0.25, 201))[0]
-    assert (knee.low, knee.high) == (2**1.0 + 1, pytest.approx(2 ** (0.25 / 0.06), abs=2))
+    assert (knee.workers.low, knee.workers.high) == (2**1.0 + 1, pytest.approx(2 ** (0.25 / 0.06), abs=2))
 
 
 def test_a_share_that_no_draw_reaches_lies_beyond_the_most_workers():
     knee = knees_of(0.01)[1]
-    assert (knee.low, knee.workers, knee.high, knee.unreached, knee.searched_to) == (None, None, None, 1.0, 64)
+    assert (knee.workers, knee.unreached, knee.searched_to) == (NOT_MEASURED, 1.0, 64)
     assert knee.sentence == "efficiency falls below 50 % beyond 64 workers"
 
 
 def test_an_interval_whose_upper_end_no_draw_reaches_is_open_there():
     knee = knees_of(0.01, 0.1, 0.1)[0]
-    assert (knee.low, knee.workers, knee.high) == (6, 6, None)
+    assert knee.workers == Interval(6, 6, None)
     assert knee.sentence == "efficiency falls below 80 % at 6 workers (6 to beyond 64)"
 
 
@@ -44,12 +45,12 @@ def test_a_doubling_that_gains_too_little_is_named_by_the_workers_before_it():
     counts = doublings(1, 16)
     throughput = np.array([[1.0, 1.9, 3.5, 5.0, 6.0]])
     knee = knees(counts, throughput / counts, throughput)[-1]
-    assert (knee.measure, knee.workers, knee.searched_to) == ("doubling", 4, 8)
+    assert (knee.measure, knee.workers.value, knee.searched_to) == ("doubling", 4, 8)
 
 
 def test_a_curve_that_begins_below_the_share_has_its_knee_at_its_fewest_workers():
     efficiency = np.array([[0.4, 0.3]])
-    assert knees([8, 16], efficiency, efficiency * [8, 16])[0].workers == 8
+    assert knees([8, 16], efficiency, efficiency * [8, 16])[0].workers.value == 8
 
 
 def test_one_number_of_workers_has_no_knee():
@@ -89,5 +90,5 @@ def test_draws_of_a_curve_have_the_interval_of_its_forecast(curve, samples):
 def test_the_knee_of_a_curve_lies_where_its_forecast_falls_below_the_share(curve, samples):
     share = float(np.median(0.2 / np.exp(drawn_log_times(curve, samples, doublings(1))[:, 6])))
     knee = curve_knees(curve, samples, shares=[share])[0]
-    assert 32 < knee.workers <= 64
-    assert knee.low <= knee.workers
+    assert 32 < knee.workers.value <= 64
+    assert knee.workers.low <= knee.workers.value

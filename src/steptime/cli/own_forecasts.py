@@ -1,7 +1,6 @@
 """Tables of forecasts of a user's own: of an attached script, and of a measured scaling curve."""
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from steptime.cli.streams import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steptime.predict.attached import AttachedProfile
+    from steptime.predict.attached import AttachedPrediction, AttachedProfile
     from steptime.scaling.forecast import Forecast
 
 EXIT_REFUSED = 3
@@ -32,43 +31,44 @@ def predict_attached_script(
     from steptime.predict.attached import predict_attached, refuse_changes
     from steptime.scaling.knee import knee_line
     from steptime.scaling.predicted_knees import attached_knees
-    from steptime.units import format_seconds
 
     refuse_changes(overrides)
-    found = predict_attached(profile, workers)
+    predictions = predict_attached(profile, workers)
     bends = attached_knees(profile, shares)
     if as_json:
         from steptime.cli.streams import print_json
 
-        shown = [{key: value for key, value in vars(each).items() if key != "draws_s"} for each in found]
-        for one in shown:
-            one["step_s"] = one["step_s"] and asdict(one["step_s"])
-        print_json({"predictions": shown, "knees": None if bends is None else [knee.to_json() for knee in bends]})
+        steps = [each.to_json() for each in predictions]
+        print_json({"predictions": steps, "knees": None if bends is None else [knee.to_json() for knee in bends]})
     else:
-        rows = [
-            [
-                str(each.workers),
-                format_seconds(each.step_s.value or 0.0),
-                f"{format_seconds(each.step_s.low or 0.0)} to {format_seconds(each.step_s.high or 0.0)}",
-                f"{100 * (each.efficiency or 0.0):.0f} %",
-                format_seconds(each.exposed_s or 0.0),
-                format_seconds(each.waiting_s or 0.0),
-                f"{each.extrapolation:.3g}x",
-            ]
-            for each in found
-            if each.step_s is not None
-        ]
-        titles = ["step", "90 %", "eff.", "exposed", "waiting", "extrap."]
-        if rows:
-            command = " ".join([Path(profile.command[0]).name, *profile.command[1:]])[:60]
-            name = f"{command}, {profile.workers} workers measured, the same batch per worker"
-            print_columns(name, ["workers"], titles, rows)
-        if line := knee_line(bends or []):
-            say_wrapped(line)
-        for reason in dict.fromkeys(each.refused for each in found if each.refused):
-            say(f"refused: {reason}")
-    if found and all(each.refused for each in found):
+        _show_attached(profile, predictions, knee_line(bends or []))
+    if predictions and all(each.refused for each in predictions):
         sys.exit(EXIT_REFUSED)
+
+
+def _show_attached(profile: "AttachedProfile", predictions: "Sequence[AttachedPrediction]", line: str) -> None:
+    from steptime.units import format_seconds
+
+    rows = [
+        [
+            str(each.workers),
+            format_seconds(each.step_s.value or 0.0),
+            f"{format_seconds(each.step_s.low or 0.0)} to {format_seconds(each.step_s.high or 0.0)}",
+            f"{100 * (each.efficiency or 0.0):.0f} %",
+            format_seconds(each.exposed_s or 0.0),
+            format_seconds(each.waiting_s or 0.0),
+            f"{each.extrapolation:.3g}x",
+        ]
+        for each in predictions
+        if each.step_s is not None
+    ]
+    if rows:
+        command = " ".join([Path(profile.command[0]).name, *profile.command[1:]])[:60]
+        name = f"{command}, {profile.workers} workers measured, the same batch per worker"
+        print_columns(name, ["workers"], ["step", "90 %", "eff.", "exposed", "waiting", "extrap."], rows)
+    say_wrapped(line)
+    for reason in dict.fromkeys(each.refused for each in predictions if each.refused):
+        say(f"refused: {reason}")
 
 
 def predict_curve(points: Path, workers: "Sequence[int]", shares: "Sequence[float]", *, as_json: bool) -> None:
@@ -123,8 +123,7 @@ def show_forecast(found: "Forecast") -> None:
     ]
     if held:
         print_columns("Held-out rows", ["workers"], ["measured", "predicted", "90 %", "error"], held)
-    if line := knee_line(found.knees):
-        say_wrapped(line)
+    say_wrapped(knee_line(found.knees))
     _say_what_narrows(found)
 
 
@@ -161,7 +160,8 @@ def format_range(low_s: float, high_s: float) -> str:
 
 
 def say_wrapped(text: str) -> None:
-    """Print a sentence at the width of the terminal."""
+    """Print a sentence at the width of the terminal; nothing if it is empty."""
     from steptime.cli.console import PlainConsole
 
-    PlainConsole().print(text)
+    if text:
+        PlainConsole().print(text)

@@ -30,6 +30,7 @@ _NOTHING = (
     "nothing to predict from; give the PROFILE that `steptime fit DIR` wrote, or a scaling curve: --curve POINTS.csv"
 )
 _NOTHING_S = 5e-8
+_USUAL_WORKERS = (1, 2, 4, 8)
 _WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
 
 
@@ -77,43 +78,58 @@ def predict(
     from steptime.scaling.knee import read_shares
 
     mistakes = Mistakes()
-    counts = mistakes.read("--workers", "1,2,4,8" if workers is None else workers, read_workers)
+    counts = mistakes.read("--workers", workers, read_workers) or _USUAL_WORKERS
     shares = mistakes.read("--knee", knee, read_shares) or []
     if curve is not None:
         mistakes.add(_contradictions(profile, overrides))
         mistakes.complain()
-        predict_curve(curve, counts or [], shares, as_json=as_json)
+        predict_curve(curve, counts, shares, as_json=as_json)
         return
     if profile is None:
         mistakes.add([_NOTHING])
         mistakes.complain()
         return
-    from steptime.predict.assumptions import without_effect, worker_counts
     from steptime.predict.attached import read_attached_profile
-    from steptime.predict.predict import BASELINE
-    from steptime.predict.predict import predict as predict_all
     from steptime.predict.profile import read_profile
-    from steptime.scaling.predicted_knees import profile_knees
 
     own = read_attached_profile(profile)
     if own is not None:
         mistakes.complain()
-        predict_attached_script(own, overrides or [], counts or [], shares, as_json=as_json)
+        predict_attached_script(own, overrides or [], counts, shares, as_json=as_json)
         return
     read = read_profile(profile)
     mistakes.read("overrides", "", lambda _: read_queries(overrides or [], read))
     mistakes.complain()
+    _predict_profile(read, overrides or [], None if workers is None else counts, shares, as_json=as_json)
+
+
+def _predict_profile(
+    read: "Profile",
+    overrides: "Sequence[str]",
+    workers: "Sequence[int] | None",
+    shares: "Sequence[float]",
+    *,
+    as_json: bool,
+) -> None:
+    """Print predictions of a fitted profile; ``workers`` is None where none were asked for."""
+    from steptime.predict.assumptions import without_effect, worker_counts
+    from steptime.predict.predict import BASELINE
+    from steptime.predict.predict import predict as predict_all
+    from steptime.predict.query import read_queries
+    from steptime.scaling.predicted_knees import profile_knees
 
     def predicted(texts: "Sequence[str]") -> "list[Prediction]":
         queries = read_queries(texts, read)
         if workers is not None or not any(query.hosts for query in queries):
-            return predict_all(read, counts or [], queries)
+            return predict_all(read, workers or _USUAL_WORKERS, queries)
         return [
-            each for query in queries for each in predict_all(read, worker_counts(read, query) or counts or [], [query])
+            each
+            for query in queries
+            for each in predict_all(read, worker_counts(read, query) or _USUAL_WORKERS, [query])
         ]
 
-    found = predicted(overrides or [])
-    bends = profile_knees(read, read_queries(overrides or [], read), shares)
+    found = predicted(overrides)
+    bends = profile_knees(read, read_queries(overrides, read), shares)
     if as_json:
         from steptime.cli.streams import print_json
 
@@ -121,7 +137,7 @@ def predict(
         print_json({"predictions": [to_json(each) for each in found], "baseline": BASELINE, "knees": knees})
     else:
         _show(found, read, bends)
-        for text in without_effect(overrides or [], found, predicted):
+        for text in without_effect(overrides, found, predicted):
             say(f"note: {text} changes nothing here")
     if found and all(each.refused for each in found):
         sys.exit(EXIT_REFUSED)
@@ -172,8 +188,6 @@ def _bounds(interval: "Interval[float | None] | IntervalOverLaunches[float | Non
 
 
 def _show(found: "Sequence[Prediction]", profile: "Profile", bends: "Sequence[PredictedKnees]") -> None:
-    from steptime.predict.predict import BASELINE
-
     changed = list(dict.fromkeys(key for each in found for key in each.query.texts))
     models: dict[str, list[Prediction]] = {}
     for each in found:
@@ -195,6 +209,13 @@ def _show(found: "Sequence[Prediction]", profile: "Profile", bends: "Sequence[Pr
         _show_efficiencies(group, keys, changed)
         _show_uncertainty(group)
         _show_knees([each for each in bends if each.key.name == name])
+    _show_remarks(found)
+
+
+def _show_remarks(found: "Sequence[Prediction]") -> None:
+    """Print what columns mean, why something is refused, and notes."""
+    from steptime.predict.predict import BASELINE
+
     say_wrapped(
         f"Efficiency (eff.) is relative to {BASELINE}. Extrapolation (extrap.) is how far a configuration lies outside "
         "the measured ones, as a ratio."

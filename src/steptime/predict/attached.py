@@ -10,7 +10,7 @@ corrects the model.
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -48,12 +48,10 @@ _MOST_DELAYED = 0.05
 _NORMAL_95 = 1.96
 _QUARTILES = 1.349
 """Their distance in a normal distribution, in standard deviations."""
-_OF_BUFFERS = "_broadcast_coalesced"
-"""The kind of DDP's collective that sends buffers."""
+_OF_BUFFERS = "_broadcast_coalesced"  # the kind of DDP's collective that sends buffers
 _HOOKS = ("allreduce_hook", "BuiltinCommHookType.ALLREDUCE")  # of DDP, that average all bytes
 _MIB = 1 << 20
-_FIRST_BUCKET, _BUCKET = 1 * _MIB, 25 * _MIB
-"""Of DDP, where its own are not on record."""
+_FIRST_BUCKET, _BUCKET = 1 * _MIB, 25 * _MIB  # of DDP, where its own are not on record
 _MOST_BYTES = 64 << 20
 _CORRECTION = (0.2, 5.0)
 """Of the modelled transfer; beyond, the link is not that of the run."""
@@ -144,6 +142,10 @@ class AttachedPrediction:
     refused: str | None = None
     draws_s: Array | None = field(default=None, compare=False, repr=False)
     """Of the step, (draws,)."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return all but the draws."""
+        return {name: value for name, value in asdict(replace(self, draws_s=None)).items() if name != "draws_s"}
 
 
 def attached_profile(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.results.json_form import Interval
 from steptime.units import format_count
 
 Array = NDArray[np.float64]
@@ -30,15 +31,13 @@ _WHOLE = 100.0
 
 @dataclass(frozen=True)
 class Knee:
-    """Where the draws of a forecast reach a limit; a number that is None lies beyond ``searched_to``."""
+    """Where the draws of a forecast reach a limit; numbers of workers that are None lie beyond ``searched_to``."""
 
     measure: Literal["efficiency", "doubling"]
     limit: float
     """The share of 1 that efficiency falls below, or the throughput of twice the workers over theirs."""
-    workers: int | None
-    """The median of the draws."""
-    low: int | None
-    high: int | None
+    workers: Interval[float | None]
+    """The median of the draws with its interval."""
     searched_to: int
     """The most workers that the forecast was asked about."""
     unreached: float
@@ -52,10 +51,11 @@ class Knee:
         else:
             what, at = f"another doubling gains less than {self.limit:g}x", "from"
         beyond = f"beyond {self.searched_to}"
-        where = f"{beyond} workers" if self.workers is None else f"{at} {format_count(self.workers, 'worker')}"
-        if self.low is None:
+        middle, low, high = self.workers.value, self.workers.low, self.workers.high
+        where = f"{beyond} workers" if middle is None else f"{at} {format_count(int(middle), 'worker')}"
+        if low is None:
             return f"{what} {where}"
-        return f"{what} {where} ({self.low} to {beyond if self.high is None else self.high})"
+        return f"{what} {where} ({low:.0f} to {beyond if high is None else f'{high:.0f}'})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that docs/prediction.md describes."""
@@ -110,8 +110,8 @@ def _crossings(counts: Sequence[int], efficiency: Array, share: float) -> Array:
 
 def _knee(measure: Literal["efficiency", "doubling"], limit: float, reached: Array, searched_to: int) -> Knee:
     ends = np.quantile(reached, _LEVELS, method="inverted_cdf")
-    low, middle, high = (int(end) if np.isfinite(end) else None for end in ends)
-    return Knee(measure, limit, middle, low, high, searched_to, float(np.mean(np.isinf(reached))))
+    low, middle, high = (float(end) if np.isfinite(end) else None for end in ends)
+    return Knee(measure, limit, Interval(middle, low, high), searched_to, float(np.mean(np.isinf(reached))))
 
 
 def read_shares(text: str) -> list[float]:
