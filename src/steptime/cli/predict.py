@@ -111,7 +111,7 @@ def _predict_profile(
     *,
     as_json: bool,
 ) -> None:
-    """Print predictions of a fitted profile; ``workers`` is None where none were asked for."""
+    """Print predictions of a fitted profile; ``workers`` is None if none were asked for."""
     from steptime.predict.assumptions import without_effect, worker_counts
     from steptime.predict.predict import BASELINE
     from steptime.predict.predict import predict as predict_all
