@@ -145,8 +145,20 @@ def test_an_evaluation_before_training_and_one_with_a_checkpoint_behind_it_are_o
     assert not any("apart" in step for step in kinds_of(lines, "step"))
 
 
-def test_flops_of_a_step_are_counted_when_asked(tmp_path):
-    done, (lines,) = attach(tmp_path, "train()\n", flops=True)
+TEXT = """
+train()
+row = {"input_ids": torch.ones(16, dtype=torch.long), "attention_mask": (torch.arange(16) < 12).long()}
+for batch in DataLoader([row] * 12, 4):
+    net(batch["input_ids"].float()).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_flops_of_a_step_are_counted_when_asked_and_batches_always(tmp_path):
+    done, (lines,) = attach(tmp_path, TEXT, flops=True)
+    (*_, pictures), texts = kinds_of(lines, "step")[:10], kinds_of(lines, "step")[-2:]
+    assert (pictures["samples"], "tokens" in pictures) == (4, False)
+    assert [(step["samples"], step["tokens"], step["mask"]) for step in texts] == [(4, 64, [64, 48])] * 2
     (counted,) = kinds_of(lines, "flops")
     assert counted["forward"] == 2 * 4 * 16 * 4, done.stderr
     assert counted["backward"] == 2 * 4 * 16 * 4  # of the weight; the input needs no gradient

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .batch_amount import BatchAmount
 
 # Entries that wait at most; beyond, the older half is settled by what is known then.
 WAITING = 4096
@@ -17,13 +20,20 @@ REGION, GAP, COLLECTIVE = 0, 1, 2
 class TimeSums:
     """Sums over one step, or over the part of it that is apart."""
 
-    __slots__ = ("collectives", "gaps", "intervals", "regions")
+    __slots__ = ("amount", "collectives", "gaps", "intervals", "regions")
 
     def __init__(self) -> None:
         self.regions: dict[str, int] = {}
         self.gaps: dict[str, int] = {}
         self.collectives: dict[str, list[int]] = {}
         self.intervals: list[tuple[str, int, int, int]] = []
+        self.amount: BatchAmount | None = None  # of the batches that the step trains on
+
+    def add_batch(self, amount: BatchAmount | None) -> None:
+        """Add what a batch holds, where its loader's batches are looked at."""
+        if amount is None:
+            return
+        self.amount = amount if self.amount is None else self.amount.plus(amount)
 
     def add(self, entry: tuple[Any, ...]) -> None:
         """Add an entry: its begin, its table, its name and its nanoseconds; of a collective also its kind and bytes."""
@@ -46,6 +56,8 @@ class TimeSums:
         if self.collectives:
             line["collectives"] = self.collectives
             line["intervals"] = self.intervals if number % SAMPLED == 0 else self.intervals[:INTERVALS]
+        if self.amount is not None:
+            line.update(self.amount.form())
         return line
 
 

@@ -20,6 +20,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import patches, process
+from .batch_amount import NOTHING, BatchReader
 from .library_calls import waits_of
 from .record_file import now
 
@@ -409,16 +410,17 @@ class TimedBatches:
     """An iterator whose batches are requests to a loader."""
 
     def __init__(self, patch: patches.Patch, batches: Iterator[Any], source: int) -> None:
-        recorder = process.recorder()
+        recorder, reader = process.recorder(), BatchReader()
 
         def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
             if recorder.stack or not recorder.is_mine():
                 return None
             recorder.request_begin()
-            return True
+            return patches.CallMark()
 
-        def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
-            recorder.request_end(source, "input" if returned else "epoch")
+        def after(mark: Any, returned: bool) -> None:
+            amount = reader.read(mark.result) if returned else NOTHING
+            recorder.request_end(source, "input" if returned else "epoch", amount)
 
         self._next = patches.measured(patch, batches.__next__, before, after)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from . import patches, process
+from .batch_amount import NOTHING, BatchAmount, BatchReader
 
 
 def region_of(
@@ -29,24 +30,34 @@ def region_of(
     patches.measure(owner, name, before, after, compiling)
 
 
-def requests_of(
-    owner: Any, name: str, source: Callable[[Any], int], compiling: Callable[[], bool], region: str = ""
+def requests_of(  # noqa: PLR0913 - what a request is made of
+    owner: Any,
+    name: str,
+    source: Callable[[Any], int],
+    compiling: Callable[[], bool],
+    region: str = "",
+    *,
+    read: Callable[[Any], BatchAmount] | None = None,
 ) -> None:
     """Make ``owner.name`` a request to the loader that ``source`` finds by the object it is called on.
 
-    ``region`` names the region, by default `input` or, where the call raises, `epoch`.
+    ``region`` names the region, by default `input` or, where the call raises, `epoch`; ``read`` returns what a batch
+    holds, by default as its arrays show it.
     """
     recorder = process.recorder()
+    look = read or BatchReader().read
 
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
         if recorder.stack or not recorder.is_mine():
             return None
-        mark = (source(args[0]),)
+        mark = patches.CallMark(source(args[0]))
         recorder.request_begin()
         return mark
 
     def after(mark: Any, returned: bool) -> None:
-        recorder.request_end(mark[0], region or ("input" if returned else "epoch"))
+        batch, mark.result = mark.result, None
+        amount = None if region else look(batch) if returned else NOTHING
+        recorder.request_end(mark.given[0], region or ("input" if returned else "epoch"), amount)
 
     patches.measure(owner, name, before, after, compiling)
 

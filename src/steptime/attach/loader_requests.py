@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .batch_amount import BatchAmount
+
 
 class LoaderRequest:
     """A request to a loader: by whom it was answered, and whether a batch came; ``region`` names its time.
@@ -9,10 +14,11 @@ class LoaderRequest:
     ``duration`` is without the regions inside of it.
     """
 
-    __slots__ = ("begin", "delivered", "duration", "end", "read_until", "region", "source")
+    __slots__ = ("amount", "begin", "delivered", "duration", "end", "read_until", "region", "source")
 
-    def __init__(self, source: int, timed: tuple[int, int, int], region: str) -> None:
+    def __init__(self, source: int, timed: tuple[int, int, int], region: str, amount: BatchAmount | None) -> None:
         self.source = source
+        self.amount = amount
         self.begin, self.end, self.duration = timed
         self.region = region
         self.delivered = region == "input"

@@ -11,6 +11,7 @@ from .patches import raised_by_signal_handler, report
 from .record_file import ProcessorUse, StepLines, now
 
 if TYPE_CHECKING:
+    from .batch_amount import BatchAmount
     from .record_file import ProcessRecord
 
 PENDING = 4096
@@ -44,7 +45,7 @@ class Recorder:
         self.lines = StepLines(self.file)
         self.number = 0
         self.begin: int | None = None
-        self.micro_steps = self.forwards = 0
+        self.micro_steps = self.forwards = self.cost = 0
         self.backwards: list[list[Any]] = []
         self.optimizers: list[int] = []
         self.flags: set[str] = set()
@@ -60,7 +61,6 @@ class Recorder:
         self.world: tuple[int, int, str] | None = None
         self.moved = 0  # bytes of collectives since the first step
         self.elsewhere = False  # whether another thread asked for collectives
-        self.cost = 0
         if self.sampler is not None:
             self.sampler.begin_again()
         if self.device is not None:
@@ -132,15 +132,15 @@ class Recorder:
         """Begin a request to a loader."""
         self.enter("input")
 
-    def request_end(self, source: int, region: str) -> None:
-        """End it; ``region`` is `input`, `epoch` where no batch came, or `loader_start`."""
+    def request_end(self, source: int, region: str, amount: BatchAmount | None = None) -> None:
+        """End it; ``region`` is `input`, `epoch` where no batch came, or `loader_start`; ``amount`` is in the batch."""
         timed = self._pop("input")
         if timed is None:
             return
         if self.stack:
             self.ledger.add((timed[0], REGION, region, timed[2]))
             return
-        self.pending.append(LoaderRequest(source, timed, region))
+        self.pending.append(LoaderRequest(source, timed, region, amount))
         self.ledger.waits = self.ledger.waits or self.stepped
         if len(self.pending) > PENDING:
             for request in self.pending[: PENDING // 2]:
@@ -184,6 +184,7 @@ class Recorder:
             self._begin_first(first if first is not None else (self.update_end_ns or begin))
         for request in mine:
             self._settle(request, apart=False)
+            self.ledger.account.add_batch(request.amount)
         del self.pending[:]
 
     def _end_of_update(self, begin: int, *, forward: bool) -> int:

@@ -11,6 +11,7 @@ import importlib
 from typing import Any
 
 from . import patches, process
+from .batch_amount import BatchAmount
 from .library_calls import backward_of, collective_of, forward_of, region_of, requests_of, update_of, waits_of
 
 ITERATORS = ("SerialIterator", "MultiprocessIterator", "MultithreadIterator", "DaliIterator")
@@ -26,13 +27,17 @@ def install_chainer(chainer: Any) -> None:
         iterator = getattr(chainer.iterators, name, None)
         for method in ("__next__", "next"):
             if iterator is not None and method in vars(iterator):
-                requests_of(iterator, method, id, patches.never)
+                requests_of(iterator, method, id, patches.never, read=_read_list)
     forward_of(chainer.Link, "__call__", lambda: bool(chainer.config.enable_backprop))
     backward_of(chainer.Variable, "backward")
     update_of(chainer.GradientMethod, "update")
     saving = importlib.import_module("chainer.serializers.npz")
     region_of(saving, "save_npz", "save")
     chainer.serializers.save_npz = saving.save_npz
+
+
+def _read_list(batch: Any) -> BatchAmount:
+    return BatchAmount(len(batch) if isinstance(batch, list) else None)
 
 
 def install_chainermn(module: Any) -> None:

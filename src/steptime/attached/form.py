@@ -131,6 +131,29 @@ class StepSpread(JsonForm):
     stalls: StepStalls | None
 
 
+class TrainedAmount(JsonForm):
+    """Samples or tokens that the ranks train on, by what their loaders give."""
+
+    per_s: Interval[float | None]
+    """Of all ranks."""
+    per_step: float | None
+    """Mean over steps, of all ranks."""
+    ranks_per_s: list[float]
+    """In the order of ``ranks``."""
+    reason: str | None
+    """Why it is not known."""
+
+
+class Throughput(JsonForm):
+    """What is trained in a second of the steps that the parts are means of."""
+
+    samples: TrainedAmount
+    tokens: TrainedAmount
+    """Of ``input_ids``, or of integers with a row for each sample; padding is counted."""
+    padding: float | None
+    """Share of tokens, by attention masks of some batches."""
+
+
 class AttachedFinding(JsonForm):
     """Something that takes time, or that limits what is known."""
 
@@ -196,6 +219,7 @@ class AttachedRun(JsonForm):
     median_step_s: Interval[float | None]
     """Shown where the interval of ``step_s`` is wider than itself."""
     spread: StepSpread | None
+    throughput: Throughput | None
     flops: float | None
     """Of one rank in a step, forward and backward, with ``--flops``."""
     parts: list[StepPart]

@@ -22,6 +22,7 @@ from steptime.attached.step_parts import (
 )
 from steptime.attached.step_spread import step_spread
 from steptime.attached.straggler import whom_ranks_wait_for
+from steptime.attached.throughput import throughput
 from steptime.attached.trainings import trainings_of
 from steptime.flags import amount, stored_flag_text
 from steptime.plain_file import PlainFolder
@@ -91,6 +92,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         step_s=step_length(main) if main else NOT_MEASURED,
         median_step_s=median_step_length(main) if main else NOT_MEASURED,
         spread=step_spread(main) if main else None,
+        throughput=throughput(main) if main and main.numbers else None,
         flops=_flops(files),
         parts=parts,
         waited_for=waited,

@@ -77,9 +77,9 @@ def share(trial: TrialSummary) -> Shown:
     return _of_launches(efficiency, 100.0, " %")
 
 
-def loss_rate(rate_value: Interval[float | None]) -> Shown:
-    """``0.42 (0.38 to 0.47)``, in units of the loss per second."""
-    return _shown(rate_value.value, rate_value.low, rate_value.high)
+def rate(value: Interval[float | None]) -> Shown:
+    """``0.42 (0.38 to 0.47)``, of something per second."""
+    return _shown(value.value, value.low, value.high)
 
 
 def published(found: PublishedRatio) -> str:

@@ -18,8 +18,8 @@ from steptime.report.number_format import (
     Shown,
     count,
     drawn_interval,
-    loss_rate,
     percent,
+    rate,
     ratio,
     scaled,
     staleness,
@@ -237,7 +237,7 @@ def learning_section(groups: list[RankedGroup], marks: Marks) -> Section | None:
 
 def _learning_row(row: RankedRow) -> TableRow:
     found = row.trial.staleness
-    lost, late = loss_rate(row.trial.loss_rate_per_s), staleness(found)
+    lost, late = rate(row.trial.loss_rate_per_s), staleness(found)
     spread = f"median {found.median}, 95 % at most {found.p95}, largest {found.max}" if found else UNKNOWN
     stale = f"staleness {late.line}, {spread}" if found else "never stale"
     sentence = f"{row.name}: {row.rate.line} samples/s, loss rate {lost.line} loss/s, {stale}"

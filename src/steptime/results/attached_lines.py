@@ -95,6 +95,11 @@ class StepLine:
     intervals: list[CollectiveInterval] = field(default_factory=list)
     optimizers: list[Count] = field(default_factory=list)
     flags: list[Name] = field(default_factory=list)
+    samples: Bytes | None = None
+    """Of the batches that it trains on; None if they do not show it."""
+    tokens: Bytes | None = None
+    mask: tuple[Bytes, Bytes] | None = None
+    """Tokens whose mask was looked at, and those of them that are no padding."""
     cost_ns: Nanoseconds = 0
     is_undivided: bool = False
     """Whether its parts were left out, since they were longer than it."""

@@ -1,0 +1,175 @@
+"""How many samples and tokens a batch holds, by the shapes of its arrays; no array on a device is read."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+from .patches import raised_by_signal_handler
+
+# Containers inside of a batch are looked into as deep, for as many arrays.
+DEPTH, ARRAYS = 3, 16
+# The first masks are counted, then one of so many, where they are not larger.
+COUNTED_ALWAYS, COUNTED_EVERY, LARGEST_MASK = 16, 16, 1 << 20
+IDENTIFIERS, MASK = "input_ids", "attention_mask"
+# Libraries whose arrays have a shape that costs nothing to read.
+LIBRARIES = ("torch", "numpy", "tensorflow", "jax", "jaxlib", "torchvision", "mxnet")
+INTEGERS = ("int64", "int32", "int16", "uint16")
+CHANNELS = (1, 3)
+# Tokens that a row of integers has at least, where nothing else shows that it is text.
+SHORTEST = 16
+
+
+class BatchAmount:
+    """Samples and tokens of a batch (None if they cannot be told), and the real ones of the tokens looked at."""
+
+    __slots__ = ("looked_at", "real", "samples", "tokens")
+
+    def __init__(
+        self, samples: int | None = None, tokens: int | None = None, looked_at: int = 0, real: int = 0
+    ) -> None:
+        self.samples = samples
+        self.tokens = tokens
+        self.looked_at = looked_at
+        self.real = real
+
+    def plus(self, other: BatchAmount) -> BatchAmount:
+        """Return what two batches of one step hold."""
+        samples = None if self.samples is None or other.samples is None else self.samples + other.samples
+        tokens = None if self.tokens is None or other.tokens is None else self.tokens + other.tokens
+        return BatchAmount(samples, tokens, self.looked_at + other.looked_at, self.real + other.real)
+
+    def form(self) -> dict[str, Any]:
+        """Return what the line of a step has of it."""
+        line: dict[str, Any] = {}
+        if self.samples is not None:
+            line["samples"] = self.samples
+        if self.tokens is not None:
+            line["tokens"] = self.tokens
+        if self.looked_at:
+            line["mask"] = [self.looked_at, self.real]
+        return line
+
+
+# Of a request that ended an epoch.
+NOTHING = BatchAmount(0, 0)
+
+
+class BatchReader:
+    """Reads the batches of the loaders of a process."""
+
+    def __init__(self) -> None:
+        self.masks = 0
+        self.array_types: dict[type, bool] = {}
+        self.integer_types: dict[Any, bool] = {}
+
+    def read(self, batch: Any) -> BatchAmount:
+        """Return what ``batch`` holds; nothing where it is of no known form."""
+        try:
+            return self._read(batch)
+        except Exception as error:
+            if raised_by_signal_handler(error):
+                raise
+            return BatchAmount()
+
+    def _read(self, batch: Any) -> BatchAmount:
+        shapes: list[tuple[int, ...]] = []
+        arrays = []
+        for array in self._arrays(batch, DEPTH):
+            shape = tuple(array.shape)
+            if shape:
+                shapes.append(shape)
+                arrays.append(array)
+            if len(arrays) == ARRAYS:
+                break
+        named = _named(batch)
+        identifiers = named.get(IDENTIFIERS) if named is not None else None
+        if identifiers is not None and self._is_array(identifiers):
+            return self._text(tuple(identifiers.shape), named)
+        samples = _leading(batch, shapes)
+        return BatchAmount(samples, self._tokens(arrays, shapes, samples))
+
+    def _tokens(self, arrays: list[Any], shapes: list[tuple[int, ...]], samples: int | None) -> int | None:
+        """Return the size of a first array of integers with a row for each sample.
+
+        Few columns are as likely categories, unless the labels have the same form, as of the next token.
+        """
+        if not shapes or len(shapes[0]) != 2 or shapes[0][0] != samples or not self._is_integer(arrays[0]):  # noqa: PLR2004
+            return None
+        labelled = len(shapes) > 1 and shapes[1] == shapes[0] and self._is_integer(arrays[1])
+        length = int(shapes[0][1])
+        return samples * length if length >= SHORTEST or (labelled and length > 1) else None
+
+    def _text(self, shape: tuple[int, ...], named: Any) -> BatchAmount:
+        tokens = 1
+        for length in shape:
+            tokens *= int(length)
+        amount = BatchAmount(int(shape[0]) if len(shape) > 1 else None, tokens)
+        mask = named.get(MASK)
+        if mask is None:
+            return amount
+        self.masks += 1
+        counted = self.masks <= COUNTED_ALWAYS or self.masks % COUNTED_EVERY == 0
+        if counted and tokens <= LARGEST_MASK and self._is_array(mask) and tuple(mask.shape) == shape:
+            real = _count_real(mask)
+            if real is not None:
+                amount.looked_at, amount.real = tokens, real
+        return amount
+
+    def _arrays(self, item: Any, depth: int) -> Iterator[Any]:
+        if self._is_array(item):
+            yield item
+        elif depth:
+            named = _named(item)
+            inner = named.values() if named is not None else item if isinstance(item, (list, tuple)) else ()
+            for each in list(inner)[:ARRAYS]:
+                yield from self._arrays(each, depth - 1)
+
+    def _is_array(self, item: Any) -> bool:
+        kind = item.__class__
+        known = self.array_types.get(kind)
+        if known is None:
+            library = (getattr(kind, "__module__", "") or "").partition(".")[0]
+            known = self.array_types[kind] = library in LIBRARIES and hasattr(kind, "shape") and hasattr(kind, "dtype")
+        return known
+
+    def _is_integer(self, array: Any) -> bool:
+        kind = array.dtype
+        known = self.integer_types.get(kind)
+        if known is None:
+            known = self.integer_types[kind] = getattr(kind, "name", str(kind)).rpartition(".")[2] in INTEGERS
+        return known
+
+
+def _named(item: Any) -> dict[Any, Any] | None:
+    """Return the arrays of a batch by name: a dictionary, or what a tokenizer's BatchEncoding keeps."""
+    if isinstance(item, dict):
+        return item
+    data = vars(item).get("data") if hasattr(item, "__dict__") and hasattr(item.__class__, "keys") else None
+    return data if isinstance(data, dict) else None
+
+
+def _leading(batch: Any, shapes: list[tuple[int, ...]]) -> int | None:
+    """Return the leading dimension that all arrays share, or the length that all lists of a batch share."""
+    leading = {shape[0] for shape in shapes}
+    if len(leading) == 1 and not _is_list_of_images(batch, shapes):
+        return int(leading.pop())
+    lists = batch if isinstance(batch, (list, tuple)) else ()
+    lengths = {len(each) if isinstance(each, (list, tuple)) else -1 for each in lists}
+    return lengths.pop() if len(lengths) == 1 and min(lengths) > 0 else None
+
+
+def _is_list_of_images(batch: Any, shapes: list[tuple[int, ...]]) -> bool:
+    """Return whether arrays may be samples that were not put into one: their leading dimension is that of channels."""
+    return isinstance(batch, (list, tuple)) and all(len(shape) == 3 and shape[0] in CHANNELS for shape in shapes)  # noqa: PLR2004
+
+
+def _count_real(mask: Any) -> int | None:
+    """Return how many positions of a mask are not 0, without an operation of torch; None on a device."""
+    kind = mask.__class__
+    if kind.__module__ == "torch" and kind.__name__ == "Tensor":
+        if mask.device.type != "cpu":
+            return None
+        mask = mask.numpy()
+    elif kind.__module__ != "numpy":
+        return None
+    return int((mask != 0).sum())

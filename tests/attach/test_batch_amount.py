@@ -1,0 +1,100 @@
+"""What a batch holds, by the shapes of its arrays."""
+
+from collections import UserDict
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from steptime.attach.batch_amount import BatchAmount, BatchReader
+
+
+class Pair(NamedTuple):
+    """A batch with names."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+
+class Unreadable:
+    """A batch of a class that steptime does not know."""
+
+    @property
+    def shape(self):
+        raise RuntimeError
+
+
+def images(count, *shape):
+    return np.zeros((count, *shape), np.float32)
+
+
+def words(*shape, kind=np.int64):
+    return np.ones(shape, kind)
+
+
+def encoded(*, real):
+    mask = words(4, 32)
+    mask[:, real:] = 0
+    return {"input_ids": words(4, 32), "attention_mask": mask, "labels": words(4, 32)}
+
+
+SAMPLES = {
+    "images and labels": ((images(8, 3, 32, 32), words(8)), 8),
+    "a list": ([images(8, 3, 32, 32), words(8)], 8),
+    "one array": (images(5, 10), 5),
+    "a named tuple": (Pair(images(6, 4), words(6)), 6),
+    "a dictionary": ({"pixel_values": images(7, 3, 8, 8), "labels": words(7)}, 7),
+    "pairs and labels": ([[images(9, 3, 8, 8), images(9, 3, 8, 8)], words(9)], 9),
+    "texts beside": ((["a"] * 4, words(4)), 4),
+    "detection": ((tuple(images(3, 32, 32) for _ in range(5)), tuple({"boxes": images(n, 4)} for n in range(5))), 5),
+    "unequal": ((images(8, 3), words(9)), None),
+    "single images": ([images(3, 32, 32), images(3, 32, 32)], None),
+    "no array": (["a", "b"], None),
+    "objects": ([object()], None),
+    "an object that cannot be read": (Unreadable(), None),
+    "numbers": ((np.float32(1.0), 3), None),
+    "nothing": (None, None),
+}
+
+
+@pytest.mark.parametrize(("batch", "samples"), SAMPLES.values(), ids=SAMPLES)
+def test_samples_are_the_leading_dimension_that_arrays_share(batch, samples):
+    assert BatchReader().read(batch).samples == samples
+
+
+TOKENS = {
+    "input_ids": ({"input_ids": words(4, 32)}, 128),
+    "packed input_ids": ({"input_ids": words(100)}, 100),
+    "a tokenizer's encoding": (UserDict(input_ids=words(4, 32)), 128),
+    "of int32": ((words(4, 32, kind=np.int32), words(4)), 128),
+    "next tokens": ((words(4, 8), words(4, 8)), 32),
+    "a few categories": ((words(4, 8), words(4)), None),
+    "numbers and categories": ((images(4, 13), words(4, 26)), None),
+    "pixels in bytes": ((words(4, 784, kind=np.uint8), words(4)), None),
+    "images": ((images(4, 3, 8, 8), words(4)), None),
+}
+
+
+@pytest.mark.parametrize(("batch", "tokens"), TOKENS.values(), ids=TOKENS)
+def test_tokens_are_integers_with_a_row_for_each_sample(batch, tokens):
+    assert BatchReader().read(batch).tokens == tokens
+
+
+def test_a_mask_tells_padding_apart():
+    amount = BatchReader().read(encoded(real=24))
+    assert (amount.looked_at, amount.real) == (128, 96)
+
+
+def test_masks_of_later_batches_are_counted_now_and_then():
+    reader = BatchReader()
+    counted = sum(reader.read(encoded(real=24)).looked_at > 0 for _ in range(160))
+    assert counted == 16 + 9
+
+
+def test_batches_of_one_step_add_up():
+    both = BatchAmount(4, 128, 128, 96).plus(BatchAmount(4, 100))
+    assert both.form() == {"samples": 8, "tokens": 228, "mask": [128, 96]}
+
+
+def test_a_step_with_an_unknown_batch_is_not_known():
+    assert BatchAmount(4).plus(BatchAmount()).form() == {}

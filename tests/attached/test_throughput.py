@@ -1,0 +1,83 @@
+"""Samples and tokens a second of an attached run, from records with a known truth."""
+
+import pytest
+from stored_processes import ddp_job, ddp_steps, found_in, process_lines, write
+
+from steptime.report.attached import run_notes
+
+
+def job(folder, amounts, late=lambda _: [0.0, 0.0], steps=40):
+    """Two ranks whose steps take 40 ms; ``amounts`` gives what the step of a rank has of its batches."""
+    lines = []
+    for rank in range(2):
+        own = ddp_steps(rank, late, steps)
+        lines.append(process_lines(rank, 2, [{**step, **amounts(rank, step["number"])} for step in own]))
+    return found_in(write(folder, *lines), 60_000.0)
+
+
+def test_samples_of_all_ranks_are_over_the_step(tmp_path):
+    found = job(tmp_path, lambda _, __: {"samples": 8}).throughput.samples
+    assert (found.per_s.value, found.per_step) == pytest.approx((400.0, 16.0))
+    assert found.ranks_per_s == pytest.approx([200.0, 200.0])
+
+
+def test_ranks_with_batches_of_their_own_size_are_told_apart(tmp_path):
+    found = job(tmp_path, lambda rank, _: {"samples": 8 + 8 * rank}).throughput.samples
+    assert found.ranks_per_s == pytest.approx([200.0, 400.0])
+
+
+def test_differing_batches_count_as_their_mean(tmp_path):
+    found = job(tmp_path, lambda _, number: {"samples": 4 + 8 * (number % 2)}).throughput.samples
+    assert found.per_s.value == pytest.approx(400.0, rel=0.02)
+
+
+def test_the_interval_is_narrow_where_larger_batches_take_longer(tmp_path):
+    found = job(
+        tmp_path,
+        lambda _, number: {"samples": 8 + 8 * (number % 2)},
+        late=lambda number: [40.0 * (number % 2)] * 2,
+    ).throughput.samples.per_s
+    assert found.high - found.low < 0.02 * found.value
+
+
+def test_a_last_step_whose_batch_came_before_is_left_out(tmp_path):
+    found = job(tmp_path, lambda _, number: {"samples": 8 * (number < 39)}).throughput.samples
+    assert found.per_s.value == pytest.approx(400.0)
+
+
+def test_an_epoch_that_begins_with_two_requests_loses_nothing(tmp_path):
+    amounts = {19: 0, 20: 16}
+    found = job(tmp_path, lambda _, number: {"samples": amounts.get(number, 8)}).throughput.samples
+    assert found.per_s.value == pytest.approx(400.0)
+
+
+def test_padding_is_the_share_of_masked_tokens(tmp_path):
+    found = job(tmp_path, lambda _, __: {"samples": 2, "tokens": 256, "mask": [256, 192]}).throughput
+    assert (found.padding, found.tokens.per_s.value) == pytest.approx((0.25, 12_800.0))
+
+
+@pytest.mark.parametrize(
+    ("amounts", "words"),
+    [({"flags": ["no_loader"]}, "makes its batches itself"), ({}, "do not share a first dimension")],
+    ids=["no loader", "no array"],
+)
+def test_unknown_samples_have_their_reason(tmp_path, amounts, words):
+    run = job(tmp_path, lambda _, __: amounts)
+    assert run.throughput.samples.per_s.value is None
+    assert words in run.throughput.samples.reason
+    assert any(line.startswith("Samples/s are not known") for line in run_notes(run))
+
+
+def test_the_answer_states_both_rates(tmp_path):
+    run = job(tmp_path, lambda _, __: {"samples": 8, "tokens": 512})
+    (line,) = (line for line in run_notes(run) if "samples/s" in line)
+    assert line.startswith("The ranks train on 400 samples/s (400 to 400) and 25600 tokens/s")
+
+
+def test_one_step_without_its_batch_makes_no_number(tmp_path):
+    run = job(tmp_path, lambda _, number: {"samples": 8} if number != 20 else {})
+    assert run.throughput.samples.per_s.value is None
+
+
+def test_a_run_of_an_earlier_hook_has_no_rate(tmp_path):
+    assert ddp_job(tmp_path, lambda _: [0.0, 0.0]).throughput.samples.per_s.value is None
