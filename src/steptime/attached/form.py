@@ -18,8 +18,7 @@ class AttachedRank(JsonForm):
     rank: int
     host: str
     steps: int
-    ended: bool
-    """By itself."""
+    ended: bool  # by itself
 
 
 class StepPart(JsonForm):
@@ -88,16 +87,14 @@ class JobPart(JsonForm):
     checkpoints; `restart`: between attempts at one training."""
     time_s: float
     share: float
-    count: int | None
-    """How often."""
+    count: int | None  # how often
     ranks_s: list[float]
 
 
 class AttachedTraining(JsonForm):
     """One of several trainings of a command."""
 
-    program: str
-    """With its arguments."""
+    program: str  # with its arguments
     ranks: int
     steps: int
     """On record, of one rank."""
@@ -113,11 +110,9 @@ class StepStalls(JsonForm):
     count: int
     steps: int
     shortest_s: float
-    share: float
-    """Of time."""
+    share: float  # of time
     lost_s: float
-    every: float | None
-    """Steps."""
+    every: float | None  # steps
 
 
 class StepSpread(JsonForm):
@@ -132,26 +127,22 @@ class StepSpread(JsonForm):
 
 
 class TrainedAmount(JsonForm):
-    """Samples or tokens that the ranks train on, by what their loaders give."""
+    """Samples or tokens, of all ranks."""
 
     per_s: Interval[float | None]
-    """Of all ranks."""
     per_step: float | None
-    """Mean over steps, of all ranks."""
     ranks_per_s: list[float]
-    """In the order of ``ranks``."""
     reason: str | None
-    """Why it is not known."""
+    """Why it is null."""
 
 
 class Throughput(JsonForm):
-    """What is trained in a second of the steps that the parts are means of."""
+    """By the batches of loaders."""
 
     samples: TrainedAmount
     tokens: TrainedAmount
-    """Of ``input_ids``, or of integers with a row for each sample; padding is counted."""
     padding: float | None
-    """Share of tokens, by attention masks of some batches."""
+    """Share of tokens."""
 
 
 class AttachedFinding(JsonForm):
@@ -193,8 +184,7 @@ class AttachedRun(JsonForm):
 
     schema_: int = SCHEMA
     command: list[str]
-    exit_code: int | None
-    """As a shell shows it."""
+    exit_code: int | None  # as a shell shows it
     started_at: str
     """UTC, ISO 8601."""
     wall_s: float | None
@@ -213,8 +203,7 @@ class AttachedRun(JsonForm):
     """Unsteady first steps, those with or behind an evaluation or a checkpoint, and of other kinds."""
     micro_steps: int | None
     """Backward passes of such a step; None if that changes."""
-    level: float
-    """Of all intervals."""
+    level: float  # of all intervals
     step_s: Interval[float | None]
     median_step_s: Interval[float | None]
     """Shown where the interval of ``step_s`` is wider than itself."""
@@ -230,11 +219,9 @@ class AttachedRun(JsonForm):
     findings: list[AttachedFinding]
     not_attached: str | None
     """Why nothing is known."""
-    notes: list[str]
-    """What limits these numbers."""
+    notes: list[str]  # what limits these numbers
     noise: dict[str, float | None]
-    problems: list[str]
-    """Records that were set aside, in sentences."""
+    problems: list[str]  # records that were set aside, in sentences
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints."""
