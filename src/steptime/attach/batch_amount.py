@@ -121,8 +121,8 @@ class BatchReader:
         elif depth:
             named = _named(item)
             inner = named.values() if named is not None else item if isinstance(item, (list, tuple)) else ()
-            for each in list(inner)[:ARRAYS]:
-                yield from self._arrays(each, depth - 1)
+            for inside in list(inner)[:ARRAYS]:
+                yield from self._arrays(inside, depth - 1)
 
     def _is_array(self, item: Any) -> bool:
         kind = item.__class__
@@ -154,7 +154,7 @@ def _leading(batch: Any, shapes: list[tuple[int, ...]]) -> int | None:
     if len(leading) == 1 and not _is_list_of_images(batch, shapes):
         return int(leading.pop())
     lists = batch if isinstance(batch, (list, tuple)) else ()
-    lengths = {len(each) if isinstance(each, (list, tuple)) else -1 for each in lists}
+    lengths = {len(one) if isinstance(one, (list, tuple)) else -1 for one in lists}
     return lengths.pop() if len(lengths) == 1 and min(lengths) > 0 else None
 
 

@@ -6,18 +6,18 @@ from steptime.attached.form import Throughput, TrainedAmount
 from steptime.report.number_format import number, percent, rate
 
 
-def throughput_sentences(found: Throughput, ranks: int) -> Iterator[str]:
+def throughput_sentences(throughput: Throughput, ranks: int) -> Iterator[str]:
     """Yield samples and tokens a second, or why samples are not known."""
-    if found.samples.reason is not None and found.tokens.per_s.value is None:
-        yield f"Samples/s are not known: {found.samples.reason}."
+    if throughput.samples.reason is not None and throughput.tokens.per_s.value is None:
+        yield f"Samples/s are not known: {throughput.samples.reason}."
         return
-    amounts = [(found.samples, "samples"), (found.tokens, "tokens")]
-    known = [(each, noun) for each, noun in amounts if each.per_s.value is not None]
+    amounts = [(throughput.samples, "samples"), (throughput.tokens, "tokens")]
+    known = [(amount, noun) for amount, noun in amounts if amount.per_s.value is not None]
     if known:
         who = "The ranks train" if ranks > 1 else "It trains"
-        rates = " and ".join(_rate(each, noun) for each, noun in known)
-        steps = " and ".join(number(each.per_step or 0.0) for each, _ in known)
-        padding = "" if found.padding is None else f"; {percent(found.padding, None, None).text} of tokens are padding"
+        rates = " and ".join(_rate(amount, noun) for amount, noun in known)
+        steps = " and ".join(number(amount.per_step or 0.0) for amount, _ in known)
+        padding = "" if throughput.padding is None else f"; {percent(throughput.padding, None, None).text} of tokens are padding"
         yield f"{who} on {rates}, {steps} a step{padding}."
 
 
