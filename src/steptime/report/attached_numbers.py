@@ -17,7 +17,11 @@ def throughput_sentences(throughput: Throughput, ranks: int) -> Iterator[str]:
         who = "The ranks train" if ranks > 1 else "It trains"
         rates = " and ".join(_rate(amount, noun) for amount, noun in known)
         steps = " and ".join(number(amount.per_step or 0.0) for amount, _ in known)
-        padding = "" if throughput.padding is None else f"; {percent(throughput.padding, None, None).text} of tokens are padding"
+        padding = (
+            ""
+            if throughput.padding is None
+            else f"; {percent(throughput.padding, None, None).text} of tokens are padding"
+        )
         yield f"{who} on {rates}, {steps} a step{padding}."
 
 
