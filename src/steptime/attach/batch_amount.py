@@ -51,7 +51,7 @@ class BatchAmount:
 
 
 # Of a request that ended an epoch.
-NOTHING = BatchAmount(0, 0)
+NO_BATCH = BatchAmount(0, 0)
 
 
 class BatchReader:

@@ -20,7 +20,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import patches, process
-from .batch_amount import NOTHING, BatchReader
+from .batch_amount import NO_BATCH, BatchReader
 from .library_calls import waits_of
 from .record_file import now
 
@@ -419,7 +419,7 @@ class TimedBatches:
             return patches.CallMark()
 
         def after(mark: Any, returned: bool) -> None:
-            amount = reader.read(mark.result) if returned else NOTHING
+            amount = reader.read(mark.result) if returned else NO_BATCH
             recorder.request_end(source, "input" if returned else "epoch", amount)
 
         self._next = patches.measured(patch, batches.__next__, before, after)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from . import patches, process
-from .batch_amount import NOTHING, BatchAmount, BatchReader
+from .batch_amount import NO_BATCH, BatchAmount, BatchReader
 
 
 def region_of(
@@ -56,7 +56,7 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
 
     def after(mark: Any, returned: bool) -> None:
         batch, mark.result = mark.result, None
-        amount = None if region else look(batch) if returned else NOTHING
+        amount = None if region else look(batch) if returned else NO_BATCH
         recorder.request_end(mark.given[0], region or ("input" if returned else "epoch"), amount)
 
     patches.measure(owner, name, before, after, compiling)

@@ -99,7 +99,7 @@ class StepLine:
     """Of the batches that it trains on; None if they do not show it."""
     tokens: Bytes | None = None
     mask: tuple[Bytes, Bytes] | None = None
-    """Tokens whose mask was looked at, and those of them that are no padding."""
+    """Tokens whose mask was looked at, and those of them that are real."""
     cost_ns: Nanoseconds = 0
     is_undivided: bool = False
     """Whether its parts were left out, since they were longer than it."""
