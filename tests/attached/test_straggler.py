@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from stored_processes import ddp_job, part_of, sentences_of
+from stored_processes import MS, ddp_job, ddp_steps, found_in, part_of, process_lines, sentences_of, write
 
 
 def late_in(numbers, late_ms=80.0, others_ms=0.5):
@@ -60,3 +60,17 @@ def test_waiting_is_never_negative(tmp_path):
 def test_three_steps_are_told_with_how_many_more_are_needed(tmp_path):
     run = ddp_job(tmp_path, lambda _: [0.0, 80.0], steps=4)
     assert "3 steps show no interval: at least 5 more are needed" in run.notes
+
+
+def test_a_straggler_comes_before_the_gap_that_makes_it_one(tmp_path):
+    lines = []
+    for rank in range(2):
+        steps = ddp_steps(rank, lambda _: [0.0, 30.0], 40)
+        for step in steps:
+            extra = step["regions"]["forward"] - 5 * MS
+            step["regions"]["forward"] -= extra
+            step["gaps"] = {"forward>backward": extra + 25 * MS}
+            step["duration_ns"] += 25 * MS
+        lines.append(process_lines(rank, 2, steps))
+    kinds = list(sentences_of(found_in(write(tmp_path, *lines))))
+    assert kinds.index("straggler") + 1 == kinds.index("gaps")

@@ -82,7 +82,7 @@ class BatchReader:
             if len(arrays) == ARRAYS:
                 break
         named = _named(batch)
-        identifiers = named.get(IDENTIFIERS) if named is not None else None
+        identifiers = dict.get(named, IDENTIFIERS) if named is not None else None
         if identifiers is not None and self._is_array(identifiers):
             return self._text(tuple(identifiers.shape), named)
         samples = _leading(batch, shapes)
@@ -104,7 +104,7 @@ class BatchReader:
         for length in shape:
             tokens *= int(length)
         amount = BatchAmount(int(shape[0]) if len(shape) > 1 else None, tokens)
-        mask = named.get(MASK)
+        mask = dict.get(named, MASK)
         if mask is None:
             return amount
         self.masks += 1
@@ -120,7 +120,7 @@ class BatchReader:
             yield item
         elif depth:
             named = _named(item)
-            inner = named.values() if named is not None else item if isinstance(item, (list, tuple)) else ()
+            inner = dict.values(named) if named is not None else item if isinstance(item, (list, tuple)) else ()
             for inside in list(inner)[:ARRAYS]:
                 yield from self._arrays(inside, depth - 1)
 

@@ -42,6 +42,18 @@ def report(hook: str, error: BaseException) -> None:
         del reports[:]
 
 
+def call_all(listeners: list[Callable[..., None]], *arguments: int) -> None:
+    """Call ``listeners``; one that fails is called no more."""
+    for listener in list(listeners):
+        try:
+            listener(*arguments)
+        except Exception as error:  # noqa: PERF203 - each may fail without the others
+            if raised_by_signal_handler(error):
+                raise
+            listeners.remove(listener)
+            report(getattr(listener, "__qualname__", "a listener"), error)
+
+
 def never() -> bool:
     """Return that no compiler is tracing, for libraries that have none."""
     return False

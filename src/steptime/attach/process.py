@@ -8,7 +8,7 @@ import socket
 import sys
 from typing import Any
 
-from . import line_sampler, patches
+from . import garbage, line_sampler, patches
 from .record_file import ProcessRecord
 from .recorder import Recorder
 
@@ -26,6 +26,7 @@ def recorder(entry: str = "sitecustomize") -> Recorder:
         _recorder.sampler = line_sampler.LineSampler(_recorder, os.environ.get("STEPTIME_ATTACH_LINES", "auto"))
         patches.reports.append(report)
         patches.clean_tracebacks()
+        garbage.watch(_recorder)
         atexit.register(_end)
         os.register_at_fork(after_in_child=_forked)
     return _recorder

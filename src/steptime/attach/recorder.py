@@ -6,8 +6,10 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable
 
 from .account import COLLECTIVE, GAP, REGION, Ledger
+from .garbage import REGION as GARBAGE
+from .garbage import Collections
 from .loader_requests import EvaluatedReads, LoaderRequest
-from .patches import raised_by_signal_handler, report
+from .patches import call_all
 from .record_file import ProcessorUse, StepLines, now
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class Recorder:
         self.processor = ProcessorUse()
         self.stack: list[list[Any]] = []  # name, begin, time of regions inside
         self.before, self.before_end = "start", now()
-        self.ledger = Ledger()
+        self.ledger, self.collections = Ledger(), Collections()
         self.lines = StepLines(self.file)
         self.number = 0
         self.begin: int | None = None
@@ -114,15 +116,24 @@ class Recorder:
             found, begin, inside = self.stack.pop()
             if found == name:
                 break
+        inside += self._collected(begin)
         if self.stack:
             self.stack[-1][2] += end - begin
         else:
             self.before, self.before_end = name, end
         return begin, end, end - begin - inside
 
+    def _collected(self, since: int) -> int:
+        """Note the collections of garbage since a time, and return how long they took."""
+        taken = self.collections.take(since, last=not self.stack) if self.collections.waiting else 0
+        if taken:
+            self.ledger.add((since, REGION, GARBAGE, taken))
+        return taken
+
     def _end_gap(self, name: str, begin: int) -> None:
         gap = self.before + ">" + name
-        self.ledger.add((self.before_end, GAP, gap, begin - self.before_end))
+        collected = self._collected(self.before_end)
+        self.ledger.add((self.before_end, GAP, gap, begin - self.before_end - collected))
         if self.sampler is not None and self.sampler.samples:
             self.sampler.assign(gap)
 
@@ -275,7 +286,7 @@ class Recorder:
             self.backwards.append([timed[0], self.last_gradient, timed[1], synchronised])
             if self.by_hand:
                 self.updated(timed[1])
-            self._tell(self.at_backward)
+            call_all(self.at_backward)
 
     # Updates, and whole steps in one call
 
@@ -381,14 +392,11 @@ class Recorder:
                 "micro_steps": self.micro_steps,
                 **account.form(self.number),
             }
-            if self.backwards:
-                line["backwards"] = self.backwards
             if apart is not None:
                 line["apart"] = apart.form()
-            if self.optimizers:
-                line["optimizers"] = self.optimizers
-            if self.flags:
-                line["flags"] = sorted(self.flags)
+            further = {"backwards": self.backwards, "optimizers": self.optimizers, "flags": sorted(self.flags)}
+            further["collections"] = self.collections.end_step()
+            line.update({name: value for name, value in further.items() if value})
             line["cost_ns"] = self.cost
             self.lines.add(line)
             if self.sampler is not None:
@@ -400,7 +408,7 @@ class Recorder:
         self.backwards, self.optimizers, self.flags = [], [], set()
         self.stepped = False
         self.calls = set()
-        self._tell(self.at_step, self.number)
+        call_all(self.at_step, self.number)
         self.cost = now() - cost_begin
 
     def rank(self, rank: int, world: int, by: str, setup_ns: int | None = None) -> None:
@@ -410,17 +418,6 @@ class Recorder:
         self.world = (rank, world, by)
         line = {"kind": "rank", "rank": rank, "world": world, "by": by, "setup_ns": setup_ns}
         self.file.write({key: value for key, value in line.items() if value is not None}, opens=False)
-
-    def _tell(self, listeners: list[Callable[..., None]], *arguments: int) -> None:
-        """Call ``listeners``; one that fails is told nothing more."""
-        for listener in list(listeners):
-            try:
-                listener(*arguments)
-            except Exception as error:  # noqa: PERF203 - each may fail without the others
-                if raised_by_signal_handler(error):
-                    raise
-                listeners.remove(listener)
-                report(getattr(listener, "__qualname__", "a listener"), error)
 
     def faulted(self) -> None:
         """Forget the regions that go on, since the end of one may never come, and mark the step."""
@@ -444,6 +441,6 @@ class Recorder:
             self.close(self.update_end_ns)
         self.lines.flush()
         self.lines.add_outside(*self.ledger.divide(now()), before=False)
-        self._tell(self.at_end)
+        call_all(self.at_end)
         line = {"kind": "end", "steps": self.number, "at_ns": now(), "lost": self.file.lost}
         self.file.write({**line, "moved": self.moved, **self.processor.to_line()})

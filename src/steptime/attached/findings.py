@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from steptime.attached.form import AttachedFinding, JobPart, StepPart, WaitedFor
+from steptime.attached.garbage import garbage_findings
 from steptime.attached.step_parts import KeptSteps, at_line, is_in_turn, known_part, title_of, whose_code
 from steptime.attached.step_spread import stalls_sentence, step_spread
 from steptime.attached.trainings import TrainingAttempts
@@ -28,7 +29,7 @@ _LONGEST_ROUND = 3
 _BESIDES = " and are neither evaluation nor checkpoint"
 _MOST_OF_IT = 0.5
 """Of all waiting: who causes as much is not one of many."""
-_EVERY_STEP = ("straggler", "waiting", "input", "communication", "gaps", "stalls")
+_EVERY_STEP = ("straggler", "waiting", "input", "communication", "gaps", "garbage_collection", "stalls")
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,20 @@ def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     """Return what takes time: first what comes again with every step, then the rest, each by the seconds it takes."""
     all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *_of_counts(found)]
     all_found += [*_stalled_steps(found), *_uncompiled(found), *_of_ablation(found), *_of_faults(found)]
-    return sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
+    all_found += garbage_findings(found.main, found.part("garbage_collection"), found.steps)
+    ordered = sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
+    return _with_its_cause_behind(ordered, found)
+
+
+def _with_its_cause_behind(ordered: list[AttachedFinding], run: AttachedFindings) -> list[AttachedFinding]:
+    """Return findings with the straggler before the gap that makes it one: it is the same time, and has the waiting."""
+    kinds = [finding.kind for finding in ordered]
+    gaps = [part.name for part in run.parts if part.gap and part.share and is_shown(part.time_s)]
+    same = bool(gaps) and run.waited_for is not None and run.waited_for.part == gaps[0]
+    if same and {"straggler", "gaps"} <= set(kinds) and kinds.index("gaps") < kinds.index("straggler"):
+        straggler = ordered.pop(kinds.index("straggler"))
+        ordered.insert(kinds.index("gaps"), straggler)
+    return ordered
 
 
 def _of_waiting(found: AttachedFindings) -> Iterator[AttachedFinding]:

@@ -160,6 +160,7 @@ class AttachedFinding(JsonForm):
         "communication",
         "gaps",
         "stalls",
+        "garbage_collection",
         "evaluation_on_few_ranks",
         "evaluation",
         "checkpoint",

@@ -28,6 +28,7 @@ REGIONS: Mapping[str, tuple[str, ...]] = {
     "call": ("call", "replay"),
     "device_wait": ("wait",),
     "compile": ("compile",),
+    "garbage_collection": ("collection",),
 }
 """The regions of a record that make up each part of a step, but for the exchange."""
 EXCHANGE = "exchange"
@@ -36,6 +37,7 @@ _TITLES = {
     "call": "call of the step",
     "device_wait": "wait for device",
     "compile": "compilation",
+    "garbage_collection": "garbage collection",
     EXCHANGE: "exchange",
 }
 _LINE = re.compile(r"(?P<own>.*:\d+ \S+?)(, (?P<library>\S+): \S+)?", re.DOTALL)
@@ -195,7 +197,7 @@ def step_parts(kept: KeptSteps) -> list[StepPart]:
     else:
         seconds[EXCHANGE] = exchanged
     order = ["input_wait", "call", "forward", "backward", EXCHANGE, "comm_exposed", "sync_wait", "update"]
-    shown = [name for name in [*order, "device_wait", "compile"] if name in seconds]
+    shown = [name for name in [*order, "device_wait", "compile", "garbage_collection"] if name in seconds]
     shown = [name for name in shown if seconds[name].any() or name in EXCHANGED]
     gaps = dict.fromkeys(name for number in kept.numbers for step in kept.attempt.steps[number] for name in step.gaps)
     of_gaps = {name: kept.of_ranks(lambda step, name=name: step.gaps.get(name, 0) * 1e-9) for name in gaps}  # type: ignore[misc]

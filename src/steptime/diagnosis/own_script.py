@@ -78,6 +78,14 @@ def _gap(run: AttachedRun) -> _ScriptClaim | None:
     return _ScriptClaim(f"{whose_code(largest.where)} runs {title_of(largest.name)}", change, _shorter(largest))
 
 
+def _garbage(run: AttachedRun) -> _ScriptClaim | None:
+    part = known_part(run.parts, "garbage_collection")
+    if part is None:
+        return None
+    change = "call gc.freeze() behind the set-up, or gc.disable() and gc.collect() on all ranks in the same steps"
+    return _ScriptClaim("Python collects garbage", change, _shorter(part))
+
+
 def _shorter(part: StepPart) -> Interval[float | None]:
     """Return by how much a step would be shorter without a part, with the waiting where ranks have it in turn."""
     return part.gain_s if is_in_turn(part) else part.time_s
@@ -88,6 +96,7 @@ RULES: tuple[_ScriptRule, ...] = (
     _ScriptRule("own_exchange", "exposed communication", 0.10, _exchange, "as long a step without an exchange"),
     _ScriptRule("own_straggler", "waiting for one rank", 0.05, _straggler, "as long a step without that rank"),
     _ScriptRule("own_gap", "code that nothing marks", 0.05, _gap, "as long a step without that code"),
+    _ScriptRule("own_garbage", "garbage collection", 0.05, _garbage, "as long a step behind gc.disable()"),
 )
 """A new rule about scripts is a row here."""
 _JOIN = (

@@ -100,6 +100,8 @@ class StepLine:
     tokens: Bytes | None = None
     mask: tuple[Bytes, Bytes] | None = None
     """Tokens whose mask was looked at, and those of them that are real."""
+    collections: tuple[Count, Nanoseconds] | None = None
+    """Of garbage: how many of 0.1 ms and more, and the longest."""
     cost_ns: Nanoseconds = 0
     is_undivided: bool = False
     """Whether its parts were left out, since they were longer than it."""
