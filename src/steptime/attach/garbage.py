@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .record_file import now
-
-if TYPE_CHECKING:
-    from .recorder import Recorder
 
 REGION = "collection"
 # Shorter ones are not told apart from the code around them.
@@ -45,7 +42,7 @@ class Collections:
         return [count, longest] if count else []
 
 
-def watch(recorder: Recorder) -> None:
+def watch(recorder: Any) -> None:
     """Have the interpreter report its collections; it drops what a callback raises, so that ours is short."""
     begun = [0]
 
