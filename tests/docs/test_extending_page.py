@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
-from steptime.runner.framework_template import template_files
+import pytest
+
+from steptime.runner.framework_template import template_files, write_framework
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
@@ -40,3 +42,13 @@ def test_every_file_that_the_page_names_is_there():
     named = re.findall(r"`((?:src|tests|examples)/[a-z\d_/.]+)`", PAGE)
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("name", ["tinygrad", "torch", "my_trainer"])
+def test_the_package_of_a_framework_hides_no_package_of_its_name(tmp_path, name):
+    written = [path.relative_to(tmp_path) for path in write_framework(name, tmp_path / "new")]
+    assert {path.parts[1] for path in written if len(path.parts) > 2} == {f"steptime_{name}"}
+    project = (tmp_path / "new" / "pyproject.toml").read_text()
+    assert f'name = "steptime-{name.replace("_", "-")}"' in project
+    assert f'{name} = "steptime_{name}.framework"' in project
+    assert not [path for path in written if "numpy_ring" in (tmp_path / path).read_text()]

@@ -114,7 +114,7 @@ def test_the_check_of_a_framework_that_a_template_wrote_passes(python, tmp_path)
 
 def test_the_check_of_a_framework_that_computes_something_else_fails_and_says_what(python, tmp_path):
     run(python, "frameworks", "new", "wrong_trainer", cwd=tmp_path)
-    adapter = tmp_path / "wrong_trainer" / "wrong_trainer" / "framework" / "adapter.py"
+    adapter = tmp_path / "wrong_trainer" / "steptime_wrong_trainer" / "framework" / "adapter.py"
     text = adapter.read_text()
     assert "values -= " in text
     adapter.write_text(text.replace("values -= ", "values -= 2 * "))
@@ -142,7 +142,7 @@ MARKED_TOO_EARLY = """
 
 def test_the_check_refuses_marks_that_contradict_the_stages(python, tmp_path):
     run(python, "frameworks", "new", "early_trainer", cwd=tmp_path)
-    adapter = tmp_path / "early_trainer" / "early_trainer" / "framework" / "adapter.py"
+    adapter = tmp_path / "early_trainer" / "steptime_early_trainer" / "framework" / "adapter.py"
     text = adapter.read_text()
     assert "\n    def wait(self):\n" in text
     adapter.write_text(text.replace("\n    def wait(self):\n", MARKED_TOO_EARLY))

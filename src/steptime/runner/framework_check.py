@@ -118,6 +118,9 @@ def _left_by_worker(manifest: Manifest, request: Request) -> Iterator[str]:
             yield f"it did not train: {_why(request)}"
             return
         time.sleep(_TRAINING_S)
+        if worker.poll() is not None:
+            yield f"it did not train: {_why(request)}"
+            return
         os.kill(pids["worker-0"], signal.SIGKILL)
         worker.wait()
         deadline = time.monotonic() + _HELPERS_END_S
@@ -143,8 +146,14 @@ def _left_by_launch(manifest: Manifest, trial: Trial, request: Request) -> Itera
         yield f"it did not train: {_why(request)}"
         return
     time.sleep(_TRAINING_S)
-    started = {child.pid for pid in pids.values() for child in psutil.Process(pid).children(recursive=True)}
-    os.kill(pids[f"worker-{request.workers - 1}"], signal.SIGKILL)
+    try:
+        started = {child.pid for pid in pids.values() for child in psutil.Process(pid).children(recursive=True)}
+        os.kill(pids[f"worker-{request.workers - 1}"], signal.SIGKILL)
+    except (psutil.NoSuchProcess, ProcessLookupError):
+        request.cancelled.set()
+        running.join()
+        yield f"it did not train: {_why(request)}"
+        return
     running.join(_LAUNCH_ENDS_S)
     if running.is_alive():
         yield f"it runs on for {_LAUNCH_ENDS_S:.0f} s"

@@ -98,9 +98,15 @@ def _require_name(name: str, what: str) -> None:
         raise UsageError(message)
 
 
+_OF_PACKAGE = re.compile(rf'{_EXAMPLE}(?=[./](?:framework|{_WORKLOAD}|__init__)\b|"\])')
+"""The example's name where it is that of the Python package."""
+
+
 def _renamed(text: str, name: str) -> str:
+    """Return a path or a text of the example for ``name``; its package may not hide the one that it is about."""
+    text = _OF_PACKAGE.sub(f"steptime_{name}", text)
     text = text.replace(_WORKLOAD, f"{name}_mlp").replace(_WORKLOAD.upper(), f"{name}_mlp".upper())
-    return text.replace(_EXAMPLE, name).replace(_EXAMPLE.replace("_", "-"), name.replace("_", "-"))
+    return text.replace(_EXAMPLE, name).replace(_EXAMPLE.replace("_", "-"), f"steptime-{name.replace('_', '-')}")
 
 
 def _folder() -> Path:

@@ -5,10 +5,11 @@ A run folder holds everything that a launch needs and nothing else; its processe
 
 import json
 import math
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 import steptime
@@ -134,7 +135,32 @@ class Collected:
             return None
         _, name, error = min(errors, key=lambda item: item[0])
         message = " ".join(error["message"].split())
-        return f"{name}: {error['error']}: {message}" if message else f"{name}: {error['error']}"
+        described = f"{name}: {error['error']}: {message}" if message else f"{name}: {error['error']}"
+        return described + (_place(error.get("traceback", "")) if error["error"] in _OF_CODE else "")
+
+
+_OF_CODE = {
+    "AttributeError",
+    "IndexError",
+    "KeyError",
+    "NameError",
+    "NotImplementedError",
+    "TypeError",
+    "UnboundLocalError",
+}
+"""Errors of which the line of code is the best that can be told."""
+_FRAME = re.compile(r'^ +File "([^"\n]+)", line (\d+), in (\S+)\n(?: +(\S[^\n]*))?', re.MULTILINE)
+_INSTALLED = re.compile("site-packages|dist-packages|/lib/python3|^<")
+
+
+def _place(traceback: str) -> str:
+    """Return where an error was: in the last line that ran of what is not installed; empty where that is not known."""
+    frames = [match.groups() for match in _FRAME.finditer(traceback)]
+    own = [frame for frame in frames if not _INSTALLED.search(frame[0])] or frames
+    if not own:
+        return ""
+    path, line, function, code = own[-1]
+    return f" ({PurePath(path).name}:{line} in {function}{f': {code.strip()}' if code else ''})"
 
 
 def collect(folder: Path) -> Collected:
