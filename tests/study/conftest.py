@@ -79,7 +79,8 @@ def read(tmp_path: Path, known: KnownNames) -> Read:
 
 @pytest.fixture
 def mistakes(read: Read, tmp_path: Path) -> Mistakes:
-    """Return what is wrong with a text, without the folder of its file."""
+    """Return what is wrong with a text, without the folder of its file, in which there is a folder ``a``."""
+    (tmp_path / "a").mkdir(exist_ok=True)
 
     def of(text: str, *overrides: str) -> list[str]:
         with pytest.raises(StudyError) as raised:

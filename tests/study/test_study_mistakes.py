@@ -425,3 +425,28 @@ def test_a_value_beyond_every_use_is_refused_with_the_limit(line, said, tmp_path
     path.write_text(f"workloads: lenet5\nframeworks: pytorch\n{line}\n")
     with pytest.raises(StudyError, match=re.escape(said)):
         read_study(path, [], known)
+
+
+FOLDERS = {
+    "one workload": ("{name: lenet5, dataset: ./nowhere}", ["no folder {}/nowhere"]),
+    "a list": ("[{name: lenet5, dataset: ./here}, {name: mlp, dataset: ./nowhere/deeper}]", ["no folder {}/nowhere/"]),
+    "its validation": ("{name: lenet5, dataset: ./here, validation: ./gone}", ["no folder {}/gone"]),
+    "both": ("{name: lenet5, dataset: ./nowhere, validation: ./gone}", ["no folder {}/nowhere", "no folder {}/gone"]),
+    "neither": ("{name: lenet5, dataset: ./here}", []),
+    "one built in": ("{name: lenet5, dataset: digits}", []),
+}
+
+
+@pytest.mark.parametrize("case", FOLDERS)
+def test_folders_of_data_that_are_not_there_are_told_with_the_other_mistakes(tmp_path, case):
+    workloads, expected = FOLDERS[case]
+    (tmp_path / "here").mkdir()
+    (tmp_path / "study.yaml").write_text(f"question: x\nworkloads: {workloads}\nframeworks: pytorch\nworkers: [0]\n")
+    with pytest.raises(StudyError) as error:
+        read_study(tmp_path / "study.yaml")
+    lines = str(error.value).splitlines()
+    folders = [line for line in lines if "no folder" in line]
+    assert len(folders) == len(expected)
+    assert all(text.format(tmp_path) in line for text, line in zip(expected, folders, strict=True))
+    assert all("study.yaml:2: workloads" in line and f"{tmp_path} exists" in line for line in folders)
+    assert any("study.yaml:4: workers" in line for line in lines)

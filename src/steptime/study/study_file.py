@@ -5,7 +5,8 @@ Shipped studies lie in ``steptime/studies`` and in the packages that plug-ins na
 What replaces values of a study for one run: a scale that it has, and ``key.path=value`` on the command line.
 """
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,7 @@ def read_study(
     mistakes = [*document.mistakes, *mistakes, *unknown_names(document, known)]
     mistakes += [*scale_mistakes(document), *contradictions(document, known)]
     if study is None or mistakes or wrong:
+        mistakes += missing_folders(document, paths_from or folder_of_paths(path_or_name))
         raise StudyError(document.sentences(mistakes) + wrong)
     _anchor_paths(document, paths_from or folder_of_paths(path_or_name))
     return Study.model_validate(document.data)
@@ -316,15 +318,36 @@ def _checked(document: Document) -> tuple[Study | None, list[Any]]:
         return None, form_mistakes(error)
 
 
+def missing_folders(document: Document, folder: Path) -> Iterator[Mistake]:
+    """Yield where a study names a folder of data that is not there; relative paths start at ``folder``.
+
+    Of a study without other mistakes the scan of its folders finds more than that.
+    """
+    for path, item in _workloads(document):
+        for key in _data_keys(item):
+            with contextlib.suppress(OSError, ValueError, RuntimeError):  # no path at all, which is another mistake
+                place = (_base(document, (*path, key), folder) / Path(item[key]).expanduser()).absolute()
+                if not place.exists():
+                    existing = next((parent for parent in place.parents if parent.is_dir()), None)
+                    yield Mistake((*path, key), f"no folder {place}; of its path, {existing} exists")
+
+
+def _workloads(document: Document) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
+    for top in ((), *(path for path, _ in document.each("include"))):
+        yield from ((path, item) for path, item in document.each(*top, "workloads") if isinstance(item, dict))
+
+
+def _data_keys(item: Mapping[str, Any]) -> list[str]:
+    return [key for key in ("dataset", "validation") if isinstance(item.get(key), str) and is_folder(item[key])]
+
+
 def _anchor_paths(document: Document, folder: Path) -> None:
     """Make relative paths absolute, so that the study means the same wherever it is resumed."""
-    for top in ((), *(path for path, _ in document.each("include"))):
-        for path, item in document.each(*top, "workloads"):
-            for key in ("dataset", "validation"):
-                if isinstance(item, dict) and isinstance(item.get(key), str) and is_folder(item[key]):
-                    item[key] = _anchored(document, (*path, key), item[key], folder)
-            if isinstance(item, dict) and item.get("module") is not None:
-                _anchor_module(document, path, item, folder)
+    for path, item in _workloads(document):
+        for key in _data_keys(item):
+            item[key] = _anchored(document, (*path, key), item[key], folder)
+        if item.get("module") is not None:
+            _anchor_module(document, path, item, folder)
     for path, item in environments_of(document):
         if item.get("container") is not None:  # the interpreter's path is one in the container
             words = words_of(item["container"])
@@ -353,9 +376,13 @@ def _is_path(word: str, index: int) -> bool:
     return word.startswith(("./", "../", "~/")) or (index == 0 and is_folder(word))
 
 
+def _base(document: Document, path: KeyPath, folder: Path) -> Path:
+    """Return where a relative path starts: the current folder for one of an override."""
+    return Path.cwd() if isinstance(document.location(path), str) else folder
+
+
 def _anchored(document: Document, path: tuple[str | int, ...], written: str, folder: Path) -> str:
-    base = Path.cwd() if isinstance(document.location(path), str) else folder
-    anchored = (base / Path(written).expanduser()).absolute()
+    anchored = (_base(document, path, folder) / Path(written).expanduser()).absolute()
     if mistake := path_mistake(anchored):
         raise StudyError(document.sentences([Mistake(path, f"the path {mistake}; rename the folder")]))
     return str(anchored)
