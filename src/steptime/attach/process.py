@@ -8,7 +8,7 @@ import socket
 import sys
 from typing import Any
 
-from . import garbage, line_sampler, patches
+from . import garbage, line_sampler, memory, patches
 from .record_file import ProcessRecord
 from .recorder import Recorder
 
@@ -27,6 +27,7 @@ def recorder(entry: str = "sitecustomize") -> Recorder:
         patches.reports.append(report)
         patches.clean_tracebacks()
         garbage.watch(_recorder)
+        memory.watch(_recorder)
         atexit.register(_end)
         os.register_at_fork(after_in_child=_forked)
     return _recorder

@@ -231,24 +231,25 @@ class ProcessorUse:
 
 def _delayed_ns() -> int | None:
     """Return for how long the first thread could have run and did not (Documentation/scheduler/sched-stats.rst)."""
-    words = _text("/proc/self/schedstat").split()
+    words = read_text("/proc/self/schedstat").split()
     return int(words[1]) if len(words) > 1 else None
 
 
 def _throttled_ns() -> int:
     """Return for how long the quota of this process's control group has held it back; 0 where that is not known."""
-    for line in _text("/proc/self/cgroup").splitlines():
+    for line in read_text("/proc/self/cgroup").splitlines():
         number, controllers, group = line.split(":", 2)
         if number == "0" or _CONTROLLER in controllers.split(","):
             for mount in _MOUNTS:
-                for each in _text(f"{mount}{group}/cpu.stat").splitlines():
+                for each in read_text(f"{mount}{group}/cpu.stat").splitlines():
                     name, _, value = each.partition(" ")
                     if name in _THROTTLED:
                         return int(value) * _THROTTLED[name]
     return 0
 
 
-def _text(path: str) -> str:
+def read_text(path: str) -> str:
+    """Return what a file of the system holds; "" where there is none."""
     try:
         with open(path) as file:
             return file.read()

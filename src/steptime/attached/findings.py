@@ -9,6 +9,7 @@ import numpy as np
 
 from steptime.attached.form import AttachedFinding, JobPart, StepPart, WaitedFor
 from steptime.attached.garbage import garbage_findings
+from steptime.attached.memory import memory_findings, memory_of_ranks
 from steptime.attached.step_parts import KeptSteps, at_line, is_in_turn, known_part, title_of, whose_code
 from steptime.attached.step_spread import stalls_sentence, step_spread
 from steptime.attached.trainings import TrainingAttempts
@@ -62,9 +63,15 @@ def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     """Return what takes time: first what comes again with every step, then the rest, each by the seconds it takes."""
     all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *_of_counts(found)]
     all_found += [*_stalled_steps(found), *_uncompiled(found), *_of_ablation(found), *_of_faults(found)]
+    all_found += memory_findings(memory_of_ranks(found.main), *_extent(found.main))
     all_found += garbage_findings(found.main, found.part("garbage_collection"), found.steps)
     ordered = sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
     return _with_its_cause_behind(ordered, found)
+
+
+def _extent(kept: KeptSteps) -> tuple[int, float]:
+    """Return how many steps there are that parts are means of, and the seconds that they took."""
+    return len(kept.numbers), float(kept.length_s.mean(axis=0).sum()) if kept.numbers else 0.0
 
 
 def _with_its_cause_behind(ordered: list[AttachedFinding], run: AttachedFindings) -> list[AttachedFinding]:

@@ -145,6 +145,21 @@ class Throughput(JsonForm):
     """Share of tokens."""
 
 
+class RankMemory(JsonForm):
+    """Memory of one rank, in bytes."""
+
+    rank: int
+    resident_peak: int | None
+    growth_per_h: Interval[float | None]  # of what is resident, behind the first steps
+    grows: bool  # steadily
+    available: int | None  # least that the host had left
+    swapped: int | None
+    faults: int | None  # waits for pages from disk
+    device_allocated: int | None
+    device_reserved: int | None
+    device_whole: int | None
+
+
 class AttachedFinding(JsonForm):
     """Something that takes time, or that limits what is known."""
 
@@ -161,6 +176,8 @@ class AttachedFinding(JsonForm):
         "gaps",
         "stalls",
         "garbage_collection",
+        "memory_growth",
+        "page_faults",
         "evaluation_on_few_ranks",
         "evaluation",
         "checkpoint",
@@ -210,6 +227,7 @@ class AttachedRun(JsonForm):
     """Shown where the interval of ``step_s`` is wider than itself."""
     spread: StepSpread | None
     throughput: Throughput | None
+    memory: list[RankMemory]
     flops: float | None
     """Of one rank in a step, forward and backward, with ``--flops``."""
     parts: list[StepPart]

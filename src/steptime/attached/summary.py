@@ -12,6 +12,7 @@ from steptime.attached.findings import AttachedFindings, findings_of
 from steptime.attached.first_findings import described_trainings, first_findings
 from steptime.attached.form import AttachedRank, AttachedRun
 from steptime.attached.job_time import CommandTime, job_parts
+from steptime.attached.memory import memory_of_ranks
 from steptime.attached.step_parts import (
     KeptSteps,
     collective_counts,
@@ -93,6 +94,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         median_step_s=median_step_length(main) if main else NOT_MEASURED,
         spread=step_spread(main) if main else None,
         throughput=throughput(main) if main and main.numbers else None,
+        memory=memory_of_ranks(main) if main else [],
         flops=_flops(files),
         parts=parts,
         waited_for=waited,

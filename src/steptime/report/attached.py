@@ -7,7 +7,7 @@ from steptime.attached.form import AttachedRun, AttachedTraining, JobPart, StepP
 from steptime.attached.step_parts import title_of, without_folders
 from steptime.attached.user_command import script_of
 from steptime.phases import REST
-from steptime.report.attached_numbers import throughput_sentences
+from steptime.report.attached_numbers import memory_sentences, throughput_sentences
 from steptime.report.number_format import UNKNOWN, Shown, count, percent, seconds, time_unit
 from steptime.report.section import Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
 from steptime.units import format_bytes, format_seconds
@@ -143,6 +143,7 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
         yield from _quantiles(run.spread)
     if run.throughput is not None:
         yield from throughput_sentences(run.throughput, len(run.ranks))
+    yield from memory_sentences(run.memory)
     if run.flops and run.step_s.value:
         yield f"One rank computes {run.flops:.3g} FLOP in a step, {run.flops / run.step_s.value:.3g} FLOP/s."
     if run.clock_uncertainty_s is not None:

@@ -1,9 +1,10 @@
 """What an attached script does in a second, in sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from steptime.attached.form import Throughput, TrainedAmount
+from steptime.attached.form import RankMemory, Throughput, TrainedAmount
 from steptime.report.number_format import number, percent, rate
+from steptime.units import format_bytes
 
 
 def throughput_sentences(throughput: Throughput, ranks: int) -> Iterator[str]:
@@ -28,3 +29,21 @@ def throughput_sentences(throughput: Throughput, ranks: int) -> Iterator[str]:
 def _rate(amount: TrainedAmount, noun: str) -> str:
     shown = rate(amount.per_s)
     return f"{shown.text} {noun}/s ({shown.interval})"
+
+
+def memory_sentences(ranks: Sequence[RankMemory]) -> Iterator[str]:
+    """Yield the most that a rank took, on the host and on its device, and what was left."""
+    resident = [rank.resident_peak for rank in ranks if rank.resident_peak is not None]
+    if not resident:
+        return
+    whose = "A rank" if len(ranks) > 1 else "It"
+    least = min((rank.available for rank in ranks if rank.available is not None), default=None)
+    left = "" if least is None else f", with {format_bytes(least)} left"
+    reserved = max(ranks, key=lambda rank: rank.device_reserved or 0)
+    device = ""
+    if reserved.device_reserved and reserved.device_allocated and reserved.device_whole:
+        allocated, held, whole = map(
+            format_bytes, (reserved.device_allocated, reserved.device_reserved, reserved.device_whole)
+        )
+        device = f"; on its device {held} of {whole} reserved, {allocated} allocated"
+    yield f"{whose} takes up to {format_bytes(max(resident))} of the host's memory{left}{device}."

@@ -24,6 +24,7 @@ from steptime.results.attached_lines import (
     GradientsLine,
     GraphsLine,
     Line,
+    MemoryLine,
     NoteLine,
     OutsideLine,
     ProcessLine,
@@ -68,6 +69,7 @@ class ProcessLines:
     gradients: list[GradientsLine] = field(default_factory=list)
     buckets: BucketsLine | None = None
     devices: list[DeviceLine] = field(default_factory=list)
+    memory: list[MemoryLine] = field(default_factory=list)
     sampled: list[SampledLines] = field(default_factory=list)
     flops: list[FlopsLine] = field(default_factory=list)
     weights: list[WeightsLine] = field(default_factory=list)
@@ -131,6 +133,7 @@ class ProcessLines:
             OutsideLine: self.outside,
             GradientsLine: self.gradients,
             DeviceLine: self.devices,
+            MemoryLine: self.memory,
             SampledLines: self.sampled,
             FlopsLine: self.flops,
             WeightsLine: self.weights,

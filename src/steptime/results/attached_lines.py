@@ -228,6 +228,26 @@ class DeviceLine:
 
 
 @dataclass(frozen=True)
+class MemoryLine:
+    """The memory of a process between two steps, in bytes."""
+
+    __pydantic_config__ = STRICT
+
+    step: Count
+    at_ns: Nanoseconds
+    resident: Bytes | None = None
+    peak: Bytes | None = None
+    """Most that was resident."""
+    faults: Count | None = None
+    """Pages that it has waited for: of files that it maps, or swapped out."""
+    swapped: Bytes | None = None
+    available: Bytes | None = None
+    """Left on the host, within the limits of control groups."""
+    devices: Annotated[dict[Name, tuple[Bytes, Bytes, Bytes]], Field(max_length=64)] = field(default_factory=dict)
+    """By index: most allocated, most reserved, and all."""
+
+
+@dataclass(frozen=True)
 class SampledLines:
     """In which lines of the script the process was, seen in samples."""
 
@@ -351,6 +371,7 @@ Line = (
     | GradientsLine
     | BucketsLine
     | DeviceLine
+    | MemoryLine
     | SampledLines
     | FlopsLine
     | WeightsLine
@@ -369,6 +390,7 @@ FORMS: Mapping[str, TypeAdapter[Any]] = {
     "gradients": TypeAdapter(GradientsLine),
     "buckets": TypeAdapter(BucketsLine),
     "device": TypeAdapter(DeviceLine),
+    "memory": TypeAdapter(MemoryLine),
     "lines": TypeAdapter(SampledLines),
     "flops": TypeAdapter(FlopsLine),
     "weights": TypeAdapter(WeightsLine),
