@@ -4,6 +4,7 @@ import pytest
 from stored_processes import MS, ddp_steps, found_in, part_of, process_lines, sentences_of, write
 
 from steptime.diagnosis.own_script import script_findings
+from steptime.report.attached import part_rows
 
 STEPS, COLLECTION_MS = 48, 60.0
 
@@ -57,3 +58,9 @@ def test_advice_is_to_collect_together(tmp_path):
     finding = next(one for one in script_findings(run_with(tmp_path, in_turn)) if one.rule == "own_garbage")
     assert "gc.freeze()" in finding.change
     assert finding.evidence[0].value.value == pytest.approx(0.6, rel=0.1)
+
+
+def test_little_collection_is_in_the_rest_of_the_answer(tmp_path):
+    run = run_with(tmp_path, lambda number: [0.5 * (number % 4 == 0)] * 2)
+    assert part_of(run, "garbage_collection").time_s.value > 0.0
+    assert "garbage collection" not in [row[0] for row in part_rows(run, 4)]

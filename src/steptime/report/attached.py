@@ -80,7 +80,9 @@ def _short_command(words: Sequence[str]) -> str:
 
 def part_rows(run: AttachedRun, gaps: int) -> Iterator[tuple[str, str, str, str]]:
     """Yield name, time, share and note of each part; small gaps share one row."""
-    phases = [part for part in run.parts if not part.gap and part.name != REST and not part.reason]
+    little = [part for part in run.parts if part.name == "garbage_collection" and (part.share or 0.0) < _SMALL]
+    unmarked = [part for part in run.parts if part.gap or part.name == REST or part in little]
+    phases = [part for part in run.parts if part not in unmarked and not part.reason]
     unit = time_unit(run.step_s.value or 0.0)
     for part in phases:
         yield title_of(part.name), _time(part, unit).line, _share(part), _note(part, run)
@@ -88,7 +90,7 @@ def part_rows(run: AttachedRun, gaps: int) -> Iterator[tuple[str, str, str, str]
     shown = [part for part in of_gaps[:gaps] if (part.share or 0.0) >= _SMALL]
     for part in shown:
         yield part.name.replace(">", " to "), _time(part, unit).line, _share(part), _note(part, run)
-    rest = [part for part in run.parts if (part.gap or part.name == REST) and part not in shown]
+    rest = [part for part in unmarked if part not in shown]
     total = sum(part.time_s.value or 0.0 for part in rest)
     share = sum(part.share or 0.0 for part in rest)
     yield "rest", seconds(total, None, None, unit).text, percent(share, None, None).text, ""
