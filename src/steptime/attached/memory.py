@@ -76,19 +76,7 @@ def memory_findings(ranks: Sequence[RankMemory], steps: int, seconds: float) -> 
     """
     growing = [rank for rank in ranks if rank.grows]
     if growing:
-        most = max(growing, key=lambda rank: rank.growth_per_h.value or 0.0)
-        slope = most.growth_per_h
-        size, low, high = (format_bytes(value or 0.0) for value in (slope.value, slope.low, slope.high))
-        left = ""
-        if most.available is not None and slope.value:
-            lasting = format_seconds(_PER_H * most.available / sum(rank.growth_per_h.value or 0.0 for rank in growing))
-            left = f"; {format_bytes(most.available)} are left, at that rate for {lasting}"
-        whose = f"memory of rank {most.rank}" if len(ranks) > 1 else "memory of the process"
-        others = f" (and of {format_count(len(growing) - 1, 'more rank')})" if len(growing) > 1 else ""
-        sentence = (
-            f"the {whose}{others} grew steadily in {format_seconds(seconds)}, by {size} an hour ({low} to {high}){left}"
-        )
-        yield AttachedFinding(kind="memory_growth", sentence=sentence, lost_s=None)
+        yield AttachedFinding(kind="memory_growth", sentence=_growing(growing, len(ranks), seconds), lost_s=None)
     waiting = [rank for rank in ranks if (rank.faults or 0) >= max(steps, _FEWEST_FAULTS)]
     if waiting:
         most = max(waiting, key=lambda rank: rank.faults or 0)
@@ -99,3 +87,16 @@ def memory_findings(ranks: Sequence[RankMemory], steps: int, seconds: float) -> 
             f"files that are mapped, or swap){swapped}"
         )
         yield AttachedFinding(kind="page_faults", sentence=sentence, lost_s=None)
+
+
+def _growing(growing: Sequence[RankMemory], ranks: int, seconds: float) -> str:
+    most = max(growing, key=lambda rank: rank.growth_per_h.value or 0.0)
+    slope = most.growth_per_h
+    size, low, high = (format_bytes(value or 0.0) for value in (slope.value, slope.low, slope.high))
+    left = ""
+    if most.available is not None and slope.value:
+        lasting = format_seconds(_PER_H * most.available / sum(rank.growth_per_h.value or 0.0 for rank in growing))
+        left = f"; {format_bytes(most.available)} are left, at that rate for {lasting}"
+    whose = f"memory of rank {most.rank}" if ranks > 1 else "memory of the process"
+    others = f" (and of {format_count(len(growing) - 1, 'more rank')})" if len(growing) > 1 else ""
+    return f"the {whose}{others} grew steadily in {format_seconds(seconds)}, by {size} an hour ({low} to {high}){left}"
