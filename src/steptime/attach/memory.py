@@ -25,7 +25,7 @@ GROUPS = (
     ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-# More than any machine has: how version 1 of control groups writes that there is no limit.
+# More than any machine has: version 1 of control groups writes a larger number for none.
 UNLIMITED = 1 << 60
 
 
