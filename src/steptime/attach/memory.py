@@ -77,19 +77,19 @@ def devices(torch: Any) -> dict[str, list[int]]:
     cuda = getattr(torch, "cuda", None)
     if cuda is None or not cuda.is_initialized() or cuda.is_current_stream_capturing():
         return {}
-    found = {}
+    peaks = {}
     for index in range(cuda.device_count()):
         counts = cuda.memory_stats(index)
         reserved = counts.get("reserved_bytes.all.peak", 0)
         if reserved:
             whole = cuda.get_device_properties(index).total_memory
-            found[str(index)] = [counts.get("allocated_bytes.all.peak", 0), reserved, whole]
-    return found
+            peaks[str(index)] = [counts.get("allocated_bytes.all.peak", 0), reserved, whole]
+    return peaks
 
 
 def limited_groups() -> list[tuple[str, str, str, str]]:
     """Return the files of the control groups around this process that have a limit: limit, use, counts, and a key."""
-    found = []
+    groups = []
     for line in read_text("/proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         if number != "0" and "memory" not in controllers.split(","):
@@ -99,11 +99,11 @@ def limited_groups() -> list[tuple[str, str, str, str]]:
             folder = mount + path.rstrip("/")
             known = read_text(f"{folder}/{limit}").strip()
             if known.isdigit() and int(known) < UNLIMITED:
-                found.append((f"{folder}/{limit}", f"{folder}/{use}", f"{folder}/memory.stat", key))
+                known.append((f"{folder}/{limit}", f"{folder}/{use}", f"{folder}/memory.stat", key))
             if not path.strip("/"):
                 break
             path = path.rpartition("/")[0]
-    return found
+    return groups
 
 
 def _left(group: tuple[str, str, str, str]) -> int | None:

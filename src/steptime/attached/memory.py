@@ -25,10 +25,10 @@ _PER_H = 3600.0
 def memory_of_ranks(kept: KeptSteps) -> list[RankMemory]:
     """Return the memory of each rank, in their order."""
     first = kept.numbers[0] if kept.numbers else 0
-    return [_of_rank(rank, process.memory, first) for rank, process in kept.attempt.processes.items()]
+    return [_rank_memory(rank, process.memory, first) for rank, process in kept.attempt.processes.items()]
 
 
-def _of_rank(rank: int, lines: Sequence[MemoryLine], first: int) -> RankMemory:
+def _rank_memory(rank: int, lines: Sequence[MemoryLine], first: int) -> RankMemory:
     steady = [line for line in lines if line.step >= first and line.resident is not None]
     slope, grows = _growth(steady)
     devices = [device for line in lines for device in line.devices.values()]
