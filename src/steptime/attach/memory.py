@@ -99,7 +99,7 @@ def limited_groups() -> list[tuple[str, str, str, str]]:
             folder = mount + path.rstrip("/")
             known = read_text(f"{folder}/{limit}").strip()
             if known.isdigit() and int(known) < UNLIMITED:
-                known.append((f"{folder}/{limit}", f"{folder}/{use}", f"{folder}/memory.stat", key))
+                groups.append((f"{folder}/{limit}", f"{folder}/{use}", f"{folder}/memory.stat", key))
             if not path.strip("/"):
                 break
             path = path.rpartition("/")[0]
