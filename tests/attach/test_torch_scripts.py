@@ -301,10 +301,13 @@ def outside(x, y):  # the network is called where a graph breaks, as in a wrappe
     return torch.nn.functional.cross_entropy(hidden(x), y)
 
 hidden = torch._dynamo.disable(net, recursive=True)
-for name, function in {"inside": loss_of, "outside": outside, "none": None}.items():
+for name, function in {"inside": loss_of, "outside": outside, "none": None, "again": loss_of}.items():
     child = os.fork()
     if not child:
-        trained(torch.compile(function, backend="eager") if function else loss_of)
+        compiled = torch.compile(function, backend="eager", dynamic=False) if function else loss_of
+        trained(compiled)
+        if name == "again":
+            trained(lambda x, y: compiled(x[:2], y[:2]))
         sys.exit(0)
     os.waitpid(child, 0)
 """
@@ -313,8 +316,11 @@ for name, function in {"inside": loss_of, "outside": outside, "none": None}.item
 def test_graphs_of_torch_compile_are_counted_at_the_end_and_not_where_nothing_is_compiled(tmp_path):
     done, processes = attach(tmp_path, GRAPHS)
     assert done.returncode == 0, done.stderr
-    inside, outside, none = sorted(processes, key=lambda lines: lines[0]["begin_ns"])
+    inside, outside, none, again = sorted(processes, key=lambda lines: lines[0]["begin_ns"])
     assert [kinds_of(inside, "graphs")[0][name] for name in ("operations", "breaks")] == [2, 0]
+    assert "recompilations" not in kinds_of(inside, "graphs")[0]
+    assert kinds_of(again, "graphs")[0]["recompilations"] == 1
+    assert "size mismatch" in kinds_of(again, "graphs")[0]["guards"][0]
     assert kinds_of(outside, "graphs")[0]["operations"] < 2
     assert kinds_of(outside, "graphs")[0]["breaks"] > 0
     assert kinds_of(none, "graphs") == []

@@ -23,6 +23,8 @@ _NOTABLE = 0.1
 _NOTABLE_WAIT = 0.02
 _NOTABLE_ONCE = 0.05
 """Share of the job, of what does not come again with every step."""
+_MANY_COMPILATIONS, _NOTABLE_COMPILATION = 4, 0.01
+"""Recompilations that are always named, and the share of the job from which on fewer are."""
 _MOST_KINDS = 4
 """Of steps, that a sentence names."""
 _LONGEST_ROUND = 3
@@ -62,7 +64,13 @@ class AttachedFindings:
 def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     """Return what takes time: first what comes again with every step, then the rest, each by the seconds it takes."""
     all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *_of_counts(found)]
-    all_found += [*_stalled_steps(found), *_uncompiled(found), *_of_ablation(found), *_of_faults(found)]
+    all_found += [
+        *_stalled_steps(found),
+        *_uncompiled(found),
+        *_recompiled(found),
+        *_of_ablation(found),
+        *_of_faults(found),
+    ]
     all_found += memory_findings(memory_of_ranks(found.main), *_extent(found.main))
     all_found += garbage_findings(found.main, found.part("garbage_collection"), found.steps)
     ordered = sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
@@ -272,6 +280,23 @@ def _uncompiled(found: AttachedFindings) -> Iterator[AttachedFinding]:
         sentence = f"{made}{weights} of weights: most of it ran uncompiled; compile it before DDP or FSDP"
         if 2 * fewest.operations < fewest.weights:
             yield AttachedFinding(kind="uncompiled", sentence=f"{sentence} wraps it", lost_s=None)
+
+
+def _recompiled(run: AttachedFindings) -> Iterator[AttachedFinding]:
+    """Name the guards for which torch.compile compiled again, of the rank that it took longest."""
+    lines = [line for process in run.main.attempt.processes.values() for line in process.graphs]
+    most = max(lines, key=lambda line: (line.recompile_ns, line.recompilations), default=None)
+    if most is None or not most.guards:
+        return
+    lost_s = most.recompile_ns * 1e-9
+    if most.recompilations < _MANY_COMPILATIONS and lost_s < _NOTABLE_COMPILATION * _whole_s(run):
+        return
+    further = f" (and {len(most.guards) - 1} more)" if len(most.guards) > 1 else ""
+    sentence = (
+        f"torch.compile compiled again {format_count(most.recompilations, 'time')}, in {format_seconds(lost_s)}, since "
+        f"a guard failed: {most.guards[0]}{further}"
+    )
+    yield AttachedFinding(kind="recompilations", sentence=sentence, lost_s=lost_s)
 
 
 def _of_ablation(found: AttachedFindings) -> Iterator[AttachedFinding]:

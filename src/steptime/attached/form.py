@@ -188,6 +188,7 @@ class AttachedFinding(JsonForm):
         "micro_steps",
         "update_not_seen",
         "uncompiled",
+        "recompilations",
         "optimizer_rounds",
         "ablation",
         "fault",

@@ -314,6 +314,10 @@ class GraphsLine:
     graphs: Count
     breaks: Count
     weights: Count
+    recompilations: Count = 0
+    recompile_ns: Nanoseconds = 0
+    guards: Annotated[list[Name], Field(max_length=64)] = field(default_factory=list)
+    """That failed, and so had a frame compiled anew."""
 
 
 @dataclass(frozen=True)
