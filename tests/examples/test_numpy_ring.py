@@ -15,7 +15,7 @@ pytest.importorskip("hatchling", reason="hatchling builds the example: pip insta
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "numpy_ring"
 SOURCE = Path(steptime.__file__).parents[1]
-QUICK = ["seconds_per_launch=0.1", "launches={min: 1, max: 1}", "breakdown={launches: 1, seconds: 1s}"]
+QUICK = ["seconds_per_launch=0.1", "launches={min: 1, max: 1}", "breakdown={launches: 1, seconds: 1s}", "budget=1h"]
 
 
 @pytest.fixture(scope="module")
