@@ -331,6 +331,7 @@ class Gradients:
             return known  # a lazy module, which makes its parameters in the first forward
         self.outermost[module] = known
         if trainable:
+            self.weights.look_at(module)
             self.roots[type(module).__name__] = self.roots.get(type(module).__name__, 0) + 1
         if trainable and self.on:
             self._put_hooks(module)

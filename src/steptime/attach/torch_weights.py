@@ -26,10 +26,16 @@ class Weights:
         self.torch = torch
         self.recorder = process.recorder()
         self.known: list[weakref.ref[Any]] = []
+        self.attention = self.frozen = False  # whether a module attends, and whether some weights are not trained
 
     def add(self, parameter: Any) -> None:
         """Take a further parameter."""
         self.known.append(weakref.ref(parameter))
+
+    def look_at(self, module: Any) -> None:
+        """Learn whether an outermost module is a transformer that is trained whole."""
+        self.attention = self.attention or any("ttention" in type(each).__name__ for each in module.modules())
+        self.frozen = self.frozen or not all(each.requires_grad for each in module.parameters())
 
     def step_closed(self, number: int) -> None:
         """Write the line behind every step whose number is a power of two."""
@@ -47,6 +53,8 @@ class Weights:
             "step": number,
             "parameters": len(alive),
             "sums": sums,
+            "attention": self.attention,
+            "elements": self._elements(plain) if len(plain) == len(alive) else 0,
             "shared": any(each.is_shared() for each in plain[:1] if not each.is_cuda),
             "data_parallel": len(torch_collectives.data_parallel_modules()),
             "bypassed": torch_collectives.data_parallel_passes().bypassed,
@@ -54,6 +62,9 @@ class Weights:
             "joining": [name for name in JOINING if name in sys.modules],
         }
         self.recorder.file.write({key: value for key, value in line.items() if value})
+
+    def _elements(self, parameters: list[Any]) -> int:
+        return 0 if self.frozen else sum(each.numel() for each in parameters)
 
     def _is_traced(self) -> bool:
         """Return whether reading a weight would be recorded by somebody, or is forbidden."""

@@ -230,7 +230,8 @@ class AttachedRun(JsonForm):
     throughput: Throughput | None
     memory: list[RankMemory]
     flops: float | None
-    """Of one rank in a step, forward and backward, with ``--flops``."""
+    """Of one rank in a step, forward and backward."""
+    flops_by: Literal["counted", "6 N"] | None  # with --flops; or for each token, of a transformer of N parameters
     parts: list[StepPart]
     waited_for: WaitedFor | None
     collectives: list[CollectiveCount]

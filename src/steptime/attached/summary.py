@@ -13,6 +13,7 @@ from steptime.attached.first_findings import described_trainings, first_findings
 from steptime.attached.form import AttachedRank, AttachedRun
 from steptime.attached.job_time import CommandTime, job_parts
 from steptime.attached.memory import memory_of_ranks
+from steptime.attached.step_flops import step_flops
 from steptime.attached.step_parts import (
     KeptSteps,
     collective_counts,
@@ -72,6 +73,8 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
     micro_steps = (
         {step.micro_steps for number in main.numbers for step in main.attempt.steps[number]} if main else set()
     )
+    trained = throughput(main) if main and main.numbers else None
+    flops, flops_by = step_flops(files.processes, main, trained)
     first = list(first_findings(header, files, trainings, by_length))
     return AttachedRun(
         command=header.command,
@@ -93,9 +96,10 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         step_s=step_length(main) if main else NOT_MEASURED,
         median_step_s=median_step_length(main) if main else NOT_MEASURED,
         spread=step_spread(main) if main else None,
-        throughput=throughput(main) if main and main.numbers else None,
+        throughput=trained,
         memory=memory_of_ranks(main) if main else [],
-        flops=_flops(files),
+        flops=flops,
+        flops_by=flops_by,
         parts=parts,
         waited_for=waited,
         collectives=collective_counts(main) if main and main.numbers else [],
@@ -111,11 +115,6 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
 
 def _trained_s(kept: KeptSteps) -> float:
     return sum(step.duration_ns * 1e-9 for steps in kept.attempt.steps.values() for step in steps)
-
-
-def _flops(files: AttachedFiles) -> float | None:
-    counted = [float(each.flops[-1].forward + each.flops[-1].backward) for each in files.processes if each.flops]
-    return sum(counted) / len(counted) if counted else None
 
 
 def _clock_uncertainty_s(main: KeptSteps | None) -> float | None:

@@ -147,7 +147,8 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
         yield from throughput_sentences(run.throughput, len(run.ranks))
     yield from memory_sentences(run.memory)
     if run.flops and run.step_s.value:
-        yield f"One rank computes {run.flops:.3g} FLOP in a step, {run.flops / run.step_s.value:.3g} FLOP/s."
+        how = ", by 6 for each token and parameter" if run.flops_by == "6 N" else ""
+        yield f"One rank computes {run.flops:.3g} FLOP in a step, {run.flops / run.step_s.value:.3g} FLOP/s{how}."
     if run.clock_uncertainty_s is not None:
         yield f"Clocks of hosts are known to {format_seconds(run.clock_uncertainty_s)}; no rank is blamed for less."
     yield from (f"note: {note}" for note in run.notes[:2])

@@ -278,6 +278,10 @@ class WeightsLine:
     step: Count
     """So many steps were closed."""
     parameters: Count = 0
+    attention: bool = False
+    """Whether a module attends, as in transformers."""
+    elements: Bytes = 0
+    """Of all parameters; 0 if some are not trained, or lie in pieces on the ranks."""
     sums: Annotated[list[float | None], Field(max_length=64)] = field(default_factory=list)
     shared: bool = False
     """Whether they lie in memory that processes share."""
