@@ -7,12 +7,18 @@ script, with where they come from. A further one is a row of ``IMPORTS``, or an 
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from steptime.attached.summary import attached_run
 from steptime.catalog.plugins import Registry
 from steptime.errors import FileError, PluginError, UsageError
+from steptime.imported.imported_run import ImportedRun, ImportedSource, imported_run
+from steptime.imported.log_forms import LOG_FORMS, LogForm
+from steptime.imported.source import digest_of, read_head
+from steptime.imported.text_log import form_of_log, read_log
+from steptime.imported.tracker_files import MLLOG, read_lightning, read_mllog, read_transformers, read_ultralytics
 from steptime.plain_file import read_user_text
 from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.table import read_own_curves
@@ -23,7 +29,7 @@ ImportedKind = Literal["links", "curves", "run"]
 TAKEN_BY: dict[ImportedKind, str] = {
     "links": "steptime fit DIR --nccl-tests FILE",
     "curves": "steptime predict --curve FILE",
-    "run": "steptime report",
+    "run": "steptime import FILE -o DIR",
 }
 """The command that takes each kind."""
 _MOST_BYTES = 16 * 1024**2
@@ -47,6 +53,8 @@ class ImportedRecords:
     links: tuple[NcclTable, ...] = ()
     curves: tuple[ScalingCurve, ...] = ()
     run: tuple[AttachedHeader, AttachedFiles] | None = None
+    source: ImportedSource | None = None
+    """Likewise a run, as readers of ``steptime.imported`` give it: several files make one."""
     notes: tuple[str, ...] = ()
     """What of the file is not used, and why."""
     provenance: Provenance | None = None
@@ -80,9 +88,40 @@ def _own_curves(path: Path) -> ImportedRecords:
 
 _NCCL = re.compile(r"\b\w+_perf\b|nThread\s+\d+\s+nGpus|\bsize\s+count\s+type\s+redop\b|\"(?:alg_bw|out_of_place)\"")
 _CURVE = re.compile(r"^[^#\n]*\bworkers\b[^\n]*\b(?:step_time_s|throughput_samples_per_s)\b", re.MULTILINE)
+
+
+def _log_row(form: LogForm) -> Importer:
+    def is_first(head: str) -> bool:
+        return form_of_log(head) is form
+
+    return Importer(form.name, form.about, "run", is_first, lambda path: ImportedRecords(source=read_log(path, form)))
+
+
+def _run_row(name: str, about: str, pattern: str, read: Callable[[Path], ImportedSource]) -> Importer:
+    known = re.compile(pattern)
+    return Importer(
+        name, about, "run", lambda head: bool(known.search(head)), lambda path: ImportedRecords(source=read(path))
+    )
+
+
 _ROWS = (
     Importer("nccl-tests", "output of nccl-tests", "links", lambda head: bool(_NCCL.search(head)), _nccl_tests),
     Importer("curve", "a CSV of a curve", "curves", lambda head: bool(_CURVE.search(head)), _own_curves),
+    _run_row("mlperf", "a log of MLPerf", MLLOG, read_mllog),
+    _run_row(
+        "transformers",
+        "trainer_state.json or results of transformers",
+        r'^\s*\{[^\0]*"(?:log_history|train_runtime)"\s*:',
+        read_transformers,
+    ),
+    _run_row("ultralytics", "results.csv of ultralytics", r"^\s*epoch,\s*(?:time,)?.*train/\w+_loss", read_ultralytics),
+    _run_row(
+        "lightning",
+        "metrics.csv of Lightning",
+        r"^(?=[^\n]*\bstep\b)(?=[^\n]*\bepoch\b)[^\n{]+,[^\n{]+",
+        read_lightning,
+    ),
+    *map(_log_row, LOG_FORMS.values()),
 )
 IMPORTS: Registry[Importer] = Registry(
     "importer",
@@ -132,7 +171,67 @@ def _read(path: Path, kind: ImportedKind) -> ImportedRecords:
     row = row or next(iter(able.values()))
     records = row.read(path)
     provenance = Provenance(row.name, str(path), hashlib.sha256(text.encode()).hexdigest())
-    return ImportedRecords(records.links, records.curves, records.run, records.notes, provenance)
+    return replace(records, provenance=provenance)
+
+
+def recognised_runs(paths: Sequence[Path]) -> list[tuple[Path, Importer]]:
+    """Return the reader of each file that describes a run.
+
+    Raises UsageError with every file that no reader takes, or that is of another kind.
+    """
+    rows, mistakes = [], []
+    for path in paths:
+        try:
+            head = read_head(path)
+        except FileError as error:
+            mistakes.append(str(error))
+            continue
+        row = next((row for _, row in _usable() if row.recognises(head)), None)
+        if row is None:
+            known = "; ".join(f"{name}: {row.about}" for name, row in importers_of("run").items())
+            mistakes.append(f"{path} is of no form that is known ({known})")
+        elif row.gives != "run":
+            mistakes.append(f"{path} is {row.about}; give it to {TAKEN_BY[row.gives].replace('FILE', str(path))}")
+        else:
+            rows.append((path, row))
+    if mistakes:
+        raise UsageError(mistakes)
+    return rows
+
+
+def read_run(rows: Sequence[tuple[Path, Importer]]) -> ImportedRun:
+    """Return the run that files describe together; raises UsageError with every mistake of all files."""
+    sources, digests, own, mistakes = [], [], [], []
+    for path, row in rows:
+        try:
+            records = row.read(path)
+        except (FileError, UsageError) as error:
+            mistakes += error.mistakes if isinstance(error, UsageError) else [str(error)]
+            continue
+        if records.source is not None:
+            sources.append(records.source)
+            digests.append(digest_of(path))
+        elif records.run is not None:
+            own.append(records.run)
+    if mistakes:
+        raise UsageError(mistakes)
+    header, files = imported_run(sources, digests) if sources else own[0]
+    others = own if sources else own[1:]
+    processes = [*files.processes, *(each for _, more in others for each in more.processes)]
+    return ImportedRun(header, replace(files, processes=processes))
+
+
+def curve_points(imported: ImportedRun) -> Sequence[tuple[int, float]]:
+    """Return workers and the mean step of each training whose workers are known, ascending."""
+    header, files = imported
+    points = []
+    for training in {process.process.program[0]: None for process in files.processes if process.process.program}:
+        own = [each for each in files.processes if each.process.program[:1] == [training] and each.place]
+        if own:
+            run = attached_run(header.model_copy(update={"imported": []}), AttachedFiles(own, [], [], []))
+            if run.step_s.value:
+                points.append((run.world, run.step_s.value))
+    return sorted(points)
 
 
 def _usable() -> Iterator[tuple[str, Importer]]:

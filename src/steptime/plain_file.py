@@ -10,6 +10,7 @@ Text files that a user names: regular files of a limited size, so that no pipe, 
 
 import contextlib
 import errno
+import io
 import os
 import secrets
 import select
@@ -339,12 +340,24 @@ def read_user_text(path: Path, most_bytes: int) -> str:
         raise FileError(path, "not UTF-8 text; save the file as UTF-8", line) from error
 
 
-def _read_file(path: Path, count: int) -> bytes:
-    # Asked before the file is opened, since opening alone can mean something to a device.
-    _require_regular(path, path.stat().st_mode)
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+@contextlib.contextmanager
+def open_user_file(path: Path) -> Iterator[io.BufferedReader]:
+    """Open a regular file that a user named; raises FileError with the reason where that cannot be."""
+    try:
+        # Asked before the file is opened, since opening alone can mean something to a device.
+        _require_regular(path, path.stat().st_mode)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise FileError(path, error.strerror or str(error)) from error
+    except ValueError as error:  # a NUL in the name
+        raise FileError(path, str(error)) from error
     with os.fdopen(descriptor, "rb") as file:
         _require_regular(path, os.fstat(descriptor).st_mode)
+        yield file
+
+
+def _read_file(path: Path, count: int) -> bytes:
+    with open_user_file(path) as file:
         return file.read(count)
 
 

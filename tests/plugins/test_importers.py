@@ -110,7 +110,7 @@ def test_mistakes_of_all_files_are_named_at_once(tmp_path):
 
 
 def test_a_plug_in_brings_a_reader_of_a_made_up_log_as_a_run(files, plugin):
-    assert list(importers_of("run")) == ["toy"]
+    assert "toy" in importers_of("run")
     [records] = read_imports([files["toy"]], "run")
     run = attached_run(*records.run)
     assert run.steps > 0

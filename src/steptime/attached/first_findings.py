@@ -44,6 +44,8 @@ def first_findings(
         yield _finding("diverged_weights", diverged)
     if len(trainings) > 1:
         yield _finding("trainings", _trainings(trainings, described_trainings(trainings, kept)))
+    if header.imported:  # which may have every tenth step alone
+        return
     last = any(training.attempts[-1] is attempt for training in trainings)
     for sentence in _incomplete(attempt, ended_well=header.exit_code == 0 and last):
         yield _finding("incomplete_record", sentence)
@@ -60,7 +62,7 @@ def described_trainings(trainings: Sequence[TrainingAttempts], kept: Sequence[Ke
         rows.append(
             AttachedTraining(
                 program=training.program,
-                ranks=len(longest.attempt.ranks),
+                ranks=max(longest.attempt.world, len(longest.attempt.ranks)),
                 steps=len(longest.attempt.steps),
                 step_s=step_length(longest),
                 restarts=len(training.attempts) - 1,

@@ -16,9 +16,9 @@ class AttachedRank(JsonForm):
     """One process of the attempt that the answer is about."""
 
     rank: int
-    host: str
+    host: str | None  # None if unknown
     steps: int
-    ended: bool  # by itself
+    ended: bool | None  # by itself; None if unknown
 
 
 class StepPart(JsonForm):
@@ -198,19 +198,34 @@ class AttachedFinding(JsonForm):
     """Of the whole job, mean over ranks."""
 
 
+class ImportedFigures(JsonForm):
+    """A file of another program."""
+
+    path: str
+    importer: str
+    sha256: str
+    figures: dict[str, str]
+    """What each is made of."""
+    values: dict[str, float]  # means over entries
+    unknown: dict[str, str]
+    """Why."""
+
+
 class AttachedRun(JsonForm):
     """Everything that is known of one run of a user's own script."""
 
     schema_: int = SCHEMA
+    imported: list[ImportedFigures]
+    """Files that all is made of."""
     command: list[str]
     exit_code: int | None  # as a shell shows it
     started_at: str
-    """UTC, ISO 8601."""
+    """UTC, ISO 8601; empty if unknown."""
     wall_s: float | None
     back_end: str | None
     """What joined the processes, as `torch.distributed/gloo`."""
     world: int
-    """Processes that train together; 0 where none was attached."""
+    """Processes that train together; 0 where none was attached, or if unknown."""
     attempts: int
     """Groups of processes that trained together; the parts are of the longest."""
     trainings: list[AttachedTraining]

@@ -10,7 +10,7 @@ from steptime.attached.attempts import attempts_of
 from steptime.attached.exchange import split_exchange
 from steptime.attached.findings import AttachedFindings, findings_of
 from steptime.attached.first_findings import described_trainings, first_findings
-from steptime.attached.form import AttachedRank, AttachedRun
+from steptime.attached.form import AttachedRank, AttachedRun, ImportedFigures
 from steptime.attached.job_time import CommandTime, job_parts
 from steptime.attached.memory import memory_of_ranks
 from steptime.attached.step_flops import step_flops
@@ -29,6 +29,7 @@ from steptime.attached.trainings import trainings_of
 from steptime.flags import amount, stored_flag_text
 from steptime.plain_file import PlainFolder
 from steptime.results.attached_files import RECORDS, AttachedFiles, AttachedHeader, read_latest
+from steptime.results.attached_lines import MEAN
 from steptime.results.consistency import sentences
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.statistics.interval import LEVEL, more_values
@@ -76,17 +77,24 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
     trained = throughput(main) if main and main.numbers else None
     flops, flops_by = step_flops(files.processes, main, trained)
     first = list(first_findings(header, files, trainings, by_length))
+    imported = [ImportedFigures(**each.model_dump(exclude={"notes"})) for each in header.imported]
     return AttachedRun(
+        imported=imported,
         command=header.command,
         exit_code=header.exit_code,
         started_at=header.started_at,
         wall_s=None if ended is None else (ended - began) * 1e-9,
         back_end=next((each.place.by for each in processes if each.place), None),
-        world=main.attempt.world if main else 0,
+        world=main.attempt.world if main and not _lacks_workers(header) else 0,
         attempts=len(kept),
         trainings=described_trainings(trainings, by_length),
         ranks=[
-            AttachedRank(rank=rank, host=each.process.host, steps=len(each.steps), ended=each.end is not None)
+            AttachedRank(
+                rank=rank,
+                host=each.process.host or None,
+                steps=len(each.steps),
+                ended=None if imported else each.end is not None,
+            )
             for rank, each in (main.attempt.processes.items() if main else ())
         ],
         steps=len(main.numbers) if main else 0,
@@ -95,7 +103,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         level=LEVEL,
         step_s=step_length(main) if main else NOT_MEASURED,
         median_step_s=median_step_length(main) if main else NOT_MEASURED,
-        spread=step_spread(main) if main else None,
+        spread=step_spread(main) if main and not _are_means(main) else None,
         throughput=trained,
         memory=memory_of_ranks(main) if main else [],
         flops=flops,
@@ -111,6 +119,15 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         noise=header.noise,
         problems=sentences(files.set_aside),
     )
+
+
+def _lacks_workers(header: AttachedHeader) -> bool:
+    return any("workers" in each.unknown for each in header.imported)
+
+
+def _are_means(kept: KeptSteps) -> bool:
+    """Whether steps of an imported file are means of several, which show no quantile of single ones."""
+    return any(MEAN in step.flags for number in kept.numbers for step in kept.attempt.steps[number])
 
 
 def _trained_s(kept: KeptSteps) -> float:

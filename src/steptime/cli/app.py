@@ -10,7 +10,22 @@ from typing import Annotated
 import typer
 
 from steptime import __version__
-from steptime.cli import advise, attach, compare, data, env, export, fit, frameworks, net, predict, report, run, status
+from steptime.cli import (
+    advise,
+    attach,
+    compare,
+    data,
+    env,
+    export,
+    fit,
+    frameworks,
+    imports,
+    net,
+    predict,
+    report,
+    run,
+    status,
+)
 from steptime.cli import list as listing
 from steptime.cli.streams import StandardStreams, say, warn
 from steptime.interruption import Interrupted, interruption, obeyed
@@ -67,6 +82,7 @@ app.command()(report.report)
 app.command()(compare.compare)
 app.command()(advise.advise)
 app.command()(export.export)
+app.command("import")(imports.import_files)
 app.command()(status.serve)
 app.command()(net.net)
 app.command()(net.peak)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from steptime.attached.form import AttachedRun, AttachedTraining, JobPart, StepPart, StepSpread
+from steptime.attached.form import AttachedRun, AttachedTraining, ImportedFigures, JobPart, StepPart, StepSpread
 from steptime.attached.step_parts import title_of, without_folders
 from steptime.attached.user_command import script_of
 from steptime.phases import REST
@@ -41,7 +41,7 @@ def headline(run: AttachedRun) -> str:
     command = _short_command(run.command)
     if not run.ranks:
         return f"{command}: no step was seen"
-    who = _who(run) if run.world > 1 else "one process"
+    who = _who(run) if run.world > 1 else "workers not known" if run.imported and not run.world else "one process"
     step = _step(run)
     micro = f", {run.micro_steps} micro-steps each" if run.micro_steps and run.micro_steps > 1 else ""
     return f"{command}, {who}: a step takes {step}{micro}"
@@ -49,13 +49,13 @@ def headline(run: AttachedRun) -> str:
 
 def _who(run: AttachedRun) -> str:
     """Return how many ranks there are, of how many nothing is on record, and their hosts by name if they are few."""
-    names = list(dict.fromkeys(rank.host for rank in run.ranks))
-    hosts = count(len(names), "host")
+    names = list(dict.fromkeys(rank.host for rank in run.ranks if rank.host))
+    hosts = f", on {count(len(names), 'host')}" if names else ""
     if 1 < len(names) <= _MOST_HOSTS:
         hosts += f" ({', '.join(names)})"
     if len(run.ranks) < run.world:
-        return f"{len(run.ranks)} of {count(run.world, 'rank')} on record, on {hosts}"
-    return f"{count(run.world, 'rank')} on {hosts}"
+        return f"{len(run.ranks)} of {count(run.world, 'rank')} on record{hosts}"
+    return f"{count(run.world, 'rank')}{hosts.removeprefix(',')}"
 
 
 def _step(run: AttachedRun) -> str:
@@ -146,6 +146,8 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
     if run.throughput is not None:
         yield from throughput_sentences(run.throughput, len(run.ranks))
     yield from memory_sentences(run.memory)
+    for each in run.imported:
+        yield _origin(each)
     if run.flops and run.step_s.value:
         how = ", by 6 for each token and parameter" if run.flops_by == "6 N" else ""
         yield f"One rank computes {run.flops:.3g} FLOP in a step, {run.flops / run.step_s.value:.3g} FLOP/s{how}."
@@ -154,6 +156,14 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
     yield from (f"note: {note}" for note in run.notes[:2])
     if run.problems:
         yield f"{count(len(run.problems), 'line')} of records set aside: {run.problems[0]}"
+
+
+def _origin(source: ImportedFigures) -> str:
+    """Return where imported figures come from, with further ones and what is not known."""
+    values = [f"{name} {value:.4g}" for name, value in source.values.items()]
+    made = [f"{name} from {text}" for name, text in source.figures.items()]
+    lacking = [f"{name} not known: {reason}" for name, reason in source.unknown.items()]
+    return f"{PurePath(source.path).name} ({source.importer}): {'; '.join([*made, *values, *lacking])}."
 
 
 def _quantiles(spread: StepSpread) -> Iterator[str]:

@@ -23,6 +23,7 @@ from steptime.results.attached_lines import (
     FlopsLine,
     GradientsLine,
     GraphsLine,
+    ImportedFile,
     Line,
     MemoryLine,
     NoteLine,
@@ -293,7 +294,7 @@ class AttachedHeader(StoredObject):
 
     command: list[str]
     started_at: str
-    """UTC, ISO 8601."""
+    """UTC, ISO 8601; empty if a file of another program does not have it."""
     boot: str
     """Processes with the same one share the monotonic clock, on which the command began and ended."""
     begin_ns: Nanoseconds
@@ -314,3 +315,5 @@ class AttachedHeader(StoredObject):
     member: str | None = None
     by_environment: bool = False
     """Whether others started the processes, by the variables alone, at a time that is not known here."""
+    imported: list[ImportedFile] = Field(default_factory=list)
+    """Of which the records are made; none of a run."""

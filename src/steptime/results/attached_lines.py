@@ -11,9 +11,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from steptime.results.stored_record import STRICT, Bytes, Count
+from steptime.results.stored_record import STRICT, Bytes, Count, Quantity, StoredObject
 
 _PER_S = 1e-9
+MEAN = "mean"
+"""Flag of a step of an imported file that is the mean of several."""
 
 Nanoseconds = Annotated[int, Field(ge=0, le=2**62)]
 Name = Annotated[str, Field(max_length=400)]
@@ -368,6 +370,22 @@ class EndLine:
     lost: Count = 0
     moved: Bytes = 0
     """By collectives since the first step, evaluations and checkpoints included."""
+
+
+class ImportedFile(StoredObject):
+    """A file of another program that records are made of."""
+
+    path: str
+    importer: str
+    sha256: str
+    figures: dict[str, str] = Field(default_factory=dict)
+    """By figure, what of the file it is made of."""
+    values: dict[str, Quantity] = Field(default_factory=dict)
+    """Further figures, means over entries."""
+    unknown: dict[str, str] = Field(default_factory=dict)
+    """By figure, why it is not known."""
+    notes: list[str] = Field(default_factory=list)
+    """What of the file is not used, and why."""
 
 
 Line = (

@@ -1,0 +1,162 @@
+"""Text logs of trainings become results folders that other verbs read."""
+
+import gzip
+import json
+
+import pytest
+from logs import LOGS, MEGATRON, WITHOUT_STEPS, megatron
+
+from steptime.cli.app import run_program
+from steptime.errors import FileError
+from steptime.imported.log_forms import LOG_FORMS
+from steptime.imported.source import ReadLimits, open_source
+from steptime.importers import importers_of
+
+
+@pytest.fixture
+def imported(tmp_path, capsys):
+    """Return a function that imports texts by name, and returns what JSON is printed of the folder's report."""
+
+    def run(**texts):
+        paths = []
+        for name, text in texts.items():
+            paths.append(tmp_path / name)
+            paths[-1].write_bytes(text if isinstance(text, bytes) else text.encode())
+        assert run_program(["import", *map(str, paths), "-o", str(tmp_path / "out"), "--json"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert run_program(["report", str(tmp_path / "out"), "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)["attached"]
+        assert report == printed["attached"], "the folder reads as what was imported"
+        return report
+
+    return run
+
+
+@pytest.mark.parametrize("form", LOGS)
+def test_a_log_shows_the_step_that_it_means(form, imported):
+    text, seconds = LOGS[form]
+    report = imported(log=text)
+    assert report["imported"][0]["importer"] == form
+    assert report["step_s"]["value"] == pytest.approx(seconds, rel=2e-3)
+    assert report["imported"][0]["figures"]["step_s"]
+
+
+@pytest.mark.parametrize("form", WITHOUT_STEPS)
+def test_a_log_without_times_of_steps_has_null_and_the_reason(form, imported):
+    report = imported(log=WITHOUT_STEPS[form])
+    assert report["imported"][0]["importer"] == form
+    assert report["step_s"]["value"] is None
+    assert report["not_attached"] == report["imported"][0]["unknown"]["step_s"]
+
+
+@pytest.mark.parametrize("form", [form for form in importers_of("run") if form in {*LOG_FORMS, "mlperf", "lightning"}])
+def test_every_form_of_logs_has_a_sample(form):
+    assert form in {**LOGS, **WITHOUT_STEPS}
+
+
+@pytest.mark.parametrize(
+    ("form", "workers"),
+    [("megatron", 16), ("deepspeed", 8), ("torchtitan", 8), ("nemo", 8), ("horovod-synthetic", 4), ("lightning", 0),
+     ("tf-cnn-benchmarks", 4)],
+)  # fmt: skip
+def test_workers_are_what_the_log_has_or_unknown(form, workers, imported):
+    report = imported(log=LOGS[form][0])
+    assert report["world"] == workers
+    assert ("workers" in report["imported"][0]["unknown"]) == (workers == 0)
+
+
+def test_means_over_steps_show_no_quantiles_of_steps(imported):
+    assert imported(log=MEGATRON)["spread"] is None
+
+
+def test_single_steps_show_quantiles(imported):
+    assert imported(log=LOGS["nemo"][0])["spread"]["p90_s"] > 0
+
+
+def test_a_packed_log_reads_as_the_log(imported):
+    assert imported(log=gzip.compress(MEGATRON.encode()))["step_s"]["value"] == pytest.approx(0.501, rel=2e-3)
+
+
+def test_steps_that_begin_again_are_a_restart(imported):
+    report = imported(log=MEGATRON + MEGATRON)
+    assert report["attempts"] == 2
+
+
+def test_the_parts_of_a_step_that_a_log_does_not_have_are_null_with_the_reason(imported):
+    parts = {part["name"]: part for part in imported(log=MEGATRON)["parts"]}
+    for name in ("input_wait", "forward", "backward", "comm_exposed", "sync_wait", "update"):
+        assert parts[name]["time_s"]["value"] is None
+        assert parts[name]["reason"]
+
+
+def test_logs_of_several_sizes_make_a_curve_that_predict_takes(tmp_path, capsys):
+    paths = []
+    for workers, ms in [(8, 500.0), (16, 510.0), (32, 520.0), (64, 530.0)]:
+        paths.append(tmp_path / f"of-{workers}.log")
+        paths[-1].write_text(megatron(workers, ms))
+    assert run_program(["import", *map(str, paths), "-o", str(tmp_path / "out")]) == 0
+    rows = (tmp_path / "out" / "curve.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["workers", "8", "16", "32", "64"]
+    assert [float(row.split(",")[1]) for row in rows[1:]] == pytest.approx([0.501, 0.511, 0.521, 0.531], rel=3e-3)
+    capsys.readouterr()
+    assert run_program(["predict", "--curve", str(tmp_path / "out" / "curve.csv"), "--workers", "256", "--json"]) == 0
+    assert "256" in capsys.readouterr().out
+
+
+def test_two_imported_logs_are_compared(tmp_path, capsys):
+    for name, ms in (("a", 500.0), ("b", 600.0)):
+        (tmp_path / f"{name}.log").write_text(megatron(16, ms))
+        assert run_program(["import", str(tmp_path / f"{name}.log"), "-o", str(tmp_path / name)]) == 0
+    assert run_program(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert "+20.0 %" in capsys.readouterr().out
+
+
+def test_a_dry_run_names_the_form_and_writes_nothing(tmp_path, capsys):
+    (tmp_path / "log").write_text(MEGATRON)
+    assert run_program(["import", str(tmp_path / "log"), "-o", str(tmp_path / "out"), "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["importer"] == "megatron"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_of_no_known_form_is_refused_with_the_forms(tmp_path, capsys):
+    (tmp_path / "log").write_text("step one took long\n")
+    assert run_program(["import", str(tmp_path / "log"), "-o", str(tmp_path / "out")]) == 2
+    told = capsys.readouterr().err
+    assert all(name in told for name in importers_of("run"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_of_another_kind_is_named_with_the_command_that_takes_it(tmp_path, capsys):
+    (tmp_path / "curve.csv").write_text("workers,step_time_s\n1,0.12\n2,0.131\n")
+    assert run_program(["import", str(tmp_path / "curve.csv"), "-o", str(tmp_path / "out")]) == 2
+    assert "steptime predict --curve" in capsys.readouterr().err
+
+
+BROKEN = {
+    "cut gzip": (gzip.compress(MEGATRON.encode())[:60], "has no end"),
+    "damaged gzip": (gzip.compress(MEGATRON.encode())[:-8] + b"\0" * 8, "is damaged"),
+    "deep JSON": (b'{"log_history": ' + b"[" * 5000, "not JSON"),
+    "huge number": (MEGATRON.replace("(ms): 50", "(ms): 9e99").encode(), ""),
+    "a list": (b'[{"train_runtime": 1}]', "of no form"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_hostile_file_ends_in_a_sentence(name, tmp_path, capsys):
+    data, sentence = BROKEN[name]
+    (tmp_path / "log").write_bytes(data)
+    code = run_program(["import", str(tmp_path / "log"), "-o", str(tmp_path / "out")])
+    told = capsys.readouterr()
+    assert code == (2 if sentence else 0)
+    assert sentence in told.err
+    assert "Traceback" not in told.err
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [(ReadLimits(line=1000), "the line is longer than"), (ReadLimits(file=5000), "holds more than")],
+)
+def test_what_is_read_at_once_is_limited(limits, sentence, tmp_path):
+    (tmp_path / "zeros.gz").write_bytes(gzip.compress(b"\0" * 20_000))
+    with open_source(tmp_path / "zeros.gz", limits) as source, pytest.raises(FileError, match=sentence):
+        list(source.lines())
