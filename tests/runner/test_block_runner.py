@@ -23,7 +23,7 @@ from steptime.runner.executor import LaunchResult
 from steptime.runner.message_timing import MessageRuns
 from steptime.runner.progress import Remaining, Silent
 from steptime.runner.run_folder import Collected
-from steptime.runner.trial_runs import expected_ablation_s
+from steptime.runner.trial_runs import expected_ablation_s, open_trials, what_more_launches_show
 from steptime.study.trial import Trial
 
 TRIALS = [trial(name) for name in ("a", "b", "c", "d")]
@@ -266,6 +266,50 @@ class TestBlocks:
         assert parts[: 4 * least] == ["ac"] * 2 * least + ["bd"] * 2 * least
         assert [number for _, number in launched[: 2 * least]] == [block for block in range(least) for _ in "ac"]
         assert [set(in_block(launched, block)) for block in range(least, most)] == [set("abcd")] * (most - least)
+
+
+class TestOpenTrials:
+    """Further launches of a budget go to trials that are not told apart yet."""
+
+    @pytest.mark.parametrize("chosen", ["a", "bd", "abc", "abcd"])
+    def test_they_get_theirs_before_the_others_once_all_have_the_least(self, chosen):
+        ids = {each.id for each in TRIALS if each.framework in chosen}
+        launched, _ = run(schedule(open_ids=lambda: ids))
+        assert {name for name, number in launched[:8] if number < 2} == set("abcd")
+        assert {name for name, _ in launched[8 : 8 + len(chosen)]} == set(chosen)
+        assert sorted(launched) == [(name, number) for name in "abcd" for number in range(3)]
+
+    @pytest.mark.parametrize("ids", [None, set()])
+    def test_all_go_on_in_turn_where_none_is(self, ids):
+        assert run(schedule(open_ids=lambda: ids)) == run(schedule())
+
+    def steps(self, each: Trial, number: int) -> Launch:
+        """Return a launch: of d a step is twice as long, and the others are as long by chance."""
+        chance = {"a": (0, 3, -2), "b": (4, 1, 2), "c": (1, -2, 2), "d": (1, -3, 2)}[each.framework][number]
+        long = (0.2 if each.framework == "d" else 0.1) * (1.0 + 0.005 * chance)
+        worker = replace(WORKER, ends_s=[long * step for step in range(1, 9)])
+        return replace(launch(each, number), workers=[worker], started_at=f"2026-01-01T00:00:0{number}")
+
+    def planned(self, **fields: Any) -> Schedule[Trial, Launch]:
+        records = {each.id: [self.steps(each, number) for number in range(3)] for each in TRIALS}
+        return schedule(replace(COUNTED, most=9), records, **fields)
+
+    def test_a_trial_that_is_told_apart_from_all_is_none_and_one_without_a_rival_is(self):
+        plan = self.planned()
+        assert open_trials(plan) == {each.id for each in TRIALS[:3]}
+        alone = trial("a", workers=2, strategy="allreduce")
+        plan.configurations = [*TRIALS, alone]
+        assert open_trials(plan) == {*(each.id for each in TRIALS[:3]), alone.id}
+
+    def test_what_more_launches_show_names_the_pair_that_is_cheapest_to_tell_apart(self):
+        (sentence,) = what_more_launches_show(self.planned(), lambda _: 4.0)
+        assert sentence.startswith("nearest to being told apart: b single, lenet5, synthetic loader, 1 worker, and c ")
+        assert "more launches of each, about" in sentence
+
+    def test_nothing_is_where_all_are_told_apart(self):
+        plan = self.planned()
+        plan.configurations = [each for each in TRIALS if each.framework in "ad"]
+        assert what_more_launches_show(plan, lambda _: 4.0) == []
 
 
 class TestResuming:

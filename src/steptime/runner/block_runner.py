@@ -9,7 +9,7 @@ import abc
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count as count_from
@@ -127,6 +127,9 @@ class Schedule(Generic[Configuration, Record]):
     come early."""
     prior_s: Callable[[Configuration], float | None] = lambda _: None
     """The seconds of a first launch, where launches of another kind tell, or earlier runs."""
+    open_ids: Callable[[], Collection[str] | None] = lambda: None
+    """Returns the ids of configurations that get further launches before the others, beyond the least of each; None of
+    a schedule that treats all alike."""
     follow_up_s: Callable[[Configuration], float] = lambda _: 0.0
     """The seconds that a first launch makes necessary after all launches, as of its replay."""
 
@@ -167,11 +170,15 @@ class Schedule(Generic[Configuration, Record]):
             return 0, []
         numbers = {each.id: self.next_number(each) for each in waiting}
         early = [each for each in waiting if numbers[each.id] < self.rule.least]
-        chosen = [each for each in early if self.part(each) == self.part(early[0])] or waiting
+        chosen = [each for each in early if self.part(each) == self.part(early[0])] or self._open(waiting)
         block = min(numbers[each.id] for each in chosen)
         members = [each for each in chosen if numbers[each.id] == block]
         random.Random(f"{self.seed}/{block}").shuffle(members)  # noqa: S311 - reproducible, not secret
         return block, members
+
+    def _open(self, waiting: list[Configuration]) -> list[Configuration]:
+        ids = self.open_ids()
+        return waiting if ids is None else [each for each in waiting if each.id in ids] or waiting
 
     def add(self, configuration: Configuration, record: Record) -> None:
         """Take the record of a launch into account."""

@@ -50,7 +50,7 @@ from steptime.runner.preparation import (
 from steptime.runner.progress import KeptProgress, Observer
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, without_breakdown
 from steptime.runner.site import probe_site
-from steptime.runner.trial_runs import BatchSearch, TrialInputs
+from steptime.runner.trial_runs import BatchSearch, TrialInputs, what_more_launches_show
 from steptime.study.trial import Trial
 from steptime.validity.missing_evidence import replay_flags
 from steptime.validity.verdicts import TrialVerdict
@@ -193,6 +193,8 @@ class StudyRun:
             ).run(schedule)
             if kind is TIMED:
                 run.timed = schedule.records
+                if budget.total_s is not None and schedule.unfinished():
+                    self.not_done += what_more_launches_show(schedule, budget.launch_s)
                 # Those that an earlier run has timed, in time for their replays.
                 gate.admit([trial for trial in wanted if run.timed.get(trial.id)], deadline())
             elif left_out:

@@ -13,8 +13,10 @@ The batch is halved until one fits, and then bisected until the largest known to
 import random
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -33,10 +35,11 @@ from steptime.runner.page_cache import dataset_files, drop_on_hosts, drop_page_c
 from steptime.runner.progress import Observer
 from steptime.runner.run_folder import trial_run_folder, worker_ablations, worker_loadings, worker_steps
 from steptime.runner.site import LivingHosts
-from steptime.statistics.stopping_rule import suffices
+from steptime.statistics.stopping_rule import reduced, suffices
+from steptime.statistics.undecided_pairs import UndecidedPair, undecided_pairs
 from steptime.study.study import Study
 from steptime.study.trial import Trial
-from steptime.units import format_count
+from steptime.units import format_count, format_seconds
 from steptime.validity.missing_evidence import can_pause
 from steptime.validity.steps_alone import can_repeat
 
@@ -206,7 +209,42 @@ def timed_schedule(study: Study, trials: Sequence[Trial], store: Store) -> Sched
     )
     # What somebody killed in an earlier run would not fail again.
     records = {trial.id: [each for each in store.launches(trial.id) if not was_killed(each.reason)] for trial in trials}
-    return Schedule(trials, rule, seed=str(study.seed), records=records, part=lambda trial: trial.workload)
+    schedule = Schedule(trials, rule, seed=str(study.seed), records=records, part=lambda trial: trial.workload)
+    if study.budget is not None:
+        schedule.open_ids = partial(open_trials, schedule)
+    return schedule
+
+
+def open_pairs(schedule: Schedule[Trial, Launch]) -> list[UndecidedPair]:
+    """Return the pairs of trials that the launches of a schedule do not tell apart, the nearest to it first."""
+    groups: dict[str, list[str]] = {}
+    for trial in schedule.configurations:
+        groups.setdefault(trial.group, []).append(trial.id)
+    launches = {each.id: reduced(each, schedule.records.get(each.id, ())) for each in schedule.configurations}
+    return undecided_pairs(launches, groups.values())
+
+
+def open_trials(schedule: Schedule[Trial, Launch]) -> set[str]:
+    """Return the ids of the trials that are in such a pair, or are compared with no other."""
+    members = Counter(trial.group for trial in schedule.configurations)
+    alone = {trial.id for trial in schedule.configurations if members[trial.group] == 1}
+    return alone.union(*(pair.trials for pair in open_pairs(schedule)))
+
+
+def what_more_launches_show(schedule: Schedule[Trial, Launch], launch_s: Callable[[Trial], float]) -> list[str]:
+    """Return a sentence about the pair that further launches would tell apart first; none where there is no such."""
+    trials = {trial.id: trial for trial in schedule.configurations}
+    costs = [
+        (pair.needed * sum(launch_s(trials[each]) for each in pair.trials), pair)
+        for pair in open_pairs(schedule)
+        if pair.needed
+    ]
+    if not costs:
+        return []
+    seconds, pair = min(costs, key=lambda each: each[0])
+    one, other = (described(trials[each]) for each in pair.trials)
+    more = format_count(pair.needed or 0, "more launch", "more launches")
+    return [f"nearest to being told apart: {one}, and {other}: {more} of each, about {format_seconds(seconds)}"]
 
 
 def ablation_schedule(

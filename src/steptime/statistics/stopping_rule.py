@@ -8,7 +8,7 @@ import numpy as np
 
 from steptime.results.records import Launch
 from steptime.statistics.interval import LEVEL, t_quantile
-from steptime.statistics.launch_times import launch_times
+from steptime.statistics.launch_times import LaunchTimes, launch_times
 from steptime.study.trial import Trial
 
 _IN_A_ROW = 2
@@ -28,8 +28,13 @@ def suffices(trial: Trial, launches: Sequence[Launch], target: float) -> bool:
 
     The study's least and greatest number of launches are the schedule's business.
     """
-    located = [_located(_Key(launch, trial.strategy)) for launch in launches if launch.status == "ok"]
-    return decide([each for each in located if each is not None], target).stop
+    return decide([(each.log_mean, each.mean_error) for each in reduced(trial, launches)], target).stop
+
+
+def reduced(trial: Trial, launches: Sequence[Launch]) -> list[LaunchTimes]:
+    """Return what ``launches`` of ``trial`` took, of those that timed a step; each is reduced once."""
+    found = [_reduced(_Key(launch, trial.strategy)) for launch in launches if launch.status == "ok"]
+    return [each for each in found if each is not None]
 
 
 def decide(located: Sequence[tuple[float, float]], target: float) -> Decision:
@@ -74,7 +79,7 @@ class _Key:
 
 
 # The schedule asks again after every launch of every trial, and a launch does not change.
-@lru_cache(maxsize=4096)
-def _located(key: _Key) -> tuple[float, float] | None:
+@lru_cache(maxsize=1024)
+def _reduced(key: _Key) -> LaunchTimes | None:
     (times,) = launch_times([key.launch], key.strategy)
-    return None if times is None else (times.log_mean, times.mean_error)
+    return times
