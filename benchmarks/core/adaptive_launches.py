@@ -62,13 +62,13 @@ class Race:
     def distances(self) -> dict[tuple[int, int], float]:
         """Return the logarithm of each pair's ratio in half-widths of its interval: above 1 they are told apart."""
         pooled = pool_spread({str(row): own for row, own in enumerate(self.launches)})
-        found = {}
+        distances = {}
         for pair in combinations(range(len(self.launches)), 2):
             one, other = pair
             spreads = (pooled[str(one)], pooled[str(other)]) if pooled else None
             ratio = compare(self.launches[one], self.launches[other], spreads=spreads, family=len(self.launches))
-            found[pair] = 2.0 * float(np.log(ratio.ratio) / max(np.log(ratio.high / ratio.low), 1e-12))
-        return found
+            distances[pair] = 2.0 * float(np.log(ratio.ratio) / max(np.log(ratio.high / ratio.low), 1e-12))
+        return distances
 
     def covered(self, truth: Array) -> list[bool]:
         """Return whether the interval of each trial's step holds the truth."""
@@ -124,11 +124,12 @@ def cell(shape: str, budget: int, way: str, studies: int) -> list[object]:
         first = int(np.argmin([np.mean([each.log_mean for each in own]) for own in equal.launches]))
         best.append(any(first in pair for pair in apart))
         covers += equal.covered(np.full(TRIALS, typical))
-        found = run(logs + SLOWER[:, None], budget, way).distances()
-        right += [distance < -1.0 for distance in found.values()]
-        wrong += [distance > 1.0 for distance in found.values()]
+        unequal = run(logs + SLOWER[:, None], budget, way).distances()
+        right += [distance < -1.0 for distance in unequal.values()]
+        wrong += [distance > 1.0 for distance in unequal.values()]
     return [
         shape,
+        studies,
         budget,
         way,
         *(f"{100.0 * float(np.mean(each)):.1f}" for each in (faster, best, covers, right, wrong)),

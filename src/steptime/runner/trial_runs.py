@@ -232,7 +232,7 @@ def open_trials(schedule: Schedule[Trial, Launch]) -> set[str]:
 
 
 def what_more_launches_show(schedule: Schedule[Trial, Launch], launch_s: Callable[[Trial], float]) -> list[str]:
-    """Return a sentence about the pair that further launches would tell apart first; none where there is no such."""
+    """Return a sentence about the pair that further launches would tell apart first; none where none is known."""
     trials = {trial.id: trial for trial in schedule.configurations}
     costs = [
         (pair.needed * sum(launch_s(trials[each]) for each in pair.trials), pair)
@@ -241,8 +241,10 @@ def what_more_launches_show(schedule: Schedule[Trial, Launch], launch_s: Callabl
     ]
     if not costs:
         return []
-    seconds, pair = min(costs, key=lambda each: each[0])
+    seconds, pair = min(costs, key=lambda cost: cost[0])
     one, other = (described(trials[each]) for each in pair.trials)
+    if one == other:  # trials that differ in their options
+        one, other = pair.trials
     more = format_count(pair.needed or 0, "more launch", "more launches")
     return [f"nearest to being told apart: {one}, and {other}: {more} of each, about {format_seconds(seconds)}"]
 

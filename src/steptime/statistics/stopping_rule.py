@@ -33,8 +33,8 @@ def suffices(trial: Trial, launches: Sequence[Launch], target: float) -> bool:
 
 def reduced(trial: Trial, launches: Sequence[Launch]) -> list[LaunchTimes]:
     """Return what ``launches`` of ``trial`` took, of those that timed a step; each is reduced once."""
-    found = [_reduced(_Key(launch, trial.strategy)) for launch in launches if launch.status == "ok"]
-    return [each for each in found if each is not None]
+    times = [_reduced(_Key(launch, trial.strategy)) for launch in launches if launch.status == "ok"]
+    return [each for each in times if each is not None]
 
 
 def decide(located: Sequence[tuple[float, float]], target: float) -> Decision:

@@ -26,7 +26,7 @@ class UndecidedPair:
 def undecided_pairs(
     launches: Mapping[str, Sequence[LaunchTimes]], groups: Iterable[Sequence[str]]
 ) -> list[UndecidedPair]:
-    """Return the pairs of each group that are not told apart, as a ranking tells them, the nearest to it first.
+    """Return the pairs of each group that are not told apart, by the rule of rankings, the nearest to it first.
 
     Args:
         launches: of all trials of a study, by their ids, over which the spread of launches is pooled.
