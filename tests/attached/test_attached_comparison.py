@@ -13,7 +13,7 @@ from steptime.results.attached_files import RECORDS
 from steptime.results.store import Store
 
 
-def a_run(folder, number, late_ms, *, world=2, script="train.py"):
+def a_run(folder, number, late_ms, *, world=2, script="train.py", samples=8):  # noqa: PLR0913 - what a run is made of
     """Write a run of a script whose ranks are as late in their forward passes; runs follow each other by number."""
     begin_ns = COMMAND + number * 10**10
     store = Store.create(folder, study_text="", study_json={"name": "own script"})
@@ -29,7 +29,9 @@ def a_run(folder, number, late_ms, *, world=2, script="train.py"):
             "exit_code": 0,
         },
     )
-    write(folder, *(process_lines(rank, world, ddp_steps(rank, lambda _: [late_ms] * world)) for rank in range(world)))
+    steps = [ddp_steps(rank, lambda _: [late_ms] * world) for rank in range(world)]
+    steps = [[{**step, "samples": samples} for step in own] for own in steps]
+    write(folder, *(process_lines(rank, world, own) for rank, own in enumerate(steps)))
 
 
 @pytest.fixture
@@ -66,6 +68,19 @@ def test_versions_that_are_as_quick_show_no_difference(versions):
 
     assert trial["verdict"] == "no difference"
     assert trial["smallest_change"] > 0.0
+
+
+def test_steps_of_other_batches_are_named(tmp_path):
+    for number in range(4):
+        version = ("old", "new")[number % 2]
+        (tmp_path / version).mkdir(exist_ok=True)
+        a_run(tmp_path / version / str(number), number, 10.0 * (number % 2), samples=8 + 8 * (number % 2))
+    (trial,) = compared(tmp_path / "old", tmp_path / "new")["trials"]
+    assert "new: a step has 32 samples, not 16: 640 samples/s, not 400" in json.dumps(trial)
+
+
+def test_steps_of_equal_batches_are_not(versions):
+    assert "samples, not" not in json.dumps(compared(versions / "old", versions / "slower"))
 
 
 def trained_again(folder, times=1):

@@ -22,6 +22,7 @@ from steptime.analysis.summary import summarise
 from steptime.analysis.summary_form import TrialSummary
 from steptime.attached.attempts import attempts_of
 from steptime.attached.step_parts import KeptSteps, kept_steps
+from steptime.attached.throughput import throughput
 from steptime.attached.trainings import trainings_of
 from steptime.errors import StoreError, UsageError, choices_message
 from steptime.results.attached_files import AttachedHeader
@@ -198,6 +199,8 @@ def _said(value: Any) -> str:  # noqa: ANN401 - any JSON value of a fingerprint
 
 
 _SCRIPT = "own script"
+_SAME_AMOUNT = 0.01
+"""By which the samples of a step may differ, as by a last batch."""
 
 
 def attached_folders(folder: Path) -> list[Path]:
@@ -231,6 +234,9 @@ def attached_sides(
     left_out = second.copies + len(second.trained) - len(own)
     second = replace(second, trained=own, copies=left_out)
     other = _side(second, names[1], sources[1])
+    if (unequal := _unequal_samples(first.trained[-1].steps, second.trained[-1].steps)) is not None:
+        subjects = [replace(subject, flags=[*subject.flags, f"{names[1]}: {unequal}"]) for subject in other.subjects]
+        other = replace(other, subjects=subjects, company=subjects)
     earlier, later = ([run.header for run in each.trained] for each in (first, second))
     if not _took_turns(earlier, later):
         return one, other
@@ -241,6 +247,19 @@ def attached_sides(
     )
     company = [*one.subjects, *other.subjects]
     return replace(one, company=company), replace(other, company=company)
+
+
+def _unequal_samples(one: KeptSteps, other: KeptSteps) -> str | None:
+    """Return that steps train on different amounts, so that their times are not those of the same work."""
+    before, after = throughput(one).samples, throughput(other).samples
+    if not before.per_step or not after.per_step or not before.per_s.value or not after.per_s.value:
+        return None
+    if abs(after.per_step / before.per_step - 1.0) < _SAME_AMOUNT:
+        return None
+    return (
+        f"a step has {after.per_step:.3g} samples, not {before.per_step:.3g}: "
+        f"{after.per_s.value:.3g} samples/s, not {before.per_s.value:.3g}"
+    )
 
 
 def _took_turns(one: Sequence[AttachedHeader], other: Sequence[AttachedHeader]) -> bool:
