@@ -15,6 +15,7 @@ from steptime.attached.summary import attached_run
 from steptime.catalog.plugins import Registry
 from steptime.errors import FileError, PluginError, UsageError
 from steptime.imported.imported_run import ImportedRun, ImportedSource, imported_run
+from steptime.imported.kineto import read_kineto
 from steptime.imported.log_forms import LOG_FORMS, LogForm
 from steptime.imported.source import digest_of, read_head
 from steptime.imported.text_log import form_of_log, read_log
@@ -121,6 +122,7 @@ _ROWS = (
         r"^(?=[^\n]*\bstep\b)(?=[^\n]*\bepoch\b)[^\n{]+,[^\n{]+",
         read_lightning,
     ),
+    _run_row("kineto", "a trace of PyTorch's profiler", r'"traceEvents"\s*:\s*\[', read_kineto),
     *map(_log_row, LOG_FORMS.values()),
 )
 IMPORTS: Registry[Importer] = Registry(

@@ -26,6 +26,8 @@ REGIONS: Mapping[str, tuple[str, ...]] = {
     "backward": ("backward", "gradient"),
     "update": ("clip", "update"),
     "call": ("call", "replay"),
+    "compute": ("compute",),
+    "copy": ("copy",),
     "device_wait": ("wait",),
     "compile": ("compile",),
     "garbage_collection": ("collection",),
@@ -35,6 +37,8 @@ EXCHANGE = "exchange"
 """Waiting and transfer together, where they cannot be told apart."""
 _TITLES = {
     "call": "call of the step",
+    "compute": "computing",
+    "copy": "copies",
     "device_wait": "wait for device",
     "compile": "compilation",
     "garbage_collection": "garbage collection",
@@ -196,7 +200,18 @@ def step_parts(kept: KeptSteps) -> list[StepPart]:
         seconds["sync_wait"], seconds["comm_exposed"] = kept.exchange.waiting_s, kept.exchange.exposed_s
     else:
         seconds[EXCHANGE] = exchanged
-    order = ["input_wait", "call", "forward", "backward", EXCHANGE, "comm_exposed", "sync_wait", "update"]
+    order = [
+        "input_wait",
+        "call",
+        "compute",
+        "copy",
+        "forward",
+        "backward",
+        EXCHANGE,
+        "comm_exposed",
+        "sync_wait",
+        "update",
+    ]
     shown = [name for name in [*order, "device_wait", "compile", "garbage_collection"] if name in seconds]
     shown = [name for name in shown if seconds[name].any() or name in EXCHANGED]
     gaps = dict.fromkeys(name for number in kept.numbers for step in kept.attempt.steps[number] for name in step.gaps)

@@ -74,7 +74,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
     micro_steps = (
         {step.micro_steps for number in main.numbers for step in main.attempt.steps[number]} if main else set()
     )
-    trained = throughput(main) if main and main.numbers else None
+    trained = throughput(main) if main and main.numbers and not header.imported else None
     flops, flops_by = step_flops(files.processes, main, trained)
     first = list(first_findings(header, files, trainings, by_length))
     imported = [ImportedFigures(**each.model_dump(exclude={"notes"})) for each in header.imported]

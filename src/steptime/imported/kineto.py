@@ -1,0 +1,223 @@
+"""Traces of PyTorch's profiler (Kineto) as steps, divided by the union of intervals on the device.
+
+The time of a step on a device is what computes, then what communicates and is not covered by that, then copies, then
+what waits for input; the rest is idle. Of a trace of processors alone the operations compute, and waiting for input
+comes first, since it holds operations of its own. Kernels come behind their launch: a step's window on the device is
+its window on the processor, as much later as its first kernel is.
+"""
+
+import re
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from typing_extensions import TypeIs
+
+from steptime.errors import UsageError
+from steptime.imported.imported_run import ImportedSource, ImportedSteps
+from steptime.imported.intervals import Intervals, common, difference, length, union, within
+from steptime.imported.source import LIMITS, ReadLimits, open_source
+from steptime.imported.trace_stream import TraceStream
+from steptime.results.attached_lines import StepLine
+
+_STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
+_RANK = re.compile(r"rank[-_.]?(\d{1,6})", re.IGNORECASE)
+_COMMUNICATES = re.compile(r"nccl|rccl|gloo:|mpi:|ucc:|oneccl|hccl", re.IGNORECASE)
+_OPTIMIZER = "Optimizer.step#"
+_MARKS = {
+    _OPTIMIZER: "processor update",
+    "enumerate(DataLoader)": "input",
+    **dict.fromkeys(("##", "c10d::", "record_param_comms", "DistributedDataParallel."), ""),
+}
+"""By how its name begins, the set of what does not operate: marks around others, and what starts a collective."""
+_GPU = {"kernel": "compute", "gpu_memcpy": "copy", "gpu_memset": "copy"}
+_LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime")
+_LATEST_US = 1e15
+_LARGEST = 2**31 - 1
+_UNDIVIDED = "its operations are not divided into forward and backward"
+_NS = 1e3
+
+
+@dataclass
+class _Intervals:
+    """Begins and ends, as they come."""
+
+    values: "array[float]" = field(default_factory=lambda: array("d"))
+
+    def add(self, begin: float, end: float) -> None:
+        self.values.extend((begin, end))
+
+    @property
+    def rows(self) -> Intervals:
+        return np.frombuffer(self.values, dtype=np.float64).reshape(-1, 2) if self.values else np.empty((0, 2))
+
+
+@dataclass
+class _ReadTrace:
+    """What was read of a trace, in microseconds."""
+
+    sets: dict[str, _Intervals] = field(default_factory=dict)
+    steps: dict[int, tuple[float, float]] = field(default_factory=dict)
+    launches: "array[float]" = field(default_factory=lambda: array("d"))
+    """Correlation and begin of each launch."""
+    kernels: "array[float]" = field(default_factory=lambda: array("d"))
+
+    def intervals(self, name: str) -> Intervals:
+        return self.sets[name].rows if name in self.sets else np.empty((0, 2))
+
+    def take(self, event: Any) -> None:  # noqa: ANN401 - whatever a file has
+        """Keep what counts of an event."""
+        if not isinstance(event, dict) or event.get("ph") != "X":
+            return
+        begin, lasted, name, kind = (event.get(key) for key in ("ts", "dur", "name", "cat"))
+        if not _is_time(begin) or not _is_time(lasted) or not isinstance(name, str) or lasted < 0:
+            return
+        role = self._role(str(kind), name, begin, begin + lasted)
+        if role:
+            self.sets.setdefault(role, _Intervals()).add(begin, begin + lasted)
+        if kind in _GPU or kind in _LAUNCHES:
+            about = event.get("args")
+            number = about.get("correlation") if isinstance(about, dict) else None
+            if _is_time(number):
+                (self.kernels if kind in _GPU else self.launches).extend((number, begin))
+
+    def _role(self, kind: str, name: str, begin: float, end: float) -> str:
+        """Return the set that an event belongs to; nothing for one that does not count."""
+        if kind in _GPU:
+            return "communicate" if kind == "kernel" and _COMMUNICATES.search(name) else _GPU[kind]
+        if kind == "gpu_user_annotation":
+            return "update" if name.startswith(_OPTIMIZER) else ""
+        if kind not in {"user_annotation", "cpu_op"}:  # older traces have both as the latter
+            return ""
+        if known := _STEP.match(name):
+            self.steps[int(known[1])] = (begin, end)
+            return ""
+        if _COMMUNICATES.match(name):
+            return "processor communicates"
+        marked = next((role for start, role in _MARKS.items() if name.startswith(start)), None)
+        return marked if marked is not None else "operation" if kind == "cpu_op" else ""
+
+
+def _is_time(value: Any) -> TypeIs[float]:  # noqa: ANN401 - whatever a file has
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and isfinite(value)
+        and abs(value) < _LATEST_US
+    )  # fmt: skip
+
+
+def read_kineto(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
+    """Return the steps of a trace.
+
+    Raises FileError where the file cannot be read, and UsageError where it has no step.
+    """
+    read = _ReadTrace()
+    with open_source(path, limits) as source:
+        stream = TraceStream(source)
+        for batch in stream.batches():
+            for event in batch:
+                read.take(event)
+    on_device = bool(read.kernels) or bool(len(read.intervals("compute")))
+    windows = _windows(read)
+    if not windows:
+        message = f"{path} has neither a step (ProfilerStep#) nor an optimizer's step; call profiler.step() in the loop"
+        raise UsageError(message)
+    rank, workers, by = _place(stream.info, path)
+    first = min(begin for begin, _ in windows.values())
+    divided = list(_divided(read, windows, on_device=on_device))
+    lines = [
+        StepLine(
+            number=number,
+            begin_ns=round((begin - first) * _NS),
+            duration_ns=round((end - begin) * _NS),
+            regions={name: round(value * _NS) for name, value in regions.items() if name != "hidden" and value > 0},
+        )
+        for (number, (begin, end)), regions in zip(windows.items(), divided, strict=True)
+    ]
+    has_update = len(read.intervals("update" if on_device else "processor update"))
+    unseen = dict.fromkeys(("forward", "backward"), _UNDIVIDED)
+    unseen |= {} if has_update else {"update": "the trace has no step of an optimizer"}
+    hidden = [each["hidden"] for each in divided]
+    steps = ImportedSteps(lines, rank, workers, by, unseen=unseen)
+    return ImportedSource(
+        path,
+        "kineto",
+        [steps],
+        {"step_s": "ProfilerStep#" if read.steps else "ends of optimizers' steps", "parts": "unions of intervals"},
+        {"hidden_communication_s": float(np.mean(hidden)) * 1e-6},
+        {} if workers else {"workers": f"{path.name} has no distributedInfo"},
+    )
+
+
+def _windows(read: _ReadTrace) -> Mapping[int, tuple[float, float]]:
+    """Return the steps on the processor, by number: as marked, else from one update to the next."""
+    if read.steps:
+        return dict(sorted(read.steps.items()))
+    ends = sorted(read.intervals("processor update")[:, 1])
+    return dict(enumerate(pairwise(ends)))
+
+
+def _place(info: Mapping[str, Any], path: Path) -> tuple[int, int | None, str]:
+    about = info.get("distributedInfo")
+    about = about if isinstance(about, dict) else {}
+    named = _RANK.search(path.name)
+    rank, world = about.get("rank", int(named[1]) if named else 0), about.get("world_size")
+    workers = world if isinstance(world, int) and 0 < world <= _LARGEST else None
+    if not isinstance(rank, int) or not 0 <= rank < (workers or _LARGEST):
+        message = f"{path}: rank {rank!r} of {world!r} in its distributedInfo cannot be"
+        raise UsageError(message)
+    return rank, workers, f"torch.distributed/{about['backend']}" if isinstance(about.get("backend"), str) else ""
+
+
+def _divided(
+    read: _ReadTrace, windows: Mapping[int, tuple[float, float]], *, on_device: bool
+) -> Iterator[dict[str, float]]:
+    """Yield the parts of each step in microseconds, and what of its communication is hidden."""
+    names = ("compute", "communicate", "copy", "update") if on_device else (
+        "operation", "processor communicates", "copy", "processor update"
+    )  # fmt: skip
+    computes, communicates, copies, updates = (union(read.intervals(name)) for name in names)
+    waits = union(read.intervals("input"))
+    late = _lateness(read, list(windows.values())) if on_device else [0.0] * len(windows)
+    for (begin, end), shift in zip(windows.values(), late, strict=True):
+        since, until = begin + shift, end + shift
+        own = [within(each, since, until) for each in (computes, communicates, copies, updates, waits)]
+        computing, communicating, copying, updating, fetching = own
+        if not on_device:
+            computing, communicating = difference(computing, fetching), difference(communicating, fetching)
+        exposed = difference(communicating, computing)
+        copied = difference(difference(copying, computing), communicating)
+        busy = union(np.concatenate((computing, exposed, copied)))
+        update = length(common(computing, updating))
+        yield {
+            "compute": length(computing) - update,
+            "update": update,
+            "collective": length(exposed),
+            "copy": length(copied),
+            "input": length(difference(fetching, busy)),
+            "hidden": length(communicating) - length(exposed),
+        }
+
+
+def _lateness(read: _ReadTrace, windows: Sequence[tuple[float, float]]) -> list[float]:
+    """Return by how much the device is behind the processor in each step: its first kernel behind its launch."""
+    launches = np.frombuffer(read.launches, dtype=np.float64).reshape(-1, 2)
+    kernels = np.frombuffer(read.kernels, dtype=np.float64).reshape(-1, 2)
+    if not len(launches) or not len(kernels):
+        return [0.0] * len(windows)
+    kernels = kernels[np.argsort(kernels[:, 0], kind="stable")]
+    places = np.minimum(np.searchsorted(kernels[:, 0], launches[:, 0]), len(kernels) - 1)
+    known = kernels[places, 0] == launches[:, 0]
+    launched, begun = launches[known, 1], kernels[places[known], 1]
+    late = []
+    for begin, end in windows:
+        own = np.flatnonzero((launched >= begin) & (launched < end))
+        first = own[np.argmin(begun[own])] if len(own) else None
+        late.append(max(0.0, float(begun[first] - launched[first])) if first is not None else 0.0)
+    return late
