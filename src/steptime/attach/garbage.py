@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import threading
 from typing import Any
@@ -54,4 +55,9 @@ def watch(recorder: Any) -> None:
         if duration >= LEAST_NS and begun[0] and threading.get_ident() == recorder.thread:
             recorder.collections.add(begun[0], duration)
 
+    def forget() -> None:  # before the interpreter takes down what the callback needs
+        if collected in gc.callbacks:
+            gc.callbacks.remove(collected)
+
     gc.callbacks.append(collected)
+    atexit.register(forget)
