@@ -95,6 +95,11 @@ class KeptSteps:
         return self.of_ranks(lambda step: step.active_s)
 
 
+def longest_training(kept: Sequence[KeptSteps]) -> KeptSteps:
+    """Return the one whose steps took longest together; each must have some."""
+    return max(kept, key=lambda own: float(own.length_s.max(axis=0).sum()))
+
+
 def kept_steps(attempt: Attempt) -> KeptSteps:
     """Return the steps of an attempt that are alike: steady, divided, and not touched by an evaluation or a checkpoint.
 

@@ -25,6 +25,7 @@ from steptime.cli import (
     report,
     run,
     status,
+    sweep,
 )
 from steptime.cli import list as listing
 from steptime.cli.streams import StandardStreams, say, warn
@@ -76,6 +77,7 @@ app.add_typer(data.app, name="data")
 app.command()(frameworks.check)
 app.command()(run.run)
 app.command(context_settings={"allow_interspersed_args": False})(attach.attach)
+app.command(context_settings={"allow_interspersed_args": False})(sweep.sweep)
 app.command()(run.submit)
 app.command()(status.status)
 app.command()(report.report)

@@ -79,13 +79,13 @@ def predict_curve(points: Path, workers: "Sequence[int]", shares: "Sequence[floa
 
     [records] = read_imports([points], "curves")
     warn(records.notes)
-    found = forecast(records.curves, workers, shares)
+    forecasts = forecast(records.curves, workers, shares)
     if as_json:
         from steptime.cli.streams import print_json
 
-        print_json({"curves": [each.to_json() for each in found]})
+        print_json({"curves": [each.to_json() for each in forecasts]})
         return
-    for each in found:
+    for each in forecasts:
         show_forecast(each)
     say_wrapped("Extrapolation (extrap.) is how far a worker count lies outside the measured ones, as a ratio.")
 

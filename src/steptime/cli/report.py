@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from steptime.report.sections import StudyFindings
     from steptime.results.attached_files import AttachedFiles, AttachedHeader
     from steptime.results.store import Store
+    from steptime.scaling.sweep_answer import SweepAnswer
 
 PAGE = "report.html"
 """In a results folder, where a run writes its page."""
@@ -123,13 +124,14 @@ class ReportedResults:
     net: "NetSummary | None"
     attached: "AttachedRun | None"
     diagnosis: "Diagnosis"
+    sweep: "SweepAnswer | None" = None
 
     @property
     def findings(self) -> "StudyFindings":
         """What sections are made of."""
         from steptime.report.sections import StudyFindings
 
-        return StudyFindings(self.summary, self.net, attached=self.attached, diagnosis=self.diagnosis)
+        return StudyFindings(self.summary, self.net, attached=self.attached, sweep=self.sweep, diagnosis=self.diagnosis)
 
     @property
     def sections(self) -> "list[Section]":
@@ -159,6 +161,7 @@ def read_report(folder: Path, reference: Path | None = None, others: Sequence[Pa
     from steptime.errors import StoreError
     from steptime.predict.model.measured_links import stored_links
     from steptime.predict.study_predictions import with_models
+    from steptime.sweep.answer import swept
 
     store = open_results(folder)
     net = stored_links(store)
@@ -179,7 +182,7 @@ def read_report(folder: Path, reference: Path | None = None, others: Sequence[Pa
     diagnosis = diagnose(store, summary, net).model_copy(update=explained)
     if attached is not None:
         diagnosis.findings.extend(script_findings(attached))
-    return ReportedResults(store, summary, net, attached, diagnosis)
+    return ReportedResults(store, summary, net, attached, diagnosis, swept(store))
 
 
 def _joined(
@@ -214,6 +217,7 @@ def print_json_report(found: ReportedResults) -> None:
 
     net = found.net.to_json() if found.net else []
     attached = {"attached": found.attached.to_json()} if found.attached else {}
+    attached |= {"sweep": found.sweep.model_dump()} if found.sweep else {}
     whole = {**found.summary.to_json(), "net": net, "diagnosis": found.diagnosis.to_json(), **attached}
     print_json(_with_anomalies(whole, found.store.path))
 
@@ -225,6 +229,9 @@ def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Seq
 
     if found.attached:
         report_console().print(AttachedAnswer(found.attached))
+        return
+    if found.sweep:
+        print_whole_report(found)
         return
     if found.net and not found.summary.trials:
         print_whole_report(found)
@@ -239,11 +246,14 @@ def print_whole_report(found: ReportedResults) -> None:
     """Print everything that a report has for a terminal."""
     from steptime.report.attached import attached_section
     from steptime.report.links import link_section
+    from steptime.report.sweep import sweep_section
     from steptime.report.terminal import SectionText, WholeReport
 
     if found.attached:
         links = [link_section(found.net)] if found.net and found.net.rows else []
         report_console().print(SectionText([attached_section(found.attached), *links]))
+    elif found.sweep:
+        report_console().print(SectionText([sweep_section(found.sweep)]))
     elif found.net and not found.summary.trials:
         report_console().print(SectionText([link_section(found.net)]))
     else:

@@ -39,6 +39,8 @@ class CommandEnd:
     """Its exit code, or minus the number of the signal that ended it."""
     began_s: float
     ended_s: float
+    signal: int | None = None
+    """That somebody sent meanwhile, the first one."""
 
     @property
     def exit_code(self) -> int:
@@ -71,9 +73,11 @@ def run_command(
     try:
         began_s = time.monotonic()
         process = _started(words, environment, before, output)
-        status = None
+        status = asked = None
         while status is None:
             came = signal.sigtimedwait(heard, every_s)
+            if asked is None and came is not None and came.si_signo in _PASSED_ON:
+                asked = came.si_signo
             status = _ended(process)
             if status is not None:
                 break
@@ -86,7 +90,7 @@ def run_command(
             pass
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return CommandEnd(os.waitstatus_to_exitcode(status), began_s, ended_s)
+    return CommandEnd(os.waitstatus_to_exitcode(status), began_s, ended_s, asked)
 
 
 def become_command(words: Sequence[str]) -> None:

@@ -29,8 +29,10 @@ from steptime.report.ranking import (
     work_section,
 )
 from steptime.report.section import Pairs, Part, Section, Sentences
+from steptime.report.sweep import sweep_section
 from steptime.report.trainings import training_section
 from steptime.report.trial_names import Names
+from steptime.scaling.sweep_answer import SweepAnswer
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class StudyFindings:
     """The study file, word by word; a page alone shows it."""
     attached: AttachedRun | None = None
     """What the run of a user's own command found, if the folder is of one."""
+    sweep: SweepAnswer | None = None
+    """What runs of a user's own command at several numbers of workers found, if the folder is of them."""
     diagnosis: Diagnosis | None = None
     """What the rules say of its trials; None if they were not asked."""
 
@@ -57,7 +61,8 @@ class StudyFindings:
     @property
     def has_no_trials(self) -> bool:
         """Whether messages were timed or a user's own command was run, and no study."""
-        return not self.summary.trials and (self.attached is not None or (self.net is not None and bool(self.net.rows)))
+        of_command = self.attached is not None or self.sweep is not None
+        return not self.summary.trials and (of_command or (self.net is not None and bool(self.net.rows)))
 
     @cached_property
     def marks(self) -> Marks:
@@ -125,6 +130,7 @@ def reading_section(measured: Sequence[TrialSummary]) -> Section:
 
 SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
     lambda found: attached_section(found.attached) if found.attached else None,
+    lambda found: sweep_section(found.sweep) if found.sweep else None,
     lambda found: ranking_section(found.groups, found.quantiles, found.marks) if found.is_ranked else None,
     lambda found: scaling_section(found.measured, found.names, found.marks) if found.is_ranked else None,
     lambda found: (

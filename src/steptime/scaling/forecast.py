@@ -81,7 +81,7 @@ class Forecast:
 
 
 def forecast(
-    curves: Sequence[ScalingCurve], workers: Sequence[int], shares: Sequence[float] = SHARES
+    curves: Sequence[ScalingCurve], workers: Sequence[int], shares: Sequence[float] = SHARES, error: float = 0.0
 ) -> list[Forecast]:
     """Return the forecasts of each curve at each number of workers; held-out rows take no part in them.
 
@@ -89,14 +89,15 @@ def forecast(
         curves: each with points that are fitted.
         workers: numbers of them.
         shares: of efficiency, of which knees are searched.
+        error: of the logarithm of the measured steps of the most workers over those of the fewest, for knees.
     """
-    return [_forecast(curve, workers, shares) for curve in curves]
+    return [_forecast(curve, workers, shares, error) for curve in curves]
 
 
 _MOST_FURTHER_POINTS = 4
 
 
-def _forecast(curve: ScalingCurve, workers: Sequence[int], shares: Sequence[float]) -> Forecast:
+def _forecast(curve: ScalingCurve, workers: Sequence[int], shares: Sequence[float], error: float) -> Forecast:
     servers = curve.fit[-1].servers
     counts = [point.workers for point in curve.fit]
     candidates = _candidates(max(counts), max(workers, default=0))
@@ -125,7 +126,7 @@ def _forecast(curve: ScalingCurve, workers: Sequence[int], shares: Sequence[floa
         held_out,
         tuple(empty_columns(curve, found, last)),
         tuple(further_points(found, places, last)),
-        tuple(curve_knees(curve, found, max(MOST_WORKERS, *workers), shares)),
+        tuple(curve_knees(curve, found, max(MOST_WORKERS, *workers), shares, error)),
     )
 
 
@@ -134,11 +135,16 @@ _SEED = 11
 
 
 def curve_knees(
-    curve: ScalingCurve, assumed: Sequence[AssumedHosts], most: int = MOST_WORKERS, shares: Sequence[float] = SHARES
+    curve: ScalingCurve,
+    assumed: Sequence[AssumedHosts],
+    most: int = MOST_WORKERS,
+    shares: Sequence[float] = SHARES,
+    error: float = 0.0,
 ) -> list[Knee]:
     """Return the knees of a curve relative to the measured step of its fewest workers, from draws of its posterior."""
     counts = doublings(curve.fit[0].workers, most)
     seconds = np.exp(drawn_log_times(curve, assumed, counts))
+    seconds[:, 1:] *= np.exp(error * np.random.default_rng(_SEED).standard_normal((len(seconds), 1)))
     workers = np.asarray(counts, dtype=float)
     return knees(counts, curve.fit[0].step_time / seconds, workers / seconds, shares)
 

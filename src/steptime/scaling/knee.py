@@ -4,7 +4,7 @@ It is read off draws of a forecast over doublings of workers: each draw reaches 
 the interval holds 90 % of where they do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -127,6 +127,11 @@ def read_shares(text: str) -> list[float]:
             raise ValueError(message)
         shares.append(percent / _WHOLE)
     return sorted(set(shares), reverse=True)
+
+
+def sentence_of(knee: Mapping[str, Any]) -> str:
+    """Return the sentence of a knee as JSON has it."""
+    return Knee(**{**knee, "workers": Interval(**knee["workers"])}).sentence
 
 
 def knee_line(bends: Sequence[Knee]) -> str:

@@ -21,7 +21,7 @@ from steptime.analysis.pooled_conditions import versions_of
 from steptime.analysis.summary import summarise
 from steptime.analysis.summary_form import TrialSummary
 from steptime.attached.attempts import attempts_of
-from steptime.attached.step_parts import KeptSteps, kept_steps
+from steptime.attached.step_parts import KeptSteps, kept_steps, longest_training
 from steptime.attached.throughput import throughput
 from steptime.attached.trainings import trainings_of
 from steptime.errors import StoreError, UsageError, choices_message
@@ -308,8 +308,7 @@ def _runs_of(stores: Sequence[Store], source: str) -> _TrainedRuns:
     for header, files in sorted(read, key=_started):
         kept = [own for attempt in attempts_of(files.processes) if (own := kept_steps(attempt)).numbers]
         if kept:
-            longest = max(kept, key=lambda own: float(own.length_s.max(axis=0).sum()))
-            run = _TrainedRun(header, longest, len(trainings_of([own.attempt for own in kept])))
+            run = _TrainedRun(header, longest_training(kept), len(trainings_of([own.attempt for own in kept])))
             if known.isdisjoint(run.identities):
                 trained.append(run)
             else:

@@ -267,7 +267,7 @@ def efficiency_lines(rows: Sequence[Spec], marks: Marks) -> Spec:
 
 def _chart(rows: Sequence[Spec], marks: Marks, axis: Spec) -> Spec:
     names = list(dict.fromkeys(row["name"] for row in rows))
-    x = _workers(sorted({row["workers"] for row in rows}))
+    x = workers_axis(sorted({row["workers"] for row in rows}))
     y = {"field": "value", "type": "quantitative", **axis}
     looks = marks.encodings(names, "color", "shape")
     colour = {"color": looks["color"]}
@@ -297,7 +297,8 @@ def _chart(rows: Sequence[Spec], marks: Marks, axis: Spec) -> Spec:
     return chart(layers, rows)
 
 
-def _workers(ticks: Sequence[int]) -> Spec:
+def workers_axis(ticks: Sequence[int]) -> Spec:
+    """Return the horizontal axis of numbers of workers, by doublings where these are far apart."""
     first, last = ticks[0], ticks[-1]
     x = {"field": "workers", "type": "quantitative", "axis": {"values": list(ticks), "format": "d", "grid": False}}
     if last > _WIDE_PAIR * first:

@@ -1,0 +1,185 @@
+"""``steptime sweep``: how far more workers help a user's own script."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from steptime.cli.report import report_console
+from steptime.cli.streams import say, warn
+from steptime.report.export_formats import ReportFormat, format_help, formats_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steptime.results.store import Store
+    from steptime.sweep.plan import SweepPlan
+    from steptime.sweep.runs import SweepRuns
+
+EXIT_FAILED = 1
+
+
+def sweep(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- COMMAND...",
+            help="As you start it, with {workers}: torchrun --nproc-per-node {workers} train.py.",
+        ),
+    ] = None,
+    counts: Annotated[str, typer.Option(metavar="N,...", help="Numbers of workers.")] = "1,2,4",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=A,B", help="Values of another {NAME} of the command; each is a curve."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Runs of each setting, in rounds.")] = 3,
+    budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Begin no run that would end later, such as 20m.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output-dir", help="Folder [default: steptime-results/sweep-SCRIPT].")
+    ] = None,
+    weak: Annotated[
+        bool | None,
+        typer.Option(
+            "--weak/--strong", help="Whether every worker keeps its batch, or all share one [default: by steps]."
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Samples of a step, of each of the fewest workers; for samples/s.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Of an epoch; for device-hours.")] = None,
+    price: Annotated[float | None, typer.Option(help="Of a device for an hour; for money per epoch.")] = None,
+    knee: Annotated[
+        str, typer.Option(metavar="PERCENT,...", help="Efficiencies below which the number of workers is searched.")
+    ] = "80,50",
+    html: Annotated[Path | None, typer.Option(help="Also write one offline HTML page to this file.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also write every figure as SVG, PNG and PDF with a caption.")
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option("--format", help=format_help(ReportFormat), autocompletion=lambda: list(formats_of(ReportFormat))),
+    ] = "text",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs in their order, and start none.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Run your own command with several numbers of workers, and forecast how far more of them help.
+
+    Runs that ended are kept: the same sweep goes on where it was stopped.
+    """
+    from steptime.cli.arguments import Mistakes
+    from steptime.errors import choices_message
+    from steptime.scaling.knee import read_shares
+    from steptime.sweep.plan import WORKERS, named_sweep, read_plan
+    from steptime.units import parse_duration
+
+    mistakes = Mistakes()
+    budget_s = mistakes.read("--budget", budget, parse_duration)
+    shares = mistakes.read("--knee", knee, read_shares)
+    if form not in formats_of(ReportFormat):
+        mistakes.add([choices_message("format", form, formats_of(ReportFormat))])
+    mistakes.add(_unusable(samples, batch, price))
+    axes = {WORKERS: _values(counts)}
+    for text in settings or ():
+        name, equals, values = text.partition("=")
+        if not equals or name in axes:
+            mistakes.add([f"--set {text!r} is not NAME=A,B with a name that is not there yet, such as batch=16,32"])
+        axes[name] = _values(values)
+    plan = mistakes.read("command", "", lambda _: read_plan(command or [], axes, repeats))
+    mistakes.complain()
+    assert plan is not None  # noqa: S101 - complained otherwise
+    folder = named_sweep(plan.command, output)
+    if dry_run:
+        _print_runs(plan, folder)
+        return
+    kind = None if weak is None else "weak" if weak else "strong"
+    options = {"kind": kind, "batch": batch, "samples": samples, "price": price, "shares": shares}
+    store, outcome = _run(plan, folder, budget_s, options)
+    as_json = as_json or form == "json"
+    _answer(store, form="json" if as_json else form, html=html, figures=figures)
+    _say_what_is_left(plan, outcome)
+    if outcome.failed:
+        sys.exit(EXIT_FAILED)
+
+
+def _values(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _unusable(samples: int | None, batch: int | None, price: float | None) -> list[str]:
+    """Return what is missing for what was asked."""
+    mistakes = []
+    if samples is not None and batch is None:
+        mistakes.append("--samples needs the samples of a step: add --batch N")
+    if price is not None and samples is None:
+        mistakes.append("--price is of epochs: add --samples N and --batch N")
+    if price is not None and not 0.0 < price < float("inf"):
+        mistakes.append(f"--price {price:g} is not a price; write what a device costs for an hour, such as 2.5")
+    return mistakes
+
+
+def _print_runs(plan: "SweepPlan", folder: Path) -> None:
+    from steptime.sweep.runs import ended_well
+
+    runs = plan.runs(folder)
+    say(f"{len(runs)} runs, one after the other, into {folder}:")
+    for place, run in enumerate(runs, 1):
+        kept = "  # kept" if ended_well(run.folder) else ""
+        say(f"{place:4d}  {shlex.join(run.setting.words(plan.command))}{kept}")
+
+
+def _run(plan: "SweepPlan", folder: Path, budget_s: float | None, options: dict[str, Any]) -> "tuple[Store, SweepRuns]":
+    from steptime.cli.console import stderr_console
+    from steptime.cli.progress import LiveObserver
+    from steptime.interruption import Interrupted
+    from steptime.launchers.own_command import require_program
+    from steptime.sweep.runs import STORED, run_sweep, sweep_store
+
+    require_program(plan.settings[0].words(plan.command)[0])
+    store = sweep_store(plan, folder)
+    with store.lock():
+        store.put(STORED, {**plan.to_json(), "options": options})
+        try:
+            with LiveObserver(stderr_console(), list) as observer:
+                return store, run_sweep(plan, store, budget_s, observer)
+        except Interrupted as stop:
+            stop.add_note(f"what ended is kept in {folder}: steptime report {shlex.quote(str(folder))}")
+            stop.add_note("to go on: the same command again")
+            raise
+
+
+def _answer(store: "Store", *, form: str, html: Path | None, figures: Path | None) -> None:
+    """Print what was found, as ``steptime report`` of the folder does."""
+    from steptime.cli.report import read_report, write_report_page
+    from steptime.report.formats import write_figures
+    from steptime.report.sweep import sweep_section
+    from steptime.report.terminal import SectionText
+
+    whole = read_report(store.path)
+    answer = whole.sweep
+    assert answer is not None  # noqa: S101 - the folder is of a sweep
+    if form == "json":
+        from steptime.cli.streams import print_json
+
+        print_json(answer.model_dump())
+    elif write := formats_of(ReportFormat)[form].text:
+        say(write(whole.findings))
+    else:
+        report_console().print(SectionText([sweep_section(answer)]))
+    if html is not None:
+        write_report_page(whole, html)
+        warn([f"report: {html.resolve()}"])
+    if figures is not None:
+        written = write_figures(whole.summary, whole.sections, figures)
+        warn([f"figures: {len(written)} files in {figures.resolve()}"])
+
+
+def _say_what_is_left(plan: "SweepPlan", outcome: "SweepRuns") -> None:
+    warn([f"failed: {name}: {problem}" for name, problem in outcome.failed.items()])
+    if outcome.left:
+        names: Sequence[str] = list(dict.fromkeys(run.setting.name for run in outcome.left))
+        runs = f"{len(outcome.left)} of {len(plan.settings) * plan.repeats} runs are left ({'; '.join(names)})"
+        warn([f"{runs}, since the budget was spent; to go on: the same command again"])

@@ -1,0 +1,156 @@
+"""A sweep: its answer, the table of numbers of workers, and the pictures of how far more of them help."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from steptime.report.charts.chart import GREY, Figure, Spec, chart, picture
+from steptime.report.charts.rows import workers_axis
+from steptime.report.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow
+from steptime.results.json_form import Interval, IntervalOverLaunches
+from steptime.scaling.knee import sentence_of
+from steptime.scaling.sweep_answer import SweepAnswer, SweepCurve, SweepForecast, SweepPoint
+from steptime.units import format_seconds
+
+_MEASURED, _FORECAST, _IDEAL = "#0072B2", "#D55E00", GREY
+_UNKNOWN = "-"
+_HOW = {
+    "stated": "as stated",
+    "steps": "since runs of more workers have fewer steps",
+    "assumed": "assumed, since steps do not tell; --strong if all workers share one batch",
+}
+_KIND = {
+    "weak": "every worker keeps its batch (weak scaling)",
+    "strong": "all workers share one batch (strong scaling)",
+}
+_ABOUT = (
+    "Points are measured, with intervals of 95 % over repeated runs; the band is the forecast with its interval of "
+    "90 %, the dashed line ideal, and vertical lines are where a knee lies (medians)."
+)
+
+
+def sweep_section(answer: SweepAnswer) -> Section:
+    """Return what a sweep found."""
+    parts: list[Part] = []
+    for curve in answer.curves:
+        parts += [Section(curve.name or "all runs", _parts(curve))] if len(answer.curves) > 1 else _parts(curve)
+    parts.append(Sentences(answer.missing, "warning"))
+    return Section("Scaling of the command", parts, verdict=answers(answer), id="sweep")
+
+
+def answers(answer: SweepAnswer) -> str:
+    """Return the answers of all curves in a paragraph."""
+    named = [f"{curve.name}: {curve.sentence}" if curve.name else curve.sentence for curve in answer.curves]
+    return " ".join(f"{text[:1].upper()}{text[1:]}." for text in named)
+
+
+def _parts(curve: SweepCurve) -> list[Part]:
+    bends = [sentence_of(knee) for knee in curve.knees or ()]
+    notes = [f"Taken to be that {_KIND[curve.kind]}, {_HOW[curve.kind_from]}."]
+    notes += [f"Knee (90 %): {'; '.join(bends)}."] if bends else []
+    notes += [f"No forecast: {curve.no_forecast}."] if curve.no_forecast else []
+    return [_table(curve), Sentences(notes), Figures(partial(_figures, curve), note=_ABOUT)]
+
+
+def _table(curve: SweepCurve) -> SectionTable:
+    with_samples = any(point.samples_per_s is not None for point in curve.points)
+    with_hours = any(point.device_h_per_epoch is not None for point in curve.points)
+    with_money = any(point.money_per_epoch is not None for point in curve.points)
+    columns = [Column("step time"), Column("steps/s"), Column("speed-up"), Column("efficiency")]
+    columns += [Column("samples/s")] * with_samples
+    columns += [Column("device-hours\nper epoch")] * with_hours + [Column("money\nper epoch")] * with_money
+    columns.append(Column("runs"))
+    extras = with_samples + with_hours + with_money
+    rows = [TableRow(f"{point.workers}", _measured_cells(point, extras)) for point in curve.points]
+    rows += [TableRow(f"{point.workers} (forecast)", _forecast_cells(point, extras)) for point in curve.forecast]
+    return SectionTable(columns, rows, "workers", ("wide", "plain", "stacked"))
+
+
+def _measured_cells(point: SweepPoint, extras: int) -> list[Cell]:
+    known = [point.samples_per_s, point.device_h_per_epoch, point.money_per_epoch]
+    more = [Cell(f"{value:.3g}") for value in known if value is not None]
+    return [
+        _seconds(point.step_s),
+        Cell(f"{point.steps_per_s:.3g}"),
+        _ratio(point.speedup),
+        _percent(point.efficiency),
+        *more,
+        *[Cell(_UNKNOWN)] * (extras - len(more)),
+        Cell(f"{point.runs}"),
+    ]
+
+
+def _forecast_cells(point: SweepForecast, extras: int) -> list[Cell]:
+    rate = Cell(f"{1.0 / point.step_s.value:.3g}")
+    cells = [_seconds(point.step_s), rate, _ratio(point.speedup), _percent(point.efficiency)]
+    return [*cells, *[Cell(_UNKNOWN)] * (extras + 1)]
+
+
+def _seconds(interval: Interval[float | None]) -> Cell:
+    ends = _ends([interval.low, interval.high])
+    return Cell(format_seconds(interval.value or 0.0), " to ".join(map(format_seconds, ends)))
+
+
+def _ratio(interval: Interval | IntervalOverLaunches) -> Cell:
+    return Cell(f"{interval.value:.3g}x", " to ".join(f"{end:.3g}" for end in _ends([interval.low, interval.high])))
+
+
+def _percent(interval: Interval | IntervalOverLaunches) -> Cell:
+    ends = _ends([interval.low, interval.high])
+    return Cell(f"{100 * interval.value:.0f} %", " to ".join(f"{100 * end:.0f}" for end in ends))
+
+
+def _ends(ends: Sequence[float | None]) -> list[float]:
+    known = [end for end in ends if end is not None]
+    return known if len(known) == len(ends) else []
+
+
+def _figures(curve: SweepCurve) -> list[Figure]:
+    if len(curve.points) + len(curve.forecast) < 2:  # noqa: PLR2004 - a line
+        return []
+    name = f", {curve.name}" if curve.name else ""
+    pictures = (("Speed-up", "speedup", "speed-up"), ("Efficiency", "efficiency", "efficiency (%), from 0"))
+    return [
+        picture(f"{title} against workers{name}", _scaling_chart(curve, value, axis), curve.sentence)
+        for title, value, axis in pictures
+    ]
+
+
+def _scaling_chart(curve: SweepCurve, value: str, title: str) -> Spec:
+    """Return measured points, the band of the forecast, the ideal line and the knees over numbers of workers."""
+    rows: list[Spec] = []
+    first = curve.points[0].workers
+    for kind, points in (("measured", curve.points), ("forecast", curve.forecast)):
+        for point in points:
+            interval: Interval | IntervalOverLaunches = getattr(point, value)
+            ends = {"low": interval.low, "high": interval.high}
+            rows.append({"kind": kind, "workers": point.workers, "value": interval.value, **ends})
+    joint = next(row for row in reversed(rows) if row["kind"] == "measured")
+    rows.append({**joint, "kind": "forecast", "low": joint["value"], "high": joint["value"]})
+    counts = sorted({int(row["workers"]) for row in rows})
+    ideal = [
+        {"kind": "ideal", "workers": count, "value": count / first if value == "speedup" else 1.0} for count in counts
+    ]
+    knees = [knee["workers"]["value"] for knee in curve.knees or () if knee["measure"] == "efficiency"]
+    lines = [{"kind": "knee", "workers": place} for place in knees if place is not None and place <= counts[-1]]
+    x = workers_axis(counts)
+    axis = {"tickCount": 6, "format": "%"} if value == "efficiency" else {"tickCount": 6}
+    y = {"field": "value", "type": "quantitative", "title": title, "scale": {"zero": True}, "axis": axis}
+    ranged = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
+    layers: list[Spec] = [
+        _layer("forecast", {"type": "area", "opacity": 0.25, "color": _FORECAST}, ranged),
+        _layer("forecast", {"type": "line", "color": _FORECAST, "strokeDash": [7, 3]}, {"x": x, "y": y}),
+        _layer("ideal", {"type": "line", "color": _IDEAL, "strokeDash": [3, 3]}, {"x": x, "y": y}),
+        _layer("knee", {"type": "rule", "color": _IDEAL, "strokeDash": [1, 2]}, {"x": x}),
+        _layer("measured", {"type": "line", "color": _MEASURED}, {"x": x, "y": y}),
+        _layer("measured", {"type": "rule", "color": _MEASURED, "strokeWidth": 2.5}, ranged),
+        _layer(
+            "measured",
+            {"type": "point", "filled": True, "opacity": 1, "size": 80, "color": _MEASURED},
+            {"x": x, "y": y},
+        ),
+    ]
+    return chart(layers, [*rows, *ideal, *lines])
+
+
+def _layer(kind: str, mark: Spec, encoding: Spec) -> Spec:
+    return {"transform": [{"filter": f"datum.kind == '{kind}'"}], "mark": mark, "encoding": encoding}

@@ -1,0 +1,327 @@
+"""What a sweep found: measured speed-ups, the largest loss, and how far more workers would help.
+
+The speed-up is the ratio of mean steps over repeated runs, compared within the rounds in which both ran. Where every
+worker keeps its batch (weak scaling), a step of more workers trains more samples; where all share one (strong scaling),
+as many. Records of a script have no batch, so which of both it is follows from the steps of a run: with more workers
+those of a script that goes through its data become fewer only where each keeps its batch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from steptime.attached.attempts import attempts_of
+from steptime.attached.step_parts import kept_steps, longest_training, title_of
+from steptime.attached.summary import attached_run
+from steptime.predict.curve.contradictions import jumps
+from steptime.predict.curve.curve import Point, ScalingCurve, Setup
+from steptime.results.json_form import Interval, IntervalOverLaunches, JsonForm
+from steptime.results.store import Store
+from steptime.scaling.forecast import forecast
+from steptime.scaling.knee import SHARES, Knee
+from steptime.statistics.comparison import compare
+from steptime.statistics.interval import step_time
+from steptime.statistics.launch_times import LaunchTimes, reduce_times
+from steptime.units import format_count
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from steptime.attached.form import AttachedRun
+
+Kind = Literal["weak", "strong"]
+_SAME_STEPS = 0.75
+"""Steps over those of fewer workers, below which a run has fewer for having more workers."""
+_DOUBLINGS = 4
+"""Beyond the most workers that were measured, that are forecast."""
+_LEAST_LOSS = 0.01
+"""Of a step, that is named."""
+_HOUR_S = 3600.0
+_MOST_UNKNOWN = float(np.log(2.0)) / 2.0
+"""Half the width of the logarithm of a measured speed-up, above which nothing is forecast from it."""
+_FEW_RUNS = 3
+_NORMAL_95, _NORMAL_90 = 1.96, 1.645
+"""Standard deviations from the middle of a normal distribution to the ends of its intervals."""
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What a user states of a sweep; None of what is not stated."""
+
+    kind: Kind | None = None
+    batch: int | None = None
+    """Samples of a step of the fewest workers, of each of them."""
+    samples: int | None = None
+    """Of an epoch."""
+    price: float | None = None
+    """Of a device for an hour."""
+    shares: tuple[float, ...] = SHARES
+
+
+class SweepPoint(JsonForm):
+    """One number of workers that was measured."""
+
+    workers: int
+    runs: int
+    steps: int
+    """Over all runs, that count."""
+    step_s: Interval[float | None]
+    steps_per_s: float
+    speedup: IntervalOverLaunches
+    """Throughput over that of the fewest workers."""
+    efficiency: IntervalOverLaunches
+    """Speed-up over that of the workers."""
+    samples_per_s: float | None
+    device_h_per_epoch: float | None
+    money_per_epoch: float | None
+    parts_s: dict[str, float]
+    """Mean seconds of each part of a step."""
+
+
+class SweepLoss(JsonForm):
+    """The part of a step by which more workers lose most."""
+
+    part: str
+    title: str
+    time_s: float
+    """By which it is longer than an ideal speed-up leaves it."""
+    share: float
+    """Of the step."""
+
+
+class SweepForecast(JsonForm):
+    """A number of workers that was not measured."""
+
+    workers: int
+    step_s: Interval
+    speedup: Interval
+    efficiency: Interval
+
+
+class SweepCurve(JsonForm):
+    """Runs that differ in their workers alone."""
+
+    name: str
+    """What else was set, as ``batch=16``; empty where nothing was."""
+    kind: Kind
+    kind_from: Literal["stated", "steps", "assumed"]
+    points: list[SweepPoint]
+    loss: SweepLoss | None
+    forecast: list[SweepForecast]
+    knees: list[dict[str, Any]] | None
+    """As those of ``steptime predict``; None if no forecast is made."""
+    no_forecast: str | None
+    """Why."""
+    sentence: str
+
+
+class SweepAnswer(JsonForm):
+    """Everything that a sweep found."""
+
+    command: list[str]
+    curves: list[SweepCurve]
+    missing: list[str]
+    """Settings of which no run trained, and runs that trained on another number of processes."""
+
+
+@dataclass(frozen=True)
+class SweptRuns:
+    """The runs of one number of workers that trained."""
+
+    workers: int
+    launches: list[LaunchTimes]
+    steps: int
+    """Median over runs, on record."""
+    parts_s: Mapping[str, float]
+
+
+def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptRuns | None, str | None]:
+    """Return the runs of one number of workers, and what is wrong with them.
+
+    Args:
+        workers: that were asked for.
+        stores: of runs that ended well, with the round of each.
+    """
+    lengths: list[NDArray[np.float64]] = []
+    blocks: list[int] = []
+    steps: list[int] = []
+    runs: list[AttachedRun] = []
+    worlds: set[int] = set()
+    for block, store in stores:
+        recorded = store.attached()
+        attempts = attempts_of(recorded[1].processes) if recorded else []
+        kept = [own for attempt in attempts if (own := kept_steps(attempt)).numbers]
+        if recorded is None or not kept:
+            continue
+        training = longest_training(kept)
+        worlds.add(training.attempt.world)
+        lengths.append(training.length_s.max(axis=0))
+        blocks.append(block)
+        steps.append(len(training.attempt.steps))
+        runs.append(attached_run(*recorded))
+    if not lengths:
+        return None, f"no run with {format_count(workers, 'worker')} trained a step that steptime knows"
+    problem = None
+    if worlds != {workers}:
+        seen = " and ".join(map(str, sorted(worlds)))
+        problem = f"with workers={workers} the command trained on {seen} processes; check where {{workers}} belongs"
+    parts: dict[str, list[float]] = {}
+    for run in runs:
+        for part in run.parts:
+            if part.time_s.value is not None:
+                parts.setdefault(part.name, []).append(part.time_s.value)
+    means = {name: sum(values) / len(runs) for name, values in parts.items()}
+    return SweptRuns(workers, reduce_times(lengths, blocks), int(np.median(steps)), means), problem
+
+
+def sweep_curve(name: str, swept: Sequence[SweptRuns], options: SweepOptions) -> SweepCurve:
+    """Return what runs of one curve found; there must be one, and the fewest workers come first."""
+    kind, kind_from = _kind_of(swept, options)
+    points = [_point(runs, swept[0], kind, options) for runs in swept]
+    loss = _largest_loss(points, kind)
+    predicted, knees, no_forecast = _forecast(name, points, kind, options)
+    return SweepCurve(
+        name=name,
+        kind=kind,
+        kind_from=kind_from,
+        points=points,
+        loss=loss,
+        forecast=predicted,
+        knees=None if knees is None else [knee.to_json() for knee in knees],
+        no_forecast=no_forecast,
+        sentence=_sentence(points, loss, knees or ()),
+    )
+
+
+def _kind_of(swept: Sequence[SweptRuns], options: SweepOptions) -> tuple[Kind, Literal["stated", "steps", "assumed"]]:
+    if options.kind is not None:
+        return options.kind, "stated"
+    first, last = swept[0], swept[-1]
+    if (
+        last.steps < _SAME_STEPS * first.steps
+        and last.steps * last.workers >= _SAME_STEPS * first.steps * first.workers
+    ):
+        return "weak", "steps"
+    return "weak", "assumed"
+
+
+def _point(runs: SweptRuns, first: SweptRuns, kind: Kind, options: SweepOptions) -> SweepPoint:
+    mean = step_time(runs.launches)
+    step = Interval[float | None](mean.value, mean.low, mean.high)
+    more = runs.workers / first.workers
+    if runs is first:
+        speedup = IntervalOverLaunches(1.0, 1.0, 1.0)
+    else:
+        ratio = compare(runs.launches, first.launches).interval
+        gained = more if kind == "weak" else 1.0
+        low, high = (None if end is None else gained / end for end in (ratio.high, ratio.low))
+        speedup = IntervalOverLaunches(gained / ratio.value, low, high)
+    efficiency = IntervalOverLaunches(
+        speedup.value / more, *(None if end is None else end / more for end in (speedup.low, speedup.high))
+    )
+    trained = None if options.batch is None else options.batch * (runs.workers if kind == "weak" else first.workers)
+    samples_per_s = None if trained is None else trained / mean.value
+    epoch_s = options.samples / samples_per_s if options.samples and samples_per_s else None
+    device_h = None if epoch_s is None else epoch_s * runs.workers / _HOUR_S
+    return SweepPoint(
+        workers=runs.workers,
+        runs=len(runs.launches),
+        steps=sum(len(launch.steady_s) for launch in runs.launches),
+        step_s=step,
+        steps_per_s=1.0 / mean.value,
+        speedup=speedup,
+        efficiency=efficiency,
+        samples_per_s=samples_per_s,
+        device_h_per_epoch=device_h,
+        money_per_epoch=None if device_h is None or options.price is None else device_h * options.price,
+        parts_s=dict(runs.parts_s),
+    )
+
+
+def _largest_loss(points: Sequence[SweepPoint], kind: Kind) -> SweepLoss | None:
+    first, last = points[0], points[-1]
+    if last is first or last.step_s.value is None:
+        return None
+    ideal = 1.0 if kind == "weak" else first.workers / last.workers
+    lost = {name: seconds - ideal * first.parts_s.get(name, 0.0) for name, seconds in last.parts_s.items()}
+    part = max(lost, key=lambda name: lost[name], default=None)
+    if part is None or lost[part] < _LEAST_LOSS * last.step_s.value:
+        return None
+    return SweepLoss(part=part, title=title_of(part), time_s=lost[part], share=lost[part] / last.step_s.value)
+
+
+def _forecast(
+    name: str, points: Sequence[SweepPoint], kind: Kind, options: SweepOptions
+) -> tuple[list[SweepForecast], list[Knee] | None, str | None]:
+    """Return the forecast of a curve and its knees, or why there is none."""
+    if kind == "strong":
+        return [], None, "the workers share one batch (strong scaling), which the curve model does not describe"
+    if len(points) < 2:  # noqa: PLR2004 - a curve
+        return [], None, "one number of workers makes no curve; measure another: --counts 1,2,4"
+    curve = curve_of(name, points)
+    if wrong := next(iter(jumps(curve)), None):
+        return [], None, wrong
+    first, most = points[0], points[-1].workers
+    half_width = _half_width(points[-1].speedup)
+    if half_width > _MOST_UNKNOWN:
+        known = f"within a factor of {np.exp(2 * half_width):.3g}" if np.isfinite(half_width) else "from one run each"
+        return [], None, f"the measured speed-up is known {known} only; add runs: --repeats {_repeats(points)}"
+    counts = [most * 2**power for power in range(1, _DOUBLINGS + 1)]
+    [predicted] = forecast([curve], counts, options.shares, half_width / _NORMAL_95)
+    base_s = curve.fit[0].step_time
+    steps = []
+    for point in predicted.points:
+        step_s = _widened(point.step_s, half_width * _NORMAL_90 / _NORMAL_95)
+        speedup = _inverse(step_s, base_s * point.workers / first.workers)
+        efficiency = _inverse(step_s, base_s)
+        steps.append(SweepForecast(workers=point.workers, step_s=step_s, speedup=speedup, efficiency=efficiency))
+    return steps, list(predicted.knees), None
+
+
+def _half_width(speedup: IntervalOverLaunches) -> float:
+    """Return half the width of the logarithm of a measured ratio; infinity if its interval is not known."""
+    if speedup.low is None or speedup.high is None or speedup.low <= 0.0:
+        return float("inf")
+    return float(np.log(speedup.high / speedup.low)) / 2.0
+
+
+def _repeats(points: Sequence[SweepPoint]) -> int:
+    return max(2 * max(point.runs for point in points), _FEW_RUNS)
+
+
+def _widened(step_s: Interval[float, float], half_width: float) -> Interval[float, float]:
+    """Return an interval that also holds what the measured points leave open, which it takes for exact."""
+    below, above = (
+        float(np.hypot(np.log(one / other), half_width))
+        for one, other in ((step_s.value, step_s.low), (step_s.high, step_s.value))
+    )
+    return Interval(step_s.value, step_s.value * np.exp(-below), step_s.value * np.exp(above))
+
+
+def _inverse(step_s: Interval[float, float], scale: float) -> Interval:
+    return Interval(scale / step_s.value, scale / step_s.high, scale / step_s.low)
+
+
+def curve_of(name: str, points: Sequence[SweepPoint]) -> ScalingCurve:
+    """Return measured points as a curve of which nothing else is stated."""
+    setup = Setup("own", "", "allreduce", "", "", "", "", None, None, "", "", None, None)
+    measured = tuple(Point(point.workers, None, 1.0 / point.steps_per_s) for point in points)
+    return ScalingCurve(name or "sweep", setup, measured, ())
+
+
+def _sentence(points: Sequence[SweepPoint], loss: SweepLoss | None, knees: Sequence[Knee]) -> str:
+    """Return ``2.9x (2.7 to 3.1) on 4 workers, 72 % efficient; the largest loss is ...; another doubling ...``."""
+    first, last = points[0], points[-1]
+    workers = format_count(last.workers, "worker")
+    if last is first:
+        return f"measured on {workers} alone, so that no speed-up is known"
+    speedup = last.speedup
+    ends = "" if speedup.low is None or speedup.high is None else f" ({speedup.low:.3g} to {speedup.high:.3g})"
+    base = "" if first.workers == 1 else f" over {first.workers}"
+    parts = [f"{speedup.value:.3g}x{ends} on {workers}{base}, {100 * last.efficiency.value:.0f} % efficient"]
+    if loss is not None:
+        parts.append(f"the largest loss is {loss.title} ({100 * loss.share:.0f} % of a step)")
+    parts += [knee.sentence for knee in knees if knee.measure == "doubling"]
+    return "; ".join(parts)

@@ -1,0 +1,116 @@
+"""What synthetic runs of a script at several numbers of workers are found to be."""
+
+from dataclasses import replace
+
+import pytest
+from stored_processes import COMMAND, MS, ddp_steps, process_lines, write
+
+from steptime.report.formats import csv_of
+from steptime.report.section import Figures
+from steptime.report.sweep import sweep_section
+from steptime.results.store import Store
+from steptime.scaling.sweep_answer import SweepAnswer, SweepOptions, SweptRuns, read_runs, sweep_curve
+
+EXACT = 36.0
+"""Milliseconds of a step without an exchange."""
+
+
+def stored(folder, world, transfer_ms, steps=40):
+    """A run whose exchange takes so long."""
+    processes = [
+        process_lines(rank, world, ddp_steps(rank, lambda _: [0.0] * world, steps=steps, transfer=transfer_ms))
+        for rank in range(world)
+    ]
+    store = Store.create(folder, study_text="", study_json={"name": "run", "question": ""})
+    header = {"command": ["train.py"], "started_at": "2026-01-01T00:00:00+00:00", "boot": "boot-0", "exit_code": 0}
+    store.put("attached", {**header, "begin_ns": COMMAND, "end_ns": COMMAND + 9000 * MS, "wall_minus_monotonic_ns": 0})
+    write(folder, *processes)
+    return store
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """Three runs each of 1 and 2 workers; the exchange of two takes about 9 ms of a step of 45."""
+    found = []
+    for workers, transfer in ((1, 0.0), (2, 9.0)):
+        folder = tmp_path_factory.mktemp(f"workers-{workers}")
+        stores = [(number, stored(folder / f"{number}", workers, transfer + 0.05 * number)) for number in (1, 2, 3)]
+        runs, problem = read_runs(workers, stores)
+        assert problem is None
+        found.append(runs)
+    return found
+
+
+@pytest.fixture(scope="module")
+def curve(swept):
+    return sweep_curve("", swept, SweepOptions(batch=16, samples=3200, price=2.0))
+
+
+def test_the_speed_up_of_workers_that_keep_their_batch_is_the_ratio_of_their_throughputs(curve):
+    speedup = curve.points[1].speedup
+    assert speedup.value == pytest.approx(2 * EXACT / (EXACT + 9.0), rel=0.01)
+    assert speedup.low < speedup.value < speedup.high
+    assert curve.points[1].efficiency.value == pytest.approx(speedup.value / 2)
+
+
+def test_the_largest_loss_is_the_part_that_more_workers_made_longer(curve):
+    assert curve.loss.part == "comm_exposed"
+    assert curve.loss.share == pytest.approx(9.0 / 45.0, abs=0.01)
+
+
+def test_the_answer_has_speed_up_efficiency_loss_and_knee(curve):
+    assert curve.sentence.startswith("1.6x (")
+    assert "on 2 workers, 80 % efficient; the largest loss is exposed comm. (20 % of a step); another" in curve.sentence
+
+
+def test_forecasts_lie_beyond_the_measured_workers_and_hold_no_more_than_ideal(curve):
+    assert [point.workers for point in curve.forecast] == [4, 8, 16, 32]
+    assert all(point.step_s.low < point.step_s.value < point.step_s.high for point in curve.forecast)
+
+
+def test_device_hours_and_money_of_an_epoch_follow_from_what_is_stated(curve):
+    point = curve.points[1]
+    assert point.samples_per_s == pytest.approx(2 * 16 / 45e-3, rel=0.01)
+    assert point.device_h_per_epoch == pytest.approx(3200 / point.samples_per_s * 2 / 3600)
+    assert point.money_per_epoch == pytest.approx(2 * point.device_h_per_epoch)
+
+
+def test_what_is_not_stated_is_not_known(swept):
+    point = sweep_curve("", swept[:1], SweepOptions()).points[0]
+    assert (point.samples_per_s, point.device_h_per_epoch, point.money_per_epoch) == (None, None, None)
+
+
+def test_workers_that_share_a_batch_speed_up_by_their_steps_and_are_not_forecast(swept):
+    curve = sweep_curve("", swept, SweepOptions(kind="strong"))
+    assert curve.points[1].speedup.value == pytest.approx(EXACT / 45.0, rel=0.01)
+    assert (curve.kind_from, curve.knees) == ("stated", None)
+    assert "strong scaling" in curve.no_forecast
+
+
+def test_fewer_steps_with_more_workers_show_that_each_keeps_its_batch(swept):
+    first, second = (replace(runs, launches=runs.launches[:1]) for runs in swept)
+    assert sweep_curve("", [first], SweepOptions()).kind_from == "assumed"
+    fewer = replace(second, steps=first.steps // 2)
+    curve = sweep_curve("", [first, fewer], SweepOptions())
+    assert (curve.kind, curve.kind_from) == ("weak", "steps")
+
+
+def test_one_run_each_shows_no_interval_and_is_not_forecast(swept):
+    single = [SweptRuns(runs.workers, runs.launches[:1], runs.steps, runs.parts_s) for runs in swept]
+    curve = sweep_curve("", single, SweepOptions())
+    assert curve.points[1].speedup.low is None
+    assert "--repeats 3" in curve.no_forecast
+
+
+def test_a_command_that_trains_on_other_processes_than_asked_for_is_named(tmp_path):
+    runs, problem = read_runs(4, [(1, stored(tmp_path / "1", 2, 1.0))])
+    assert runs is not None
+    assert "trained on 2 processes" in problem
+
+
+def test_the_section_has_every_point_and_two_pictures(curve):
+    section = sweep_section(SweepAnswer(command=["train.py"], curves=[curve], missing=[]))
+    text = csv_of([section])
+    assert [f"{count} (forecast)" in text for count in (4, 8, 16, 32)] == [True] * 4
+    (figures,) = [part for part in section.parts if isinstance(part, Figures)]
+    assert [figure.title.split()[0] for figure in figures.draw()] == ["Speed-up", "Efficiency"]
