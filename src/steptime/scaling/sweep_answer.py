@@ -162,7 +162,8 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
         steps.append(len(training.attempt.steps))
         runs.append(attached_run(*recorded))
     if not lengths:
-        return None, f"no run with {format_count(workers, 'worker')} trained a step that steptime knows"
+        what = "trained a step that steptime knows" if stores else "ended well so far"
+        return None, f"no run with {format_count(workers, 'worker')} {what}"
     problem = None
     if worlds != {workers}:
         seen = " and ".join(map(str, sorted(worlds)))
