@@ -66,6 +66,10 @@ FORMS = {
     "with other events": trace(
         [*DEVICE, {"ph": "M", "args": [{"a": 1}, {"b": 2}]}, {"ph": "X", "ts": "soon"}, 7, None]
     ),
+    "since 1970": trace([{**each, "ts": each["ts"] + 1.7e15} for each in DEVICE]),
+    "all operations, as older ones": trace(
+        [{**each, "cat": "cpu_op" if each["cat"] == "user_annotation" else each["cat"]} for each in DEVICE]
+    ),
     "behind by two steps": trace([each for number in range(STEPS) for each in device_step(number, late=2100.0)]),
 }
 
@@ -116,6 +120,18 @@ def test_report_shows_the_parts_and_why_others_are_not_known(tmp_path, capsys):
     assert sum(part["time_s"]["value"] or 0 for part in parts.values()) == pytest.approx(report["step_s"]["value"])
     assert "forward" in parts["forward"]["reason"]
     assert report["imported"][0]["values"]["hidden_communication_s"] == pytest.approx(40e-6)
+
+
+def test_traces_of_two_ranks_make_one_run_without_a_claim_on_what_they_exchange(tmp_path, capsys):
+    for rank in (0, 1):
+        data = trace(DEVICE, distributedInfo={"backend": "nccl", "rank": rank, "world_size": 2})
+        (tmp_path / f"rank{rank}.json").write_bytes(data)
+    files = [str(tmp_path / f"rank{rank}.json") for rank in (0, 1)]
+    assert run_program(["import", *files, "-o", str(tmp_path / "out"), "--json"]) == 0
+    run = json.loads(capsys.readouterr().out)["attached"]
+    assert [rank["rank"] for rank in run["ranks"]] == [0, 1]
+    assert (run["world"], run["attempts"]) == (2, 1)
+    assert not [each for each in run["findings"] if each["kind"] in {"separate_models", "straggler", "waiting"}]
 
 
 @pytest.mark.parametrize(("name", "rank"), [("job.rank3.json", 3), ("rank_12_trace.json", 12), ("trace.json", 0)])

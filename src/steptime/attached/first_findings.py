@@ -38,7 +38,7 @@ def first_findings(
     if not kept:
         return
     attempt = kept[0].attempt
-    if (separate := separate_models(attempt)) is not None:
+    if not header.imported and (separate := separate_models(attempt)) is not None:  # a file may lack who exchanges
         yield _finding("separate_models", separate)
     if (diverged := diverged_weights(attempt)) is not None:
         yield _finding("diverged_weights", diverged)

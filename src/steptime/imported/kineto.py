@@ -37,7 +37,8 @@ _MARKS = {
 """By how its name begins, the set of what does not operate: marks around others, and what starts a collective."""
 _GPU = {"kernel": "compute", "gpu_memcpy": "copy", "gpu_memset": "copy"}
 _LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime")
-_LATEST_US = 1e15
+_LATEST_US = 1e16
+"""Older traces count from 1970."""
 _LARGEST = 2**31 - 1
 _UNDIVIDED = "its operations are not divided into forward and backward"
 _NS = 1e3
@@ -142,7 +143,7 @@ def read_kineto(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
     ]
     has_update = len(read.intervals("update" if on_device else "processor update"))
     unseen = dict.fromkeys(("forward", "backward"), _UNDIVIDED)
-    unseen |= {} if has_update else {"update": "the trace has no step of an optimizer"}
+    unseen |= {} if has_update else {"update": "the trace does not mark the optimizer there"}
     hidden = [each["hidden"] for each in divided]
     steps = ImportedSteps(lines, rank, workers, by, unseen=unseen)
     return ImportedSource(
@@ -151,7 +152,7 @@ def read_kineto(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
         [steps],
         {"step_s": "ProfilerStep#" if read.steps else "ends of optimizers' steps", "parts": "unions of intervals"},
         {"hidden_communication_s": float(np.mean(hidden)) * 1e-6},
-        {} if workers else {"workers": f"{path.name} has no distributedInfo"},
+        {} if workers else {"workers": f"{path.name} has no world_size in a distributedInfo"},
     )
 
 
