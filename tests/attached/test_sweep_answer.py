@@ -95,6 +95,14 @@ def test_fewer_steps_with_more_workers_show_that_each_keeps_its_batch(swept):
     assert (curve.kind, curve.kind_from) == ("weak", "steps")
 
 
+@pytest.mark.parametrize(("samples", "kind"), [(32.0, "weak"), (16.0, "strong")])
+def test_batches_of_loaders_tell_whether_workers_keep_or_share_them(swept, samples, kind):
+    first, second = (replace(runs, launches=runs.launches[:1]) for runs in swept)
+    curve = sweep_curve("", [replace(first, samples=16.0), replace(second, samples=samples)], SweepOptions())
+    assert (curve.kind, curve.kind_from) == (kind, "batches")
+    assert curve.points[1].samples_per_s == pytest.approx(samples / 45e-3, rel=0.01)
+
+
 def test_one_run_each_shows_no_interval_and_is_not_forecast(swept):
     single = [SweptRuns(runs.workers, runs.launches[:1], runs.steps, runs.parts_s) for runs in swept]
     curve = sweep_curve("", single, SweepOptions())

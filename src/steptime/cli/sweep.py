@@ -48,7 +48,10 @@ def sweep(
         ),
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Samples of a step, of each of the fewest workers; for samples/s.")
+        int | None,
+        typer.Option(
+            min=1, help="Samples of a step, of each of the fewest workers [default: by the loader's batches]."
+        ),
     ] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Of an epoch; for device-hours.")] = None,
     price: Annotated[float | None, typer.Option(help="Of a device for an hour; for money per epoch.")] = None,
@@ -81,7 +84,7 @@ def sweep(
     shares = mistakes.read("--knee", knee, read_shares)
     if form not in formats_of(ReportFormat):
         mistakes.add([choices_message("format", form, formats_of(ReportFormat))])
-    mistakes.add(_unusable(samples, batch, price))
+    mistakes.add(_unusable(samples, price))
     axes = {WORKERS: _values(counts)}
     for text in settings or ():
         name, equals, values = text.partition("=")
@@ -109,13 +112,11 @@ def _values(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _unusable(samples: int | None, batch: int | None, price: float | None) -> list[str]:
+def _unusable(samples: int | None, price: float | None) -> list[str]:
     """Return what is missing for what was asked."""
     mistakes = []
-    if samples is not None and batch is None:
-        mistakes.append("--samples needs the samples of a step: add --batch N")
     if price is not None and samples is None:
-        mistakes.append("--price is of epochs: add --samples N and --batch N")
+        mistakes.append("--price is of epochs: add --samples N")
     if price is not None and not 0.0 < price < float("inf"):
         mistakes.append(f"--price {price:g} is not a price; write what a device costs for an hour, such as 2.5")
     return mistakes

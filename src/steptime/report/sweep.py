@@ -15,6 +15,7 @@ _MEASURED, _FORECAST, _IDEAL = "#0072B2", "#D55E00", GREY
 _UNKNOWN = "-"
 _HOW = {
     "stated": "as stated",
+    "batches": "by the batches of loaders",
     "steps": "since runs of more workers have fewer steps",
     "assumed": "assumed, since steps do not tell; --strong if all workers share one batch",
 }

@@ -2,8 +2,8 @@
 
 The speed-up is the ratio of mean steps over repeated runs, compared within the rounds in which both ran. Where every
 worker keeps its batch (weak scaling), a step of more workers trains more samples; where all share one (strong scaling),
-as many. Records of a script have no batch, so which of both it is follows from the steps of a run: with more workers
-those of a script that goes through its data become fewer only where each keeps its batch.
+as many. Which of both it is follows from the batches of loaders; where these were not seen, from the steps of a run:
+with more workers those of a script that goes through its data become fewer only where each keeps its batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from steptime.attached.form import AttachedRun
 
 Kind = Literal["weak", "strong"]
+KindFrom = Literal["stated", "batches", "steps", "assumed"]
 _SAME_STEPS = 0.75
 """Steps over those of fewer workers, below which a run has fewer for having more workers."""
 _DOUBLINGS = 4
@@ -106,7 +107,7 @@ class SweepCurve(JsonForm):
     name: str
     """What else was set, as ``batch=16``; empty where nothing was."""
     kind: Kind
-    kind_from: Literal["stated", "steps", "assumed"]
+    kind_from: KindFrom
     points: list[SweepPoint]
     loss: SweepLoss | None
     forecast: list[SweepForecast]
@@ -135,6 +136,8 @@ class SweptRuns:
     steps: int
     """Median over runs, on record."""
     parts_s: Mapping[str, float]
+    samples: float | None = None
+    """Of a step, of all workers; None if a loader was not seen."""
 
 
 def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptRuns | None, str | None]:
@@ -174,7 +177,10 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
             if part.time_s.value is not None:
                 parts.setdefault(part.name, []).append(part.time_s.value)
     means = {name: sum(values) / len(runs) for name, values in parts.items()}
-    return SweptRuns(workers, reduce_times(lengths, blocks), int(np.median(steps)), means), problem
+    amounts = [run.throughput.samples.per_step if run.throughput else None for run in runs]
+    known = [samples for samples in amounts if samples is not None]
+    samples = sum(known) / len(known) if len(known) == len(amounts) else None
+    return SweptRuns(workers, reduce_times(lengths, blocks), int(np.median(steps)), means, samples), problem
 
 
 def sweep_curve(name: str, swept: Sequence[SweptRuns], options: SweepOptions) -> SweepCurve:
@@ -196,10 +202,14 @@ def sweep_curve(name: str, swept: Sequence[SweptRuns], options: SweepOptions) ->
     )
 
 
-def _kind_of(swept: Sequence[SweptRuns], options: SweepOptions) -> tuple[Kind, Literal["stated", "steps", "assumed"]]:
+def _kind_of(swept: Sequence[SweptRuns], options: SweepOptions) -> tuple[Kind, KindFrom]:
     if options.kind is not None:
         return options.kind, "stated"
     first, last = swept[0], swept[-1]
+    more = last.workers / first.workers
+    if first.samples and last.samples and more > 1.0:
+        # The middle between as many samples and as many for each worker.
+        return ("weak" if last.samples / first.samples > more**0.5 else "strong"), "batches"
     if (
         last.steps < _SAME_STEPS * first.steps
         and last.steps * last.workers >= _SAME_STEPS * first.steps * first.workers
@@ -222,7 +232,9 @@ def _point(runs: SweptRuns, first: SweptRuns, kind: Kind, options: SweepOptions)
     efficiency = IntervalOverLaunches(
         speedup.value / more, *(None if end is None else end / more for end in (speedup.low, speedup.high))
     )
-    trained = None if options.batch is None else options.batch * (runs.workers if kind == "weak" else first.workers)
+    trained = runs.samples
+    if options.batch is not None:
+        trained = options.batch * float(runs.workers if kind == "weak" else first.workers)
     samples_per_s = None if trained is None else trained / mean.value
     epoch_s = options.samples / samples_per_s if options.samples and samples_per_s else None
     device_h = None if epoch_s is None else epoch_s * runs.workers / _HOUR_S
