@@ -255,3 +255,32 @@ def test_clocks_that_drift_are_refused(tmp_path):
     processes = [process_lines(0, 2, ddp_steps(0, late_rank_1)), process_lines(1, 2, steps, boot="boot-1")]
     run = found_in(write(tmp_path, *processes))
     assert "drift" in part_of(run, "sync_wait").reason
+
+
+def test_a_rank_that_is_always_late_is_named_across_clocks(tmp_path):
+    """By the ends of DDP's exchanges, which need the gradients of all."""
+    run = two_hosts(tmp_path, 70_000.0, late_rank_1)
+    assert (run.waited_for.rank, run.waited_for.hosts) == (1, ["host-boot-1"])
+    assert run.clock_uncertainty_s == pytest.approx(0.004)
+
+
+def test_clocks_that_drift_as_ntp_sets_them_are_followed(tmp_path):
+    steps = ddp_steps(1, late_rank_1, steps=400)
+    for each in steps:
+        times = [round(time * 1.0002) for time in each["backwards"][0][:3]]
+        each["backwards"] = [[*times, True]]
+    processes = [process_lines(0, 2, ddp_steps(0, late_rank_1, steps=400)), process_lines(1, 2, steps, boot="boot-1")]
+    run = found_in(write(tmp_path, *processes))
+    assert run.waited_for.rank == 1
+    assert part_of(run, "sync_wait").ranks_s == pytest.approx([0.015, 0.0], abs=0.001)
+
+
+def test_the_start_of_a_collective_that_is_waited_for_later_bounds_no_clock(tmp_path):
+    late = [0.0, 12.0]
+    steps = collective_steps(1, late)
+    for each in steps:
+        each["intervals"] = [
+            [kind, size, begin + 7000 * MS, end + 7000 * MS] for kind, size, begin, end in each["intervals"]
+        ]
+    processes = [process_lines(0, 2, collective_steps(0, late)), process_lines(1, 2, steps, boot="boot-1")]
+    assert "drift" not in str(part_of(found_in(write(tmp_path, *processes)), "sync_wait").reason)

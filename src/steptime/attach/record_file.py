@@ -204,12 +204,18 @@ class StepLines:
 
 
 def boot_id() -> str | None:
-    """Return the kernel's name for the time since it was started, or None if it has none."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return None
+    """Return the kernel's name for the time since it was started, or None if it has none.
+
+    In a time namespace, whose monotonic clock is another one (time_namespaces(7)), the distance goes with it.
+    """
+    started = read_text("/proc/sys/kernel/random/boot_id").strip()
+    offsets = dict(line.split(None, 1) for line in read_text("/proc/self/timens_offsets").splitlines() if " " in line)
+    ahead = offsets.get("monotonic", "").split()
+    return f"{started}+{'.'.join(ahead)}" if started and any(map(_differs, ahead)) else started or None
+
+
+def _differs(number: str) -> bool:
+    return number.strip("-0") != ""
 
 
 class ProcessorUse:

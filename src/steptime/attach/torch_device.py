@@ -26,6 +26,7 @@ class DeviceEvents:
         self.cuda = cuda
         self.recorder = recorder
         self.on = True
+        self.name = device_name(cuda)  # written once
         self.free: list[Any] = []
         self.open: list[tuple[str, list[Any] | None]] = []
         self.pairs: list[list[Any]] = []  # name, first event, last event, the pair around it
@@ -107,7 +108,9 @@ class DeviceEvents:
                 regions[around[0]] = regions.get(around[0], 0) - duration
         last_of_all = max((pair[2] for pair in pairs), key=pairs[0][1].elapsed_time)
         span = round(pairs[0][1].elapsed_time(last_of_all) * 1e6)
-        self.recorder.file.write({"kind": "device", "step": step, "regions": regions, "span_ns": span})
+        named = {"name": self.name} if self.name else {}
+        self.name = ""
+        self.recorder.file.write({"kind": "device", "step": step, "regions": regions, "span_ns": span, **named})
         self.free += [event for pair in pairs for event in pair[1:3]]
 
     def _fault(self, error: Exception) -> None:
@@ -115,6 +118,17 @@ class DeviceEvents:
             raise error
         self.on = False
         patches.report("events of the device", error)
+
+
+def device_name(cuda: Any) -> str:
+    """Return the model of the device in use with its number in this process; "" where it cannot be told."""
+    try:
+        number = cuda.current_device()
+        return f"{number}: {cuda.get_device_name(number)}"
+    except Exception as error:
+        if patches.raised_by_signal_handler(error):
+            raise
+        return ""
 
 
 def install(torch: Any, recorder: Recorder, compiling: Callable[[], bool]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from steptime.results.attached_files import ProcessLines
 from steptime.results.attached_lines import CollectiveInterval, StepLine
@@ -20,6 +21,14 @@ _ATTEMPT_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
 _PORT_VARIABLE = "MASTER_PORT"
 _TO_ONE = {"send", "recv", "recv_anysource"}
 """Kinds of collectives between two processes, of which a pipeline is made."""
+
+
+class HostOfRanks(NamedTuple):
+    """One of the hosts of a job; several may have the same name."""
+
+    name: str
+    boot: str
+    """Of its kernel, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,11 @@ class Attempt:
     def boots(self) -> dict[int, str]:
         """By rank, what processes with one clock have in common."""
         return {rank: each.process.boot or each.process.host for rank, each in self.processes.items()}
+
+    @cached_property
+    def hosts(self) -> dict[int, HostOfRanks]:
+        """By rank, ascending; containers with names of their own are hosts too."""
+        return {rank: HostOfRanks(each.process.host, each.process.boot or "") for rank, each in self.processes.items()}
 
     @cached_property
     def steps(self) -> dict[int, list[StepLine]]:

@@ -36,6 +36,10 @@ _SHARDED = {("forward", "gather"), ("backward", "scatter")}
 _OTHERS = {("forward", "scatter"), ("forward", "reduce"), ("backward", "reduce")}
 """Of activations that are split (tensor and sequence parallel)."""
 _WAIT = "wait"
+_MOST_DRIFT = 500e-6
+"""Of clocks that are set by NTP, which slews them at most so much."""
+_FEWEST_OF_DRIFT = 4
+"""Passes at both ends of a run by which drift is known."""
 
 
 class ExchangeCall(NamedTuple):
@@ -50,15 +54,24 @@ class ExchangeCall(NamedTuple):
 
 @dataclass(frozen=True)
 class ClockBounds:
-    """Between which bounds the clocks of an attempt's hosts are known, by causality: no exchange ends before all came.
+    """Between which bounds the clocks of an attempt's hosts are known; nothing is sent for it.
 
-    Nothing is sent for it. Of processes with one clock both are 0.
+    No exchange ends before all came. DDP's, of which each rank needs all gradients, ends on all ranks within the
+    shortest time that one of them was in it: a rank that is late in every step is known by that alone. Of processes
+    with one clock all are 0.
     """
 
     offsets_s: Array
     """What is added to the clock of each rank."""
+    drifts: Array
+    """And that for each second since ``origin_s`` on the clock of the first rank."""
+    origin_s: float
     uncertainty_s: float
     """Half the distance of the bounds, of the host of which least is known."""
+
+    def corrections_s(self, meeting: "_Meeting") -> Array:
+        """Return what is added to the clock of each rank at the time of a meeting."""
+        return np.asarray(self.offsets_s + self.drifts * (meeting.ends[0] - self.origin_s), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -86,6 +99,8 @@ class _Meeting:
     """From when on each rank stood in it."""
     ends: Array
     within_backward: bool
+    waits: bool = True
+    """Whether ranks go on when all have come, and not before, as they do from the mere start of a collective."""
 
 
 def split_exchange(attempt: Attempt, numbers: Sequence[int]) -> Exchange | str:
@@ -103,7 +118,7 @@ def split_exchange(attempt: Attempt, numbers: Sequence[int]) -> Exchange | str:
     clock = _clock(attempt, [each for meetings in met.values() for each in meetings])
     if isinstance(clock, str):
         return clock
-    parts = [_parted(meetings, clock.offsets_s) for meetings in met.values()]
+    parts = [_parted(meetings, clock) for meetings in met.values()]
     waiting, exposed, caused, within = (np.stack([part[index] for part in parts], axis=1) for index in range(4))
     return Exchange(list(met), waiting, exposed, caused, within, clock)
 
@@ -146,13 +161,14 @@ def _of_passes(steps: Sequence[StepLine]) -> Iterator[_Meeting]:
 def _of_collectives(intervals: Sequence[Sequence[CollectiveInterval]]) -> Iterator[_Meeting]:
     """Yield the collectives and the waits for them: a wait is for the one that was started first and not waited for."""
     started: list[Array] = []
+    waits = any(kind == _WAIT for kind, _, _, _ in intervals[0])
     for calls in zip(*intervals, strict=True):
         begins, ends = (np.array([each[index] for each in calls]) * _PER_S for index in (2, 3))
         if calls[0][0] == _WAIT:
             yield _Meeting(started.pop(0) if started else begins, begins, ends, within_backward=False)
         else:
             started.append(begins)
-            yield _Meeting(begins, begins, ends, within_backward=False)
+            yield _Meeting(begins, begins, ends, within_backward=False, waits=not waits)
 
 
 def _of_neighbours(calls: Sequence[Sequence[CollectiveInterval]]) -> _Meeting:
@@ -162,40 +178,81 @@ def _of_neighbours(calls: Sequence[Sequence[CollectiveInterval]]) -> _Meeting:
     return _Meeting(came, came, came + lasted, within_backward=False)
 
 
-def _parted(meetings: Sequence[_Meeting], offsets: Array) -> Array:
+def _parted(meetings: Sequence[_Meeting], clock: ClockBounds) -> Array:
     """Return waiting, transfer, caused waiting, and what of both lies in backward passes, over all meetings of a step.
 
     A row for each, a column for each rank.
     """
-    waiting, exposed, caused, within = found = np.zeros((4, len(offsets)))
+    ranks = len(clock.offsets_s)
+    waiting, exposed, caused, within = found = np.zeros((4, ranks))
     for each in meetings:
-        came = each.came + offsets
+        correction = clock.corrections_s(each)
+        came = each.came + correction
         lasted = np.maximum(each.ends - each.begins, 0.0)
-        waited = np.clip(came.max() - (each.begins + offsets), 0.0, lasted)
+        waited = np.clip(came.max() - (each.begins + correction), 0.0, lasted)
         waiting += waited
         exposed += lasted - waited
         within += lasted if each.within_backward else 0.0
         last = int(came.argmax())
-        caused[last] += (waited.sum() - waited[last]) / max(1, len(offsets) - 1)
+        caused[last] += (waited.sum() - waited[last]) / max(1, ranks - 1)
     return found
 
 
 def _clock(attempt: Attempt, meetings: Sequence[_Meeting]) -> ClockBounds | str:
     """Return by how much clocks differ, from what all meetings allow, or why that is not known."""
     boots = list(attempt.boots.values())
-    offsets, uncertainty = np.zeros(len(boots)), 0.0
+    offsets, drifts, uncertainty = np.zeros(len(boots)), np.zeros(len(boots)), 0.0
+    origin = min((each.ends[0] for each in meetings), default=0.0)
     first = [index for index, boot in enumerate(boots) if boot == boots[0]]
     for boot in dict.fromkeys(boots):
         if boot == boots[0]:
             continue
         own = [index for index, each in enumerate(boots) if each == boot]
-        low = max(max(m.came[a] for a in first) - min(m.ends[b] for b in own) for m in meetings)
-        high = min(min(m.ends[a] for a in first) - max(m.came[b] for b in own) for m in meetings)
+        between = _ClocksOfTwo([each for each in meetings if each.waits], first, own)
+        drift = between.drift()
+        low, high = between.bounds(drift, origin)
+        if not np.isfinite((low, high)).all():
+            return "no exchange shows how far the clocks of the hosts are apart"
         if low > high:
             return "the clocks of the hosts drift, so that the last rank to come is not known"
-        offsets[own] = (low + high) / 2.0
+        offsets[own], drifts[own] = (low + high) / 2.0, drift
         uncertainty = max(uncertainty, (high - low) / 2.0)
-    return ClockBounds(offsets, uncertainty)
+    return ClockBounds(offsets, drifts, origin, uncertainty)
+
+
+class _ClocksOfTwo:
+    """What meetings show of how far the clock of a host is behind that of the first one."""
+
+    def __init__(self, meetings: Sequence[_Meeting], first: Sequence[int], own: Sequence[int]) -> None:
+        self._at = np.array([each.ends[0] for each in meetings])
+        self._low = np.array([each.came[first].max() - each.ends[own].min() for each in meetings])
+        self._high = np.array([each.ends[first].min() - each.came[own].max() for each in meetings])
+        passes = [each for each in meetings if each.within_backward]
+        self._pass_at = np.array([each.ends[0] for each in passes])
+        self._ends_apart = np.array([np.mean(each.ends[first]) - np.mean(each.ends[own]) for each in passes])
+        self._shortest = np.array([(each.ends - each.begins).min() for each in passes])
+
+    def drift(self) -> float:
+        """Return by how much they part in a second, by the ends of passes in the first and the last third; else 0."""
+        third = len(self._pass_at) // 3
+        if third < _FEWEST_OF_DRIFT:
+            return 0.0
+        both = (self._pass_at, self._ends_apart)
+        times, apart = (float(np.median(series[-third:]) - np.median(series[:third])) for series in both)
+        drift = apart / times if times > 0.0 else 0.0
+        return drift if abs(drift) <= _MOST_DRIFT else 0.0
+
+    def bounds(self, drift: float, origin: float) -> tuple[float, float]:
+        """Return between what the distance is at ``origin``; the first is larger where no distance fits all."""
+        moved = drift * (self._at - origin)
+        low = float((self._low - moved).max(initial=-np.inf))
+        high = float((self._high - moved).min(initial=np.inf))
+        if len(self._pass_at) and low <= high:
+            middle = float(np.median(self._ends_apart - drift * (self._pass_at - origin)))
+            open_s = float(np.median(self._shortest))
+            nearer = max(low, middle - open_s), min(high, middle + open_s)
+            low, high = nearer if nearer[0] <= nearer[1] else (low, high)
+        return low, high
 
 
 def sharded_calls(

@@ -30,6 +30,8 @@ _MOST_KINDS = 4
 _LONGEST_ROUND = 3
 """Of a series of updates, the share that a round has at most, as its inverse."""
 _BESIDES = " and are neither evaluation nor checkpoint"
+_LEAST_SHARE = 0.01
+"""Of a part, that is worth a percentage; from the whole on, seconds alone are shown."""
 _MOST_OF_IT = 0.5
 """Of all waiting: who causes as much is not one of many."""
 _EVERY_STEP = ("straggler", "waiting", "input", "communication", "gaps", "garbage_collection", "stalls")
@@ -99,20 +101,28 @@ def _of_waiting(found: AttachedFindings) -> Iterator[AttachedFinding]:
         return
     lost_s = (waiting.time_s.value or 0.0) * found.steps
     wait = _with_interval(whom.others_wait_s)
-    if whom.rank is None:
+    if not whom.ranks:
         sentence = (
             f"ranks wait {_with_interval(waiting.time_s)} of each step{_not_named(whom, len(found.main.numbers))}"
         )
         yield AttachedFinding(kind="waiting", sentence=sentence, lost_s=lost_s)
         return
-    why = ""
-    if whom.part is not None and whom.part_s is not None:
-        part, longer, where = title_of(whom.part), format_seconds(whom.part_s), at_line(whom.where)
-        why = f"; its {part} takes {longer} longer than theirs{where}"
-        if ">" in whom.part:
-            why = f"; it spends {longer} more than they do {part}{where}"
-    sentence = f"the others wait {wait} of each step for rank {whom.rank}{why}"
+    sentence = f"the others wait {wait} of each step for {whom.title}{_longer_part(whom)}"
     yield AttachedFinding(kind="straggler", sentence=sentence, lost_s=lost_s)
+
+
+def _longer_part(whom: WaitedFor) -> str:
+    """Return which part takes longer whom the others wait for, and by how much."""
+    if whom.part is None or whom.part_s is None:
+        return ""
+    longer, part, where = format_seconds(whom.part_s), title_of(whom.part), at_line(whom.where)
+    several = len(whom.ranks) > 1
+    if ">" in whom.part:
+        return f"; {'these spend' if several else 'it spends'} {longer} more than they do {part}{where}"
+    share = whom.part_share
+    relative = f" ({_percent(share)})" if share is not None and _LEAST_SHARE <= share < 1.0 else ""
+    own, others = ("their", "that of the others") if several else ("its", "theirs")
+    return f"; {own} {part} takes {longer}{relative} longer than {others}{where}"
 
 
 def _not_named(whom: WaitedFor, steps: int) -> str:

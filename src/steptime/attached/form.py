@@ -5,6 +5,7 @@ Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 1. First version.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from steptime.results.json_form import Interval, JsonForm
@@ -19,6 +20,14 @@ class AttachedRank(JsonForm):
     host: str | None  # None if unknown
     steps: int
     ended: bool | None  # by itself; None if unknown
+
+
+class AttachedHost(JsonForm):
+    """Of that attempt."""
+
+    name: str
+    ranks: list[int]
+    devices: list[str]
 
 
 class StepPart(JsonForm):
@@ -48,7 +57,10 @@ class WaitedFor(JsonForm):
     """Whom the ranks wait for."""
 
     rank: int | None
-    """None if none is shown to be."""
+    """None if not one is shown to be."""
+    ranks: list[int]
+    hosts: list[str]
+    """Whose ranks these are."""
     most_causing: int
     """Rank that causes most waiting."""
     caused_share: float
@@ -58,12 +70,34 @@ class WaitedFor(JsonForm):
     more_steps: int | None
     """That would show it; None if it is shown, or steps do not help."""
     others_wait_s: Interval
-    """Of a step, for that rank, on average."""
+    """Of a step, on average."""
     part: str | None
-    """That takes it longer than the others."""
+    """That takes them longer."""
     part_s: float | None
     """By how many seconds."""
+    part_share: float | None
     where: str | None
+
+    @property
+    def title(self) -> str:
+        """Who it is: ``rank 2``, ``host n3 (all 8 ranks)``, ``ranks 4 to 7``."""
+        ranks = listed_ranks(self.ranks)
+        if not self.hosts:
+            return ranks
+        count = f"all {len(self.ranks)} ranks" if len(self.ranks) > 1 else ranks
+        return f"{'hosts' if len(self.hosts) > 1 else 'host'} {', '.join(self.hosts)} ({count})"
+
+
+def listed_ranks(ranks: Sequence[int]) -> str:
+    """Return ranks in short, those that follow one another together: ``ranks 0 to 3, 6``."""
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and runs[-1][-1] == rank - 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    texts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]  # noqa: PLR2004
+    return f"{'ranks' if len(ranks) > 1 else 'rank'} {', '.join(texts)}"
 
 
 class CollectiveCount(JsonForm):
@@ -231,6 +265,7 @@ class AttachedRun(JsonForm):
     trainings: list[AttachedTraining]
     """Of a command that trained several times; one that was started anew counts once."""
     ranks: list[AttachedRank]
+    hosts: list[AttachedHost]
     steps: int
     """That the parts are means of."""
     left_out: int

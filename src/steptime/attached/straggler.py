@@ -1,9 +1,11 @@
-"""Which rank of an attached job the others wait for, and which part of its step is longer than theirs.
+"""Which ranks of an attached job the others wait for, and which part of their step is longer.
 
-A rank is named by the steps in which it is the last to come (a sign test), or by how much more waiting it causes.
+One rank is named by the steps in which it is the last to come (a sign test), or by how much more waiting it causes.
+Several are named together, as those of a host, where each of them works longer than the rest, and all about alike.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,8 @@ _BLAME = 0.5
 """Of all waiting, that a rank causes at least to be the one that is waited for."""
 _EXPLAINS = 0.25
 """Of what the others wait, that a longer part explains at least to be named."""
+_ALIKE = 0.5
+"""Of how much longer some ranks work, the least distance of each of them to all others."""
 _MOST_TIMES = 20
 """As many steps as there are, beyond which no number of further steps is named."""
 
@@ -32,19 +36,62 @@ def whom_ranks_wait_for(kept: KeptSteps, parts: Sequence[StepPart]) -> WaitedFor
     caused = exchange.caused_s.sum(axis=1)
     most = int(caused.argmax())
     last = _is_last(exchange, most)
-    named = _is_named(exchange, most, last)
-    name, longer, where = _longer_part(kept, parts, most) if named else (None, None, None)
+    slow = _slow_together(kept, exchange) or ([most] if _is_named(exchange, most, last) else [])
+    alone = len(slow) == 1
+    waited = exchange.caused_s[most] if len(slow) < 2 else _waited(exchange, slow)  # noqa: PLR2004 - of one or none
+    longer = _longer_part(kept, parts, slow, float(waited.mean())) if slow else _LongerPart()
+    ranks = [kept.attempt.ranks[index] for index in slow]
     return WaitedFor(
-        rank=kept.attempt.ranks[most] if named else None,
+        rank=ranks[0] if alone else None,
+        ranks=ranks,
+        hosts=_hosts(kept, ranks),
         most_causing=kept.attempt.ranks[most],
         caused_share=float(caused[most] / caused.sum()),
         last_in=int(last.sum()),
-        more_steps=None if named else _steps_to_name(exchange, most, last),
-        others_wait_s=mean_within(exchange.caused_s[most]),
-        part=name,
-        part_s=longer,
-        where=where,
+        more_steps=None if slow else _steps_to_name(exchange, most, last),
+        others_wait_s=difference_within(waited) if len(slow) > 1 else mean_within(waited),
+        part=longer.name,
+        part_s=longer.seconds,
+        part_share=longer.share,
+        where=longer.where,
     )
+
+
+def _slow_together(kept: KeptSteps, exchange: Exchange) -> list[int]:
+    """Return the places of two or more ranks, at most half of all, that the others wait for; none if none are shown.
+
+    Ranks are parted where the time that they work differs most. Each of the slow ones works longer than the others do
+    on average by more than chance accounts for, at the error that is allowed for claims about all ranks.
+    """
+    work = kept.length_s - exchange.waiting_s
+    means = work.mean(axis=1)
+    order = np.argsort(-means)
+    distances = -np.diff(means[order])[: len(order) // 2]
+    count = int(distances.argmax()) + 1
+    slow, others = sorted(map(int, order[:count])), order[count:]
+    longer = float(means[slow].mean() - means[others].mean())
+    if count < 2 or distances[count - 1] < _ALIKE * longer or longer <= exchange.clock.uncertainty_s:  # noqa: PLR2004
+        return []
+    if exchange.caused_s[slow].sum() < _BLAME * exchange.caused_s.sum():
+        return []
+    level = sidak_level(LEVEL, len(order))
+    lows = [difference_within(work[index] - work[others].mean(axis=0), level).low for index in slow]
+    return slow if all(low is not None and low > 0.0 for low in lows) else []
+
+
+def _waited(exchange: Exchange, slow: Sequence[int]) -> NDArray[np.float64]:
+    """Return by how much longer the others wait in each step than some ranks do."""
+    others = np.delete(exchange.waiting_s, slow, axis=0)
+    return np.asarray(others.mean(axis=0) - exchange.waiting_s[list(slow)].mean(axis=0), dtype=np.float64)
+
+
+def _hosts(kept: KeptSteps, ranks: Sequence[int]) -> list[str]:
+    """Return the names of the hosts whose ranks these are, all of each; none if they are others, or of one host all."""
+    owners = kept.attempt.hosts
+    of_these = {owners[rank] for rank in ranks}
+    whole = {rank for rank, owner in owners.items() if owner in of_these} == set(ranks)
+    several = len(set(owners.values())) > 1
+    return [owner.name for owner in sorted(of_these)] if whole and several else []
 
 
 def _is_last(exchange: Exchange, rank: int) -> NDArray[np.float64]:
@@ -87,20 +134,29 @@ def _steps_to_name(exchange: Exchange, rank: int, last: NDArray[np.float64]) -> 
     return next(enough, None)
 
 
-def _longer_part(kept: KeptSteps, parts: Sequence[StepPart], index: int) -> tuple[str | None, float | None, str | None]:
-    """Return the part that takes a rank longest beyond the others, by how much, and the line in which it is."""
-    exchange = kept.exchange
-    assert exchange is not None  # noqa: S101 - for the type checker
-    longer = {}
+class _LongerPart(NamedTuple):
+    name: str | None = None
+    seconds: float | None = None
+    share: float | None = None
+    """Of what the others take."""
+    where: str | None = None
+
+
+def _longer_part(kept: KeptSteps, parts: Sequence[StepPart], slow: Sequence[int], waited_s: float) -> _LongerPart:
+    """Return the part that takes some ranks longest beyond the others, by how much, and the line in which it is."""
+    longer, shares = {}, {}
     for part in parts:
         if part.name in ("comm_exposed", "sync_wait", EXCHANGE, REST) or part.reason:
             continue
-        others = [value for rank, value in enumerate(part.ranks_s) if rank != index and value is not None]
-        own = part.ranks_s[index]
-        if own is not None and others:
-            longer[part.name] = own - float(np.mean(others))
+        others = [value for rank, value in enumerate(part.ranks_s) if rank not in slow and value is not None]
+        own = [value for rank in slow if (value := part.ranks_s[rank]) is not None]
+        if own and others:
+            usual = float(np.mean(others))
+            longer[part.name] = float(np.mean(own)) - usual
+            shares[part.name] = longer[part.name] / usual if usual > 0.0 else None
     name = max(longer, key=longer.__getitem__, default=None)
-    if name is None or longer[name] < _EXPLAINS * float(exchange.caused_s[index].mean()):
-        return None, None, None
-    process = kept.attempt.processes[kept.attempt.ranks[index]]
-    return name, longer[name], most_seen_line([process], REGIONS.get(name, (name,)))
+    if name is None or longer[name] < _EXPLAINS * waited_s:
+        return _LongerPart()
+    processes = [kept.attempt.processes[kept.attempt.ranks[index]] for index in slow]
+    where = most_seen_line(processes, REGIONS.get(name, (name,)))
+    return _LongerPart(name, longer[name], shares[name], where)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from steptime.attached.attempts import attempts_of
+from steptime.attached.attempts import HostOfRanks, attempts_of
 from steptime.attached.exchange import split_exchange
 from steptime.attached.findings import AttachedFindings, findings_of
 from steptime.attached.first_findings import described_trainings, first_findings
-from steptime.attached.form import AttachedRank, AttachedRun, ImportedFigures
+from steptime.attached.form import AttachedHost, AttachedRank, AttachedRun, ImportedFigures
 from steptime.attached.job_time import CommandTime, job_parts
 from steptime.attached.memory import memory_of_ranks
 from steptime.attached.step_flops import step_flops
@@ -97,6 +97,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
             )
             for rank, each in (main.attempt.processes.items() if main else ())
         ],
+        hosts=_hosts(main),
         steps=len(main.numbers) if main else 0,
         left_out=main.left_out if main else 0,
         micro_steps=micro_steps.pop() if len(micro_steps) == 1 else None,
@@ -128,6 +129,24 @@ def _lacks_workers(header: AttachedHeader) -> bool:
 def _are_means(kept: KeptSteps) -> bool:
     """Whether steps of an imported file are means of several, which show no quantile of single ones."""
     return any(MEAN in step.flags for number in kept.numbers for step in kept.attempt.steps[number])
+
+
+def _hosts(main: KeptSteps | None) -> list[AttachedHost]:
+    """Return the hosts of an attempt in the order of their ranks."""
+    ranks_of: dict[HostOfRanks, list[int]] = {}
+    if main is None:
+        return []
+    for rank, host in main.attempt.hosts.items():
+        ranks_of.setdefault(host, []).append(rank)
+    return [
+        AttachedHost(
+            name=host.name,
+            ranks=ranks,
+            devices=list(dict.fromkeys(name for rank in ranks for name in main.attempt.processes[rank].device_names)),
+        )
+        for host, ranks in ranks_of.items()
+        if host.name
+    ]
 
 
 def _trained_s(kept: KeptSteps) -> float:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from steptime.predict.held_out import Anomaly
     from steptime.report.section import Section
     from steptime.report.sections import StudyFindings
-    from steptime.results.attached_files import AttachedFiles, AttachedHeader
+    from steptime.results.joined_files import Recorded
     from steptime.results.store import Store
     from steptime.scaling.sweep_answer import SweepAnswer
 
@@ -42,8 +42,8 @@ def report(
         list[Path],
         typer.Argument(
             metavar="DIR...",
-            help="A results folder; of a script on several nodes also what others wrote: folders, .jsonl files, a tar, "
-            "or - for one from a pipe.",
+            help="A results folder; of a script on several nodes what each wrote: folders, .jsonl files, tars, or "
+            "- for one from a pipe.",
         ),
     ],
     html: Annotated[Path | None, typer.Option(help="Also write one offline HTML page to this file.")] = None,
@@ -69,38 +69,39 @@ def report(
 ) -> None:
     """Show who is fastest, with intervals, the equivalence check and what failed."""
     from steptime.errors import UsageError, choices_message
+    from steptime.results.joined_files import reported_folder
 
     formats = formats_of(ReportFormat)
     if form not in formats:
         raise UsageError(choices_message("format", form, formats))
-    folder = folders[0]
-    found = read_report(folder, reference, folders[1:])
-    failure = _page_failure(found, html)
-    html = None if failure else html
-    as_json = as_json or form == "json"
-    everything = everything or (reference is not None and not what_if)
-    if as_json:
-        print_json_report(found)
-    elif write := formats[form].text:
-        say(write(found.findings))
-    elif what_if:
-        _print_what_if(found)
-    elif everything:
-        print_whole_report(found)
-    else:
-        kept = folder / PAGE
-        page = html or (kept if kept.is_file() else None)
-        print_overview(found, page=page, next_steps=_next_steps(found, page))
-    if html is not None and (as_json or everything or form != "text"):
-        warn([f"report: {html.resolve()}"])
-    if figures is not None:
-        from steptime.report.formats import write_figures
+    with reported_folder(folders) as (folder, recorded):
+        found = read_report(folder, reference, recorded)
+        failure = _page_failure(found, html)
+        html = None if failure else html
+        as_json = as_json or form == "json"
+        everything = everything or (reference is not None and not what_if)
+        if as_json:
+            print_json_report(found)
+        elif write := formats[form].text:
+            say(write(found.findings))
+        elif what_if:
+            _print_what_if(found)
+        elif everything:
+            print_whole_report(found)
+        else:
+            kept = folder / PAGE
+            page = html or (kept if kept.is_file() else None)
+            print_overview(found, page=page, next_steps=_next_steps(found, page))
+        if html is not None and (as_json or everything or form != "text"):
+            warn([f"report: {html.resolve()}"])
+        if figures is not None:
+            from steptime.report.formats import write_figures
 
-        written = write_figures(found.summary, found.sections, figures)
-        warn([f"figures: {len(written)} files in {figures.resolve()}"])
-    if failure is not None:
-        raise failure
-    found.store.require_launches()
+            written = write_figures(found.summary, found.sections, figures)
+            warn([f"figures: {len(written)} files in {figures.resolve()}"])
+        if failure is not None:
+            raise failure
+        found.store.require_launches()
 
 
 def _page_failure(found: "ReportedResults", path: Path | None) -> "StoreError | None":
@@ -141,13 +142,13 @@ class ReportedResults:
         return sections(self.findings)
 
 
-def read_report(folder: Path, reference: Path | None = None, others: Sequence[Path] = ()) -> ReportedResults:
+def read_report(folder: Path, reference: Path | None = None, recorded: "Recorded | None" = None) -> ReportedResults:
     """Return what the report of ``folder`` shows.
 
     Args:
         folder: of results.
         reference: what steps are compared with instead of the folder's own profile.
-        others: what the other nodes of an attached job wrote.
+        recorded: of all nodes of an attached job, instead of what the folder holds of one.
 
     Raises StoreError when the folder cannot be read, and UsageError when the reference cannot.
     """
@@ -165,9 +166,7 @@ def read_report(folder: Path, reference: Path | None = None, others: Sequence[Pa
 
     store = open_results(folder)
     net = stored_links(store)
-    recorded = store.attached()
-    if others:
-        recorded = _joined(folder, recorded, others)
+    recorded = recorded or store.attached()
     attached = attached_run(*recorded) if recorded else None
     summary = with_models(summarise(store), store)
     try:
@@ -183,20 +182,6 @@ def read_report(folder: Path, reference: Path | None = None, others: Sequence[Pa
     if attached is not None:
         diagnosis.findings.extend(script_findings(attached))
     return ReportedResults(store, summary, net, attached, diagnosis, swept(store))
-
-
-def _joined(
-    folder: Path, recorded: "tuple[AttachedHeader, AttachedFiles] | None", others: Sequence[Path]
-) -> "tuple[AttachedHeader, AttachedFiles]":
-    """Return the records of an attached job with those of its other nodes."""
-    from steptime.errors import UsageError
-    from steptime.results.joined_files import joined_files
-
-    if recorded is None:
-        message = f"{folder} holds a study, and folders are joined where 'steptime attach' made them; name one alone"
-        raise UsageError(message)
-    header, files = recorded
-    return header, joined_files(files, others)
 
 
 def _print_what_if(found: ReportedResults) -> None:

@@ -59,12 +59,12 @@ def _exchange(run: AttachedRun) -> _ScriptClaim | None:
 
 def _straggler(run: AttachedRun) -> _ScriptClaim | None:
     whom = run.waited_for
-    if whom is None or whom.rank is None:
+    if whom is None or not whom.ranks:
         return None
-    what = title_of(whom.part) if whom.part else "steps"
-    change = f"make rank {whom.rank} as quick as the others: its {what}{at_line(whom.where)}"
+    own, what = "their" if len(whom.ranks) > 1 else "its", title_of(whom.part) if whom.part else "steps"
+    change = f"make {whom.title} as quick as the others: {own} {what}{at_line(whom.where)}"
     wait = whom.others_wait_s
-    return _ScriptClaim(f"the others wait for rank {whom.rank}", change, Interval(wait.value, wait.low, wait.high))
+    return _ScriptClaim(f"the others wait for {whom.title}", change, Interval(wait.value, wait.low, wait.high))
 
 
 def _gap(run: AttachedRun) -> _ScriptClaim | None:
@@ -94,7 +94,7 @@ def _shorter(part: StepPart) -> Interval[float | None]:
 RULES: tuple[_ScriptRule, ...] = (
     _ScriptRule("own_input", "waiting for input", 0.05, _input, "as short a step with one batch that is used again"),
     _ScriptRule("own_exchange", "exposed communication", 0.10, _exchange, "as long a step without an exchange"),
-    _ScriptRule("own_straggler", "waiting for one rank", 0.05, _straggler, "as long a step without that rank"),
+    _ScriptRule("own_straggler", "waiting for slow ranks", 0.05, _straggler, "as long a step without them"),
     _ScriptRule("own_gap", "code that nothing marks", 0.05, _gap, "as long a step without that code"),
     _ScriptRule("own_garbage", "garbage collection", 0.05, _garbage, "as long a step behind gc.disable()"),
 )

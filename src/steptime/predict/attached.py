@@ -175,7 +175,7 @@ def attached_profile(
         backward_s=_value(parts.get("backward")) / micro_steps,
         exposed_s=_value(parts.get("comm_exposed")),
         waiting_s=_value(parts.get("sync_wait")),
-        one_is_slow=run.waited_for is not None and run.waited_for.rank is not None,
+        one_is_slow=run.waited_for is not None and bool(run.waited_for.ranks),
         spread_s=_spread_s(files),
         buckets=_buckets(files),
         calls=[Call(**call._asdict()) for call in sharded_calls(run.world, run.collectives, files.processes)],

@@ -3,7 +3,15 @@
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from steptime.attached.form import AttachedRun, AttachedTraining, ImportedFigures, JobPart, StepPart, StepSpread
+from steptime.attached.form import (
+    AttachedRun,
+    AttachedTraining,
+    ImportedFigures,
+    JobPart,
+    StepPart,
+    StepSpread,
+    listed_ranks,
+)
 from steptime.attached.step_parts import title_of, without_folders
 from steptime.attached.user_command import script_of
 from steptime.phases import REST
@@ -49,10 +57,10 @@ def headline(run: AttachedRun) -> str:
 
 def _who(run: AttachedRun) -> str:
     """Return how many ranks there are, of how many nothing is on record, and their hosts by name if they are few."""
-    names = list(dict.fromkeys(rank.host for rank in run.ranks if rank.host))
-    hosts = f", on {count(len(names), 'host')}" if names else ""
-    if 1 < len(names) <= _MOST_HOSTS:
-        hosts += f" ({', '.join(names)})"
+    names = list(dict.fromkeys(host.name for host in run.hosts))
+    hosts = f", on {count(len(run.hosts), 'host')}" if names else ""
+    if 1 < len(run.hosts) <= _MOST_HOSTS:
+        hosts += f" ({', '.join(names)})" if len(names) > 1 else f" named {names[0]}"
     if len(run.ranks) < run.world:
         return f"{len(run.ranks)} of {count(run.world, 'rank')} on record{hosts}"
     return f"{count(run.world, 'rank')}{hosts.removeprefix(',')}"
@@ -125,8 +133,8 @@ def _by_rank(part: StepPart, run: AttachedRun) -> str:
         return ""
     most, least = max(range(len(values)), key=values.__getitem__), min(values)
     waits = run.waited_for
-    if part.name == "sync_wait" and waits is not None and waits.rank is not None:
-        return f"for rank {waits.rank}, up to {format_seconds(values[most])}"
+    if part.name == "sync_wait" and waits is not None and waits.ranks:
+        return f"for {waits.title}, up to {format_seconds(values[most])}"
     ends = format_seconds(least), format_seconds(values[most])
     first, unit = ends[0].split(" ", 1)
     same = ends[1].split(" ", 1)[1] == unit
@@ -191,6 +199,7 @@ def attached_section(run: AttachedRun) -> Section:
         titles = [Column("ranks"), Column("steps"), Column("step"), Column("restarts")]
         trained = [_training_row(each) for each in run.trainings]
         parts.append(Section("Trainings", [SectionTable(titles, trained, "program", _LAYOUTS, "Trainings")]))
+    parts += _hosts(run)
     if run.job:
         job = [_job_row(part) for part in run.job]
         titles = [Column("time"), Column("share"), Column("count"), Column("ranks", "prose")]
@@ -230,6 +239,18 @@ def _training_row(training: AttachedTraining) -> TableRow:
     shown = seconds(length.value, length.low, length.high)
     counts = (str(training.ranks), str(training.steps))
     return TableRow(training.program, cells(*counts, (shown.text, shown.interval), str(training.restarts)))
+
+
+def _hosts(run: AttachedRun) -> list[Part]:
+    """Return the hosts with their ranks and devices, where there are several or devices."""
+    rows = [
+        TableRow(host.name, cells(listed_ranks(host.ranks).partition(" ")[2], ", ".join(host.devices) or UNKNOWN))
+        for host in run.hosts
+    ]
+    if len(rows) < 2 and not any(host.devices for host in run.hosts):  # noqa: PLR2004 - one alone is shown above
+        return []
+    titles = [Column("ranks", "prose"), Column("devices", "prose")]
+    return [Section("Hosts", [SectionTable(titles, rows, "host", _LAYOUTS, "Hosts")])]
 
 
 def _job_row(part: JobPart) -> TableRow:

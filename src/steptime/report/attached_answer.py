@@ -55,9 +55,8 @@ class AttachedAnswer:
             yield wrapped(run.not_attached, "yellow", options)
         if run.parts:
             yield _table(run, gaps, options.max_width)
-        for reason in dict.fromkeys(part.reason for part in run.parts if part.reason):
-            names = [title_of(part.name) for part in run.parts if part.reason == reason]
-            yield wrapped(f"Not known: {listed(names)}, because {reason}.", "yellow", options)
+        for line in _unknown_lines(run):
+            yield wrapped(line, "yellow", options)
         if run.job:
             yield wrapped(_job_line(run), "", options)
         others = [each for each in run.findings if each.kind not in FIRST]
@@ -69,6 +68,15 @@ class AttachedAnswer:
             yield wrapped(f"{count(left, 'further finding')} in the report.", "dim", options)
         for line in (*run_notes(run), *self._last):
             yield wrapped(line, "dim", options)
+
+
+def _unknown_lines(run: AttachedRun) -> Iterator[str]:
+    """Yield which parts are not known and why, and how records of other nodes are joined."""
+    for reason in dict.fromkeys(part.reason for part in run.parts if part.reason):
+        names = [title_of(part.name) for part in run.parts if part.reason == reason]
+        yield f"Not known: {listed(names)}, because {reason}."
+    if 0 < len(run.ranks) < run.world:
+        yield "With what attach wrote for other ranks: steptime report DIR OTHER-DIR."
 
 
 def _table(run: AttachedRun, gaps: int, width: int) -> Table:

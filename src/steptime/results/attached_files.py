@@ -89,6 +89,11 @@ class ProcessLines:
         return self.process.begin_ns, self.end.at_ns if self.end else last
 
     @property
+    def device_names(self) -> list[str]:
+        """The devices that it trained on, where known."""
+        return [each.name for each in self.devices if each.name]
+
+    @property
     def missing_steps(self) -> int:
         """How many of its steps are neither on record nor in a sum; of a process without an end up to its last one."""
         numbers = {each.number for each in self.steps}

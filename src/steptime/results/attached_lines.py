@@ -227,6 +227,8 @@ class DeviceLine:
     step: Count
     regions: Durations = field(default_factory=dict)
     span_ns: Nanoseconds = 0
+    name: Name = ""
+    """Of the device, in the first of these lines."""
 
 
 @dataclass(frozen=True)

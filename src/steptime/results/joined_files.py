@@ -1,16 +1,22 @@
-"""The records of the other nodes of an attached job, where each node wrote to a folder of its own."""
+"""The records of the nodes of an attached job, where each node wrote to a folder of its own."""
 
+import json
 import sys
 import tarfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO
 
-from steptime.errors import StoreError
+from steptime.errors import StoreError, UsageError
 from steptime.plain_file import MOST_BYTES, PlainFolder
-from steptime.results.attached_files import RECORDS, AttachedFiles, read_attached
+from steptime.results.attached_files import RECORDS, AttachedFiles, AttachedHeader, read_attached
+from steptime.results.store import Store
 
+HEADER = "attached.json"
+Recorded = tuple[AttachedHeader, AttachedFiles]
 STANDARD_INPUT = Path("-")
 _MOST_FILES = 20_000
 _MOST_TOTAL = 4 << 30
@@ -20,29 +26,75 @@ _NOT_RECORDS = (
 )
 
 
-def joined_files(first: AttachedFiles, others: Sequence[Path]) -> AttachedFiles:
-    """Return the records of a results folder together with those of other nodes; a process is taken once.
+@contextmanager
+def reported_folder(paths: Sequence[Path]) -> Iterator[tuple[Path, Recorded | None]]:
+    """Yield the results folder that a report is of, and the records of several nodes, or None: it holds all itself.
 
     Args:
-        first: of the results folder.
-        others: results folders, their folders of records, ``.jsonl`` files, archives of tar, or ``-``: one from a pipe.
+        paths: a results folder, or of an attached job in any order results folders, their folders of records,
+            ``.jsonl`` files, archives of tar, or ``-``: one from a pipe. Where none of them is a results folder, an
+            empty one exists until the end of the context.
 
-    Raises StoreError that names what holds no records.
+    Raises StoreError that names what holds no records, and UsageError for a study among several.
     """
-    parts = [first, *(each for path in others for each in _read(path))]
-    found = (each for part in parts for each in part.processes)
+    base = next((path for path in paths if path != STANDARD_INPUT and Store.exists(path)), None)
+    if base is None and _holds_records(paths[0]):
+        parts = [part for path in paths for part in _read(path)]
+        files = joined_files([files for _, files in parts])
+        header = next((header for header, _ in parts if header is not None), None)
+        with TemporaryDirectory() as name:
+            folder = Path(name) / "records"
+            Store.create(folder, study_text="", study_json={"name": "records"})
+            yield folder, (header or _header_of(files), files)
+    elif base is None or len(paths) == 1:
+        yield paths[0], None
+    else:
+        yield base, _joined(base, [path for path in paths if path != base])
+
+
+def _holds_records(path: Path) -> bool:
+    return path == STANDARD_INPUT or path.is_file() or any(path.glob("*.jsonl"))
+
+
+def _joined(base: Path, others: Sequence[Path]) -> Recorded:
+    """Return the records of a results folder with those of other nodes."""
+    recorded = Store.open(base).attached()
+    if recorded is None:
+        message = f"{base} holds a study, and folders are joined where 'steptime attach' made them; name one alone"
+        raise UsageError(message)
+    header, own = recorded
+    return header, joined_files([own, *(files for path in others for _, files in _read(path))])
+
+
+def joined_files(parts: Sequence[AttachedFiles]) -> AttachedFiles:
+    """Return the records of several nodes together; a process is taken once."""
+    processes = (each for part in parts for each in part.processes)
     return AttachedFiles(
-        list({(each.process.host, each.process.pid, each.process.begin_ns): each for each in found}.values()),
+        list({(each.process.host, each.process.pid, each.process.begin_ns): each for each in processes}.values()),
         [line for part in parts for line in part.seen],
         sorted((each for part in parts for each in part.failures), key=lambda each: each.at_ns),
         [each for part in parts for each in part.set_aside],
     )
 
 
-def _read(path: Path) -> Iterator[AttachedFiles]:
+def _header_of(files: AttachedFiles) -> AttachedHeader:
+    """Return what the first process shows of its command, which is not on record."""
+    first = min((each.process for each in files.processes), key=lambda process: process.begin_ns)
+    ahead = first.clock.wall_ns - first.clock.monotonic_ns
+    return AttachedHeader(
+        command=first.program or ["script"],
+        started_at=datetime.fromtimestamp((first.begin_ns + ahead) * 1e-9, UTC).isoformat(timespec="milliseconds"),
+        boot=first.boot or first.host,
+        begin_ns=first.begin_ns,
+        wall_minus_monotonic_ns=ahead,
+        by_environment=True,
+    )
+
+
+def _read(path: Path) -> Iterator[tuple[AttachedHeader | None, AttachedFiles]]:
     if path.is_dir():
         place = path / RECORDS if (path / RECORDS).is_dir() else path
-        yield _required(read_attached(PlainFolder(path), place), path)
+        yield None, _required(read_attached(PlainFolder(path), place), path)
         return
     with TemporaryDirectory() as name:
         folder = PlainFolder(Path(name))
@@ -50,7 +102,17 @@ def _read(path: Path) -> Iterator[AttachedFiles]:
             folder.put(folder.path / path.name, PlainFolder(path.parent).read(path))
         else:
             _unpack(path, folder)
-        yield _required(read_attached(folder, folder.path), path)
+        header = folder.path / HEADER
+        known = _header_in(folder.read(header)) if header.exists() else None
+        yield known, _required(read_attached(folder, folder.path), path)
+
+
+def _header_in(text: bytes) -> AttachedHeader | None:
+    """Return what is on record of a command; None if it cannot be read, since the steps matter more."""
+    try:
+        return AttachedHeader.model_validate(json.loads(text))
+    except ValueError:
+        return None
 
 
 def _required(files: AttachedFiles, path: Path) -> AttachedFiles:
@@ -76,7 +138,7 @@ def _unpack_stream(stream: IO[bytes], folder: PlainFolder) -> None:
     with tarfile.open(fileobj=stream, mode="r|*") as archive:
         for number, member in enumerate(archive):
             name = PurePosixPath(member.name).name
-            if not member.isreg() or not name.endswith((".jsonl", ".txt")):
+            if not member.isreg() or not (name == HEADER or name.endswith((".jsonl", ".txt"))):
                 continue
             total += member.size
             if number >= _MOST_FILES or member.size > MOST_BYTES or total > _MOST_TOTAL:
@@ -85,4 +147,5 @@ def _unpack_stream(stream: IO[bytes], folder: PlainFolder) -> None:
             file = archive.extractfile(member)
             if file is not None:
                 kind, _, rest = name.rpartition(".")
-                folder.put(folder.path / f"{kind}-{number}.{rest}", file.read())
+                kept = name if name == HEADER else f"{kind}-{number}.{rest}"
+                folder.put(folder.path / kept, file.read())

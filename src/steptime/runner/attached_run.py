@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steptime.attach.folder import environment, write_hook
+from steptime.attach.record_file import boot_id
 from steptime.errors import LaunchError, StoreError, error_line
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.own_command import CommandEnd, run_command
 from steptime.plain_file import PlainFolder, cannot_write, make_exclusively
-from steptime.process_identity import ProcessIdentity
 from steptime.results.attached_files import FAILED, RECORDS, read_latest
 from steptime.results.machine import fingerprint
 from steptime.results.noise import Snapshot, difference, flags, snapshot
@@ -139,7 +139,7 @@ class AttachedCommand:
         return {
             "command": list(self.words),
             "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "boot": ProcessIdentity.own().boot,
+            "boot": boot_id() or "unknown",
             "begin_ns": monotonic,
             "wall_minus_monotonic_ns": time.time_ns() - monotonic,
         }
