@@ -397,10 +397,13 @@ def _notes(
     software, hardware = changed
     if not all(each.interleaved for each in trials):
         spans = [
-            " to ".join(moment[:_MINUTES] for moment in (each.started[0], each.started[-1])) for each in (first, second)
+            f"from {each.started[0][:_MINUTES]} to {each.started[-1][:_MINUTES]}"
+            if each.started
+            else "at unknown times"
+            for each in (first, second)
         ]
         notes.append(
-            f"{first.name} was measured from {spans[0]} and {second.name} from {spans[1]} (UTC), not interleaved: the "
+            f"{first.name} was measured {spans[0]} and {second.name} {spans[1]} (UTC), not interleaved: the "
             "machine may have changed in between, which only further sessions, more than an hour apart, or turns can "
             "show; steptime run --environments measures two environments in the same blocks, and runs of two scripts "
             "that take turns count as blocks"

@@ -342,7 +342,9 @@ def _side(runs: _TrainedRuns, name: str, source: str) -> ComparedSide:
         software={"command": join(latest.header.command)},
         flags=list(dict.fromkeys(flags)),
     )
-    return ComparedSide(name, source, [subject], [subject], runs.hardware, runs.system, started, checked=False)
+    return ComparedSide(
+        name, source, [subject], [subject], runs.hardware, runs.system, list(filter(None, started)), checked=False
+    )
 
 
 def _started(found: tuple[AttachedHeader, Any]) -> str:
