@@ -102,18 +102,18 @@ def _prepared(
     from steptime.runner.job_member import job_member
 
     wanted, member = named_folder(command, output), job_member(command)
-    prepared = None
-    for again in (member is not None, False):  # another member may begin at the same moment
+
+    def make() -> "PreparedCommand":
         joined = joined_folder(wanted, member) if member else None
-        place = joined or free_folder(wanted)
-        attached = AttachedCommand(command, place, lines, flops, ablate)
-        try:
-            prepared = attached.join(member) if joined and member else attached.prepare()
-            break
-        except StoreError:
-            if not again:
-                raise
-    assert prepared is not None  # noqa: S101 - the second try raises
+        attached = AttachedCommand(command, joined or free_folder(wanted), lines, flops, ablate)
+        return attached.join(member) if joined and member else attached.prepare()
+
+    try:
+        prepared = make()
+    except StoreError:
+        if member is None:
+            raise
+        prepared = make()  # another member may have begun at the same moment
     if output is not None and prepared.folder != wanted:
         warn([f"steptime attach: results go to {prepared.folder}, since {wanted} holds others"])
     return prepared
