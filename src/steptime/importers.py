@@ -223,17 +223,19 @@ def read_run(rows: Sequence[tuple[Path, Importer]]) -> ImportedRun:
     return ImportedRun(header, replace(files, processes=processes))
 
 
-def curve_points(imported: ImportedRun) -> Sequence[tuple[int, float]]:
-    """Return workers and the mean step of each training whose workers are known, ascending."""
+def curve_points(imported: ImportedRun) -> Sequence[tuple[int, float, int | None]]:
+    """Return workers, the mean step and the batch per worker of each training whose workers are known, ascending."""
     header, files = imported
+    batches = {Path(each.path).name: each.values.get("global_batch") for each in header.imported}
     points = []
     for training in {process.process.program[0]: None for process in files.processes if process.process.program}:
         own = [each for each in files.processes if each.process.program[:1] == [training] and each.place]
         if own:
             run = attached_run(header.model_copy(update={"imported": []}), AttachedFiles(own, [], [], []))
             if run.step_s.value:
-                points.append((run.world, run.step_s.value))
-    return sorted(points)
+                share = (batches.get(training) or 0.0) / run.world
+                points.append((run.world, run.step_s.value, round(share) if share and share == round(share) else None))
+    return sorted(points, key=lambda point: point[:2])
 
 
 def _usable() -> Iterator[tuple[str, Importer]]:

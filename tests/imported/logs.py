@@ -4,14 +4,14 @@ import json
 
 _ENTRY = (
     " iteration {:8}/   1000 | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | "
-    "throughput per GPU (TFLOP/s/GPU): 140.2 | global batch size:    64 | lm loss: 1.1E+01 |\n"
+    "throughput per GPU (TFLOP/s/GPU): 140.2 | global batch size: {:5} | lm loss: 1.1E+01 |\n"
 )
 
 
-def megatron(workers: int, ms: float) -> str:
-    """Return a log of so many workers, with steps of this length."""
+def megatron(workers: int, ms: float, batch: int | None = None) -> str:
+    """Return a log of so many workers, with steps of this length; the batch of all is four a worker unless given."""
     head = f"  world_size ...................................... {workers}\n"
-    return head + "".join(_ENTRY.format(n * 10, n * 640, ms + n % 3) for n in range(1, 13))
+    return head + "".join(_ENTRY.format(n * 10, n * 640, ms + n % 3, batch or 4 * workers) for n in range(1, 13))
 
 
 MEGATRON = megatron(16, 500.0)

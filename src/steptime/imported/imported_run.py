@@ -156,13 +156,13 @@ def records_of(lines: ProcessLines) -> Iterable[dict[str, Any]]:
         yield {"kind": kinds[type(line)], **asdict(line)}
 
 
-def write_imported(folder: Path, run: ImportedRun, points: Sequence[tuple[int, float]]) -> Path | None:
+def write_imported(folder: Path, run: ImportedRun, points: Sequence[tuple[int, float, int | None]]) -> Path | None:
     """Write a results folder that reads like one of an attached run; return its curve, None without several sizes.
 
     Args:
         folder: to make.
         run: what files describe.
-        points: workers and the mean step of its trainings.
+        points: workers, the mean step and the batch per worker of its trainings.
 
     Raises StoreError where the folder holds something or cannot be written.
     """
@@ -174,11 +174,11 @@ def write_imported(folder: Path, run: ImportedRun, points: Sequence[tuple[int, f
         within.write(folder / RECORDS / f"imported-{number}.jsonl", lines.encode())
     with store.lock():
         store.put("attached", run.header.model_dump(mode="json"))
-    if len({workers for workers, _ in points}) < 2:  # noqa: PLR2004 - a curve
+    if len({workers for workers, _, _ in points}) < 2:  # noqa: PLR2004 - a curve
         return None
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["workers", "step_time_s"])
-    table.writerows((workers, f"{seconds:.9g}") for workers, seconds in points)
+    table.writerow(["workers", "step_time_s", "batch_per_worker"])
+    table.writerows((workers, f"{seconds:.9g}", batch or "") for workers, seconds, batch in points)
     within.write(folder / CURVE, text.getvalue().encode())
     return folder / CURVE
