@@ -39,6 +39,20 @@ def tiers(strategy: str) -> list[Any]:
 
 
 TIERS: list[Tuning] = ["documented", "tuned"]
+ONE_OF_EACH = (OF_EVERY_KIND[0], OF_TRANSFORMERS[0])
+"""What tuned options change is no layer's own: they are tried with a network of every kind and a transformer."""
+
+
+def in_tiers() -> list[Any]:
+    """Every framework with every workload, and in the tier of tuned options with one of each kind."""
+    return [
+        pytest.param(*each.values, workload, marks=each.marks, id=f"{each.id}-{workload.name}")
+        for each in tiers("single")
+        for workload in WORKLOADS
+        if each.values[1] == "documented" or workload.name in ONE_OF_EACH
+    ]
+
+
 TUNED = [
     pytest.param(name, strategy, marks=pytest.mark.framework(name), id=f"{name}-{strategy}")
     for name, manifest in MANIFESTS.items()
@@ -78,8 +92,7 @@ def test_workloads_of_transformers_have_every_kind_of_theirs():
     assert found >= kinds.OF_TRANSFORMERS
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-@pytest.mark.parametrize(("name", "tier"), tiers("single"))
+@pytest.mark.parametrize(("name", "tier", "workload"), in_tiers())
 def test_layers_train_as_in_the_reference(  # noqa: PLR0913, PLR0917 - parameters and fixtures
     trained_framework, name, tier, workload, expected, tmp_path
 ):

@@ -1,6 +1,7 @@
 """The settings of the frameworks over torch take effect, as read back from torch, Horovod and DeepSpeed."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from launching import check_job, interpreter_for, launch_ok, weight_error
 from layer_workloads import every_kind
+from preloading import preloaded_interpreter
 
 import steptime
 from steptime.catalog.choices import STRATEGIES
@@ -38,11 +40,14 @@ os._exit(0)  # threads of a process group that is still open may abort an ordina
 
 
 def in_pytorch(tmp_path: Path, code: str, **values: Any) -> Any:
-    """Train four steps with DDP or FSDP in this process's child, run ``code`` there, and return what it prints."""
-    begin = f"import json, sys\nsys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})\n"
+    """Train four steps with DDP or FSDP in a process of its own, run ``code`` there, and return what it prints."""
+    begin = f"import json, os, sys\nsys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})\n"
     begin += f"globals().update(json.loads({json.dumps(json.dumps({'folder': str(tmp_path), **values}))}))\n"
-    python = str(interpreter_for("pytorch"))
-    run = subprocess.run([python, "-"], input=begin + DDP + code + END, check=True, stdout=subprocess.PIPE, text=True)
+    script = tmp_path / "train.py"
+    script.write_text(begin + DDP + code + END)
+    python = preloaded_interpreter("pytorch", interpreter_for("pytorch"))
+    how = {"cwd": tmp_path, "env": {**os.environ, "STEPTIME_ROLE": "worker"}}
+    run = subprocess.run([python, script], **how, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(run.stdout.splitlines()[-1])
 
 
@@ -128,7 +133,9 @@ print(json.dumps(all(torch.equal(each, each.half().float()) for each in held)))
 @pytest.mark.framework("pytorch")
 @pytest.mark.parametrize("update", ["default", "foreach", "fused"])
 def test_the_optimizer_works_as_the_option_says(tmp_path, update):
-    result = launch_ok(tmp_path, check_job("pytorch", "single", "lenet5", steps=1, options={"update": update}))
+    result = launch_ok(
+        tmp_path, check_job("pytorch", "single", "lenet5", steps=1, options={"update": update}), preloaded=True
+    )
     assert result.record("session")["facts"]["update"] == update
 
 
@@ -215,7 +222,7 @@ print(json.dumps(Compilation(job, "cuda").facts()))
 @pytest.mark.parametrize(("groups", "messages"), [(0, 0), (2, 2)])
 def test_horovod_groups_gradients_as_the_option_says(tmp_path, groups, messages):
     job = check_job("horovod_pytorch", "allreduce", "lenet5", workers=2, steps=2, options={"groups": groups})
-    result = launch_ok(tmp_path, job, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert result.record("session")["facts"]["grouped_messages"] == messages
 
 
@@ -224,7 +231,7 @@ def test_horovod_groups_gradients_as_the_option_says(tmp_path, groups, messages)
 def test_the_engine_of_deepspeed_has_the_settings_of_the_options(tmp_path, on):
     options = {"overlap_comm": on, "contiguous_gradients": on, "bucket_values": 1000}
     job = check_job("deepspeed", "zero2", "lenet5", steps=1, options=options)
-    facts = launch_ok(tmp_path, job).record("session")["facts"]
+    facts = launch_ok(tmp_path, job, preloaded=True).record("session")["facts"]
     found = {name: facts[name] for name in options}
     assert found == options
 
@@ -253,7 +260,7 @@ def test_settings_change_nothing_that_is_computed(tmp_path, name, strategy, opti
     """Two workers have the weights of one process that computes from both batches, with momentum and decay on."""
     how: dict[str, Any] = {"batch": 8, "steps": 4, "optimizer": {"learning_rate": 0.02, "weight_decay": 0.01}}
     oracle = check_job("reference", "single", "lenet5", options={"shards": 2}, **how)
-    expected = launch_ok(tmp_path, oracle).weights[0]
+    expected = launch_ok(tmp_path, oracle, preloaded=True).weights[0]
     job = check_job(name, strategy, "lenet5", workers=2, options=options, **how)
-    result = launch_ok(tmp_path, job, workers=2, servers=int(STRATEGIES[strategy].servers))
+    result = launch_ok(tmp_path, job, workers=2, servers=int(STRATEGIES[strategy].servers), preloaded=True)
     assert max(weight_error(found, expected)[0] for found in result.weights.values()) < 1e-4

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from living_processes import has_ended, wait_until
@@ -45,12 +44,12 @@ def preloading():
 def run(preloading, tmp_path):
     """Return what runs a program as a preloaded launch in a new folder and returns the outcome and the folder."""
 
-    def launched(program, **fields):
+    def launched(program, manifest=REFERENCE, **fields):
         folder = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         (folder / "start.py").write_text(program)
         request = Request(folder, Path(sys.executable), **{"workers": 1, "time_limit_s": 60.0, **fields})
-        return launcher_named("local").run(preloading.request(request, REFERENCE)), folder
+        return launcher_named("local").run(preloading.request(request, manifest)), folder
 
     return launched
 
@@ -132,7 +131,7 @@ def test_a_launch_that_is_ended_leaves_no_copy(run):
     await_copies(folder)
 
     assert "not finished" in outcome.reason
-    assert not psutil.pid_exists(int((folder / "worker-0.forked").read_text()))
+    assert has_ended(int((folder / "worker-0.forked").read_text()))
 
 
 def test_a_container_is_not_preloaded(preloading, tmp_path):
@@ -141,3 +140,25 @@ def test_a_container_is_not_preloaded(preloading, tmp_path):
     assert (
         preloading.request(replace(request, container=("podman", "run")), REFERENCE).interpreter == request.interpreter
     )
+
+
+HELPED = """
+import multiprocessing
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("METHOD")
+    helper = context.Process(target=print, args=("it found the script",))
+    helper.start()
+    helper.join(30)
+    with open("helper", "w") as file:
+        file.write(str(helper.exitcode))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_helpers_of_a_forked_process_find_its_script(run, method):
+    preloading = REFERENCE.preloading.model_copy(update={"imports": ["numpy", "multiprocessing.process"]})
+
+    _, folder = run(HELPED.replace("METHOD", method), REFERENCE.model_copy(update={"preloading": preloading}))
+
+    assert (folder / "helper").read_text() == "0"
