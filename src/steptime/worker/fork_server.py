@@ -121,7 +121,7 @@ def become(wanted: Dict[str, Any]) -> None:
     """Run the script of a started Python in this process, with its folder, arguments and variables."""
     os.chdir(wanted["folder"])
     if "multiprocessing.process" in sys.modules:  # it finds the script of this process for helpers that are not forks
-        sys.modules["multiprocessing.process"].ORIGINAL_DIR = wanted["folder"]
+        vars(sys.modules["multiprocessing.process"])["ORIGINAL_DIR"] = wanted["folder"]
     os.environ.clear()
     os.environ.update(wanted["environment"])
     random.seed()  # copies of one state would draw the same numbers where an adapter forgets to seed
