@@ -22,7 +22,12 @@ class Extra:
 
 EXTRAS = {
     "export": Extra("polars", "Tables for Parquet, CSV and Python"),
+    "mlflow": Extra("mlflow", "Runs in MLflow"),
+    "otel": Extra("opentelemetry.exporter.otlp.proto.http", "Runs in OpenTelemetry"),
     "page": Extra("vl_convert", "Pictures", address_space=128 << 30),  # V8 starts with 100 GiB, and not with 64
+    "prometheus": Extra("prometheus_client", "Runs in Prometheus"),
+    "tensorboard": Extra("tensorboard", "Runs in TensorBoard"),
+    "wandb": Extra("wandb", "Runs in Weights & Biases"),
 }
 """By the names of pyproject.toml."""
 
@@ -34,12 +39,19 @@ class MissingExtra(SteptimeError):  # noqa: N818 - nothing failed
 def why_absent(name: str) -> str | None:
     """Return what an extra leaves out here, why, and what helps; None if it can be used."""
     extra = EXTRAS[name]
-    if find_spec(extra.module) is None:
+    if not _is_installed(extra.module):
         return f"{extra.purpose} need the extra '{name}': pip install 'steptime[{name}]'"
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < extra.address_space:
         return f"{extra.purpose} need {format_bytes(extra.address_space)} of addresses, not memory: ulimit -v unlimited"
     return None
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package above it
+        return False
 
 
 def require_extra(name: str) -> None:

@@ -13,6 +13,7 @@ from steptime.report.export_formats import (
     ComparisonFormat,
     FileFormat,
     ReportFormat,
+    TrackerFormat,
     format_help,
     formats_of,
 )
@@ -24,9 +25,10 @@ VERBS = {
     ReportFormat: ("report", "--format"),
     ComparisonFormat: ("compare", "--format"),
     FileFormat: ("export", "--to"),
+    TrackerFormat: ("report", "--to"),
 }
 KINDS = list(VERBS)
-ROWS = [pytest.param(row, id=f"{VERBS[type(row)][0]} {row.name}") for row in EXPORTS]
+ROWS = [pytest.param(row, id=f"{type(row).__name__} {row.name}") for row in EXPORTS]
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +48,14 @@ def ask(*words):
     return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "300"})
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: VERBS[kind][0])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_the_help_of_a_verb_lists_the_rows_of_its_kind(kind):
     verb, _ = VERBS[kind]
     text = " ".join(ask(verb, "--help").output.replace("│", " ").split())
     assert format_help(kind) in text
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: VERBS[kind][0])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_an_unknown_format_is_answered_with_all_of_its_kind(kind, folder):
     verb, option = VERBS[kind]
     result = ask(verb, folder, *([folder] if verb == "compare" else []), option, "papyrus")

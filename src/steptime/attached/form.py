@@ -194,6 +194,32 @@ class RankMemory(JsonForm):
     device_whole: int | None
 
 
+class StepWindow(JsonForm):
+    """Means over ranks."""
+
+    first_step: int
+    last_step: int
+    steps: int
+    end_s: float
+    """From the command's start."""
+    mean_s: Interval[float | None]
+    median_s: float
+    p90_s: float | None
+    longest_s: float
+    longest_step: int
+    ranks_s: list[float]
+    parts_s: dict[str, float]
+
+
+class StepHistogram(JsonForm):
+    """Steps by length."""
+
+    bounds_s: list[float]
+    counts: list[list[int]]
+    """Of each rank."""
+    sums_s: list[float]
+
+
 class AttachedFinding(JsonForm):
     """Something that takes time, or that limits what is known."""
 
@@ -279,6 +305,8 @@ class AttachedRun(JsonForm):
     spread: StepSpread | None
     throughput: Throughput | None
     memory: list[RankMemory]
+    windows: list[StepWindow]
+    histogram: StepHistogram | None
     flops: float | None
     """Of one rank in a step, forward and backward."""
     flops_by: Literal["counted", "6 N"] | None  # with --flops; or for each token, of a transformer of N parameters

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,11 @@ _LINE = re.compile(r"(?P<own>.*:\d+ \S+?)(, (?P<library>\S+): \S+)?", re.DOTALL)
 """A sampled line: of the script, and the function of a library that is at work in it."""
 _COLLECTIVE = "collective"
 _ROUNDING_S = 1e-9
+_ORDER = (
+    *("input_wait", "call", "compute", "copy", "forward", "backward", EXCHANGE, "comm_exposed", "sync_wait", "update"),
+    *("device_wait", "compile", "garbage_collection"),
+)
+"""Of phases, by time."""
 _FEWEST = 4
 """Fewer steps are not told apart."""
 _MOST_KINDS = 3
@@ -89,10 +95,41 @@ class KeptSteps:
         rows = [[value(step) for step in self.attempt.steps[number]] for number in self.numbers]
         return np.array(rows, dtype=np.float64).T
 
-    @property
+    @cached_property
     def length_s(self) -> Array:
         """Ranks x steps."""
         return self.of_ranks(lambda step: step.active_s)
+
+    @cached_property
+    def phases_s(self) -> dict[str, Array]:
+        """Of each phase that is known, ranks x steps, in the order of time."""
+        seconds = {name: self.of_ranks(lambda step, own=own: step.seconds(*own)) for name, own in REGIONS.items()}  # type: ignore[misc]
+        for name in _unseen(self).keys() & REGIONS.keys() - {"input_wait"}:  # what was asked for, not what was done
+            seconds["call"] = seconds["call"] + seconds.pop(name)
+        if self.exchange:
+            passing = seconds["backward"] + self.of_ranks(lambda step: step.in_exchange_s)
+            seconds["backward"] = np.maximum(passing - self.exchange.within_backward_s, 0.0)
+            seconds["sync_wait"], seconds["comm_exposed"] = self.exchange.waiting_s, self.exchange.exposed_s
+        else:
+            seconds[EXCHANGE] = self.of_ranks(lambda step: step.seconds(_COLLECTIVE))
+        shown = [name for name in _ORDER if name in seconds]
+        return {name: seconds[name] for name in shown if seconds[name].any() or name in EXCHANGED}
+
+    @cached_property
+    def gaps_s(self) -> dict[str, Array]:
+        """Of each gap, ranks x steps, the longest first."""
+        names = dict.fromkeys(
+            name for number in self.numbers for step in self.attempt.steps[number] for name in step.gaps
+        )
+        gaps = {name: self.of_ranks(lambda step, name=name: step.gaps.get(name, 0) * 1e-9) for name in names}  # type: ignore[misc]
+        return dict(sorted(gaps.items(), key=lambda gap: -float(gap[1].mean())))
+
+    @cached_property
+    def rest_s(self) -> Array:
+        """What is left of the steps, ranks x steps."""
+        phases = sum(self.phases_s.values(), np.zeros_like(self.length_s))
+        rest = self.length_s - phases - sum(self.gaps_s.values(), 0.0)
+        return np.where(np.abs(rest) < _ROUNDING_S, 0.0, rest)
 
 
 def longest_training(kept: Sequence[KeptSteps]) -> KeptSteps:
@@ -193,44 +230,15 @@ def step_parts(kept: KeptSteps) -> list[StepPart]:
     """Return the parts of a step, which sum to it: phases in the order of time, then gaps, and what is left."""
     if not kept.numbers:
         return []
-    length = kept.length_s
-    seconds = {name: kept.of_ranks(lambda step, own=own: step.seconds(*own)) for name, own in REGIONS.items()}  # type: ignore[misc]
-    exchanged = kept.of_ranks(lambda step: step.seconds(_COLLECTIVE))
+    total = float(kept.length_s.mean())
     unseen = _unseen(kept)
-    for name in unseen.keys() & REGIONS.keys() - {"input_wait"}:  # what was asked for, not what was done
-        seconds["call"] = seconds["call"] + seconds.pop(name)
-    if kept.exchange:
-        passing = seconds["backward"] + kept.of_ranks(lambda step: step.in_exchange_s)
-        seconds["backward"] = np.maximum(passing - kept.exchange.within_backward_s, 0.0)
-        seconds["sync_wait"], seconds["comm_exposed"] = kept.exchange.waiting_s, kept.exchange.exposed_s
-    else:
-        seconds[EXCHANGE] = exchanged
-    order = [
-        "input_wait",
-        "call",
-        "compute",
-        "copy",
-        "forward",
-        "backward",
-        EXCHANGE,
-        "comm_exposed",
-        "sync_wait",
-        "update",
-    ]
-    shown = [name for name in [*order, "device_wait", "compile", "garbage_collection"] if name in seconds]
-    shown = [name for name in shown if seconds[name].any() or name in EXCHANGED]
-    gaps = dict.fromkeys(name for number in kept.numbers for step in kept.attempt.steps[number] for name in step.gaps)
-    of_gaps = {name: kept.of_ranks(lambda step, name=name: step.gaps.get(name, 0) * 1e-9) for name in gaps}  # type: ignore[misc]
-    rest = length - sum((seconds[name] for name in shown), np.zeros_like(length)) - sum(of_gaps.values(), 0.0)
-    rest = np.where(np.abs(rest) < _ROUNDING_S, 0.0, rest)
-    total = float(length.mean())
-    parts = [_part(kept, name, seconds[name], total, REGIONS.get(name, (_COLLECTIVE,))) for name in shown]
+    phases = kept.phases_s
+    parts = [_part(kept, name, seconds, total, REGIONS.get(name, (_COLLECTIVE,))) for name, seconds in phases.items()]
     if kept.no_exchange:
         unseen = {**dict.fromkeys(("comm_exposed", "sync_wait"), kept.no_exchange), **unseen}
-    parts += [_unknown(name, reason) for name, reason in unseen.items() if name not in shown]
-    ordered = sorted(of_gaps, key=lambda name: -float(of_gaps[name].mean()))
-    parts += [_part(kept, name, of_gaps[name], total, (name,), gap=True) for name in ordered]
-    return [*parts, _part(kept, REST, rest, total, ())]
+    parts += [_unknown(name, reason) for name, reason in unseen.items() if name not in phases]
+    parts += [_part(kept, name, seconds, total, (name,), gap=True) for name, seconds in kept.gaps_s.items()]
+    return [*parts, _part(kept, REST, kept.rest_s, total, ())]
 
 
 def _unseen(kept: KeptSteps) -> dict[str, str]:

@@ -30,15 +30,16 @@ def step_spread(kept: KeptSteps) -> StepSpread | None:
     lengths = kept.length_s.mean(axis=0)
     return StepSpread(
         median_s=float(np.median(lengths)),
-        p90_s=_quantile(lengths, 0.9),
-        p99_s=_quantile(lengths, 0.99),
+        p90_s=quantile(lengths, 0.9),
+        p99_s=quantile(lengths, 0.99),
         longest_s=float(lengths.max()),
         longest_step=kept.numbers[int(lengths.argmax())],
         stalls=_stalls(np.array(kept.numbers), lengths),
     )
 
 
-def _quantile(lengths: NDArray[np.float64], level: float) -> float | None:
+def quantile(lengths: NDArray[np.float64], level: float) -> float | None:
+    """Return a quantile of steps; None if they are too few for it."""
     return float(np.quantile(lengths, level)) if len(lengths) >= _FEWEST_OF[level] else None
 
 

@@ -23,6 +23,7 @@ from steptime.attached.step_parts import (
     step_parts,
 )
 from steptime.attached.step_spread import step_spread
+from steptime.attached.step_windows import step_histogram, step_windows
 from steptime.attached.straggler import whom_ranks_wait_for
 from steptime.attached.throughput import throughput
 from steptime.attached.trainings import trainings_of
@@ -105,6 +106,8 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         step_s=step_length(main) if main else NOT_MEASURED,
         median_step_s=median_step_length(main) if main else NOT_MEASURED,
         spread=step_spread(main) if main and not _are_means(main) else None,
+        windows=step_windows(main, command) if main and not _are_means(main) else [],
+        histogram=step_histogram(main) if main and not _are_means(main) else None,
         throughput=trained,
         memory=memory_of_ranks(main) if main else [],
         flops=flops,

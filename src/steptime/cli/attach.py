@@ -11,9 +11,11 @@ import typer
 
 from steptime.cli.attached_environment import FORMS, print_environment
 from steptime.cli.streams import warn
+from steptime.cli.trackers import ToTrackers, chosen_trackers, missing_libraries, write_to_trackers
 from steptime.errors import UsageError
 
 if TYPE_CHECKING:
+    from steptime.cli.trackers import ChosenTracker
     from steptime.launchers.own_command import CommandEnd
     from steptime.runner.attached_run import PreparedCommand
 
@@ -60,6 +62,7 @@ def attach(
         str | None,
         typer.Option("--format", help="Of --environment: sh, yaml, json or docker.", autocompletion=lambda: FORMS),
     ] = None,
+    to: ToTrackers = None,
 ) -> None:
     """Run your own training command as it is, and end with where its time went.
 
@@ -73,8 +76,10 @@ def attach(
     if not command or form is not None:
         what = "give a command: steptime attach -- torchrun train.py" if not command else "--format is of --environment"
         raise UsageError(what)
+    trackers = chosen_trackers(to)
     require_program(command[0])
     try:
+        warn(f"steptime attach: {reason}" for reason in missing_libraries(trackers))
         prepared = _prepared(command, output, lines=lines, flops=flops, ablate=ablate)
         beat = _live_line(prepared.folder) if live else _silent
     except Exception as error:
@@ -89,6 +94,8 @@ def attach(
         _answer(prepared.folder, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - whatever the answer lacks, the end is that of the command
         _warn_of(error)
+    if trackers:
+        _show_in_trackers(prepared.folder, trackers)
     _end_alike(ended)
 
 
@@ -117,6 +124,24 @@ def _prepared(
     if output is not None and prepared.folder != wanted:
         warn([f"steptime attach: results go to {prepared.folder}, since {wanted} holds others"])
     return prepared
+
+
+def _show_in_trackers(folder: Path, trackers: "list[ChosenTracker]") -> None:
+    """Write the page and the run to trackers; whatever fails is one line."""
+    try:
+        from steptime.cli.report import PAGE, read_report, write_report_page
+
+        report = read_report(folder)
+        assert report.attached is not None  # noqa: S101 - the folder is of this run
+        write_report_page(report, folder / PAGE)
+        written, failed = write_to_trackers(trackers, report.attached, folder, folder / PAGE)
+        warn(written)
+        warn(f"steptime attach: not written to {line}" for line in failed)
+    except Exception as error:  # noqa: BLE001 - likewise
+        from steptime.errors import error_line
+
+        names = ", ".join(tracker.place.name for tracker in trackers)
+        warn([f"steptime attach: not written to {names}: {error_line(error)}"])
 
 
 def _warn_unmeasured(error: Exception) -> None:

@@ -15,6 +15,7 @@ import typer
 
 import steptime
 from steptime.cli.streams import say, warn
+from steptime.cli.trackers import ToTrackers, chosen_trackers, write_to_trackers
 from steptime.report.export_formats import ReportFormat, format_help, formats_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from steptime.analysis.summary_form import Summary
     from steptime.attached.form import AttachedRun
     from steptime.cli.console import PlainConsole
+    from steptime.cli.trackers import ChosenTracker
     from steptime.diagnosis.form import Diagnosis
     from steptime.errors import StoreError
     from steptime.predict.held_out import Anomaly
@@ -66,6 +68,7 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also write every figure as SVG, PNG and PDF with a caption.")
     ] = None,
+    to: ToTrackers = None,
 ) -> None:
     """Show who is fastest, with intervals, the equivalence check and what failed."""
     from steptime.errors import UsageError, choices_message
@@ -74,8 +77,10 @@ def report(
     formats = formats_of(ReportFormat)
     if form not in formats:
         raise UsageError(choices_message("format", form, formats))
+    trackers = chosen_trackers(to)
     with reported_folder(folders) as (folder, recorded):
         found = read_report(folder, reference, recorded)
+        _require_attached(found, trackers)
         failure = _page_failure(found, html)
         html = None if failure else html
         as_json = as_json or form == "json"
@@ -99,9 +104,35 @@ def report(
 
             written = write_figures(found.summary, found.sections, figures)
             warn([f"figures: {len(written)} files in {figures.resolve()}"])
+        failure = _tracker_failure(found, trackers, html) or failure
         if failure is not None:
             raise failure
         found.store.require_launches()
+
+
+def _require_attached(reported: "ReportedResults", trackers: "Sequence[ChosenTracker]") -> None:
+    from steptime.errors import UsageError
+
+    if trackers and reported.attached is None:
+        message = (
+            f"--to {trackers[0].place.name} needs the results of steptime attach; {reported.store.path} has a study"
+        )
+        raise UsageError(message)
+
+
+def _tracker_failure(
+    reported: "ReportedResults", trackers: "Sequence[ChosenTracker]", html: Path | None
+) -> "StoreError | None":
+    """Write an attached run to trackers; return why it is not in all of them."""
+    from steptime.errors import StoreError
+
+    if not trackers or reported.attached is None:
+        return None
+    folder = reported.store.path
+    page = html or (folder / PAGE if (folder / PAGE).is_file() else folder)
+    written, failed = write_to_trackers(trackers, reported.attached, folder, page)
+    warn(written)
+    return StoreError("\n".join(failed)) if failed else None
 
 
 def _page_failure(found: "ReportedResults", path: Path | None) -> "StoreError | None":

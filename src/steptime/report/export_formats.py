@@ -1,7 +1,7 @@
 """What results can be written as, one row a format: what it takes, what it writes, and into which file.
 
-``report --format`` and ``compare --format`` print text, ``export --to`` writes files. A new format is a row of
-``EXPORTS`` and the function that writes it.
+``report --format`` and ``compare --format`` print text, ``export --to`` writes files, ``--to`` of ``report`` and
+``attach`` writes to trackers. A new format is a row of ``EXPORTS`` and the function that writes it.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from steptime.analysis.compared.form import ChangeReport
+    from steptime.exports.trackers.tracked_run import TrackedRun
     from steptime.report.sections import StudyFindings
     from steptime.results.store import Store
 
@@ -54,6 +55,14 @@ class FileFormat(ExportFormat):
     """Whether it takes several results folders."""
     of_trial: bool = False
     """Whether it can be of one trial."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackerFormat(ExportFormat):
+    """A place that shows runs; its name is that of the extra that it needs."""
+
+    write: "Callable[[TrackedRun, str | None, Path], str]"
+    """Takes the run, where to (None: the place's own settings) and the results folder; returns where it is."""
 
 
 def _markdown(findings: "StudyFindings") -> str:
@@ -126,6 +135,36 @@ def _extrap(stores: "Sequence[Store]", folder: Path, _: str | None) -> list[Path
     return export_extrap(stores[0], folder)
 
 
+def _otel(run: "TrackedRun", target: str | None, _: Path) -> str:
+    from steptime.exports.trackers.otlp_messages import write_otel
+
+    return write_otel(run, target)
+
+
+def _mlflow(run: "TrackedRun", target: str | None, _: Path) -> str:
+    from steptime.exports.trackers.experiment_runs import write_mlflow
+
+    return write_mlflow(run, target)
+
+
+def _wandb(run: "TrackedRun", target: str | None, _: Path) -> str:
+    from steptime.exports.trackers.experiment_runs import write_wandb
+
+    return write_wandb(run, target)
+
+
+def _tensorboard(run: "TrackedRun", target: str | None, folder: Path) -> str:
+    from steptime.exports.trackers.written_files import write_tensorboard
+
+    return write_tensorboard(run, target, folder)
+
+
+def _prometheus(run: "TrackedRun", target: str | None, folder: Path) -> str:
+    from steptime.exports.trackers.written_files import write_prometheus
+
+    return write_prometheus(run, target, folder)
+
+
 EXPORTS: tuple[ExportFormat, ...] = (
     ReportFormat("text"),
     ReportFormat("json", "docs/report-json.md"),
@@ -141,6 +180,11 @@ EXPORTS: tuple[ExportFormat, ...] = (
     FileFormat("otava", "the history of several folders for Apache Otava", write=_otava, several=True),
     FileFormat("mllog", "trainings as MLPerf's log", write=_mllog, below="mllog"),
     FileFormat("extrap", "step times for Extra-P", write=_extrap, below="extrap"),
+    TrackerFormat("otel", "a collector's address", write=_otel),
+    TrackerFormat("mlflow", "a tracking URI", write=_mlflow),
+    TrackerFormat("wandb", "a project", write=_wandb),
+    TrackerFormat("tensorboard", "a folder of runs", write=_tensorboard),
+    TrackerFormat("prometheus", "a file, or a Pushgateway's address", write=_prometheus),
 )
 """The first of each kind is what a verb writes where none is named."""
 

@@ -1,0 +1,94 @@
+"""A run as a run of MLflow or of Weights & Biases; for ``wandb sync`` where no account is known."""
+
+import itertools
+import os
+from pathlib import Path
+
+from steptime.exports.trackers.tracked_run import WHOLE, WINDOWS, TrackedRun
+
+_EXPERIMENT = "steptime"
+_MOST = 500
+"""Metrics of a request; the server takes 1,000."""
+_PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+}
+"""Unless the user sets them: a server that is not there would be asked for minutes."""
+_PROJECT = "steptime"
+_AXIS = "steptime/step"
+_WAIT_S = 60.0
+
+
+def write_mlflow(run: TrackedRun, target: str | None) -> str:
+    """Write a run to MLflow; return where it is.
+
+    Args:
+        run: what is written.
+        target: the tracking URI; None: that of MLflow's own settings.
+    """
+    for name, value in _PATIENCE.items():
+        os.environ.setdefault(name, value)
+    import mlflow
+    from mlflow.entities import Metric, Param
+
+    place = target or mlflow.get_tracking_uri()
+    client = mlflow.MlflowClient(tracking_uri=place)
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _EXPERIMENT)
+    experiment = client.get_experiment_by_name(name)
+    number = experiment.experiment_id if experiment else client.create_experiment(name)
+    tags = {"mlflow.note.content": run.text, "steptime.page": run.page}
+    tags |= {f"steptime.finding.{order}.{finding.kind}": finding.sentence for order, finding in enumerate(run.findings)}
+    made = client.create_run(number, start_time=_milliseconds(run.begin_s), tags=tags, run_name=run.name)
+    key = made.info.run_id
+    client.log_batch(key, params=[Param(f"steptime.{name}", value) for name, value in run.about.items()])
+    metrics = [Metric(value.name, value.seconds, _milliseconds(value.at_s), value.step) for value in run.values]
+    for first in range(0, len(metrics), _MOST):
+        client.log_batch(key, metrics=metrics[first : first + _MOST])
+    client.set_terminated(key, end_time=_milliseconds(run.end_s))
+    return f"run {key} of experiment {name} at {place}"
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(1000.0 * seconds)
+
+
+def write_wandb(run: TrackedRun, target: str | None) -> str:
+    """Write a run to Weights & Biases; return where it is.
+
+    Its own files lie in WANDB_DIR or the working directory: they hold links, which results must not.
+
+    Args:
+        run: what is written.
+        target: the project; None: that of WANDB_PROJECT, else ``steptime``.
+    """
+    os.environ.setdefault("WANDB_SILENT", "true")
+    import wandb
+
+    mode = os.environ.get("WANDB_MODE") or ("online" if wandb.login(prompt=False, verify=False) else "offline")
+    settings = wandb.Settings(
+        silent=True,
+        mode=mode,
+        console="off",
+        disable_git=True,
+        disable_code=True,
+        x_disable_stats=True,
+        init_timeout=_WAIT_S,
+    )
+    made = wandb.init(
+        project=target or os.environ.get("WANDB_PROJECT", _PROJECT),
+        name=run.name,
+        notes=run.text,
+        tags=sorted({finding.kind for finding in run.findings}),
+        config={**run.about, "page": run.page},
+        settings=settings,
+    )
+    made.define_metric(_AXIS, hidden=True)
+    made.define_metric("steptime/window/*", step_metric=_AXIS)
+    of_windows = [value for value in run.values if value.scope == WINDOWS]
+    for step, values in itertools.groupby(of_windows, key=lambda value: value.step):
+        made.log({_AXIS: step, **{value.name: value.seconds for value in values}})
+    made.summary.update({value.name: value.seconds for value in run.values if value.scope == WHOLE})
+    place, url = Path(made.dir).parent, made.url
+    made.finish()
+    return str(url) if mode == "online" else f"wandb sync {place}"
