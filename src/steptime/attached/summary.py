@@ -22,8 +22,7 @@ from steptime.attached.step_parts import (
     step_length,
     step_parts,
 )
-from steptime.attached.step_spread import step_spread
-from steptime.attached.step_windows import step_histogram, step_windows
+from steptime.attached.step_spread import step_histogram, step_spread, step_windows
 from steptime.attached.straggler import whom_ranks_wait_for
 from steptime.attached.throughput import throughput
 from steptime.attached.trainings import trainings_of

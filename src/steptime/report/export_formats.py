@@ -136,7 +136,7 @@ def _extrap(stores: "Sequence[Store]", folder: Path, _: str | None) -> list[Path
 
 
 def _otel(run: "TrackedRun", target: str | None, _: Path) -> str:
-    from steptime.exports.trackers.otlp_messages import write_otel
+    from steptime.exports.trackers.metrics import write_otel
 
     return write_otel(run, target)
 
@@ -154,13 +154,13 @@ def _wandb(run: "TrackedRun", target: str | None, _: Path) -> str:
 
 
 def _tensorboard(run: "TrackedRun", target: str | None, folder: Path) -> str:
-    from steptime.exports.trackers.written_files import write_tensorboard
+    from steptime.exports.trackers.experiment_runs import write_tensorboard
 
     return write_tensorboard(run, target, folder)
 
 
 def _prometheus(run: "TrackedRun", target: str | None, folder: Path) -> str:
-    from steptime.exports.trackers.written_files import write_prometheus
+    from steptime.exports.trackers.metrics import write_prometheus
 
     return write_prometheus(run, target, folder)
 

@@ -1,12 +1,12 @@
-"""A run as a run of MLflow or of Weights & Biases; for ``wandb sync`` where no account is known."""
+"""A run as a run of MLflow, of Weights & Biases (for ``wandb sync`` where no account is known) or of TensorBoard."""
 
 import itertools
 import os
+import time
 from pathlib import Path
 
-from steptime.exports.trackers.tracked_run import WHOLE, WINDOWS, TrackedRun
+from steptime.exports.trackers.tracked_run import WHOLE, WINDOWS, TrackedRun, plain_name
 
-_EXPERIMENT = "steptime"
 _MOST = 500
 """Metrics of a request; the server takes 1,000."""
 _PATIENCE = {
@@ -34,7 +34,7 @@ def write_mlflow(run: TrackedRun, target: str | None) -> str:
 
     place = target or mlflow.get_tracking_uri()
     client = mlflow.MlflowClient(tracking_uri=place)
-    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _EXPERIMENT)
+    name = os.environ.get("MLFLOW_PROJECT_NAME", _PROJECT)
     experiment = client.get_experiment_by_name(name)
     number = experiment.experiment_id if experiment else client.create_experiment(name)
     tags = {"mlflow.note.content": run.text, "steptime.page": run.page}
@@ -92,3 +92,36 @@ def write_wandb(run: TrackedRun, target: str | None) -> str:
     place, url = Path(made.dir).parent, made.url
     made.finish()
     return str(url) if mode == "online" else f"wandb sync {place}"
+
+
+def write_tensorboard(run: TrackedRun, target: str | None, folder: Path) -> str:
+    """Write a run for TensorBoard; return what to show.
+
+    Args:
+        run: what is written.
+        target: a folder of runs; None: ``tensorboard`` in the results folder.
+        folder: of results.
+    """
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+    from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+    from tensorboard.plugins.text.summary_v2 import text_pb
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    place = (Path(target) if target else folder / "tensorboard") / f"steptime-{plain_name(run.name)}"
+    place.mkdir(parents=True, exist_ok=True)
+    first = min((value.step for value in run.values), default=0)
+    events = [
+        Event(wall_time=run.begin_s, file_version="brain.Event:2"),
+        # What an earlier export of this run wrote is put aside, as purge_step does: TensorBoard reads files by name.
+        Event(wall_time=run.begin_s, step=first, session_log=SessionLog(status=SessionLog.START)),
+        *(
+            Event(wall_time=value.at_s, step=value.step, summary=scalar_pb(value.name, value.seconds))
+            for value in run.values
+        ),
+        Event(wall_time=run.end_s, step=first, summary=text_pb("steptime/findings", run.text)),
+    ]
+    with (place / f"events.out.tfevents.{time.time_ns()}.steptime").open("xb") as file:
+        writer = RecordWriter(file)
+        for event in events:
+            writer.write(event.SerializeToString())
+    return f"tensorboard --logdir {place.parent}"
