@@ -1,11 +1,13 @@
 """A run as a run of MLflow, of Weights & Biases (for ``wandb sync`` where no account is known) or of TensorBoard."""
 
+import io
 import itertools
 import os
 import time
 from pathlib import Path
 
 from steptime.exports.trackers.tracked_run import WHOLE, WINDOWS, TrackedRun, plain_name
+from steptime.plain_file import PlainFolder
 
 _MOST = 500
 """Metrics of a request; the server takes 1,000."""
@@ -107,8 +109,8 @@ def write_tensorboard(run: TrackedRun, target: str | None, folder: Path) -> str:
     from tensorboard.plugins.text.summary_v2 import text_pb
     from tensorboard.summary.writer.record_writer import RecordWriter
 
-    place = (Path(target) if target else folder / "tensorboard") / f"steptime-{plain_name(run.name)}"
-    place.mkdir(parents=True, exist_ok=True)
+    root = Path(target) if target else folder / "tensorboard"
+    place = root / f"steptime-{plain_name(run.name)}"
     first = min((value.step for value in run.values), default=0)
     events = [
         Event(wall_time=run.begin_s, file_version="brain.Event:2"),
@@ -120,8 +122,9 @@ def write_tensorboard(run: TrackedRun, target: str | None, folder: Path) -> str:
         ),
         Event(wall_time=run.end_s, step=first, summary=text_pb("steptime/findings", run.text)),
     ]
-    with (place / f"events.out.tfevents.{time.time_ns()}.steptime").open("xb") as file:
-        writer = RecordWriter(file)
-        for event in events:
-            writer.write(event.SerializeToString())
-    return f"tensorboard --logdir {place.parent}"
+    file = io.BytesIO()
+    writer = RecordWriter(file)
+    for event in events:
+        writer.write(event.SerializeToString())
+    PlainFolder(root).put(place / f"events.out.tfevents.{time.time_ns()}.steptime", file.getvalue())
+    return f"tensorboard --logdir {root}"
