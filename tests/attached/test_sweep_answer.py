@@ -122,3 +122,15 @@ def test_the_section_has_every_point_and_two_pictures(curve):
     assert [f"{count} (forecast)" in text for count in (4, 8, 16, 32)] == [True] * 4
     (figures,) = [part for part in section.parts if isinstance(part, Figures)]
     assert [figure.title.split()[0] for figure in figures.draw()] == ["Speed-up", "Efficiency"]
+
+
+def test_a_speed_up_whose_runs_lie_far_apart_is_inconclusive_in_sentence_and_table(swept, tmp_path):
+    stores = [(number, stored(tmp_path / f"{number}", 2, transfer)) for number, transfer in enumerate((1, 60, 900))]
+    runs, _ = read_runs(2, stores)
+
+    curve = sweep_curve("", [swept[0], runs], SweepOptions())
+
+    assert curve.sentence.startswith("the speed-up on 2 workers is inconclusive (")
+    assert 0.0 < curve.loss.share < 1.0
+    text = csv_of([sweep_section(SweepAnswer(command=["train.py"], curves=[curve], missing=[]))])
+    assert text.count("inconclusive") >= len(["speed-up", "efficiency"])

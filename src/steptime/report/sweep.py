@@ -1,15 +1,15 @@
 """A sweep: its answer, the table of numbers of workers, and the pictures of how far more of them help."""
 
-from collections.abc import Sequence
 from functools import partial
 
 from steptime.report.charts.chart import GREY, Figure, Spec, chart, picture
 from steptime.report.charts.rows import workers_axis
+from steptime.report.number_format import INCONCLUSIVE, number, percent, seconds, times
 from steptime.report.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.scaling.knee import sentence_of
 from steptime.scaling.sweep_answer import SweepAnswer, SweepCurve, SweepForecast, SweepPoint
-from steptime.units import format_seconds
+from steptime.units import is_undecided
 
 _MEASURED, _FORECAST, _IDEAL = "#0072B2", "#D55E00", GREY
 _UNKNOWN = "-"
@@ -87,22 +87,17 @@ def _forecast_cells(point: SweepForecast, extras: int) -> list[Cell]:
 
 
 def _seconds(interval: Interval[float | None]) -> Cell:
-    ends = _ends([interval.low, interval.high])
-    return Cell(format_seconds(interval.value or 0.0), " to ".join(map(format_seconds, ends)))
+    return Cell(*seconds(interval.value, interval.low, interval.high))
 
 
 def _ratio(interval: Interval | IntervalOverLaunches) -> Cell:
-    return Cell(f"{interval.value:.3g}x", " to ".join(f"{end:.3g}" for end in _ends([interval.low, interval.high])))
+    return Cell(*times(interval.value, interval.low, interval.high))
 
 
 def _percent(interval: Interval | IntervalOverLaunches) -> Cell:
-    ends = _ends([interval.low, interval.high])
-    return Cell(f"{100 * interval.value:.0f} %", " to ".join(f"{100 * end:.0f}" for end in ends))
-
-
-def _ends(ends: Sequence[float | None]) -> list[float]:
-    known = [end for end in ends if end is not None]
-    return known if len(known) == len(ends) else []
+    if is_undecided(interval.low, interval.high):
+        return Cell(INCONCLUSIVE, f"about {number(100 * interval.value)} %")
+    return Cell(*percent(interval.value, interval.low, interval.high))
 
 
 def _figures(curve: SweepCurve) -> list[Figure]:

@@ -24,7 +24,7 @@ from steptime.scaling.knee import SHARES, Knee
 from steptime.statistics.comparison import compare
 from steptime.statistics.interval import step_time
 from steptime.statistics.launch_times import LaunchTimes, reduce_times
-from steptime.units import format_count
+from steptime.units import format_count, is_undecided
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -255,14 +255,15 @@ def _point(runs: SweptRuns, first: SweptRuns, kind: Kind, options: SweepOptions)
 
 def _largest_loss(points: Sequence[SweepPoint], kind: Kind) -> SweepLoss | None:
     first, last = points[0], points[-1]
-    if last is first or last.step_s.value is None:
+    if last is first:
         return None
     ideal = 1.0 if kind == "weak" else first.workers / last.workers
     lost = {name: seconds - ideal * first.parts_s.get(name, 0.0) for name, seconds in last.parts_s.items()}
     part = max(lost, key=lambda name: lost[name], default=None)
-    if part is None or lost[part] < _LEAST_LOSS * last.step_s.value:
+    whole_s = sum(last.parts_s.values())  # of the same mean as the parts, which runs of unequal lengths weigh otherwise
+    if part is None or lost[part] < _LEAST_LOSS * whole_s:
         return None
-    return SweepLoss(part=part, title=title_of(part), time_s=lost[part], share=lost[part] / last.step_s.value)
+    return SweepLoss(part=part, title=title_of(part), time_s=lost[part], share=lost[part] / whole_s)
 
 
 def _forecast(
@@ -334,6 +335,8 @@ def _sentence(points: Sequence[SweepPoint], loss: SweepLoss | None, knees: Seque
     ends = "" if speedup.low is None or speedup.high is None else f" ({speedup.low:.3g} to {speedup.high:.3g})"
     base = "" if first.workers == 1 else f" over {first.workers}"
     parts = [f"{speedup.value:.3g}x{ends} on {workers}{base}, {100 * last.efficiency.value:.0f} % efficient"]
+    if is_undecided(speedup.low, speedup.high):
+        parts = [f"the speed-up on {workers}{base} is inconclusive{ends}"]
     if loss is not None:
         parts.append(f"the largest loss is {loss.title} ({100 * loss.share:.0f} % of a step)")
     parts += [knee.sentence for knee in knees if knee.measure == "doubling"]
