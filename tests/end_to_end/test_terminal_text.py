@@ -21,6 +21,11 @@ from steptime.results.store import Store
 HOSTILE = "\x1b]0;t\x07\x1b[31m\u202eevil\x9b31m"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 POINTS = "class,workers,throughput\n" + "".join(f"{HOSTILE},{count},{100 * count}\n" for count in (1, 2, 4, 8, 16))
+LOG = "".join(
+    f" [{HOSTILE}] iteration {number:8d}/      40 | consumed samples: {8 * number} | "
+    f"elapsed time per iteration (ms): 50.1 | global batch size: 8 | lm loss: 6.1 | {HOSTILE}\n"
+    for number in range(1, 41)
+)
 COMMANDS: dict[str, list[list[str]]] = {
     "doctor": [["doctor"], ["doctor", "--json"]],
     "list": [["list", "studies"], ["list", HOSTILE]],
@@ -54,6 +59,16 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["advise", "RESULTS", "--verify", "--budget", HOSTILE],
     ],
     "attach": [["attach", "-o", "FOLDER/attached", "--", "true", HOSTILE], ["attach", "-o", "RESULTS", "--", HOSTILE]],
+    "sweep": [
+        ["sweep", "--dry-run", "--counts", "1", "-o", "FOLDER/sweep", "--", "true", "{workers}", HOSTILE],
+        ["sweep", "--counts", "1", "--repeats", "1", "-o", "FOLDER/sweep", "--", "true", "{workers}", HOSTILE],
+        ["sweep", "--set", HOSTILE, "--", "true", "{workers}"],
+    ],
+    "import": [
+        ["import", "FOLDER/train.log", "-o", "FOLDER/imported"],
+        ["import", "FOLDER/points.csv", "-o", "FOLDER/none"],
+        ["import", HOSTILE],
+    ],
     "serve": [["serve", HOSTILE], ["serve", "RESULTS", "--port", HOSTILE]],
     "net": [
         ["net", "star", "--dry-run", "-o", "FOLDER/net"],
@@ -104,6 +119,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     study = made / f"{HOSTILE}.yaml"
     study.write_text(f"question: {json.dumps(HOSTILE)}\n{STUDY}equivalence: {{enabled: false}}\n")
     (made / "points.csv").write_text(POINTS)
+    (made / "train.log").write_text(f"{HOSTILE}\n" + LOG)
     (made / "cache" / "environments" / "old-0123456789ab").mkdir(parents=True)
     small = ["workers=1", "launches={min: 1, max: 1}", "breakdown={launches: 1, seconds: 1}"]
     steptime("run", str(study), *small, "-o", str(made / "results"), cwd=made)

@@ -134,7 +134,16 @@ class ProcessRecord:
             "python": sys.version.split()[0],
             "program": [str(argument)[:500] for argument in getattr(sys, "argv", [])[:8]],
             "environment": {name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+            "niceness": niceness(),
         }
+
+
+def niceness() -> int:
+    """Return how far others come before this process: 0 where nobody asked for it, at most 19; 0 if it is not known."""
+    try:
+        return os.getpriority(os.PRIO_PROCESS, 0)
+    except (AttributeError, OSError):  # not on every system
+        return 0
 
 
 class StepLines:

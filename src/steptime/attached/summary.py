@@ -51,6 +51,8 @@ _WANTED = 0.1
 _FEW_TIMES = 3
 """As many steps as there are, above which a note shows how many more are needed."""
 _SAMPLED = "on record as sums, since steps are short: {summed:,} of {steps}; the parts are of others"
+_OF_RAY = "ray/_private/workers/"
+"""In the path of the program that Ray starts its workers by."""
 _EXCESS = "count as a whole: their parts exceed them"
 
 
@@ -196,7 +198,17 @@ def _notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
     alone = sum(len(process.steps) for process in files.processes)
     if main is not None and summed and alone:
         notes.append(_SAMPLED.format(summed=summed, steps=format_count(summed + alone, "step")))
-    return [*(_too_few(main) if main else ()), *notes]
+    return [*_niceness(files), *(_too_few(main) if main else ()), *notes]
+
+
+def _niceness(files: AttachedFiles) -> Iterator[str]:
+    """Yield at which niceness processes trained, if others come before them."""
+    trained = [each.process for each in files.processes if each.steps and each.process.niceness > 0]
+    if trained:
+        numbers = " and ".join(sorted({str(process.niceness) for process in trained}))
+        text = f"processes train at niceness {numbers}: other programs on their cores come first"
+        of_ray = any(_OF_RAY in word for process in trained for word in process.program)
+        yield f"{text}; RAY_worker_niceness=0 where Ray is started ends that" if of_ray else text
 
 
 def _too_few(kept: KeptSteps) -> Iterator[str]:

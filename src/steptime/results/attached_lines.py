@@ -54,6 +54,7 @@ class ProcessLine:
     python: Name = ""
     program: list[Annotated[str, Field(max_length=10_000)]] = field(default_factory=list)
     environment: dict[Name, Name] = field(default_factory=dict)
+    niceness: Annotated[int, Field(ge=-20, le=19)] = 0
 
 
 @dataclass(frozen=True)
