@@ -139,7 +139,7 @@ class ProcessRecord:
 
 
 def niceness() -> int:
-    """Return how far others come before this process: 0 where nobody asked for it, at most 19; 0 if it is not known."""
+    """Return how far others come before this process: 0 unless it was asked for, at most 19; 0 if unknown."""
     try:
         return os.getpriority(os.PRIO_PROCESS, 0)
     except (AttributeError, OSError):  # not on every system
