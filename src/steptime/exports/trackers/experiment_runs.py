@@ -76,6 +76,8 @@ def write_wandb(run: TrackedRun, target: str | None) -> str:
         disable_code=True,
         x_disable_stats=True,
         init_timeout=_WAIT_S,
+        finish_timeout=_WAIT_S,
+        finish_timeout_raises=True,  # said in a line, and the command is over all the same
     )
     made = wandb.init(
         project=target or os.environ.get("WANDB_PROJECT", _PROJECT),
