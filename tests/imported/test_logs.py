@@ -173,3 +173,13 @@ def test_what_is_read_at_once_is_limited(limits, sentence, tmp_path):
     (tmp_path / "zeros.gz").write_bytes(gzip.compress(b"\0" * 20_000))
     with open_source(tmp_path / "zeros.gz", limits) as source, pytest.raises(FileError, match=sentence):
         list(source.lines())
+
+
+def test_a_log_of_one_rank_asks_for_no_records_of_others(tmp_path, capsys):
+    (tmp_path / "log").write_text(MEGATRON)
+    assert run_program(["import", str(tmp_path / "log"), "-o", str(tmp_path / "out")]) == 0
+
+    printed = "".join(capsys.readouterr())
+
+    assert "1 of 16 ranks on record" in printed
+    assert "what attach wrote" not in printed

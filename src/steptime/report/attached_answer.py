@@ -75,7 +75,7 @@ def _unknown_lines(run: AttachedRun) -> Iterator[str]:
     for reason in dict.fromkeys(part.reason for part in run.parts if part.reason):
         names = [title_of(part.name) for part in run.parts if part.reason == reason]
         yield f"Not known: {listed(names)}, because {reason}."
-    if 0 < len(run.ranks) < run.world:
+    if 0 < len(run.ranks) < run.world and not run.imported:
         yield "With what attach wrote for other ranks: steptime report DIR OTHER-DIR."
 
 
