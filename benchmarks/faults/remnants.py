@@ -1,5 +1,6 @@
 """What a fault may leave behind or take away: processes, and lines of records."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ def living_processes() -> Iterator[Found]:
             if state in "ZX":
                 continue
             lines = (path / "environ").read_bytes().decode(errors="replace").split("\0")
-            arguments = tuple((path / "cmdline").read_text().split("\0")[:-1])
+            arguments = tuple(os.fsdecode((path / "cmdline").read_bytes()).split("\0")[:-1])
             namespace = (path / "ns" / "pid").stat().st_ino
         except OSError:  # it has ended meanwhile
             continue

@@ -50,6 +50,15 @@ def test_help_fits_a_narrow_terminal_and_loses_no_option(words, tmp_path):
 
 
 @pytest.mark.parametrize("words", VERBS, ids=" ".join)
+def test_help_shows_all_that_it_says_of_an_option(words, tmp_path):
+    """Words in square brackets would be taken for the style of a text, and vanish."""
+    text = steptime(*words, "--help", cwd=tmp_path, COLUMNS="1000").stdout
+    shown = " ".join(text.replace("\u2502", " ").split())
+    said = [" ".join(param.help.split()) for param in VERBS[words].params if getattr(param, "help", None)]
+    assert [each for each in said if each not in shown] == []
+
+
+@pytest.mark.parametrize("words", VERBS, ids=" ".join)
 def test_every_verb_and_every_option_of_it_is_explained(words):
     command = VERBS[words]
     assert command.help

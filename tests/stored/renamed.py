@@ -56,6 +56,7 @@ EXCLUDED: dict[str, str] = {
     **dict.fromkeys(("stalls", "step_time_s/p90", "step_time_s/p99"), "quantiles and stalls are new keys"),
     "anomaly": "predictions are of mean steps (decision 18)",
     **dict.fromkeys(("gradient_error", "gradient_rounding", "equivalence/rounds"), "gradients and rounds are new keys"),
+    **dict.fromkeys(("checked_at", "equivalence/kept"), "when a check was made, and by which run, are new keys"),
     **dict.fromkeys(("environment_variables", "varied_variables"), "variables of a launch are new keys"),
     "container": "the container of an interpreter is a new key",
     "environment_name": "the name of an environment of a study is a new key",

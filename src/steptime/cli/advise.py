@@ -38,7 +38,7 @@ def advise(
     launches: Annotated[int, typer.Option(min=3, max=100, help="Of each side of a verification.")] = 5,
     budget: Annotated[str | None, typer.Option(help="Stop verifying after this time, for example 8m.")] = None,
     rule: Annotated[
-        str | None, typer.Option(help="Of your own script: the finding that the change is for [default: the first].")
+        str | None, typer.Option(help="Of your own script: the finding that the change is for (default: the first).")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:

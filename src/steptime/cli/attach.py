@@ -31,11 +31,11 @@ def attach(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output-dir", help="Results folder [default: steptime-results/attach-SCRIPT]."),
+        typer.Option("-o", "--output-dir", help="Results folder (default: steptime-results/attach-SCRIPT)."),
     ] = None,
     lines: Annotated[
         bool | None,
-        typer.Option("--lines/--no-lines", help="Sample the lines of the script [default: where gaps are large]."),
+        typer.Option("--lines/--no-lines", help="Sample the lines of the script (default: where gaps are large)."),
     ] = None,
     flops: Annotated[bool, typer.Option("--flops", help="Count the arithmetic of one step.")] = False,
     ablate: Annotated[

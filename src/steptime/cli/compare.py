@@ -22,7 +22,7 @@ def compare(
         typer.Argument(metavar="A", help="Results folder of the baseline, or a folder of runs of your own script."),
     ],
     second: Annotated[
-        Path | None, typer.Argument(metavar="[B]", help="Results folder that is compared with it [default: A].")
+        Path | None, typer.Argument(metavar="[B]", help="Results folder that is compared with it (default: A).")
     ] = None,
     by: Annotated[
         str | None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def fit(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Profile to write [default: DIR.profile.json].")
+        Path | None, typer.Option("-o", "--output", help="Profile to write (default: DIR.profile.json).")
     ] = None,
     nccl_tests: Annotated[
         list[Path] | None,

@@ -25,7 +25,7 @@ def _group() -> None:
 def new(
     name: Annotated[str, typer.Argument(help="Of the framework: small letters, digits and '_'.")],
     folder: Annotated[
-        Path | None, typer.Option("-o", "--output-dir", help="Folder of the package [default: NAME].")
+        Path | None, typer.Option("-o", "--output-dir", help="Folder of the package (default: NAME).")
     ] = None,
 ) -> None:
     """Write a package with a small framework that runs: install it, check it, then put your own in its place."""
@@ -49,7 +49,7 @@ def check(
     ],
     workload: Annotated[
         str | None,
-        typer.Option(help="What to train [default: lenet5, or the first workload of the framework's distribution]."),
+        typer.Option(help="What to train (default: lenet5, or the first workload of the framework's distribution)."),
     ] = None,
     files_only: Annotated[bool, typer.Option("--files-only", help="Look at its files and train nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
@@ -98,7 +98,7 @@ def _workloads_group() -> None:
 @workloads_app.command("new")
 def new_workload(
     name: Annotated[str, typer.Argument(help="Of the workload and its files: small letters, digits and '_'.")],
-    folder: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Folder of the files [default: .].")] = None,
+    folder: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Folder of the files (default: .).")] = None,
     framework: Annotated[
         str, typer.Option(help="That trains it: pytorch, jax, tensorflow …", autocompletion=complete_framework)
     ] = "pytorch",

@@ -24,13 +24,13 @@ _TIME_LIMIT_S = 900.0
 def net(
     back_ends: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[BACKEND]...", help="Such as gloo, or 'list' [default: all that are ready]."),
+        typer.Argument(metavar="[BACKEND]...", help="Such as gloo, or 'list' (default: all that are ready)."),
     ] = None,
     workers: Annotated[str, typer.Option(help="How many, separated by commas.")] = "2",
     sizes: Annotated[str, typer.Option(help="Of one worker's message, separated by commas.")] = _SIZES,
     operations: Annotated[
         str,
-        typer.Option(help="Of allreduce, allreduce_queued, push_pull, incast, by commas [default: all of a back end]."),
+        typer.Option(help="Of allreduce, allreduce_queued, push_pull, incast, by commas (default: all of a back end)."),
     ] = "",
     launcher: Annotated[
         str,
@@ -38,10 +38,10 @@ def net(
     ] = "auto",
     hosts: Annotated[
         str | None,
-        typer.Option(help="How many emulated hosts [default: one for each worker], or the names of real ones: n0,n1."),
+        typer.Option(help="How many emulated hosts (default: one for each worker), or the names of real ones: n0,n1."),
     ] = None,
     interface: Annotated[
-        str | None, typer.Option(help="Of real hosts, as ib0 [default: the one that leads to the first host].")
+        str | None, typer.Option(help="Of real hosts, as ib0 (default: the one that leads to the first host).")
     ] = None,
     bandwidth: Annotated[str | None, typer.Option(help="Of each emulated link, such as 100Mbit/s.")] = None,
     delay: Annotated[str | None, typer.Option(help="Between emulated hosts, one way, such as 2ms.")] = None,

@@ -31,17 +31,17 @@ def run(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output-dir", help="Results folder [default: steptime-results/STUDY]."),
+        typer.Option("-o", "--output-dir", help="Results folder (default: steptime-results/STUDY)."),
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help="End after this time, for example 8m; overrides the study's.")
     ] = None,
     scale: Annotated[
-        str | None, typer.Option(help="Which scale of the study, as its key scales names them [default: small].")
+        str | None, typer.Option(help="Which scale of the study, as its key scales names them (default: small).")
     ] = None,
     paths_from: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where relative paths in the study start [default: its file's folder]."),
+        typer.Option(metavar="DIR", help="Where relative paths in the study start (default: its file's folder)."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan, its estimated time and the exact commands; run nothing.")

@@ -39,18 +39,18 @@ def sweep(
         str | None, typer.Option(metavar="TIME", help="Begin no run that would end later, such as 20m.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output-dir", help="Folder [default: steptime-results/sweep-SCRIPT].")
+        Path | None, typer.Option("-o", "--output-dir", help="Folder (default: steptime-results/sweep-SCRIPT).")
     ] = None,
     weak: Annotated[
         bool | None,
         typer.Option(
-            "--weak/--strong", help="Whether every worker keeps its batch, or all share one [default: by steps]."
+            "--weak/--strong", help="Whether every worker keeps its batch, or all share one (default: by steps)."
         ),
     ] = None,
     batch: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Samples of a step, of each of the fewest workers [default: by the loader's batches]."
+            min=1, help="Samples of a step, of each of the fewest workers (default: by the loader's batches)."
         ),
     ] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Of an epoch; for device-hours.")] = None,

@@ -16,8 +16,8 @@ ToTrackers = Annotated[
     list[str] | None,
     typer.Option(
         "--to",
-        metavar="PLACE[=WHERE]",
-        help=f"Also show the run there; may be repeated. {format_help(TrackerFormat)}",
+        metavar="PLACE",
+        help=f"Also show the run there, PLACE=WHERE; may be repeated. {format_help(TrackerFormat)}",
         autocompletion=lambda: list(formats_of(TrackerFormat)),
     ),
 ]
