@@ -73,8 +73,9 @@ def test_advice_names_each_change(done, finding):
 def test_the_changed_script_is_measured_beside_the_prediction(done):
     shown = " ".join(done[2].stdout.split())
 
+    number = r"(?:inconclusive \W*about )?([\d.]+)x"  # a busy machine may leave it open
     predicted, measured = re.search(
-        r"predicted gain ([\d.]+)x .*?measured gain ([\d.]+)x", shown[shown.index("Verified") :]
+        f"predicted gain {number} .*?measured gain {number}", shown[shown.index("Verified") :]
     ).groups()
     assert 1.0 < float(predicted) < 2.0
     assert 1.0 < float(measured) < 4.0
