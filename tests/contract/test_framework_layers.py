@@ -41,15 +41,25 @@ def tiers(strategy: str) -> list[Any]:
 TIERS: list[Tuning] = ["documented", "tuned"]
 ONE_OF_EACH = (OF_EVERY_KIND[0], OF_TRANSFORMERS[0])
 """What tuned options change is no layer's own: they are tried with a network of every kind and a transformer."""
+OF_A_LIBRARY = {"torch": "pytorch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
+"""Libraries that make the networks of several frameworks, by the one of which every workload is tried."""
+OF_ANOTHER_VERSION = {"tensorflow1"}
+"""Of such a library, whose operations are not the same."""
+
+
+def shares_layers(name: str) -> bool:
+    """Whether a framework's networks are made by a library that another framework tries whole."""
+    others = (OF_A_LIBRARY.get(library, name) for library in MANIFESTS[name].libraries)
+    return name not in OF_ANOTHER_VERSION and any(other != name for other in others)
 
 
 def in_tiers() -> list[Any]:
-    """Every framework with every workload, and in the tier of tuned options with one of each kind."""
+    """Every framework with every workload; with one of each kind where options are tuned or a library is shared."""
     return [
         pytest.param(*each.values, workload, marks=each.marks, id=f"{each.id}-{workload.name}")
         for each in tiers("single")
         for workload in WORKLOADS
-        if each.values[1] == "documented" or workload.name in ONE_OF_EACH
+        if (each.values[1] == "documented" and not shares_layers(each.values[0])) or workload.name in ONE_OF_EACH
     ]
 
 
