@@ -290,7 +290,8 @@ def _foreign_modules(manifest: Manifest) -> set[str]:
     core = {
         module
         for module, distributions in packages_distributions().items()
-        if not required & {each.lower() for each in distributions}
+        # A namespace of several, as ``google``, is of the environment's as well as of steptime's own Python.
+        if not required & {each.lower() for each in distributions} and len({*distributions}) == 1
     }
     own = manifest.distribution.split("-")[0]
     others = {each.distribution.split("-")[0] for each in load_manifests().values()} - {own}
