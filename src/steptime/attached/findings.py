@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from steptime.attached.form import AttachedFinding, JobPart, StepPart, WaitedFor
+from steptime.attached.form import AttachedFinding, JobPart, RankMemory, StepPart, WaitedFor
 from steptime.attached.garbage import garbage_findings
-from steptime.attached.memory import memory_findings, memory_of_ranks
+from steptime.attached.memory import memory_findings
 from steptime.attached.step_parts import KeptSteps, at_line, is_in_turn, known_part, title_of, whose_code
 from steptime.attached.step_spread import stalls_sentence, step_spread
 from steptime.attached.trainings import TrainingAttempts
@@ -50,6 +50,7 @@ class AttachedFindings:
     parts: Sequence[StepPart]
     waited_for: WaitedFor | None
     job: Sequence[JobPart]
+    memory: Sequence[RankMemory]
 
     def part(self, name: str) -> StepPart | None:
         return known_part(self.parts, name)
@@ -73,7 +74,7 @@ def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
         *_of_ablation(found),
         *_of_faults(found),
     ]
-    all_found += memory_findings(memory_of_ranks(found.main), *_extent(found.main))
+    all_found += memory_findings(found.memory, *_extent(found.main))
     all_found += garbage_findings(found.main, found.part("garbage_collection"), found.steps)
     ordered = sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
     return _with_its_cause_behind(ordered, found)

@@ -78,6 +78,8 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
     )
     trained = throughput(main) if main and main.numbers and not header.imported else None
     flops, flops_by = step_flops(files.processes, main, trained)
+    memory = memory_of_ranks(main) if main else []
+    seen = AttachedFindings(kept, trainings, main, parts, waited, job, memory) if main else None
     first = list(first_findings(header, files, trainings, by_length))
     imported = [ImportedFigures(**each.model_dump(exclude={"notes"})) for each in header.imported]
     return AttachedRun(
@@ -110,7 +112,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         windows=step_windows(main, command) if main and not _are_means(main) else [],
         histogram=step_histogram(main) if main and not _are_means(main) else None,
         throughput=trained,
-        memory=memory_of_ranks(main) if main else [],
+        memory=memory,
         flops=flops,
         flops_by=flops_by,
         parts=parts,
@@ -118,7 +120,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         collectives=collective_counts(main) if main and main.numbers else [],
         clock_uncertainty_s=_clock_uncertainty_s(main),
         job=job,
-        findings=[*first, *(findings_of(AttachedFindings(kept, trainings, main, parts, waited, job)) if main else [])],
+        findings=[*first, *(findings_of(seen) if seen else [])],
         not_attached=None if main else header.not_attached or _not_trained(files),
         notes=[*map(_with_amount(header), header.flags), *_notes(files, main)],
         noise=header.noise,

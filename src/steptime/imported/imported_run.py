@@ -28,6 +28,10 @@ from steptime.results.store import Store
 
 PARTS = ("input_wait", "forward", "backward", "comm_exposed", "sync_wait", "update")
 _NS = 1e9
+LARGEST_STEP = 2**31 - 1
+"""Of the number of a step, and of ranks."""
+LONGEST_STEP_S = 1e7
+"""Beyond which a file holds something else than the time of a step."""
 CURVE = "curve.csv"
 """In the folder, of runs with several numbers of workers."""
 _TEXT = "# Made by 'steptime import': no study, but files of other programs.\n"

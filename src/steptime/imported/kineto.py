@@ -19,7 +19,7 @@ import numpy as np
 from typing_extensions import TypeIs
 
 from steptime.errors import UsageError
-from steptime.imported.imported_run import ImportedSource, ImportedSteps
+from steptime.imported.imported_run import LARGEST_STEP, ImportedSource, ImportedSteps
 from steptime.imported.intervals import Intervals, common, difference, length, union, within
 from steptime.imported.source import LIMITS, ReadLimits, open_source
 from steptime.imported.trace_stream import TraceStream
@@ -39,7 +39,6 @@ _GPU = {"kernel": "compute", "gpu_memcpy": "copy", "gpu_memset": "copy"}
 _LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime")
 _LATEST_US = 1e16
 """Older traces count from 1970."""
-_LARGEST = 2**31 - 1
 _UNDIVIDED = "its operations are not divided into forward and backward"
 _NS = 1e3
 
@@ -169,8 +168,8 @@ def _place(info: Mapping[str, Any], path: Path) -> tuple[int, int | None, str]:
     about = about if isinstance(about, dict) else {}
     named = _RANK.search(path.name)
     rank, world = about.get("rank", int(named[1]) if named else 0), about.get("world_size")
-    workers = world if isinstance(world, int) and 0 < world <= _LARGEST else None
-    if not isinstance(rank, int) or not 0 <= rank < (workers or _LARGEST):
+    workers = world if isinstance(world, int) and 0 < world <= LARGEST_STEP else None
+    if not isinstance(rank, int) or not 0 <= rank < (workers or LARGEST_STEP):
         message = f"{path}: rank {rank!r} of {world!r} in its distributedInfo cannot be"
         raise UsageError(message)
     return rank, workers, f"torch.distributed/{about['backend']}" if isinstance(about.get("backend"), str) else ""

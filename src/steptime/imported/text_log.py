@@ -10,15 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.imported.imported_run import PARTS, ImportedSource, ImportedSteps, mean_step
+from steptime.imported.imported_run import LARGEST_STEP, LONGEST_STEP_S, PARTS, ImportedSource, ImportedSteps, mean_step
 from steptime.imported.log_forms import LOG_FORMS, UNITS, WAYS, LogForm
 from steptime.imported.source import LIMITS, ReadLimits, open_source
 from steptime.results.attached_lines import StepLine
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
-_LONGEST_STEP_S = 1e7
-_LARGEST_STEP = 2**31 - 1
 _MOST_FACTS = 10_000
 """Characters of a line that is looked at for a fact."""
 _UNDIVIDED = "the log does not divide its steps"
@@ -52,7 +50,7 @@ class _ReadEntries:
         for pattern in self.form.fields:
             if known := pattern.search(line):
                 values = {**_numbers(known), **values}
-        if "step" not in values or not 0 <= values["step"] <= _LARGEST_STEP:
+        if "step" not in values or not 0 <= values["step"] <= LARGEST_STEP:
             return
         if (at := _TIME.search(line)) is not None:
             moment = _moment(at)
@@ -74,7 +72,7 @@ class _ReadEntries:
         known = self.facts.get("workers")
         if known is None and {"global_batch", "local_batch"} <= self.facts.keys() and self.form.covers == "all":
             known = self.facts["global_batch"] / self.facts["local_batch"] if self.facts["local_batch"] else None
-        whole = known is not None and 1 <= known <= _LARGEST_STEP and known == round(known)
+        whole = known is not None and 1 <= known <= LARGEST_STEP and known == round(known)
         return round(known) if known is not None and whole else None
 
 
@@ -182,7 +180,7 @@ def _steps(read: _ReadEntries, run: Sequence[dict[str, float]], way: str) -> Ite
             seconds = WAYS[way].seconds(values)
         except ZeroDivisionError:
             continue
-        if not 0.0 < seconds <= _LONGEST_STEP_S:
+        if not 0.0 < seconds <= LONGEST_STEP_S:
             continue
         count = {"one": 1, "since": steps, "several": 0, "all": int(entry["step"])}[covers]
         count = steps if way == "lines" else count

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json
 
 from steptime.errors import FileError, UsageError
-from steptime.imported.imported_run import PARTS, ImportedSource, ImportedSteps, mean_step
+from steptime.imported.imported_run import LARGEST_STEP, LONGEST_STEP_S, PARTS, ImportedSource, ImportedSteps, mean_step
 from steptime.imported.source import LIMITS, ReadLimits, SourceFile, open_source
 from steptime.units import format_bytes
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from steptime.results.attached_lines import StepLine
 
 _MOST_JSON = 256 << 20
-_LARGEST_STEP = 2**31 - 1
-_LONGEST_STEP_S = 1e7
 _UNDIVIDED = "the file does not divide its steps"
 MLLOG = ":::MLLOG"
 
@@ -40,7 +38,7 @@ class _FileSteps:
         steps: list[StepLine] = []
         for number, covers, seconds in self.times:
             follows = not steps or number > steps[-1].number
-            if 0 <= number <= _LARGEST_STEP and 0.0 < seconds <= _LONGEST_STEP_S and follows:
+            if 0 <= number <= LARGEST_STEP and 0.0 < seconds <= LONGEST_STEP_S and follows:
                 steps.append(mean_step(number, steps[-1].end_ns if steps else 0, seconds, covers))
         unknown = {"workers": f"{path.name} does not have how many workers train"}
         if not steps:

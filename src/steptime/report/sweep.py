@@ -7,7 +7,7 @@ from steptime.report.charts.rows import workers_axis
 from steptime.report.number_format import INCONCLUSIVE, number, percent, seconds, times
 from steptime.report.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow
 from steptime.results.json_form import Interval, IntervalOverLaunches
-from steptime.scaling.knee import sentence_of
+from steptime.scaling.knee import knee_line, knee_of
 from steptime.scaling.sweep_answer import SweepAnswer, SweepCurve, SweepForecast, SweepPoint
 from steptime.units import is_undecided
 
@@ -45,9 +45,8 @@ def answers(answer: SweepAnswer) -> str:
 
 
 def _parts(curve: SweepCurve) -> list[Part]:
-    bends = [sentence_of(knee) for knee in curve.knees or ()]
     notes = [f"Taken to be that {_KIND[curve.kind]}, {_HOW[curve.kind_from]}."]
-    notes += [f"Knee (90 %): {'; '.join(bends)}."] if bends else []
+    notes += [knee_line([knee_of(knee) for knee in curve.knees])] if curve.knees else []
     notes += [f"No forecast: {curve.no_forecast}."] if curve.no_forecast else []
     return [_table(curve), Sentences(notes), Figures(partial(_figures, curve), note=_ABOUT)]
 

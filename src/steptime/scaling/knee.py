@@ -129,9 +129,9 @@ def read_shares(text: str) -> list[float]:
     return sorted(set(shares), reverse=True)
 
 
-def sentence_of(knee: Mapping[str, Any]) -> str:
-    """Return the sentence of a knee as JSON has it."""
-    return Knee(**{**knee, "workers": Interval(**knee["workers"])}).sentence
+def knee_of(knee: Mapping[str, Any]) -> Knee:
+    """Return a knee from what JSON has of it."""
+    return Knee(**{**knee, "workers": Interval(**knee["workers"])})
 
 
 def knee_line(bends: Sequence[Knee]) -> str:
