@@ -89,6 +89,22 @@ def interruption() -> Interrupted | None:
 
 
 @contextmanager
+def unmasked() -> Iterator[None]:
+    """Raise Interrupted itself where a library has made another error of it within the block.
+
+    pydantic does (2.14): what is raised while one of its models calls back becomes a ``PydanticSerializationError``,
+    of whatever kind it was.
+    """
+    before = _RECEIVER.raised
+    try:
+        yield
+    except Exception as error:
+        if not before and (hidden := interruption()):
+            raise hidden from error
+        raise
+
+
+@contextmanager
 def obeyed() -> Iterator[None]:
     """Let the three signals raise Interrupted within the block, which the main thread must enter.
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 from small_study import STUDY
 from test_study_run import Notes
 
@@ -198,3 +199,29 @@ def test_a_run_that_is_not_to_be_queued_again_ends_with_the_command_that_resumes
     assert run_program(["run", str(study), "-o", str(tmp_path / "results")]) == Unfinished.exit_code
     last = capfd.readouterr().err.splitlines()[-1]
     assert last == f"resume with: steptime run {study} -o {tmp_path / 'results'}"
+
+
+class Ringing(BaseModel):
+    """A model during whose serialization the time of the job ends."""
+
+    @model_serializer(mode="wrap")
+    def ring(self, rest: SerializerFunctionWrapHandler) -> dict[str, object]:
+        signal.raise_signal(signal.SIGALRM)
+        return rest(self)
+
+
+@pytest.mark.parametrize("place", ["expansion", "summary"])
+def test_a_library_that_hides_the_end_of_the_time_does_not_keep_the_job_from_being_queued_again(
+    slurm, tmp_path, capfd, monkeypatch, place
+):
+    def serialize(_run: StudyRun, *_inputs: object) -> None:
+        (slurm / "left").write_text("0:00")
+        Ringing().model_dump_json()
+
+    monkeypatch.setattr(StudyRun, {"expansion": "_launch", "summary": "run"}[place], serialize)
+    study = tmp_path / "small.yaml"
+    study.write_text(STUDY)
+    Store.create(tmp_path / "results", study_text="", study_json={})
+    code = run_program(["run", str(study), "-o", str(tmp_path / "results"), "--requeue", "3"])
+    assert code == Unfinished.exit_code
+    assert capfd.readouterr().err.splitlines()[-1].startswith("Slurm job 7 is queued again")

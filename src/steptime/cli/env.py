@@ -10,7 +10,7 @@ import typer
 
 from steptime.cli.frameworks import complete_framework
 from steptime.cli.streams import warn
-from steptime.interruption import Interrupted
+from steptime.interruption import Interrupted, unmasked
 
 if TYPE_CHECKING:
     from typing import Any
@@ -61,7 +61,7 @@ def create(
     specs, refused = _for_device(names or [], device or "cpu", everything=everything)
     console = stderr_console()
     try:
-        with LiveObserver(console) as observer:
+        with unmasked(), LiveObserver(console) as observer:
             prepared = prepare_environments(specs, observer)
     except Interrupted as stop:
         stop.add_note(f"complete environments stay; go on with: {shlex.join(['steptime', *sys.argv[1:]])}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steptime.cli.streams import say
-from steptime.interruption import Interrupted
+from steptime.interruption import Interrupted, unmasked
 
 if TYPE_CHECKING:
     from steptime.runner.net_plan import NetPlan
@@ -116,7 +116,7 @@ def net(
     console = stderr_console()
     again = shlex.join(["steptime", *sys.argv[1:]])
     try:
-        with LiveObserver(console) as observer:
+        with unmasked(), LiveObserver(console) as observer:
             for line in plan.skipped:
                 observer.note(f"skipped: {line}")
             counts = NetRun(plan, manifests, output, launches, _TIME_LIMIT_S, budget_s, observer, query.site).run()

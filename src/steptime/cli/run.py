@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from steptime.errors import Unfinished
-from steptime.interruption import Interrupted
+from steptime.interruption import Interrupted, unmasked
 
 if TYPE_CHECKING:
     from steptime.runner.allocation import Allocation
@@ -91,7 +92,8 @@ def run(
         console.print(sentence, soft_wrap=True)
     allocation = Allocation.found(requeue)
     try:
-        with until_end(allocation), LiveObserver(console, lambda: _ranking_so_far(plan.folder)) as observer:
+        ranking = partial(_ranking_so_far, plan.folder)
+        with unmasked(), until_end(allocation), LiveObserver(console, ranking) as observer:
             study_run = StudyRun(plan, observer, allocation, recheck=recheck, began=began)
             counts = study_run.run()
     except Interrupted as stop:

@@ -135,7 +135,7 @@ def _print_runs(plan: "SweepPlan", folder: Path) -> None:
 def _run(plan: "SweepPlan", folder: Path, budget_s: float | None, options: dict[str, Any]) -> "tuple[Store, SweepRuns]":
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
-    from steptime.interruption import Interrupted
+    from steptime.interruption import Interrupted, unmasked
     from steptime.launchers.own_command import require_program
     from steptime.sweep.runs import STORED, run_sweep, sweep_store
 
@@ -144,7 +144,7 @@ def _run(plan: "SweepPlan", folder: Path, budget_s: float | None, options: dict[
     with store.lock():
         store.put(STORED, {**plan.to_json(), "options": options})
         try:
-            with LiveObserver(stderr_console(), list) as observer:
+            with unmasked(), LiveObserver(stderr_console(), list) as observer:
                 return store, run_sweep(plan, store, budget_s, observer)
         except Interrupted as stop:
             stop.add_note(f"what ended is kept in {folder}: steptime report {shlex.quote(str(folder))}")

@@ -13,7 +13,7 @@ from steptime.catalog.cluster import Site
 from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Dataset
 from steptime.foreign_writers import require_folder_for_launches, require_own_files
-from steptime.interruption import Interrupted, shielded
+from steptime.interruption import Interrupted, shielded, unmasked
 from steptime.launchers.orphans import end_orphans
 from steptime.results.machine import fingerprint
 from steptime.results.records import Launch
@@ -152,7 +152,8 @@ class StudyRun:
         self.observer, how = kept, "done"
         try:
             kept.begin()
-            yield
+            with unmasked():
+                yield
         except BaseException as error:
             how = f"interrupted by {error}" if isinstance(error, Interrupted) else str(error)
             raise
