@@ -11,6 +11,7 @@ from program import PROGRAM
 
 SCRIPTS = Path(__file__).parents[2] / "benchmarks" / "attach" / "scripts"
 START = "RANK=$SLURM_PROCID WORLD_SIZE=2 exec {python} {script} ddp"
+UNATTACHED = "import os, sys; sys.exit('STEPTIME_ATTACH' in os.environ)"
 pytestmark = [pytest.mark.needs("hosts", "root"), pytest.mark.framework("pytorch")]
 
 
@@ -20,9 +21,8 @@ def bed() -> Iterator[ClusterBed]:
         yield made
 
 
-def attached(bed: ClusterBed, folder: Path, *options: str) -> dict:
+def attached(bed: ClusterBed, folder: Path) -> dict:
     """Return the answer about a training on both nodes."""
-    python = interpreter_for("pytorch")
     variables = {
         "MASTER_ADDR": bed.address("n0"),
         "MASTER_PORT": "29400",
@@ -31,8 +31,11 @@ def attached(bed: ClusterBed, folder: Path, *options: str) -> dict:
         "OMP_NUM_THREADS": "1",
     }
     settings = [f"{name}={value}" for name, value in variables.items()]
-    shell = START.format(python=python, script=SCRIPTS / "loops.py")
-    command = ["srun", "-N2", "-n2", *options, "/usr/bin/env", *settings, "/bin/sh", "-c", shell]
+    shell = START.format(python=interpreter_for("pytorch"), script=SCRIPTS / "loops.py")
+    return answer(bed, folder, ["srun", "-N2", "-n2", "/usr/bin/env", *settings, "/bin/sh", "-c", shell])
+
+
+def answer(bed: ClusterBed, folder: Path, command: list[str]) -> dict:
     done = bed.run(*PROGRAM, "attach", "--json", "-o", str(folder / "results"), "--", *command)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stderr.splitlines()[-1])
@@ -55,6 +58,7 @@ def test_work_of_processes_that_a_daemon_started_is_the_commands_own(found):
 
 
 def test_an_environment_that_srun_keeps_back_is_named(bed, tmp_path):
-    found = attached(bed, tmp_path, "--export=NONE")
+    command = ["srun", "-N2", "-n2", "--export=NONE", "/usr/bin/python3", "-c", UNATTACHED]
+    found = answer(bed, tmp_path, command)
     assert "srun --export=NONE" in found["not_attached"]
     assert found["parts"] == []

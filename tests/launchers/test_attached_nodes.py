@@ -1,0 +1,89 @@
+"""``torchrun --nnodes 2`` started on each of two hosts by an attach of its own, with one folder and with two."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster_bed import ClusterBed, running_bed
+from launching import interpreter_for
+from program import PROGRAM
+
+from steptime.attached.summary import attached_run
+from steptime.results.joined_files import reported_folder
+from steptime.results.store import Store
+
+pytestmark = [pytest.mark.needs("hosts", "root"), pytest.mark.framework("pytorch")]
+SCRIPT = """
+import time
+import torch
+import torch.distributed as dist
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, x):
+        time.sleep(0.03 * dist.get_rank())
+        return self.layer(x)
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+net = nn.parallel.DistributedDataParallel(Net())
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in torch.utils.data.DataLoader(torch.randn(160, 64), batch_size=8):
+    optimizer.zero_grad()
+    net(x).square().mean().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+"""Rank 1 sleeps for 30 ms in its forward pass."""
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[ClusterBed]:
+    with running_bed(2) as made:
+        yield made
+
+
+def start(bed: ClusterBed, folder: Path, rank: int, results: str) -> "subprocess.Popen[str]":
+    """Start the launcher of a node."""
+    launcher = [
+        str(interpreter_for("pytorch")),
+        "-m",
+        "torch.distributed.run",
+        "--nnodes",
+        "2",
+        "--nproc-per-node",
+        "1",
+    ]
+    launcher += ["--node-rank", str(rank), "--master-addr", bed.address("n0"), "--master-port", "29400"]
+    command = [*PROGRAM, "attach", "--json", "-o", str(folder / results), "--", *launcher, str(folder / "train.py")]
+    return subprocess.Popen(
+        bed.command(f"n{rank}", command),
+        env=bed.variables({"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def answer_of(bed: ClusterBed, folder: Path, names: tuple[str, str]) -> dict:
+    """Train on both nodes, and return what a report of the results folders says."""
+    (folder / "train.py").write_text(SCRIPT)
+    started = [start(bed, folder, rank, name) for rank, name in enumerate(names)]
+    errors = [process.communicate(timeout=200)[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0], errors
+    with reported_folder([folder / name for name in dict.fromkeys(names)]) as (base, recorded):
+        return attached_run(*(recorded or Store.open(base).attached())).to_json()
+
+
+@pytest.mark.parametrize("names", [("one", "two"), ("shared", "shared")], ids=["own folders", "one folder"])
+def test_the_slow_rank_on_the_other_host_is_found(bed, tmp_path, names):
+    found = answer_of(bed, tmp_path, names)
+    assert [(rank["rank"], rank["host"]) for rank in found["ranks"]] == [(0, "n0"), (1, "n1")]
+    assert (found["waited_for"]["rank"], found["waited_for"]["part"]) == (1, "forward")
+    (waiting,) = [part for part in found["parts"] if part["name"] == "sync_wait"]
+    assert waiting["ranks_s"][0] > 0.02
