@@ -10,7 +10,9 @@ from steptime.report.export_formats import FileFormat, format_help, formats_of
 
 
 def export(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="A results folder; of a history several.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="A results folder; of machines or a history several.")
+    ],
     to: Annotated[
         str,
         typer.Option(

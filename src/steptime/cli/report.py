@@ -44,8 +44,8 @@ def report(
         list[Path],
         typer.Argument(
             metavar="DIR...",
-            help="A results folder; of a script on several nodes what each wrote: folders, .jsonl files, tars, or "
-            "- for one from a pipe.",
+            help="A results folder; of several machines several; of a script on several nodes what each wrote: "
+            "folders, .jsonl files, tars, or - for one from a pipe.",
         ),
     ],
     html: Annotated[Path | None, typer.Option(help="Also write one offline HTML page to this file.")] = None,
@@ -72,12 +72,18 @@ def report(
 ) -> None:
     """Show who is fastest, with intervals, the equivalence check and what failed."""
     from steptime.errors import UsageError, choices_message
-    from steptime.results.joined_files import reported_folder
+    from steptime.results.joined_files import are_of_machines, reported_folder
 
     formats = formats_of(ReportFormat)
     if form not in formats:
         raise UsageError(choices_message("format", form, formats))
     trackers = chosen_trackers(to)
+    if are_of_machines(folders):
+        from steptime.cli.machines import report_machines
+
+        of_one = {"--html": html, "--what-if": what_if, "--reference": reference, "--figures": figures, "--to": to}
+        report_machines(folders, "json" if as_json else form, report_console(), of_one)
+        return
     with reported_folder(folders) as (folder, recorded):
         found = read_report(folder, reference, recorded)
         _require_attached(found, trackers)

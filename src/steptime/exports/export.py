@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.analysis.accuracy import accuracy_of, loss_of, seconds_of
+from steptime.analysis.machines import folders_by_machine
 from steptime.analysis.summary import summarise
 from steptime.analysis.summary_form import Summary
 from steptime.extras import require_extra
@@ -44,7 +45,7 @@ _PLAIN = tuple(dict.fromkeys((*_IN_ORDER, *(axis.field for axis in AXES if axis.
 """What is a column by itself; axes that came later are behind the others."""
 
 
-def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> list[Path]:
+def export_tables(stores: Store | Sequence[Store], folder: Path, to: Literal["parquet", "csv"]) -> list[Path]:
     """Write ``trials``, ``steps``, ``worker_steps``, ``trainings`` and ``set_aside`` to ``folder``; return the paths.
 
     - trials: a trial of the summary per row; ``step_time_s.mean`` becomes ``step_time_s_mean``, and so on.
@@ -56,21 +57,40 @@ def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> 
       (of the epoch's last step).
     - set_aside: a line of the records that the other tables leave out per row: file, line, reason, message.
 
+    Of several folders every table begins with the columns machine and folder: ids of trials are alike on all machines.
+
     Times are seconds. Raises StoreError as the store does, and when a table cannot be written; MissingExtra
     without polars.
     """
     require_extra("export")
+    own = [stores] if isinstance(stores, Store) else stores
+    tables = _tables(own[0]) if len(own) == 1 else _tables_of_machines(own)
+    paths = []
+    for name, table in tables.items():
+        path = folder / f"{name}.{to}"
+        with own[0].folder_around(path).replacement(path) as file:
+            _write(table, file, to)
+        paths.append(path)
+    return paths
+
+
+def _tables(store: Store) -> "dict[str, pl.DataFrame]":
     tables = {"trials": trials_table(summarise(store))}
     tables["steps"], tables["worker_steps"] = _tables_of_steps(store)
     tables["trainings"] = _trainings(store)
     tables["set_aside"] = _set_aside(store)  # of all that was read for the others
-    paths = []
-    for name, table in tables.items():
-        path = folder / f"{name}.{to}"
-        with store.folder_around(path).replacement(path) as file:
-            _write(table, file, to)
-        paths.append(path)
-    return paths
+    return tables
+
+
+def _tables_of_machines(stores: Sequence[Store]) -> "dict[str, pl.DataFrame]":
+    import polars as pl  # noqa: PLC0415 - as below
+
+    parts: dict[str, list[pl.DataFrame]] = {}
+    for each in folders_by_machine(stores):
+        for name, table in _tables(each.store).items():
+            place = [pl.lit(each.machine).alias("machine"), pl.lit(str(each.store.path)).alias("folder")]
+            parts.setdefault(name, []).append(table.select(*place, pl.all()) if table.width else table)
+    return {name: pl.concat(own, how="diagonal_relaxed") for name, own in parts.items()}
 
 
 class _Refusals(io.RawIOBase):

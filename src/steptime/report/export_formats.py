@@ -96,13 +96,13 @@ def _compared_markdown(change: "ChangeReport") -> str:
 def _parquet(stores: "Sequence[Store]", folder: Path, _: str | None) -> list[Path]:
     from steptime.exports.export import export_tables
 
-    return export_tables(stores[0], folder, "parquet")
+    return export_tables(stores, folder, "parquet")
 
 
 def _csv_tables(stores: "Sequence[Store]", folder: Path, _: str | None) -> list[Path]:
     from steptime.exports.export import export_tables
 
-    return export_tables(stores[0], folder, "csv")
+    return export_tables(stores, folder, "csv")
 
 
 def _chrome(stores: "Sequence[Store]", folder: Path, trial: str | None) -> list[Path]:
@@ -173,8 +173,8 @@ EXPORTS: tuple[ExportFormat, ...] = (
     ReportFormat("latex", "all tables", _latex),
     ComparisonFormat("text"),
     ComparisonFormat("markdown", "for a pull request", _compared_markdown),
-    FileFormat("parquet", "tables of trials, steps and epochs", write=_parquet),
-    FileFormat("csv", "the same", write=_csv_tables),
+    FileFormat("parquet", "tables of trials, steps and epochs", write=_parquet, several=True),
+    FileFormat("csv", "the same", write=_csv_tables, several=True),
     FileFormat("chrome", "a trace for Perfetto", write=_chrome, of_trial=True),
     FileFormat("talp", "POP efficiencies for TALP-Pages", write=_talp, below="talp"),
     FileFormat("otava", "the history of several folders for Apache Otava", write=_otava, several=True),

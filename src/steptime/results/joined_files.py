@@ -52,6 +52,44 @@ def reported_folder(paths: Sequence[Path]) -> Iterator[tuple[Path, Recorded | No
         yield base, _joined(base, [path for path in paths if path != base])
 
 
+def are_of_machines(paths: Sequence[Path]) -> bool:
+    """Whether several results folders are runs of their own, and not what nodes of one attached job wrote.
+
+    Studies are; attached runs where each holds all ranks of its job, and no process is in two.
+
+    Raises UsageError where some hold studies and others attached runs.
+    """
+    if len(paths) == 1 or not all(path != STANDARD_INPUT and Store.exists(path) for path in paths):
+        return False
+    recorded = {path: Store.open(path).attached() for path in paths}
+    studies = [path for path, own in recorded.items() if own is None]
+    runs = [path for path, own in recorded.items() if own is not None]
+    if studies and runs:
+        message = f"{studies[0]} holds a study and {runs[0]} a run of 'steptime attach'; name folders of one kind"
+        raise UsageError(message)
+    if not runs:
+        return len(recorded) > 1
+    return len(recorded) == len(paths) and _are_apart([own for own in recorded.values() if own is not None])
+
+
+def _are_apart(runs: Sequence[Recorded]) -> bool:
+    """Whether each run holds all ranks of its job, and no process is in two."""
+    processes = [
+        (process.process.host, process.process.pid, process.process.begin_ns)
+        for _, files in runs
+        for process in files.processes
+    ]
+    whole = all(header.imported or _is_whole(files) for header, files in runs)
+    return whole and len(processes) == len(set(processes))
+
+
+def _is_whole(files: AttachedFiles) -> bool:
+    """Whether records are of every rank of their job."""
+    places = {(lines.place.world, lines.place.rank) for lines in files.processes if lines.place}
+    lacking = any((world, rank) not in places for world, _ in places for rank in range(min(world, len(places) + 1)))
+    return bool(files.processes) and not lacking
+
+
 def _holds_records(path: Path) -> bool:
     return path == STANDARD_INPUT or path.is_file() or any(path.glob("*.jsonl"))
 

@@ -47,6 +47,7 @@ OF_LAUNCH = {"framework_version": "the framework", "python": "Python", "steptime
 UNKNOWN_FACT = "unknown"
 _HARDWARE = ("id", "cpu", "architecture", "cores", "machine_threads", "quota_cores", "memory_bytes", "gpus")
 _SYSTEM = ("kernel", "os", "gpu_driver")
+_OWN_VERSION = "steptime"
 """Facts of a machine's fingerprint."""
 
 
@@ -317,7 +318,9 @@ def _runs_of(stores: Sequence[Store], source: str) -> _TrainedRuns:
     if not trained:
         message = f"{source}: no attached run trained a step that steptime knows"
         raise StoreError(message)
-    return _TrainedRuns(trained, copies, *facts_of_machine(stores[-1]))
+    hardware, system = facts_of_machine(stores[-1])
+    own_version = _said((stores[-1].machine() or {}).get(_OWN_VERSION))
+    return _TrainedRuns(trained, copies, hardware, {**system, _OWN_VERSION: own_version})
 
 
 def _side(runs: _TrainedRuns, name: str, source: str) -> ComparedSide:
