@@ -1,4 +1,4 @@
-"""Every example runs; one that no test runs fails the last test."""
+"""Every example runs; one that no test runs fails the last tests."""
 
 import json
 import re
@@ -86,9 +86,15 @@ def test_the_python_interface_gives_the_trials_as_a_frame(tmp_path):
     assert text.count("reference") == 2
 
 
+def test_every_example_for_a_cluster_is_named_by_a_test():
+    tests = [EXAMPLES.parent / "tests" / name for name in ("examples", "launchers")]
+    code = "".join(path.read_text() for folder in tests for path in folder.glob("*.py"))
+    assert [path.name for path in (EXAMPLES / "cluster").iterdir() if path.stem not in code] == []
+
+
 def test_every_example_is_explained_and_run_by_a_test():
     there = {path.name for path in EXAMPLES.iterdir() if path.name not in ("README.md", "__pycache__")}
-    # The last two are run by test_tutorial.py, test_own_modules.py and test_library_modules.py.
-    programs = {"python_api.py", "read_results.py", "numpy_ring", "slow_script.py", "own_module"}
+    # slow_script.py and own_module are run by test_tutorial.py, test_own_modules.py and test_library_modules.py.
+    programs = {"python_api.py", "read_results.py", "numpy_ring", "slow_script.py", "own_module", "cluster"}
     assert there == {f"{name}.yaml" for name in STUDIES} | programs
     assert set(re.findall(r"^\| \[([^\]]+)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)) == there

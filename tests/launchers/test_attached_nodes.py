@@ -14,32 +14,7 @@ from steptime.results.joined_files import reported_folder
 from steptime.results.store import Store
 
 pytestmark = [pytest.mark.needs("hosts", "root"), pytest.mark.framework("pytorch")]
-SCRIPT = """
-import time
-import torch
-import torch.distributed as dist
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(64, 64)
-
-    def forward(self, x):
-        time.sleep(0.03 * dist.get_rank())
-        return self.layer(x)
-
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-net = nn.parallel.DistributedDataParallel(Net())
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-for x in torch.utils.data.DataLoader(torch.randn(160, 64), batch_size=8):
-    optimizer.zero_grad()
-    net(x).square().mean().backward()
-    optimizer.step()
-dist.destroy_process_group()
-"""
-"""Rank 1 sleeps for 30 ms in its forward pass."""
+SCRIPT = Path(__file__).with_name("slow_rank.py")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +35,7 @@ def start(bed: ClusterBed, folder: Path, rank: int, results: str) -> "subprocess
         "1",
     ]
     launcher += ["--node-rank", str(rank), "--master-addr", bed.address("n0"), "--master-port", "29400"]
-    command = [*PROGRAM, "attach", "--json", "-o", str(folder / results), "--", *launcher, str(folder / "train.py")]
+    command = [*PROGRAM, "attach", "--json", "-o", str(folder / results), "--", *launcher, str(SCRIPT)]
     return subprocess.Popen(
         bed.command(f"n{rank}", command),
         env=bed.variables({"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}),
@@ -72,7 +47,6 @@ def start(bed: ClusterBed, folder: Path, rank: int, results: str) -> "subprocess
 
 def answer_of(bed: ClusterBed, folder: Path, names: tuple[str, str]) -> dict:
     """Train on both nodes, and return what a report of the results folders says."""
-    (folder / "train.py").write_text(SCRIPT)
     started = [start(bed, folder, rank, name) for rank, name in enumerate(names)]
     errors = [process.communicate(timeout=200)[1] for process in started]
     assert [process.returncode for process in started] == [0, 0], errors

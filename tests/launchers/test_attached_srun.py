@@ -1,6 +1,8 @@
-"""``steptime attach -- srun …`` on two nodes: processes that another host's daemon starts are measured, too."""
+"""``steptime attach -- srun …`` in a batch script: processes that another host's daemon starts are measured, too."""
 
 import json
+import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +11,11 @@ from cluster_bed import ClusterBed, running_bed
 from launching import interpreter_for
 from program import PROGRAM
 
+from steptime.attached.summary import attached_run
+from steptime.results.store import Store
+
 SCRIPTS = Path(__file__).parents[2] / "benchmarks" / "attach" / "scripts"
-START = "RANK=$SLURM_PROCID WORLD_SIZE=2 exec {python} {script} ddp"
+BATCH = Path(__file__).parents[2] / "examples" / "cluster" / "train.sbatch"
 UNATTACHED = "import os, sys; sys.exit('STEPTIME_ATTACH' in os.environ)"
 pytestmark = [pytest.mark.needs("hosts", "root"), pytest.mark.framework("pytorch")]
 
@@ -21,18 +26,20 @@ def bed() -> Iterator[ClusterBed]:
         yield made
 
 
-def attached(bed: ClusterBed, folder: Path) -> dict:
-    """Return the answer about a training on both nodes."""
-    variables = {
-        "MASTER_ADDR": bed.address("n0"),
-        "MASTER_PORT": "29400",
-        "OUT": str(folder),
-        "STEPS": "12",
-        "OMP_NUM_THREADS": "1",
-    }
-    settings = [f"{name}={value}" for name, value in variables.items()]
-    shell = START.format(python=interpreter_for("pytorch"), script=SCRIPTS / "loops.py")
-    return answer(bed, folder, ["srun", "-N2", "-n2", "/usr/bin/env", *settings, "/bin/sh", "-c", shell])
+def submitted(bed: ClusterBed, folder: Path) -> tuple[dict, str]:
+    """Return the answer about the example of a batch script that trains on both nodes, and what it printed."""
+    programs = {"python": [str(interpreter_for("pytorch"))], "steptime": [str(word) for word in PROGRAM]}
+    for name, words in programs.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        (folder / name).chmod(0o700)
+    variables = {"OUT": str(folder), "STEPS": "12", "OMP_NUM_THREADS": "1"}
+    variables["PATH"] = os.pathsep.join([str(folder), bed.variables()["PATH"]])
+    sbatch = ["sbatch", "--wait", "-o", "output", "-D", str(folder), str(BATCH), str(SCRIPTS / "loops.py"), "ddp"]
+    done = bed.run(*sbatch, environment=variables)
+    output = (folder / "output").read_text()
+    assert done.returncode == 0, done.stderr + output
+    (results,) = (folder / "steptime-results").iterdir()
+    return attached_run(*Store.open(results).attached()).to_json(), output
 
 
 def answer(bed: ClusterBed, folder: Path, command: list[str]) -> dict:
@@ -42,8 +49,17 @@ def answer(bed: ClusterBed, folder: Path, command: list[str]) -> dict:
 
 
 @pytest.fixture(scope="module")
-def found(bed: ClusterBed, tmp_path_factory: pytest.TempPathFactory) -> dict:
-    return attached(bed, tmp_path_factory.mktemp("srun"))
+def job(bed: ClusterBed, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, str]:
+    return submitted(bed, tmp_path_factory.mktemp("sbatch"))
+
+
+@pytest.fixture
+def found(job: tuple[dict, str]) -> dict:
+    return job[0]
+
+
+def test_the_answer_ends_what_a_batch_script_prints(job):
+    assert "2 ranks on 2 hosts" in job[1]
 
 
 def test_ranks_on_two_nodes_are_reached_and_the_slow_one_is_named(found):

@@ -1,0 +1,174 @@
+"""Examples for clusters: manifests have the form of their kinds, and their variables measure what containers start."""
+
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import ruamel.yaml
+from containers import container, missing_bubblewrap
+from launching import interpreter_for
+from program import PROGRAM
+
+from steptime.attached.summary import attached_run
+from steptime.cli.app import run_program
+from steptime.results.store import Store
+
+CLUSTER = Path(__file__).parents[2] / "examples" / "cluster"
+LAUNCHERS = Path(__file__).parents[1] / "launchers"
+KINDS = json.loads(Path(__file__).with_name("manifest_schemas.json").read_text())
+"""Of the definitions of custom resources what the manifests use, and what they must have."""
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+IN_PODS = "/steptime/runs"
+"""The results folder as pods see it."""
+SHOW = "import os, sitecustomize as hook; print(hook.__file__, os.access(hook.__file__, os.W_OK)); raise SystemExit(7)"
+
+
+def manifest(name: str) -> dict:
+    return ruamel.yaml.YAML(typ="safe").load(CLUSTER / f"{name}.yaml")
+
+
+def mistakes(schema: dict, value: object, path: str = "") -> list[str]:
+    """Return where a value differs from a schema as Kubernetes writes them; unknown keys are mistakes."""
+    if not isinstance(value, TYPES[schema["type"]]) or (isinstance(value, bool) and schema["type"] == "integer"):
+        return [f"{path}: not of type {schema['type']}"]
+    found = []
+    if "enum" in schema and value not in schema["enum"]:
+        found.append(f"{path}: {value} is none of {schema['enum']}")
+    if "minimum" in schema and value < schema["minimum"]:
+        found.append(f"{path}: {value} is too small")
+    if "pattern" in schema and not re.search(schema["pattern"], value):
+        found.append(f"{path}: {value} is not like {schema['pattern']}")
+    if isinstance(value, str | list):
+        kind = "Length" if isinstance(value, str) else "Items"
+        if not schema.get(f"min{kind}", 0) <= len(value) <= schema.get(f"max{kind}", 1 << 30):
+            found.append(f"{path}: has {len(value)}")
+    if isinstance(value, list):
+        return found + [
+            one for number, item in enumerate(value) for one in mistakes(schema["items"], item, f"{path}[{number}]")
+        ]
+    if isinstance(value, dict):
+        known = schema["properties"]
+        found += [f"{path}.{key}: missing" for key in schema.get("required", []) if key not in value]
+        found += [f"{path}.{key}: unknown" for key in value if key not in known]
+        found += [one for key in value if key in known for one in mistakes(known[key], value[key], f"{path}.{key}")]
+    return found
+
+
+def node_of(name: str) -> tuple[dict[str, str], dict[str, dict]]:
+    """Return the variables and the mounts, by their paths, of the container that trains."""
+    spec = manifest(name)["spec"]
+    trainer = spec.get("trainer")
+    if trainer:
+        spec = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]
+    pod = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    (node,) = pod["containers"]
+    assert {volume["name"] for volume in pod["volumes"]} == {mount["name"] for mount in node["volumeMounts"]}
+    variables = {item["name"]: item["value"] for item in (trainer or node)["env"]}
+    return variables, {mount["mountPath"]: mount for mount in node["volumeMounts"]}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_manifest_has_the_form_of_its_kind(name):
+    assert mistakes(KINDS[name]["schema"], manifest(name)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "mistake"),
+    [
+        (lambda spec: spec["trainer"].update(numNodes="2"), ".spec.trainer.numNodes: not of type integer"),
+        (lambda spec: spec["trainer"].update(environment=[]), ".spec.trainer.environment: unknown"),
+        (lambda spec: spec["trainer"]["env"][0].pop("name"), ".spec.trainer.env[0].name: missing"),
+        (lambda spec: spec["trainer"].update(numNodes=-1), ".spec.trainer.numNodes: -1 is too small"),
+        (lambda spec: spec["runtimePatches"][0].update(manager=""), ".spec.runtimePatches[0].manager: has 0"),
+    ],
+)
+def test_a_mistake_in_a_manifest_is_seen(change, mistake):
+    changed = manifest("trainjob")
+    change(changed["spec"])
+    assert mistakes(KINDS["trainjob"]["schema"], changed) == [mistake]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_schema_names_its_source_and_version(name):
+    assert re.fullmatch(r"https://github\.com/[\w-]+/\w+/blob/[0-9a-f]{40}/[\w./-]+\.yaml", KINDS[name]["source"])
+    assert KINDS[name]["version"]
+
+
+@pytest.mark.parametrize("name", ["trainjob.yaml", "jobset.yaml", "run-in-docker.sh", "Dockerfile"])
+def test_what_never_ran_on_a_cluster_is_marked_so(name):
+    assert re.search(r"[Nn]ever (built or )?run on a cluster", (CLUSTER / name).read_text())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_manifest_has_the_variables_that_attach_prints_and_a_hook_that_is_mounted_read_only(name, tmp_path, capsys):
+    assert run_program(["attach", "--environment", "--format", "json", "-o", str(tmp_path / "runs")]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    variables, mounts = node_of(name)
+    assert {key: variables[key] for key in printed} == {
+        key: value.replace(str(tmp_path), "/steptime") for key, value in printed.items()
+    }
+    assert mounts[variables["PYTHONPATH"]]["readOnly"]
+    assert mounts[variables["PYTHONPATH"]]["subPath"] == "runs/hook"
+    assert mounts[variables["STEPTIME_ATTACH"]]["subPath"] == "runs/attached"
+
+
+def require_bubblewrap() -> None:
+    if reason := missing_bubblewrap():
+        pytest.skip(reason)
+
+
+@pytest.mark.framework("pytorch")
+@pytest.mark.needs("containers")
+def test_two_pods_with_the_variables_of_a_manifest_alone_are_measured_and_the_slow_one_is_found(tmp_path, capsys):
+    require_bubblewrap()
+    runs = tmp_path / "runs"
+    assert run_program(["attach", "--environment", "-o", str(runs)]) == 0
+    capsys.readouterr()
+    variables, mounts = node_of("jobset")
+    volumes = [
+        f"{tmp_path / mount['subPath']}:{path}{':ro' if mount.get('readOnly') else ''}"
+        for path, mount in mounts.items()
+    ]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    joining = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
+    pods = []
+    for rank in range(2):
+        inside = container(f"pod-{rank}", {**variables, **joining, "RANK": str(rank)}, volumes)
+        command = [*inside, str(interpreter_for("pytorch")), str(LAUNCHERS / "slow_rank.py")]
+        pods.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+    errors = [pod.communicate(timeout=200)[1] for pod in pods]
+    assert [pod.returncode for pod in pods] == [0, 0], errors
+    found = attached_run(*Store.open(runs).attached())
+    assert [(rank.rank, rank.host) for rank in found.ranks] == [(0, "pod-0"), (1, "pod-1")]
+    assert (found.waited_for.rank, found.waited_for.part) == (1, "forward")
+
+
+@pytest.mark.needs("containers")
+def test_a_container_has_the_hook_read_only_and_its_exit_code_is_kept(tmp_path):
+    require_bubblewrap()
+    paths = [str(LAUNCHERS), str(LAUNCHERS.parents[1] / ".ci")]
+    lines = [f"#!{sys.executable}", "import sys", f"sys.path[:0] = {paths!r}"]
+    docker = "\n".join([*lines, "import containers", "containers.run_as_docker(sys.argv)"])
+    for name, text in (("docker", docker), ("steptime", f'#!/bin/sh\nexec {shlex.join(map(str, PROGRAM))} "$@"\n')):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o700)
+    done = subprocess.run(
+        [str(CLUSTER / "run-in-docker.sh"), "an-image", sys.executable, "-c", SHOW],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": os.pathsep.join([str(tmp_path), os.environ["PATH"]])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 7, done.stderr
+    assert re.fullmatch(rf"{tmp_path}/steptime-results/[\d-]+/hook/sitecustomize.py False\n", done.stdout)
+    assert "no step was seen" in done.stderr
