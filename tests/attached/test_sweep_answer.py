@@ -9,7 +9,11 @@ from steptime.report.formats import csv_of
 from steptime.report.section import Figures
 from steptime.report.sweep import sweep_section
 from steptime.results.store import Store
-from steptime.scaling.sweep_answer import SweepAnswer, SweepOptions, SweptRuns, read_runs, sweep_curve
+from steptime.runner.progress import Silent
+from steptime.scaling.sweep_answer import SweepAnswer, SweepOptions, SweptRuns, needs_runs, read_runs, sweep_curve
+from steptime.sweep.plan import read_plan
+from steptime.sweep.rounds import run_rounds
+from steptime.sweep.runs import STORED, sweep_store
 
 EXACT = 36.0
 """Milliseconds of a step without an exchange."""
@@ -108,6 +112,19 @@ def test_one_run_each_shows_no_interval_and_is_not_forecast(swept):
     curve = sweep_curve("", single, SweepOptions())
     assert curve.points[1].speedup.low is None
     assert "--repeats 3" in curve.no_forecast
+    assert needs_runs(curve)
+
+
+def test_a_curve_with_a_forecast_needs_no_more_runs(curve):
+    assert not needs_runs(curve)
+
+
+def test_other_programs_are_named_where_runs_lie_too_far_apart(swept):
+    far = [replace(run, log_mean=run.log_mean + shift) for run, shift in zip(swept[1].launches, (0, 1, 2), strict=True)]
+    busy = replace(swept[1], launches=far, foreign_cores=1.7)
+    assert "other programs kept up to 1.7 cores busy" in sweep_curve("", [swept[0], busy], SweepOptions()).no_forecast
+    idle = replace(busy, foreign_cores=0.1)
+    assert "other programs" not in sweep_curve("", [swept[0], idle], SweepOptions()).no_forecast
 
 
 def test_a_command_that_trains_on_other_processes_than_asked_for_is_named(tmp_path):
@@ -134,3 +151,18 @@ def test_a_speed_up_whose_runs_lie_far_apart_is_inconclusive_in_sentence_and_tab
     assert 0.0 < curve.loss.share < 1.0
     text = csv_of([sweep_section(SweepAnswer(command=["train.py"], curves=[curve], missing=[]))])
     assert text.count("inconclusive") >= len(["speed-up", "efficiency"])
+
+
+@pytest.mark.parametrize(("counts", "rounds"), [(["1", "2"], 4), (["2"], 3)])
+def test_rounds_are_added_within_the_budget_where_a_speed_up_is_known_too_little(tmp_path, counts, rounds):
+    plan = read_plan(["true", "{workers}"], {"workers": counts}, 3)
+    store = sweep_store(plan, tmp_path / "sweep")
+    for setting in plan.settings:
+        for number, transfer in enumerate((1, 60, 900), 1):
+            folder = plan.folder_of(store.path, setting) / f"{number}"
+            stored(folder, setting.workers, transfer if setting.workers > 1 else 0.05 * number)
+    seconds = iter(range(0, 1000, 2))
+    with store.lock():
+        ended, _ = run_rounds(plan, store, {}, 12.0, Silent(), clock=lambda: next(seconds))
+    assert ended.repeats == rounds
+    assert store.get(STORED)["repeats"] == rounds

@@ -34,9 +34,13 @@ def sweep(
         list[str] | None,
         typer.Option("--set", metavar="NAME=A,B", help="Values of another {NAME} of the command; each is a curve."),
     ] = None,
-    repeats: Annotated[int, typer.Option(help="Runs of each setting, in rounds.")] = 3,
+    repeats: Annotated[int, typer.Option(help="Runs of each setting, in rounds; at least, with --budget.")] = 3,
     budget: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Begin no run that would end later, such as 20m.")
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Begin no run that would end later, such as 20m; rounds are added until a forecast can be made.",
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output-dir", help="Folder (default: steptime-results/sweep-SCRIPT).")
@@ -100,7 +104,7 @@ def sweep(
         return
     kind = None if weak is None else "weak" if weak else "strong"
     options = {"kind": kind, "batch": batch, "samples": samples, "price": price, "shares": shares}
-    store, outcome = _run(plan, folder, budget_s, options)
+    plan, store, outcome = _run(plan, folder, budget_s, options)
     as_json = as_json or form == "json"
     _answer(store, form="json" if as_json else form, html=html, figures=figures)
     _say_what_is_left(plan, outcome)
@@ -132,20 +136,24 @@ def _print_runs(plan: "SweepPlan", folder: Path) -> None:
         say(f"{place:4d}  {shlex.join(run.setting.words(plan.command))}{kept}")
 
 
-def _run(plan: "SweepPlan", folder: Path, budget_s: float | None, options: dict[str, Any]) -> "tuple[Store, SweepRuns]":
+def _run(
+    plan: "SweepPlan", folder: Path, budget_s: float | None, options: dict[str, Any]
+) -> "tuple[SweepPlan, Store, SweepRuns]":
+    """Return the plan with the rounds that were added to it, its folder, and what became of its runs."""
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
     from steptime.interruption import Interrupted, unmasked
     from steptime.launchers.own_command import require_program
-    from steptime.sweep.runs import STORED, run_sweep, sweep_store
+    from steptime.sweep.rounds import run_rounds
+    from steptime.sweep.runs import sweep_store
 
     require_program(plan.settings[0].words(plan.command)[0])
     store = sweep_store(plan, folder)
     with store.lock():
-        store.put(STORED, {**plan.to_json(), "options": options})
         try:
             with unmasked(), LiveObserver(stderr_console(), list) as observer:
-                return store, run_sweep(plan, store, budget_s, observer)
+                plan, outcome = run_rounds(plan, store, options, budget_s, observer)
+                return plan, store, outcome
         except Interrupted as stop:
             stop.add_note(f"what ended is kept in {folder}: steptime report {shlex.quote(str(folder))}")
             stop.add_note("to go on: the same command again")

@@ -1,6 +1,6 @@
 """What a sweep found: measured speed-ups, the largest loss, and how far more workers would help.
 
-The speed-up is the ratio of mean steps over repeated runs, compared within the rounds in which both ran. Where every
+The speed-up is the ratio of mean steps over repeated runs (``speedup``). Where every
 worker keeps its batch (weak scaling), a step of more workers trains more samples; where all share one (strong scaling),
 as many. Which of both it is follows from the batches of loaders; where these were not seen, from the steps of a run:
 with more workers those of a script that goes through its data become fewer only where each keeps its batch.
@@ -21,7 +21,7 @@ from steptime.results.json_form import Interval, IntervalOverLaunches, JsonForm
 from steptime.results.store import Store
 from steptime.scaling.forecast import forecast
 from steptime.scaling.knee import SHARES, Knee
-from steptime.statistics.comparison import compare
+from steptime.scaling.speedup import MOST_UNKNOWN, enough_runs, half_width, ratios
 from steptime.statistics.interval import step_time
 from steptime.statistics.launch_times import LaunchTimes, reduce_times
 from steptime.units import format_count, is_undecided
@@ -40,9 +40,8 @@ _DOUBLINGS = 4
 _LEAST_LOSS = 0.01
 """Of a step, that is named."""
 _HOUR_S = 3600.0
-_MOST_UNKNOWN = float(np.log(2.0)) / 2.0
-"""Half the width of the logarithm of a measured speed-up, above which nothing is forecast from it."""
-_FEW_RUNS = 3
+_BUSY_CORES = 0.25
+"""That other programs kept busy during runs, from which on they are named as a cause of wide intervals."""
 _NORMAL_95, _NORMAL_90 = 1.96, 1.645
 """Standard deviations from the middle of a normal distribution to the ends of its intervals."""
 
@@ -138,6 +137,8 @@ class SweptRuns:
     parts_s: Mapping[str, float]
     samples: float | None = None
     """Of a step, of all workers; None if a loader was not seen."""
+    foreign_cores: float | None = None
+    """That other programs kept busy, in the busiest run; None if that is not known."""
 
 
 def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptRuns | None, str | None]:
@@ -180,15 +181,18 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
     amounts = [run.throughput.samples.per_step if run.throughput else None for run in runs]
     known = [samples for samples in amounts if samples is not None]
     samples = sum(known) / len(known) if len(known) == len(amounts) else None
-    return SweptRuns(workers, reduce_times(lengths, blocks), int(np.median(steps)), means, samples), problem
+    busy = max((run.noise.get("foreign_cpu_cores") or 0.0 for run in runs), default=None)
+    return SweptRuns(workers, reduce_times(lengths, blocks), int(np.median(steps)), means, samples, busy), problem
 
 
 def sweep_curve(name: str, swept: Sequence[SweptRuns], options: SweepOptions) -> SweepCurve:
     """Return what runs of one curve found; there must be one, and the fewest workers come first."""
     kind, kind_from = _kind_of(swept, options)
-    points = [_point(runs, swept[0], kind, options) for runs in swept]
+    compared = ratios([runs.launches for runs in swept])
+    points = [_point(runs, swept[0], ratio, kind, options) for runs, ratio in zip(swept, compared, strict=True)]
     loss = _largest_loss(points, kind)
-    predicted, knees, no_forecast = _forecast(name, points, kind, options)
+    foreign = max((runs.foreign_cores or 0.0 for runs in swept), default=0.0)
+    predicted, knees, no_forecast = _forecast(name, points, kind, options, foreign)
     return SweepCurve(
         name=name,
         kind=kind,
@@ -218,17 +222,15 @@ def _kind_of(swept: Sequence[SweptRuns], options: SweepOptions) -> tuple[Kind, K
     return "weak", "assumed"
 
 
-def _point(runs: SweptRuns, first: SweptRuns, kind: Kind, options: SweepOptions) -> SweepPoint:
+def _point(
+    runs: SweptRuns, first: SweptRuns, ratio: IntervalOverLaunches, kind: Kind, options: SweepOptions
+) -> SweepPoint:
     mean = step_time(runs.launches)
     step = Interval[float | None](mean.value, mean.low, mean.high)
     more = runs.workers / first.workers
-    if runs is first:
-        speedup = IntervalOverLaunches(1.0, 1.0, 1.0)
-    else:
-        ratio = compare(runs.launches, first.launches).interval
-        gained = more if kind == "weak" else 1.0
-        low, high = (None if end is None else gained / end for end in (ratio.high, ratio.low))
-        speedup = IntervalOverLaunches(gained / ratio.value, low, high)
+    gained = more if kind == "weak" else 1.0
+    low, high = (None if end is None else gained / end for end in (ratio.high, ratio.low))
+    speedup = IntervalOverLaunches(gained / ratio.value, low, high)
     efficiency = IntervalOverLaunches(
         speedup.value / more, *(None if end is None else end / more for end in (speedup.low, speedup.high))
     )
@@ -267,7 +269,7 @@ def _largest_loss(points: Sequence[SweepPoint], kind: Kind) -> SweepLoss | None:
 
 
 def _forecast(
-    name: str, points: Sequence[SweepPoint], kind: Kind, options: SweepOptions
+    name: str, points: Sequence[SweepPoint], kind: Kind, options: SweepOptions, foreign: float
 ) -> tuple[list[SweepForecast], list[Knee] | None, str | None]:
     """Return the forecast of a curve and its knees, or why there is none."""
     if kind == "strong":
@@ -278,37 +280,40 @@ def _forecast(
     if wrong := next(iter(jumps(curve)), None):
         return [], None, wrong
     first, most = points[0], points[-1].workers
-    half_width = _half_width(points[-1].speedup)
-    if half_width > _MOST_UNKNOWN:
-        known = f"within a factor of {np.exp(2 * half_width):.3g}" if np.isfinite(half_width) else "from one run each"
-        return [], None, f"the measured speed-up is known {known} only; add runs: --repeats {_repeats(points)}"
+    width = half_width(points[-1].speedup)
+    if width > MOST_UNKNOWN:
+        return [], None, _unknown(points, width, foreign)
     counts = [most * 2**power for power in range(1, _DOUBLINGS + 1)]
-    [predicted] = forecast([curve], counts, options.shares, half_width / _NORMAL_95)
+    [predicted] = forecast([curve], counts, options.shares, width / _NORMAL_95)
     base_s = curve.fit[0].step_time
     steps = []
     for point in predicted.points:
-        step_s = _widened(point.step_s, half_width * _NORMAL_90 / _NORMAL_95)
+        step_s = _widened(point.step_s, width * _NORMAL_90 / _NORMAL_95)
         speedup = _inverse(step_s, base_s * point.workers / first.workers)
         efficiency = _inverse(step_s, base_s)
         steps.append(SweepForecast(workers=point.workers, step_s=step_s, speedup=speedup, efficiency=efficiency))
     return steps, list(predicted.knees), None
 
 
-def _half_width(speedup: IntervalOverLaunches) -> float:
-    """Return half the width of the logarithm of a measured ratio; infinity if its interval is not known."""
-    if speedup.low is None or speedup.high is None or speedup.low <= 0.0:
-        return float("inf")
-    return float(np.log(speedup.high / speedup.low)) / 2.0
+def _unknown(points: Sequence[SweepPoint], width: float, foreign: float) -> str:
+    """Return why the measured speed-up is known too little, and what to do."""
+    known = f"within a factor of {np.exp(2 * width):.3g}" if np.isfinite(width) else "from one run each"
+    runs = enough_runs(min(point.runs for point in points), width)
+    text = f"the measured speed-up is known {known} only; add runs: --repeats {runs}"
+    if foreign >= _BUSY_CORES:
+        text += f", best while the machine is idle (other programs kept up to {foreign:.2g} cores busy)"
+    return text
 
 
-def _repeats(points: Sequence[SweepPoint]) -> int:
-    return max(2 * max(point.runs for point in points), _FEW_RUNS)
+def needs_runs(curve: SweepCurve) -> bool:
+    """Whether more runs would bring the forecast of a curve, whose measured speed-up is known too little."""
+    return len(curve.points) > 1 and curve.forecast == [] and half_width(curve.points[-1].speedup) > MOST_UNKNOWN
 
 
-def _widened(step_s: Interval[float, float], half_width: float) -> Interval[float, float]:
+def _widened(step_s: Interval[float, float], unknown: float) -> Interval[float, float]:
     """Return an interval that also holds what the measured points leave open, which it takes for exact."""
     below, above = (
-        float(np.hypot(np.log(one / other), half_width))
+        float(np.hypot(np.log(one / other), unknown))
         for one, other in ((step_s.value, step_s.low), (step_s.high, step_s.value))
     )
     return Interval(step_s.value, step_s.value * np.exp(-below), step_s.value * np.exp(above))

@@ -16,10 +16,11 @@ def swept(store: Store) -> SweepAnswer | None:
     if kept is None:
         return None
     plan = plan_of(kept, store.path)
-    return sweep_answer(plan, store, _options(kept.get("options") or {}))
+    return sweep_answer(plan, store, options_of(kept.get("options") or {}))
 
 
-def _options(kept: Mapping[str, Any]) -> SweepOptions:
+def options_of(kept: Mapping[str, Any]) -> SweepOptions:
+    """Return what a user stated, as a folder keeps it."""
     return SweepOptions(
         kind=kept.get("kind"),
         batch=kept.get("batch"),

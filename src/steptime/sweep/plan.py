@@ -7,7 +7,7 @@ import random
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,11 @@ class SweepPlan:
             SweepSetting(dict(zip(self.axes, values, strict=True)))
             for values in product(*map(tuple, self.axes.values()))
         ]
+
+    @property
+    def with_another_round(self) -> "SweepPlan":
+        """The same plan with each setting run once more."""
+        return replace(self, repeats=self.repeats + 1)
 
     def folder_of(self, folder: Path, setting: SweepSetting) -> Path:
         """Return where the runs of a setting are."""
