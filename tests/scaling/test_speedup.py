@@ -43,12 +43,13 @@ def test_three_rounds_know_more_together_than_as_pairs(counts):
     runs = [drawn(rng, [0.1] * counts, 3) for _ in range(60)]
     pooled = np.median([half_width(ratios(own)[-1]) for own in runs])
     paired = np.median([half_width(compare(own[-1], own[0]).interval) for own in runs])
-    assert pooled < 0.85 * paired
+    assert pooled < 0.9 * paired
 
 
-def test_from_four_rounds_on_two_counts_are_compared_within_rounds():
-    runs = drawn(np.random.default_rng(7), (0.01, 0.01), 4, drift=0.5)
-    assert ratios(runs)[1] == compare(runs[1], runs[0]).interval
+def test_what_slows_whole_rounds_leaves_the_ratio_of_two_counts_known():
+    runs = drawn(np.random.default_rng(7), (0.01, 0.01), 3, drift=0.5)
+    assert np.ptp([run.log_mean for run in runs[0]]) > 0.3
+    assert half_width(ratios(runs)[1]) < 0.15
 
 
 def test_the_first_count_is_its_own_measure():
