@@ -39,21 +39,21 @@ def ratios(launches: Sequence[Sequence[LaunchTimes]]) -> list[IntervalOverLaunch
             for place, runs in enumerate(launches)
         ]
     else:
-        known = [_of_two(runs, launches[0]) for runs in launches]
+        known = [_compare_two(runs, launches[0]) for runs in launches]
     return [IntervalOverLaunches(1.0, 1.0, 1.0), *known[1:]]
 
 
-def _of_two(one: Sequence[LaunchTimes], other: Sequence[LaunchTimes]) -> IntervalOverLaunches:
+def _compare_two(one: Sequence[LaunchTimes], other: Sequence[LaunchTimes]) -> IntervalOverLaunches:
     """Return the ratio of two numbers of workers, with the narrower of both intervals."""
     if min(len(one), len(other)) == 1:
         return compare(one, other).interval
     if len({run.block for run in one} & {run.block for run in other}) < _PAIRS:
-        return _of_one_spread(one, other, LEVEL)
-    intervals = [compare(one, other, _LEVEL_OF_BOTH).interval, _of_one_spread(one, other, _LEVEL_OF_BOTH)]
+        return _compare_alike(one, other, LEVEL)
+    intervals = [compare(one, other, _LEVEL_OF_BOTH).interval, _compare_alike(one, other, _LEVEL_OF_BOTH)]
     return min(intervals, key=half_width)
 
 
-def _of_one_spread(one: Sequence[LaunchTimes], other: Sequence[LaunchTimes], level: float) -> IntervalOverLaunches:
+def _compare_alike(one: Sequence[LaunchTimes], other: Sequence[LaunchTimes], level: float) -> IntervalOverLaunches:
     """Return a ratio with the interval of Student's t for two groups that spread alike."""
     ratio = compare(one, other).interval
     logs = [np.array([run.log_mean for run in runs]) for runs in (one, other)]

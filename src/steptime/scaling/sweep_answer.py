@@ -181,8 +181,13 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
     amounts = [run.throughput.samples.per_step if run.throughput else None for run in runs]
     known = [samples for samples in amounts if samples is not None]
     samples = sum(known) / len(known) if len(known) == len(amounts) else None
-    busy = max((run.noise.get("foreign_cpu_cores") or 0.0 for run in runs), default=None)
+    busy = _foreign_cores(runs)
     return SweptRuns(workers, reduce_times(lengths, blocks), int(np.median(steps)), means, samples, busy), problem
+
+
+def _foreign_cores(runs: Sequence["AttachedRun"]) -> float | None:
+    known = [cores for run in runs if (cores := run.noise.get("foreign_cpu_cores")) is not None]
+    return max(known, default=None)
 
 
 def sweep_curve(name: str, swept: Sequence[SweptRuns], options: SweepOptions) -> SweepCurve:
@@ -282,7 +287,7 @@ def _forecast(
     first, most = points[0], points[-1].workers
     width = half_width(points[-1].speedup)
     if width > MOST_UNKNOWN:
-        return [], None, _unknown(points, width, foreign)
+        return [], None, _explain_width(points, width, foreign)
     counts = [most * 2**power for power in range(1, _DOUBLINGS + 1)]
     [predicted] = forecast([curve], counts, options.shares, width / _NORMAL_95)
     base_s = curve.fit[0].step_time
@@ -295,7 +300,7 @@ def _forecast(
     return steps, list(predicted.knees), None
 
 
-def _unknown(points: Sequence[SweepPoint], width: float, foreign: float) -> str:
+def _explain_width(points: Sequence[SweepPoint], width: float, foreign: float) -> str:
     """Return why the measured speed-up is known too little, and what to do."""
     known = f"within a factor of {np.exp(2 * width):.3g}" if np.isfinite(width) else "from one run each"
     runs = enough_runs(min(point.runs for point in points), width)
