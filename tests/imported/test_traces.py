@@ -164,3 +164,94 @@ def test_zeros_in_place_of_events_are_read_up_to_a_limit(tmp_path):
     (tmp_path / "trace.json.gz").write_bytes(gzip.compress(b'{"x": "' + b"0" * 9_000_000))
     with pytest.raises(FileError, match="no list traceEvents"):
         read_kineto(tmp_path / "trace.json.gz", ReadLimits(line=100_000))
+
+
+PASSES_US = {"forward": 120.0, "backward": 180.0, "update": 40.0, "compute": 30.0}
+"""Of a step whose operations have autograd's numbers."""
+
+
+def passes_step(number, *, marked=False):
+    """Return a step whose kernels are launched in a forward pass, a backward pass, an update, and outside of them."""
+    at = 5000.0 + number * STEP_US
+    events = [event("user_annotation", f"ProfilerStep#{number}", at, STEP_US)]
+    if marked:
+        events.append(event("user_annotation", "DistributedDataParallel.forward", at + 100.0, 50.0))
+        events.append(event("user_annotation", "## backward ##", at + 200.0, 50.0))
+    else:
+        numbers = {"Sequence number": number, "Fwd thread id": 0}
+        events.append(event("cpu_op", "aten::addmm", at + 100.0, 50.0, **numbers))
+        events.append(event("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", at + 200.0, 50.0))
+        events.append(event("cpu_op", "AddmmBackward0", at + 205.0, 40.0, **{**numbers, "Fwd thread id": 1}))
+    events.append(event("user_annotation", "Optimizer.step#SGD.step", at + 300.0, 50.0))
+    begin = at + 110.0
+    for index, (name, lasted) in enumerate(PASSES_US.items()):
+        correlation = 4 * number + index
+        launch = at + 110.0 + 100.0 * index
+        events.append(event("cuda_runtime", "cudaLaunchKernel", launch, 1.0, correlation=correlation))
+        events.append(event("kernel", f"kernel of {name}", max(begin, launch), lasted, correlation=correlation))
+        begin = max(begin, launch) + lasted
+    return events
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_kernels_are_of_the_pass_that_launches_them(marked, regions):
+    parts = regions(trace([each for number in range(STEPS) for each in passes_step(number, marked=marked)]))
+    assert parts == pytest.approx(PASSES_US)
+
+
+def test_operations_of_processors_are_of_their_pass(regions):
+    events = [each for number in range(STEPS) for each in passes_step(number)]
+    events = [each for each in events if each["cat"] not in {"kernel", "cuda_runtime"}]
+    assert regions(trace(events)) == pytest.approx({"forward": 50.0, "backward": 50.0})
+
+
+def collective(rank, number, *, ahead=0.0, group=None, name="allreduce"):
+    """Return a step with a collective that ends on both ranks alike: rank 1 comes 60 us later, and waits for none."""
+    at = 5000.0 + number * STEP_US + ahead * rank
+    begin = at + 400.0 + (60.0 if rank else 0.0)
+    about = {"Collective name": name} | ({"Process Group Ranks": group, "Process Group Name": "0"} if group else {})
+    return [
+        event("user_annotation", f"ProfilerStep#{number}", at, STEP_US),
+        event("user_annotation", "nccl:all_reduce", at + 90.0 + 20.0 * rank, 5.0),
+        event("kernel", "gemm", at + 100.0, 300.0 + (60.0 if rank else 0.0)),
+        event("kernel", "ncclDevKernel_AllReduce", begin, at + 500.0 - begin, **about),
+        event("kernel", "gemm beside the transfer", at + 490.0, 110.0),
+    ]
+
+
+def two_traces(tmp_path, capsys, world=2, bases=(0, 0), **changes):
+    """Return the run of two ranks' traces with a collective in each step."""
+    files = []
+    for rank in (0, 1):
+        events = [each for number in range(STEPS) for each in collective(rank, number, **changes)]
+        if bases[rank]:
+            events = [{**each, "ts": each["ts"] - bases[rank] / 1e3} for each in events]
+        info = {"distributedInfo": {"rank": rank, "world_size": world}, "baseTimeNanoseconds": bases[rank]}
+        files.append(tmp_path / f"rank{rank}.json")
+        files[-1].write_bytes(trace(events, **info))
+    assert run_program(["import", *map(str, files), "-o", str(tmp_path / "out"), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["attached"]
+
+
+@pytest.mark.parametrize("bases", [(0, 0), (7_000_000, 2_000_000)])
+@pytest.mark.parametrize("group", [None, "[0, 1]"])
+def test_transfer_is_the_least_time_of_a_collective_over_ranks_and_the_rest_is_waiting(bases, group, tmp_path, capsys):
+    run = two_traces(tmp_path, capsys, bases=bases, group=group)
+    parts = {part["name"]: part for part in run["parts"]}
+    assert parts["sync_wait"]["ranks_s"] == pytest.approx([60e-6, 0.0], abs=1e-9)
+    assert parts["comm_exposed"]["ranks_s"] == pytest.approx([30e-6, 30e-6], abs=1e-9)
+
+
+UNSPLIT = {
+    "a rank without a trace": ({"world": 3}, "no trace of rank 2"),
+    "clocks apart": ({"ahead": 300.0}, "not aligned"),
+    "messages": ({"name": "send"}, "send to one another"),
+}
+
+
+@pytest.mark.parametrize("case", UNSPLIT)
+def test_what_traces_do_not_show_of_the_exchange_is_null_with_the_reason(case, tmp_path, capsys):
+    changes, reason = UNSPLIT[case]
+    parts = {part["name"]: part for part in two_traces(tmp_path, capsys, **changes)["parts"]}
+    assert parts["sync_wait"]["time_s"]["value"] is None
+    assert reason in parts["comm_exposed"]["reason"]

@@ -48,6 +48,8 @@ _TITLES = {
 _LINE = re.compile(r"(?P<own>.*:\d+ \S+?)(, (?P<library>\S+): \S+)?", re.DOTALL)
 """A sampled line: of the script, and the function of a library that is at work in it."""
 _COLLECTIVE = "collective"
+_DIVIDED = {"sync_wait": "waiting", "comm_exposed": "transfer"}
+"""Regions of imported traces, whose collectives have been divided."""
 _ROUNDING_S = 1e-9
 _ORDER = (
     *("input_wait", "call", "compute", "copy", "forward", "backward", EXCHANGE, "comm_exposed", "sync_wait", "update"),
@@ -112,6 +114,8 @@ class KeptSteps:
             seconds["sync_wait"], seconds["comm_exposed"] = self.exchange.waiting_s, self.exchange.exposed_s
         else:
             seconds[EXCHANGE] = self.of_ranks(lambda step: step.seconds(_COLLECTIVE))
+            divided = {name: self.of_ranks(lambda step, own=own: step.seconds(own)) for name, own in _DIVIDED.items()}  # type: ignore[misc]
+            seconds |= divided if any(times.any() for times in divided.values()) else {}
         shown = [name for name in _ORDER if name in seconds]
         return {name: seconds[name] for name in shown if seconds[name].any() or name in EXCHANGED}
 

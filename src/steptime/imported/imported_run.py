@@ -8,10 +8,11 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from steptime.imported.transfers import RankTrace, split_of_ranks
 from steptime.plain_file import PlainFolder
 from steptime.results.attached_files import FORMAT, RECORDS, AttachedFiles, AttachedHeader, ProcessLines
 from steptime.results.attached_lines import (
@@ -51,6 +52,8 @@ class ImportedSteps:
     begin_ns: int = 0
     unseen: Mapping[str, str] = field(default_factory=dict)
     """By part of a step, why it is not known."""
+    trace: RankTrace | None = None
+    """Its collectives, of a trace."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def imported_run(sources: Sequence[ImportedSource], digests: Sequence[str]) -> I
     """Return the run that files describe, as the rest of steptime reads runs."""
     processes = [
         _lines(source, index, steps)
-        for source_index, source in enumerate(sources)
+        for source_index, source in enumerate(_with_transfers(sources))
         for index, steps in _numbered(source, source_index)
     ]
     header = AttachedHeader(
@@ -115,6 +118,29 @@ def imported_run(sources: Sequence[ImportedSource], digests: Sequence[str]) -> I
         imported=[source.described(digest) for source, digest in zip(sources, digests, strict=True)],
     )
     return ImportedRun(header, AttachedFiles(processes, [], [], []))
+
+
+def _with_transfers(sources: Sequence[ImportedSource]) -> Sequence[ImportedSource]:
+    """Return sources whose exchange is divided into waiting and transfer, where traces of the ranks show it."""
+    own = [(steps.trace, steps) for source in sources for steps in source.processes if steps.trace is not None]
+    workers = {steps.workers for _, steps in own}
+    world = workers.pop() if len(workers) == 1 else None
+    traces = {steps.rank: trace for trace, steps in own}
+    if world is None or world < 2 or len(traces) < 2 or len(traces) < len(own):  # noqa: PLR2004 - ranks that exchange
+        return sources
+    divided = split_of_ranks(traces, world)
+    return [replace(source, processes=[_divided(steps, divided) for steps in source.processes]) for source in sources]
+
+
+def _divided(steps: ImportedSteps, divided: Mapping[int, Sequence[tuple[float, float]]] | str) -> ImportedSteps:
+    if isinstance(divided, str):
+        return replace(steps, unseen={**steps.unseen, **dict.fromkeys(("comm_exposed", "sync_wait"), divided)})
+    lines = []
+    for line, (waiting, transfer) in zip(steps.steps, divided[steps.rank], strict=True):
+        parts = {"waiting": round(waiting * _NS), "transfer": round(transfer * _NS)}
+        regions = {name: lasted for name, lasted in {**line.regions, **parts}.items() if name != "collective"}
+        lines.append(replace(line, regions={name: lasted for name, lasted in regions.items() if lasted > 0}))
+    return replace(steps, steps=lines)
 
 
 def _numbered(source: ImportedSource, source_index: int) -> Iterable[tuple[int, ImportedSteps]]:

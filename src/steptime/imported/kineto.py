@@ -4,6 +4,9 @@ The time of a step on a device is what computes, then what communicates and is n
 what waits for input; the rest is idle. Of a trace of processors alone the operations compute, and waiting for input
 comes first, since it holds operations of its own. Kernels come behind their launch: a step's window on the device is
 its window on the processor, as much later as its first kernel is.
+
+What computes is of the pass in which it was launched: of the optimizer's step, of autograd's functions, or of a forward
+pass: marked as one, or an operation with the number by which autograd finds it again.
 """
 
 import re
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import TypeIs
 
 from steptime.errors import UsageError
@@ -23,23 +27,36 @@ from steptime.imported.imported_run import LARGEST_STEP, ImportedSource, Importe
 from steptime.imported.intervals import Intervals, common, difference, length, union, within
 from steptime.imported.source import LIMITS, ReadLimits, open_source
 from steptime.imported.trace_stream import TraceStream
+from steptime.imported.transfers import RankTrace, TracedCollectives
 from steptime.results.attached_lines import StepLine
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 _RANK = re.compile(r"rank[-_.]?(\d{1,6})", re.IGNORECASE)
 _COMMUNICATES = re.compile(r"nccl|rccl|gloo:|mpi:|ucc:|oneccl|hccl", re.IGNORECASE)
 _OPTIMIZER = "Optimizer.step#"
+_AUTOGRAD = "autograd::engine::evaluate_function"
 _MARKS = {
     _OPTIMIZER: "processor update",
     "enumerate(DataLoader)": "input",
+    "## backward ##": "processor backward",
+    "## forward ##": "processor forward",
+    "DistributedDataParallel.forward": "processor forward",
+    "FullyShardedDataParallel.forward": "processor forward",
     **dict.fromkeys(("##", "c10d::", "record_param_comms", "DistributedDataParallel."), ""),
 }
 """By how its name begins, the set of what does not operate: marks around others, and what starts a collective."""
 _GPU = {"kernel": "compute", "gpu_memcpy": "copy", "gpu_memset": "copy"}
 _LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime")
-_LATEST_US = 1e16
+_LATEST_US, _LATEST_NS = 1e16, 1 << 62
 """Older traces count from 1970."""
-_UNDIVIDED = "its operations are not divided into forward and backward"
+_PASSES = ("update", "backward", "forward")
+"""In this order: what is launched in several is of the first."""
+_UNMARKED = {
+    "input_wait": "the trace marks no DataLoader",
+    "forward": "the trace shows no forward pass: neither a mark nor operations with autograd's numbers",
+    "backward": "the trace shows no function of autograd",
+    "update": "the trace does not mark the optimizer",
+}
 _NS = 1e3
 
 
@@ -66,6 +83,9 @@ class _ReadTrace:
     launches: "array[float]" = field(default_factory=lambda: array("d"))
     """Correlation and begin of each launch."""
     kernels: "array[float]" = field(default_factory=lambda: array("d"))
+    """Correlation, begin, end and whether it computes, of each."""
+    collectives: dict[str, TracedCollectives] = field(default_factory=dict)
+    """By the set that they are in: on a device, and the calls of a processor."""
 
     def intervals(self, name: str) -> Intervals:
         return self.sets[name].rows if name in self.sets else np.empty((0, 2))
@@ -77,14 +97,27 @@ class _ReadTrace:
         begin, lasted, name, kind = (event.get(key) for key in ("ts", "dur", "name", "cat"))
         if not _is_time(begin) or not _is_time(lasted) or not isinstance(name, str) or lasted < 0:
             return
+        about = event.get("args")
+        about = about if isinstance(about, dict) else {}
         role = self._role(str(kind), name, begin, begin + lasted)
         if role:
             self.sets.setdefault(role, _Intervals()).add(begin, begin + lasted)
-        if kind in _GPU or kind in _LAUNCHES:
-            about = event.get("args")
-            number = about.get("correlation") if isinstance(about, dict) else None
-            if _is_time(number):
-                (self.kernels if kind in _GPU else self.launches).extend((number, begin))
+        if role in {"communicate", "processor communicates"}:
+            self.collectives.setdefault(role, TracedCollectives()).add(name, begin, begin + lasted, about)
+        elif kind == "cpu_op":
+            self._take_pass(name, begin, begin + lasted, about)
+        if (kind in _GPU or kind in _LAUNCHES) and _is_time(number := about.get("correlation")):
+            if kind in _GPU:
+                self.kernels.extend((number, begin, begin + lasted, role == "compute"))
+            else:
+                self.launches.extend((number, begin))
+
+    def _take_pass(self, name: str, begin: float, end: float, about: Mapping[str, Any]) -> None:
+        """Keep of which pass an operation is: autograd's functions name the thread of the forward pass."""
+        backward = name.startswith(_AUTOGRAD) or about.get("Fwd thread id")
+        if backward or "Sequence number" in about:
+            of_pass = f"processor {'backward' if backward else 'forward'}"
+            self.sets.setdefault(of_pass, _Intervals()).add(begin, end)
 
     def _role(self, kind: str, name: str, begin: float, end: float) -> str:
         """Return the set that an event belongs to; nothing for one that does not count."""
@@ -130,7 +163,10 @@ def read_kineto(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
         raise UsageError(message)
     rank, workers, by = _place(stream.info, path)
     first = min(begin for begin, _ in windows.values())
-    divided = list(_divided(read, windows, on_device=on_device))
+    late = _lateness(read, list(windows.values())) if on_device else [0.0] * len(windows)
+    passes = {name: _intervals_in_pass(read, name, on_device=on_device) for name in _PASSES}
+    ends = [(begin + shift, end + shift) for (begin, end), shift in zip(windows.values(), late, strict=True)]
+    divided = list(_divided(read, ends, passes, on_device=on_device))
     lines = [
         StepLine(
             number=number,
@@ -140,11 +176,9 @@ def read_kineto(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
         )
         for (number, (begin, end)), regions in zip(windows.items(), divided, strict=True)
     ]
-    has_update = len(read.intervals("update" if on_device else "processor update"))
-    unseen = dict.fromkeys(("forward", "backward"), _UNDIVIDED)
-    unseen |= {} if has_update else {"update": "the trace does not mark the optimizer there"}
     hidden = [each["hidden"] for each in divided]
-    steps = ImportedSteps(lines, rank, workers, by, unseen=unseen)
+    trace = _rank_trace(read, stream.info.get("baseTimeNanoseconds"), ends, on_device=on_device)
+    steps = ImportedSteps(lines, rank, workers, by, unseen=_unseen(read, passes), trace=trace)
     return ImportedSource(
         path,
         "kineto",
@@ -153,6 +187,29 @@ def read_kineto(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
         {"hidden_communication_s": float(np.mean(hidden)) * 1e-6},
         {} if workers else {"workers": f"{path.name} has no world_size in a distributedInfo"},
     )
+
+
+def _unseen(read: _ReadTrace, passes: Mapping[str, Intervals]) -> dict[str, str]:
+    """Return the parts that the trace does not mark, with the reason."""
+    known = {name for name, own in passes.items() if len(own)} | ({"input_wait"} if "input" in read.sets else set())
+    return {part: reason for part, reason in _UNMARKED.items() if part not in known}
+
+
+def _rank_trace(
+    read: _ReadTrace,
+    base: Any,  # noqa: ANN401 - whatever a file has
+    windows: Sequence[tuple[float, float]],
+    *,
+    on_device: bool,
+) -> RankTrace:
+    """Return the collectives of the trace; of a trace with a device those that this runs."""
+    base_ns = base if isinstance(base, int) and abs(base) < _LATEST_NS else 0
+    if on_device:
+        computing, role = read.intervals("compute"), "communicate"
+    else:
+        computing = np.concatenate((read.intervals("operation"), read.intervals("input")))
+        role = "processor communicates"
+    return read.collectives.get(role, TracedCollectives()).traced(base_ns, windows, union(computing))
 
 
 def _windows(read: _ReadTrace) -> Mapping[int, tuple[float, float]]:
@@ -175,29 +232,43 @@ def _place(info: Mapping[str, Any], path: Path) -> tuple[int, int | None, str]:
     return rank, workers, f"torch.distributed/{about['backend']}" if isinstance(about.get("backend"), str) else ""
 
 
+def _intervals_in_pass(read: _ReadTrace, name: str, *, on_device: bool) -> Intervals:
+    """Return what computes in a pass: on a device, the kernels that were launched in it."""
+    own = union(read.intervals(f"processor {name}"))
+    if not on_device:
+        return own
+    marked = union(read.intervals(name))  # on the device itself
+    if len(marked) or not len(own) or not read.kernels:
+        return marked
+    launched, kernels = _launched(read)
+    places = np.searchsorted(own[:, 0], launched, side="right") - 1
+    inside = (places >= 0) & (launched < own[np.maximum(places, 0), 1])
+    return union(kernels[inside & (kernels[:, 3] > 0)][:, 1:3])
+
+
 def _divided(
-    read: _ReadTrace, windows: Mapping[int, tuple[float, float]], *, on_device: bool
+    read: _ReadTrace, windows: Sequence[tuple[float, float]], passes: Mapping[str, Intervals], *, on_device: bool
 ) -> Iterator[dict[str, float]]:
     """Yield the parts of each step in microseconds, and what of its communication is hidden."""
-    names = ("compute", "communicate", "copy", "update") if on_device else (
-        "operation", "processor communicates", "copy", "processor update"
-    )  # fmt: skip
-    computes, communicates, copies, updates = (union(read.intervals(name)) for name in names)
+    names = ("compute", "communicate", "copy") if on_device else ("operation", "processor communicates", "copy")
+    computes, communicates, copies = (union(read.intervals(name)) for name in names)
     waits = union(read.intervals("input"))
-    late = _lateness(read, list(windows.values())) if on_device else [0.0] * len(windows)
-    for (begin, end), shift in zip(windows.values(), late, strict=True):
-        since, until = begin + shift, end + shift
-        own = [within(each, since, until) for each in (computes, communicates, copies, updates, waits)]
-        computing, communicating, copying, updating, fetching = own
+    for since, until in windows:
+        computing, communicating, copying, fetching = (
+            within(own, since, until) for own in (computes, communicates, copies, waits)
+        )
         if not on_device:
             computing, communicating = difference(computing, fetching), difference(communicating, fetching)
         exposed = difference(communicating, computing)
         copied = difference(difference(copying, computing), communicating)
         busy = union(np.concatenate((computing, exposed, copied)))
-        update = length(common(computing, updating))
+        parts, left = {}, computing
+        for name, own in passes.items():
+            parts[name] = length(common(left, within(own, since, until)))
+            left = difference(left, within(own, since, until))
         yield {
-            "compute": length(computing) - update,
-            "update": update,
+            "compute": length(left),
+            **parts,
             "collective": length(exposed),
             "copy": length(copied),
             "input": length(difference(fetching, busy)),
@@ -205,16 +276,22 @@ def _divided(
         }
 
 
+def _launched(read: _ReadTrace) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return when kernels were launched, and these kernels, each with a launch."""
+    launches = np.frombuffer(read.launches, dtype=np.float64).reshape(-1, 2)
+    kernels = np.frombuffer(read.kernels, dtype=np.float64).reshape(-1, 4)
+    if not len(launches):
+        return np.empty(0), kernels[:0]
+    launches = launches[np.argsort(launches[:, 0], kind="stable")]
+    places = np.minimum(np.searchsorted(launches[:, 0], kernels[:, 0]), len(launches) - 1)
+    known = launches[places, 0] == kernels[:, 0]
+    return launches[places[known], 1], kernels[known]
+
+
 def _lateness(read: _ReadTrace, windows: Sequence[tuple[float, float]]) -> list[float]:
     """Return by how much the device is behind the processor in each step: its first kernel behind its launch."""
-    launches = np.frombuffer(read.launches, dtype=np.float64).reshape(-1, 2)
-    kernels = np.frombuffer(read.kernels, dtype=np.float64).reshape(-1, 2)
-    if not len(launches) or not len(kernels):
-        return [0.0] * len(windows)
-    kernels = kernels[np.argsort(kernels[:, 0], kind="stable")]
-    places = np.minimum(np.searchsorted(kernels[:, 0], launches[:, 0]), len(kernels) - 1)
-    known = kernels[places, 0] == launches[:, 0]
-    launched, begun = launches[known, 1], kernels[places[known], 1]
+    launched, kernels = _launched(read)
+    begun = kernels[:, 1]
     late = []
     for begin, end in windows:
         own = np.flatnonzero((launched >= begin) & (launched < end))
