@@ -100,6 +100,8 @@ class PreloadingFacts(_ManifestForm):
     and no device opened. Empty where that is not possible, so that each process of a check imports the framework."""
     imported_again: list[str] = Field(default_factory=list)
     """Modules that a server or scheduler must import itself, because their import is what serves."""
+    whatever_options: bool = False
+    """Whether no option acts when the framework is imported, so that processes are forked with any."""
 
 
 class ContractFacts(_ManifestForm):

@@ -204,7 +204,7 @@ class Executor:
             cancelled=self.cancelled,
         )
         launcher = launcher_named(configuration.launcher)
-        if not pinned and launcher.name == "local" and _has_default_options(configuration, manifest):
+        if not pinned and launcher.name == "local" and _may_be_forked(configuration, manifest):
             request = self.preloading.request(request, manifest)
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
@@ -303,10 +303,10 @@ def _noise_of_hosts(outcome: LaunchOutcome) -> dict[str, float | None]:
     return worst([of_counters(load.before, load.after) for load in outcome.host_loads])
 
 
-def _has_default_options(configuration: Launchable, manifest: Manifest) -> bool:
-    """Whether no option of the framework was chosen: some act when it is imported, which was before."""
+def _may_be_forked(configuration: Launchable, manifest: Manifest) -> bool:
+    """Whether no option of the framework was chosen that may act when it is imported, which was before."""
     options, declared = configuration.options, manifest.options
-    return all(declared[name].default == value for name, value in options.items() if name in declared)
+    return manifest.preloading.whatever_options or all(declared[name].default == value for name, value in options.items() if name in declared)
 
 
 def _not_launched(reason: str) -> LaunchOutcome:
