@@ -28,13 +28,13 @@ SKIPPED := $(VENV)/.skipped
 # Ends the target with what was skipped, also when a test has failed.
 SAY_SKIPPED = code=$$?; $(VENV)/bin/python .ci/skipped_tests.py $(SKIPPED); exit $$code
 
-# What `make test` and `make test-ci` run. The latter counts the lines that ran, and adds what takes minutes and guards one
-# place, and the claims about measured times, which have the machine to themselves.
+# What `make test` and `make test-ci` run. The latter adds what takes minutes and guards one place, and the claims about
+# measured times, which have the machine to themselves.
 DEFAULT_TESTS = -m pytest $(IN_PARALLEL) --frameworks default --skipped-to=$(SKIPPED) $(AFTER_A_CRASH)
 # Without bytecode on disk every process compiles all modules anew: that is most of what collecting tests takes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: race quick pure-tests test default-tests test-all test-ci ci-tests test-environments test-frameworks further-tests fuzz lint \
+.PHONY: race quick pure-tests test default-tests test-all test-ci ci-tests coverage test-environments test-frameworks further-tests fuzz lint \
 	docs wheel try-wheel setup develop clean
 
 race: $(CORE)  ## race four frameworks on this machine and write a report
@@ -55,14 +55,18 @@ default-tests: test-environments
 
 test-all: test-ci test-frameworks  ## every test
 
-test-ci: $(DEV)  ## as `make test`, with what it leaves out and the share of the core's lines that tests run
+test-ci: $(DEV)  ## as `make test`, with what it leaves out
 	@rm -f $(SKIPPED)
 	@$(MAKE) --no-print-directory ci-tests; $(SAY_SKIPPED)
 
 ci-tests: test-environments
+	$(VENV)/bin/python $(DEFAULT_TESTS) -m "not alone"
+	$(VENV)/bin/python -m pytest --skipped-to=$(SKIPPED) -m alone
+
+# Counting doubles the processor time of what computes in Python, so that a merge does not wait for it.
+coverage: test-environments  ## the tests of `test-ci` that run side by side, and the share of the core's lines that they run
 	$(VENV)/bin/coverage erase
 	$(VENV)/bin/coverage run $(DEFAULT_TESTS) -m "not alone"
-	$(VENV)/bin/python -m pytest --skipped-to=$(SKIPPED) -m alone
 	$(VENV)/bin/python .ci/coverage_by_package.py
 
 test-environments:

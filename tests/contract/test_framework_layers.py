@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from launching import LaunchResult, check_job, launch_ok, relative_error, update_error, weight_error
 from layer_workloads import OF_EVERY_KIND, OF_TRANSFORMERS, WORKLOADS
+from shared_libraries import shares_library
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
@@ -15,13 +16,21 @@ from steptime.catalog.workloads.layers import Workload
 from steptime.worker.weights import initial_weights
 
 MANIFESTS = load_manifests()
-NAMES = [pytest.param(name, marks=pytest.mark.framework(name)) for name in MANIFESTS if name != "reference"]
-EXACT = [
-    pytest.param(name, strategy, marks=pytest.mark.framework(name), id=f"{name}-{strategy}")
+EXACT = {
+    name: [
+        strategy
+        for strategy, support in manifest.strategies.items()
+        if STRATEGIES[strategy].exact and support.max_workers != 1
+    ]
     for name, manifest in MANIFESTS.items()
-    for strategy, support in manifest.strategies.items()
-    if STRATEGIES[strategy].exact and support.max_workers != 1 and name != "reference"
+    if name != "reference"
+}
+OUTERMOST = [
+    pytest.param(name, strategy, marks=pytest.mark.framework(name), id=f"{name}-{strategy}")
+    for name, strategies in EXACT.items()
+    for strategy in dict.fromkeys([*strategies[:1], *strategies[-1:]])
 ]
+"""The first and the last exact strategy of each framework: from whole copies to what is divided most."""
 
 
 def tiers(strategy: str) -> list[Any]:
@@ -41,16 +50,7 @@ def tiers(strategy: str) -> list[Any]:
 TIERS: list[Tuning] = ["documented", "tuned"]
 ONE_OF_EACH = (OF_EVERY_KIND[0], OF_TRANSFORMERS[0])
 """What tuned options change is no layer's own: they are tried with a network of every kind and a transformer."""
-OF_A_LIBRARY = {"torch": "pytorch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
-"""Libraries that make the networks of several frameworks, by the one of which every workload is tried."""
-OF_ANOTHER_VERSION = {"tensorflow1"}
-"""Of such a library, whose operations are not the same."""
-
-
-def shares_layers(name: str) -> bool:
-    """Whether a framework's networks are made by a library that another framework tries whole."""
-    others = (OF_A_LIBRARY.get(library, name) for library in MANIFESTS[name].libraries)
-    return name not in OF_ANOTHER_VERSION and any(other != name for other in others)
+WITH_OWN_LAYERS = [pytest.param(name, marks=pytest.mark.framework(name)) for name in EXACT if not shares_library(name)]
 
 
 def in_tiers() -> list[Any]:
@@ -59,7 +59,7 @@ def in_tiers() -> list[Any]:
         pytest.param(*each.values, workload, marks=each.marks, id=f"{each.id}-{workload.name}")
         for each in tiers("single")
         for workload in WORKLOADS
-        if (each.values[1] == "documented" and not shares_layers(each.values[0])) or workload.name in ONE_OF_EACH
+        if (each.values[1] == "documented" and not shares_library(each.values[0])) or workload.name in ONE_OF_EACH
     ]
 
 
@@ -119,7 +119,7 @@ def test_layers_train_as_in_the_reference(  # noqa: PLR0913, PLR0917 - parameter
     assert found.record("check")["parameters"] == workload.parameter_count
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WITH_OWN_LAYERS)
 def test_a_small_resnet50_trains_as_in_the_reference(trained_framework, name, expected, tmp_path):
     """The first loss to 1e-4 and the loss after five steps to 1e-2, with as many parameters as are published."""
     job = check_job(name, "single", "resnet50", steps=5, **RESNET)
@@ -142,7 +142,7 @@ def test_two_tuned_workers_give_the_weights_of_the_reference(trained_framework, 
     assert max(weight_error(weights, truth)[0] for weights in found.weights.values()) < 1e-4
 
 
-@pytest.mark.parametrize(("name", "strategy"), EXACT)
+@pytest.mark.parametrize(("name", "strategy"), OUTERMOST)
 def test_two_workers_of_resnet50_make_the_update_of_the_reference(
     trained_framework, name, strategy, expected, tmp_path
 ):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launching import LaunchResult, check_job, interpreter_for, launch_ok, relative_error, weight_error
+from shared_libraries import shares_library
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
@@ -70,9 +71,10 @@ _FIRST = dict(reversed(COMPARED))
 OPTIMIZED = [
     (name, strategy, optimizer)
     for turn, (name, strategy, optimizer) in enumerate(_ALL_OPTIMIZERS)
-    if strategy == _FIRST[name] or optimizer in {"sgd", "adam"} or turn % 3 == 0
+    if (strategy == _FIRST[name] and not shares_library(name)) or optimizer in {"sgd", "adam"} or turn % 3 == 0
 ]
-"""Every optimizer in a framework's first strategy; in others two, and of the rest a third by turns."""
+"""Every optimizer in the first strategy of the framework that stands for its library; elsewhere two, and of the rest a
+third by turns."""
 
 
 def marked(cases: list[tuple[str, ...]]) -> list[object]:

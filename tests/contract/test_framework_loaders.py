@@ -114,9 +114,16 @@ def test_photographs_are_loaded_by_both_workers_and_no_helper_is_left(trained_fr
     assert still_alive(tmp_path) == []
 
 
-@pytest.mark.parametrize("processes", [0, 2])
-@pytest.mark.parametrize("content", [b"no photograph", None], ids=["text", "cut off"])
-@pytest.mark.parametrize("name", NAMES)
+BROKEN = [
+    pytest.param(name.values[0], content, processes, marks=name.marks, id=f"{name.values[0]}-{label}-{processes}")
+    for turn, name in enumerate(NAMES)
+    for processes in (0, 2)
+    for label, content in [[("text", b"no photograph"), ("cut off", None)][(turn + processes // 2) % 2]]
+]
+"""Of each framework both kinds of damage, one in the training process and one in helpers, by turns."""
+
+
+@pytest.mark.parametrize(("name", "content", "processes"), BROKEN)
 def test_a_broken_photograph_ends_both_workers_and_is_named(trained_framework, name, content, processes, tmp_path):
     """Worker 1 meets it in its second batch; all who wait for its gradients are ended long before the limit."""
     strategy, launched = together(name)

@@ -306,7 +306,9 @@ def _noise_of_hosts(outcome: LaunchOutcome) -> dict[str, float | None]:
 def _may_be_forked(configuration: Launchable, manifest: Manifest) -> bool:
     """Whether no option of the framework was chosen that may act when it is imported, which was before."""
     options, declared = configuration.options, manifest.options
-    return manifest.preloading.whatever_options or all(declared[name].default == value for name, value in options.items() if name in declared)
+    return manifest.preloading.whatever_options or all(
+        declared[name].default == value for name, value in options.items() if name in declared
+    )
 
 
 def _not_launched(reason: str) -> LaunchOutcome:

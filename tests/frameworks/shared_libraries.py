@@ -1,0 +1,14 @@
+"""Which frameworks train with the library of another, so that what the library does is tried once."""
+
+from steptime.catalog.manifest import load_manifests
+
+_TRIED_WHOLE = {"torch": "pytorch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
+"""Libraries that compute for several frameworks, by the one of which everything is tried."""
+_OF_ANOTHER_VERSION = {"tensorflow1"}
+"""Frameworks with such a library whose operations are not the same."""
+
+
+def shares_library(name: str) -> bool:
+    """Whether a framework's layers and optimizers are those of a library that another framework tries whole."""
+    others = (_TRIED_WHOLE.get(library, name) for library in load_manifests()[name].libraries)
+    return name not in _OF_ANOTHER_VERSION and any(other != name for other in others)
