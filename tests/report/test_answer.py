@@ -9,7 +9,7 @@ from steptime.analysis.model_form import ModelComparison, StudyPrediction
 from steptime.analysis.summary_form import PaperForm, PublishedRatio, Summary
 from steptime.report.answer import answer, paper_line
 from steptime.report.formats import page_text
-from steptime.report.overview import sentences
+from steptime.report.groups import verdict
 from steptime.report.plain_text import plain_text
 from steptime.report.sections import StudyFindings
 from steptime.results.json_form import NOT_MEASURED, Interval
@@ -107,15 +107,15 @@ def where(found: Summary, *texts: str) -> list[int]:
 
 def test_who_is_fastest_comes_before_a_claim_where_no_paper_asks_it():
     found = quickstart().model_copy(update={"published": [claim(1.1, 1.2, 1.3)]})
-    verdict, claimed = where(found, sentences(found)[0], answer(found))
-    assert verdict < claimed
+    fastest, claimed = where(found, verdict(StudyFindings(found).groups[0]), answer(found))
+    assert fastest < claimed
 
 
 def test_the_claims_of_a_paper_come_before_who_is_fastest():
     paper = PaperForm(title="On Steps", authors="A. Author", year=2018, address="https://example.org/steps")
     found = quickstart().model_copy(update={"published": [claim(1.1, 1.2, 1.3)], "paper": paper})
-    verdict, claimed = where(found, sentences(found)[0], answer(found))
-    assert claimed < verdict
+    fastest, claimed = where(found, verdict(StudyFindings(found).groups[0]), answer(found))
+    assert claimed < fastest
 
 
 def test_a_refused_prediction_without_a_paper_is_among_the_models():

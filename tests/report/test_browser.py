@@ -83,7 +83,39 @@ def opened(request, browser, pages, width):
     metrics = {"width": width, "height": 800, "deviceScaleFactor": 2, "mobile": width < DESK}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     browser.get((pages / f"{request.param}.html").as_uri())
+    browser.first_titles = browser.execute_script(
+        "return [...document.querySelectorAll('section')].filter(e => e.checkVisibility()).map(e => e.id)"
+    )
+    browser.execute_script("document.querySelectorAll('details').forEach(e => e.open = true)")
     return browser
+
+
+def test_only_the_first_section_is_open(opened):
+    assert len(opened.first_titles) == 1
+
+
+def test_no_table_is_cut_on_a_desk(opened, width):
+    cut = opened.execute_script(
+        "return [...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+        ".map(e => [e.getAttribute('aria-label'), e.scrollWidth, e.clientWidth])"
+    )
+
+    assert width < DESK or cut == []
+
+
+def test_a_row_is_only_as_high_as_what_it_shows(opened):
+    """Cells to the right of a phone's edge make no row higher than those that a reader sees."""
+    high = opened.execute_script("""
+        const text = document.createRange();
+        const height = e => { text.selectNodeContents(e); return text.getBoundingClientRect().height; };
+        const rows = [...document.querySelectorAll('.scroll:not(.cards) tbody tr')];
+        return rows.filter(e => e.checkVisibility()).map(e => {
+          const seen = [...e.children].filter(c => c.getBoundingClientRect().left < innerWidth);
+          return [e.innerText, e.getBoundingClientRect().height - Math.max(...seen.map(height))];
+        }).filter(([, rest]) => rest > 40);
+    """)
+
+    assert high == []
 
 
 def test_the_page_is_no_wider_than_the_window(opened, width):
@@ -170,6 +202,7 @@ def test_a_wide_table_scrolls_inside_its_box(opened, width):
 
 def test_a_page_shows_one_gap_of_a_group_and_another_when_it_is_chosen(browser, pages):
     browser.get((pages / "broken_down.html").as_uri())
+    browser.execute_script("document.querySelectorAll('details').forEach(e => e.open = true)")
     shown = "return [...document.querySelectorAll('.chooser:has(select) .chosen')].filter(e => e.checkVisibility())"
     name = f"{shown}.map(e => [...e.classList].join(' '))"
     before = browser.execute_script(name)

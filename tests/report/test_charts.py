@@ -1,5 +1,6 @@
 """The pictures of the page."""
 
+import json
 import re
 from functools import cache
 from html.parser import HTMLParser
@@ -9,6 +10,7 @@ from launches import steady
 from summaries import many, quickstart, ranked, summary, sweep, trial
 
 from steptime.report.charts.chart import MOST, MOST_ROWS, Marks
+from steptime.report.charts.rows import efficiency_lines, throughput_lines
 from steptime.report.curves import panel_figures, scaling_panels
 from steptime.report.groups import ranked_groups
 from steptime.report.ranking import group_figures
@@ -147,3 +149,12 @@ def test_a_trial_without_an_interval_is_drawn_as_a_point():
     figures = drawn(summary(trials, ranked(*trials, width=None)))
 
     assert "1000 (no interval)" in figures[0].svg
+
+
+@pytest.mark.parametrize("lines", [efficiency_lines, throughput_lines])
+def test_an_axis_ends_near_the_values_where_an_interval_reaches_far_beyond(lines):
+    rows = [
+        {"name": "a", "workers": workers, "value": 0.9, "low": 0.2, "high": 6.0, "ideal": False} for workers in (1, 2)
+    ]
+    (scale,) = {json.dumps(layer["encoding"]["y"]["scale"]) for layer in lines(rows, Marks([("a", "a")]))["layer"]}
+    assert json.loads(scale) == {"domain": [0.0, pytest.approx(1.35)], "nice": False, "clamp": True}

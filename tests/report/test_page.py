@@ -5,12 +5,13 @@ from functools import cache
 
 import pytest
 from launches import STUDY, filled_store
-from summaries import many, quickstart, summary, sweep, trial
+from summaries import many, quickstart, ranked, summary, sweep, trial
 from test_charts import quantiles_of
 
 from steptime.analysis.summary import summarise
 from steptime.errors import StoreError
 from steptime.report.formats import page_text, write_page
+from steptime.report.groups import verdict
 from steptime.report.sections import StudyFindings
 
 
@@ -70,11 +71,32 @@ def test_the_only_addresses_are_names_of_formats():
     }
 
 
-def test_every_link_leads_to_a_place_on_the_page():
-    targets = set(re.findall(r'href="#([^"]+)"', drawn_page(quickstart)))
+def test_every_section_but_the_first_is_folded_below_its_title():
+    titles = re.findall(r'(<details class="part"><summary.*?>)?<h2', drawn_page(quickstart))
 
-    assert targets
-    assert targets <= set(re.findall(r' id="([^"]+)"', drawn_page(quickstart)))
+    assert len(titles) > 5
+    assert titles[0] == ""
+    assert all(titles[1:])
+
+
+def test_the_answer_is_stated_once():
+    verdicts = [verdict(group) for group in StudyFindings(quickstart()).groups]
+
+    assert len(verdicts) > 2
+    assert [drawn_page(quickstart).count(each) for each in verdicts] == [1] * len(verdicts)
+
+
+def test_of_more_than_four_groups_the_page_begins_with_a_sentence_for_each_workload_and_four_rankings():
+    trials = [
+        trial(name, batch=batch, id=f"{name}-{batch}", rate=rate, group=f"batch {batch}")
+        for batch in range(1, 7)
+        for name, rate in (("pytorch", 1000.0), ("mxnet", 900.0))
+    ]
+    shown = page(summary(trials, ranked(*trials)))
+    _, _, rankings = shown.partition('id="rankings"')
+
+    assert shown.partition('<div class="answer">')[2].partition("</div>")[0].count("<p>") == 1
+    assert rankings.partition("</section>")[0].count("<details><summary>batch") == 2
 
 
 def test_every_trial_has_its_commands():

@@ -53,7 +53,7 @@ def advice_section(summary: Summary, diagnosis: Diagnosis, names: Names) -> Sect
     if doubts:
         title = f"{count(len(doubts), 'rule')} that noise leaves undecided"
         parts.append(Section(title, [Sentences(doubts, "dim")], folded=True))
-    return Section("Findings", parts, _ABOUT, id="findings", link="Findings")
+    return Section("Findings", parts, _ABOUT, id="findings")
 
 
 def largest_finding(diagnosis: Diagnosis, called: Mapping[str, str]) -> str:
@@ -163,7 +163,7 @@ def expected_section(summary: Summary, expected: Sequence[ExpectedStep], names: 
         rows.append(TableRow(names.full(trial), shown, sentence=f"{names.full(trial)}: {shown[-1].text}"))
     source = f"By {expected[0].source}. "
     table = SectionTable(columns, rows, "trial", label="Expected and measured")
-    return Section("Expected and measured", [table], source + _ABOUT_EXPECTED, id="expected", link="Expected")
+    return Section("Expected and measured", [table], source + _ABOUT_EXPECTED, id="expected")
 
 
 def judgement_in_words(each: ExpectedStep) -> str:
@@ -197,7 +197,7 @@ def what_if_section(summary: Summary, scenarios: Sequence[Scenario], names: Name
         columns = [Column("times as fast"), Column("step")]
         name = names.full(trials[trial])
         parts.append(Section(name, [SectionTable(columns, rows, "the step", ("wide",), label=f"What if: {name}")]))
-    return Section("What if", parts or [Sentences([])], _ABOUT_WHAT_IF, id="what-if", link="What if", folded=True)
+    return Section("What if", parts or [Sentences([])], _ABOUT_WHAT_IF, id="what-if")
 
 
 _ABOUT_OTHERWISE = (
@@ -226,4 +226,4 @@ def account_section(summary: Summary, accounts: Sequence[JobAccount], names: Nam
             cells.append(Cell(shown, note=seconds(use.seconds, None, None).text if use else ""))
         rows.append(TableRow(names.full(trials[each.trial or ""]), cells))
     table = SectionTable(columns, rows, "training", ("stacked",), label="Whole jobs")
-    return Section("Where the whole job's time goes", [table], _ABOUT_OTHERWISE, id="jobs", link="Whole jobs")
+    return Section("Where the whole job's time goes", [table], _ABOUT_OTHERWISE, id="jobs")

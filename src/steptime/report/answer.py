@@ -70,7 +70,7 @@ def published_section(summary: Summary) -> Section | None:
     rows = [_published_row(found) for found in summary.published]
     table = SectionTable(columns, rows, "claim", label="Published ratios and measured ones")
     title = "Published and measured"
-    return Section(title, [table], _ABOUT_PUBLISHED, id="published", link="Published") if rows else None
+    return Section(title, [table], _ABOUT_PUBLISHED, id="published") if rows else None
 
 
 def _published_row(found: PublishedRatio) -> TableRow:

@@ -1,5 +1,6 @@
 """Where the time of a user's own script went, as a section of a report."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
@@ -189,7 +190,7 @@ def attached_section(run: AttachedRun) -> Section:
     unit = time_unit(run.step_s.value or 0.0)
     ranks = [rank.rank for rank in run.ranks][:_MOST_RANKS]
     columns = [Column("time"), Column("share"), *(Column(f"rank {rank}") for rank in ranks if run.world > 1)]
-    rows = [_table_row(part, len(columns) - 2, unit) for part in run.parts]
+    rows = _table_rows(run.parts, len(columns) - 2, unit)
     parts: list[Part] = [Sentences([run.not_attached or ""] if run.not_attached else [], "warning")]
     if rows:
         table = SectionTable([*columns, Column("where, or why not", "prose")], rows, "part of a step", _LAYOUTS, "Step")
@@ -217,7 +218,18 @@ def attached_section(run: AttachedRun) -> Section:
             Section("Collectives", [SectionTable(titles, calls, "kind", _LAYOUTS, "Collectives")], folded=True)
         )
     parts.append(Sentences([*run_notes(run), *run.notes[2:], *run.problems[1:]], "dim"))
-    return Section("Where the time of the script goes", parts, headline(run), id="attached", link="The script")
+    return Section("Where the time of the script goes", parts, verdict=headline(run), id="attached")
+
+
+def _table_rows(parts: Sequence[StepPart], ranks: int, unit: tuple[float, str]) -> list[TableRow]:
+    """Return a row for each part; those that are not known for one reason share one."""
+    reasons = Counter(part.reason for part in parts if part.reason)
+    shared = [reason for reason, number in reasons.items() if number > 1]
+    rows = [_table_row(part, ranks, unit) for part in parts if part.reason not in shared]
+    for reason in shared:
+        names = ", ".join(title_of(part.name) for part in parts if part.reason == reason)
+        rows.append(TableRow(names, cells(*[UNKNOWN] * (2 + ranks), reason)))
+    return rows
 
 
 def _table_row(part: StepPart, ranks: int, unit: tuple[float, str]) -> TableRow:

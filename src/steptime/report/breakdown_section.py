@@ -28,6 +28,7 @@ from steptime.report.section import (
     TableRow,
     cells,
     mark_notes,
+    short_marks,
 )
 from steptime.results.ablation_records import TOGETHER
 from steptime.results.json_form import Interval
@@ -193,7 +194,7 @@ def breakdown_section(groups: Sequence[RankedGroup]) -> Section | None:
     compared = max(1, sum(len(group.rows) > 1 for group in found))
     sections = [Section(group.title, list(_parts(group, compared))) for group in found]
     title = "Where the time of a step goes"
-    return Section(title, sections, EXPLANATION, id="breakdown", link="Where time goes") if found else None
+    return Section(title, sections, EXPLANATION, id="breakdown") if found else None
 
 
 def _parts(group: BreakdownGroup, compared: int) -> Iterator[Part]:
@@ -210,13 +211,15 @@ def _parts(group: BreakdownGroup, compared: int) -> Iterator[Part]:
     notes = [f"{row.row.name}: {note}." for row in group.rows for note in (*row.notes, *disagreements(row))]
     marks = mark_notes([(row.row.name, row.breakdown.flags) for row in group.rows])
     title = "Imbalance, overlap and what the breakdown costs, trial by trial"
-    yield Section(title, [Sentences(notes), marks], folded=True)
+    yield Section(title, [Sentences(notes), *marks], folded=True)
 
 
 def _phase_table(group: BreakdownGroup) -> SectionTable:
     titles = ["mean step", *(TITLES[name] for name in group.shown)]
     columns = [Column(title.replace(" ", "\n", 1), unit=group.unit) for title in titles]
-    rows = [TableRow(row.row.name, _cells(row, group.shown), under=row.breakdown.flags) for row in group.rows]
+    rows = [
+        TableRow(row.row.name, _cells(row, group.shown), under=short_marks(row.breakdown.flags)) for row in group.rows
+    ]
     return SectionTable([*columns, Column("closure")], rows, layouts=("stacked",), label=f"Phases: {group.title}")
 
 
@@ -280,7 +283,7 @@ def pop_section(groups: Sequence[RankedGroup]) -> Section | None:
     found = [Section(group.title, parts) for group in groups if (parts := _pop_parts(group))]
     if not found:
         return None
-    return Section("POP efficiencies", found, _ABOUT_POP, id="pop", link="Efficiencies", folded=True)
+    return Section("POP efficiencies", found, _ABOUT_POP, id="pop")
 
 
 def _pop_parts(group: RankedGroup) -> list[Part]:

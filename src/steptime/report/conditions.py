@@ -82,7 +82,7 @@ def failed_checks(checks: Sequence[EquivalenceSummary]) -> list[str]:
 def equivalence_section(checks: Sequence[EquivalenceSummary]) -> Section:
     """Return what passed the equivalence check, and how far each check is from the reference."""
     if not checks:
-        return Section("Equivalence check", [Sentences([NOT_CHECKED], "bad")], id="equivalence", link="Equivalence")
+        return Section("Equivalence check", [Sentences([NOT_CHECKED], "bad")], id="equivalence")
     failed = failed_checks(checks)
     crashed = [
         f"{check_name(check, checks)}, {check.workload}: {count(check.crashes, 'run')} died of a signal and passed "
@@ -101,7 +101,7 @@ def equivalence_section(checks: Sequence[EquivalenceSummary]) -> Section:
         Sentences([_ABOUT_DISTANCES], "dim", only="page"),
     ]
     style: Style = "bad" if failed else "good"
-    return Section(passed_checks(checks), parts, _ABOUT_CHECKS, style=style, id="equivalence", link="Equivalence")
+    return Section(passed_checks(checks), parts, _ABOUT_CHECKS, style=style, id="equivalence")
 
 
 def _check_cells(check: EquivalenceSummary) -> list[Cell]:

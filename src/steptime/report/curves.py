@@ -39,7 +39,7 @@ class Panel:
 
 _ABOUT = (
     "Dashed lines are ideal: the baseline's throughput times the number of workers, and an efficiency of 100 %. "
-    "Vertical strokes are intervals; where none is seen, it is smaller than its point."
+    "Vertical strokes are intervals; where none is seen, it is smaller than its point, and at the upper edge longer."
 )
 _NO_CURVES = (
     "No trials differ in their number of workers alone; run the study with several numbers of workers to see how it "

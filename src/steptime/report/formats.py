@@ -14,18 +14,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import steptime
 from steptime.analysis.summary_form import Summary
-from steptime.diagnosis.form import Diagnosis
 from steptime.extras import require_extra, why_absent
 from steptime.plain_file import write_whole
 from steptime.report.advice import largest_finding
 from steptime.report.answer import first_answer, in_order, paper_line
 from steptime.report.charts.chart import Figure
 from steptime.report.conditions import machine_in_a_line
-from steptime.report.overview import sentences
+from steptime.report.groups import MOST_ANSWERS
+from steptime.report.overview import sentences, verdicts
 from steptime.report.plain_text import plain_text
 from steptime.report.section import Column, Figures, Part, Section, SectionTable, TableRow
 from steptime.report.sections import StudyFindings, sections
-from steptime.report.trial_names import Names
 from steptime.results.record_kinds import TIMING
 from steptime.results.store import Store
 from steptime.statistics.estimate import step_time_quantiles
@@ -188,6 +187,9 @@ def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s:
     )
     undrawn = why_absent("page")
     environment.globals["is_drawn"] = undrawn is None  # macros see no other values of the page
+    ranked = verdicts(found.groups)
+    ranked = ranked if len(ranked) <= MOST_ANSWERS else []
+    environment.globals["answered"] = [text for _, text in ranked]
     page = environment.get_template("page.html.j2").render(
         summary=summary,
         notice=notice,
@@ -195,7 +197,7 @@ def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s:
         refresh_s=refresh_s,
         version=steptime.__version__,
         folder=folder,
-        answers=_answers(summary, found.diagnosis),
+        answers=_answers(found, ranked),
         paper=paper_line(summary),
         machine=machine_in_a_line(summary.machine),
         sections=[section for section in sections(found) if section.is_within("page")],
@@ -203,9 +205,10 @@ def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s:
     return plain_text(page)
 
 
-def _answers(summary: Summary, diagnosis: Diagnosis | None) -> list[str]:
+def _answers(found: StudyFindings, ranked: Sequence[tuple[str, str]]) -> list[str]:
     """Return the first screen: the study's answer, who is fastest by which ratio, and the largest finding."""
-    names = Names(summary.trials)
-    called = {each.id: names.full(each) for each in summary.trials}
+    summary, diagnosis = found.summary, found.diagnosis
+    called = {each.id: found.names.full(each) for each in summary.trials}
     largest = largest_finding(diagnosis, called) if diagnosis else ""
-    return [each for each in in_order(summary, first_answer(summary), [*sentences(summary), largest]) if each]
+    fastest = [f"{label}: {text}" if label else text for label, text in ranked] or sentences(summary)
+    return [each for each in in_order(summary, first_answer(summary), [*fastest, largest]) if each]

@@ -146,7 +146,7 @@ def unranked_section(summary: Summary, names: Names) -> Section | None:
             Section("Skipped, because they cannot be", [Sentences(summary.skipped, "dim", listed=True)]),
         )
     title = f"Without a rank: {count(len(trials), 'trial')}" if trials else "Without a rank"
-    return Section(title, parts, id="unranked", link="Without a rank") if parts else None
+    return Section(title, parts, id="unranked") if parts else None
 
 
 def _unranked_cells(trial: TrialSummary) -> list[Cell]:
@@ -189,6 +189,10 @@ _LEFT_OUT = ("not run", "not finished")
 _MOST_NAMES = 4
 _RESOLUTION = "3 %"
 """The half-width that ``Place.launches_to_settle`` aims at."""
+
+
+MOST_ANSWERS = 4
+"""Groups whose verdicts a page begins with; of more, it begins with a sentence for each workload."""
 
 
 def verdict(group: RankedGroup) -> str:

@@ -17,6 +17,7 @@ from steptime.report.section import (
     TableRow,
     cells,
     mark_notes,
+    short_marks,
 )
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.units import format_bit_rate, format_bytes, format_seconds, is_undecided
@@ -65,7 +66,7 @@ def _parts(place: str, rows: Sequence[NetRow], marks: Marks) -> Iterator[Part]:
     yield SectionTable(columns, [operation_row(row, sizes) for row in rows], "back end", layouts=("wide", "stacked"))
     failed = [f"{row.status}: {_name(row)}: {row.reason}" for row in rows if row.status != "ok"]
     yield Sentences(failed, "bad", only="terminal")
-    yield mark_notes([(_name(row), row.flags) for row in rows])
+    yield from mark_notes([(_name(row), row.flags) for row in rows])
     yield Figures(lambda: list(_figures(place, rows, marks)))
 
 
@@ -87,7 +88,7 @@ def operation_row(row: NetRow, sizes: Sequence[int] = ()) -> TableRow:
             Cell(*_shown(bus, format_bit_rate)),
             Cell(f"{fit.worst_error:+.1%}", note=f"at {format_bytes(fit.worst_bytes)}") if fit else Cell(UNKNOWN),
             Cell(str(row.launches)),
-            Cell(failure, style="bad" if failure else "", marks=row.flags),
+            Cell(failure, style="bad" if failure else "", marks=short_marks(row.flags)),
             *cells(*(errors.get(size, UNKNOWN) for size in sizes)),
         ],
         under=[f"{row.framework} {row.framework_version or 'of unknown version'}"],

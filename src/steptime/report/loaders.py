@@ -46,7 +46,7 @@ def loader_section(summary: Summary) -> Section | None:
         for table in tables
     ]
     title = "Loader or training: who limits"
-    return Section(title, groups, EXPLANATION, id="loaders", link="Loaders") if groups else None
+    return Section(title, groups, EXPLANATION, id="loaders") if groups else None
 
 
 def loader_tables(summary: Summary) -> list[LoaderTable]:

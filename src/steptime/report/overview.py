@@ -18,7 +18,7 @@ from steptime.report import accuracy, conditions, loaders
 from steptime.report.advice import largest_finding
 from steptime.report.answer import first_answer, in_order, paper_line
 from steptime.report.breakdown import BreakdownRow, breakdown_groups
-from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, unranked, unranked_in_words
+from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, unranked, unranked_in_words, verdict
 from steptime.report.number_format import count
 from steptime.report.ranking import NO_RESULT
 from steptime.report.terminal import empty_table, fits, section, widest_line, wrapped
@@ -48,6 +48,16 @@ def sentences(summary: Summary) -> list[str]:
     """Return the verdict of each workload that has several trials to compare."""
     groups = [group for group in ranked_groups(summary, Names(summary.trials)) if len(group.rows) > 1]
     return [workload.sentence for workload in _workloads(groups)]
+
+
+def verdicts(groups: Sequence[RankedGroup]) -> list[tuple[str, str]]:
+    """Return for each group that compares several trials what it is, where there are several, and its verdict."""
+    compared = [group for group in groups if len(group.rows) > 1]
+    return [
+        (", ".join(filter(None, (workload.name, label))) if len(compared) > 1 else "", verdict(group))
+        for workload in _workloads(compared)
+        for label, group in zip(workload.labels, workload.groups, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ What trials compute per second: tokens, FLOP/s of each device, and MFU beside it
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from steptime.analysis.staleness import reached_shares
 from steptime.analysis.summary_form import RankedTrial, Summary, TrialSummary, TunedTrial
 from steptime.report.charts.chart import MOST, MOST_ROWS, Figure, Marks, Spec, parts, picture
 from steptime.report.charts.rows import distribution_chart, ratio_chart, staleness_chart, throughput_bars
-from steptime.report.groups import RankedGroup, RankedRow, verdict
+from steptime.report.groups import MOST_ANSWERS, RankedGroup, RankedRow, verdict
 from steptime.report.number_format import (
     UNKNOWN,
     Shown,
@@ -37,6 +37,7 @@ from steptime.report.section import (
     TableRow,
     cells,
     mark_notes,
+    short_marks,
 )
 from steptime.report.trial_names import Names
 from steptime.results.json_form import Interval, IntervalOverLaunches
@@ -67,7 +68,10 @@ _COLUMNS_OF_LEARNING = (
 
 def ranking_section(groups: Sequence[RankedGroup], quantiles: Quantiles, marks: Marks) -> Section:
     """Return who is fastest in each group; ``quantiles`` and ``marks`` are for its figures."""
-    found: list[Part] = [_group_section(group, quantiles, marks) for group in groups]
+    found: list[Part] = [
+        replace(_group_section(group, quantiles, marks), folded=number >= MOST_ANSWERS)
+        for number, group in enumerate(groups)
+    ]
     return Section("Rankings", found or [Sentences([NO_RESULT], "bad")], id="rankings", alike=True)
 
 
@@ -80,7 +84,7 @@ def _group_section(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> Se
             layouts=("wide", "plain", "stacked"),
             label=f"Ranking: {group.title}",
         ),
-        mark_notes([(row.name, row.trial.flags) for row in group.rows]),
+        *mark_notes([(row.name, row.trial.flags) for row in group.rows]),
         Figures(partial(group_figures, group, quantiles, marks)),
     ]
     if not compared:
@@ -98,7 +102,7 @@ def _columns(group: RankedGroup) -> list[Column]:
     if group.has_efficiency:
         columns.append(Column(("scaling\nefficiency\n" + group.baseline.replace(" (", "\n(")).strip()))
     columns.append(Column("launches", shown=("page",)))
-    return [*columns, Column("marks", "prose", shown=("page",))] if group.flags else columns
+    return [*columns, Column("marks", "text", shown=("page",))] if group.flags else columns
 
 
 def _table_row(group: RankedGroup, row: RankedRow) -> TableRow:
@@ -106,7 +110,7 @@ def _table_row(group: RankedGroup, row: RankedRow) -> TableRow:
     launches = Cell(str(row.trial.launches), note=count(row.trial.steps, "step"))
     return TableRow(
         row.name,
-        [*cells(*shown), launches, Cell(marks=row.trial.flags)],
+        [*cells(*shown), launches, Cell(marks=short_marks(row.trial.flags))],
         group.rank(row),
         [f"{row.trial.framework} {row.trial.framework_version or 'of unknown version'}"],
         best=row.place.rank == 1,

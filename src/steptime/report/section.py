@@ -164,15 +164,13 @@ class Section(Part):
     note: str = ""
     """What the numbers are, below the title."""
     verdict: str = ""
-    """The sentence that sums it up; a page lists those of several sections above these."""
+    """The sentence that sums it up; a page that begins with it does not repeat it."""
     style: Style = ""
     """Of the title."""
     id: str = ""
     """Of a whole section: its place on the page."""
-    link: str = ""
-    """Of a whole section: its title among the links of the page; the title itself if empty."""
     folded: bool = False
-    """Whether a page shows the title alone until it is chosen."""
+    """Of a part of a section: whether a page shows the title alone until it is chosen, as of all sections but one."""
     opened: bool = False
     alike: bool = False
     """Of a whole section: whether all its tables have the same layout in a terminal."""
@@ -186,13 +184,20 @@ class Section(Part):
         return super().is_within(medium) and bool(self.note or self.verdict or self.within(medium))
 
 
-def mark_notes(marked: Sequence[tuple[str, Sequence[str]]]) -> Sentences:
-    """Return a line for each mark with the names of those that have it, for a terminal; a page has marks in rows."""
+def mark_notes(marked: Sequence[tuple[str, Sequence[str]]]) -> list[Part]:
+    """Return a line for each mark with the names of those that have it; rows of a page show its first words."""
     notes = []
     for mark in dict.fromkeys(mark for _, marks in marked for mark in marks):
         names = dict.fromkeys(name for name, marks in marked if mark in marks)
-        notes.append(f"note: {mark} ({'all' if len(names) == len(dict(marked)) else ', '.join(names)})")
-    return Sentences(notes, "dim", only="terminal")
+        notes.append(f"{mark} ({'all' if len(names) == len(dict(marked)) else ', '.join(names)})")
+    lines = Sentences([f"note: {note}" for note in notes], "dim", only="terminal")
+    whole = Section("Marks in full", [Sentences(notes, listed=True)], folded=True, only="page")
+    return [lines, *([whole] if notes else [])]
+
+
+def short_marks(marks: Sequence[str]) -> list[str]:
+    """Return the first words of marks, each once."""
+    return list(dict.fromkeys(mark.partition(":")[0] for mark in marks))
 
 
 def cells(*shown: tuple[str, str] | str) -> list[Cell]:

@@ -156,7 +156,7 @@ SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
     lambda found: None if found.has_no_trials else equivalence_section(found.summary.equivalence),
     lambda found: unranked_section(found.summary, found.names),
     lambda found: conditions_section(found.summary, found.names, found.study_text),
-    lambda found: reading_section(found.measured),
+    lambda found: reading_section(found.measured) if found.is_ranked else None,
 )
 """In the order in which they are shown; a study that has nothing for a section gets None."""
 

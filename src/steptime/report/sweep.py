@@ -3,7 +3,7 @@
 from functools import partial
 
 from steptime.report.charts.chart import GREY, Figure, Spec, chart, picture
-from steptime.report.charts.rows import workers_axis
+from steptime.report.charts.rows import scale_from_zero, workers_axis
 from steptime.report.number_format import INCONCLUSIVE, number, percent, seconds, times
 from steptime.report.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow
 from steptime.results.json_form import Interval, IntervalOverLaunches
@@ -25,7 +25,8 @@ _KIND = {
 }
 _ABOUT = (
     "Points are measured, with intervals of 95 % over repeated runs; the band is the forecast with its interval of "
-    "90 %, the dashed line ideal, and vertical lines are where a knee lies (medians)."
+    "90 %, the dashed line ideal, and vertical lines are where a knee lies (medians). What reaches the upper edge is "
+    "longer."
 )
 
 
@@ -129,7 +130,13 @@ def _scaling_chart(curve: SweepCurve, value: str, title: str) -> Spec:
     lines = [{"kind": "knee", "workers": place} for place in knees if place is not None and place <= counts[-1]]
     x = workers_axis(counts)
     axis = {"tickCount": 6, "format": "%"} if value == "efficiency" else {"tickCount": 6}
-    y = {"field": "value", "type": "quantitative", "title": title, "scale": {"zero": True}, "axis": axis}
+    y = {
+        "field": "value",
+        "type": "quantitative",
+        "title": title,
+        "scale": scale_from_zero([*rows, *ideal]),
+        "axis": axis,
+    }
     ranged = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
     layers: list[Spec] = [
         _layer("forecast", {"type": "area", "opacity": 0.25, "color": _FORECAST}, ranged),

@@ -119,7 +119,7 @@ def throughput_bars(rows: Sequence[Spec]) -> Spec:
     x = {
         "type": "quantitative",
         "title": "throughput (samples/s), from 0",
-        "scale": {"zero": True, "nice": True},
+        "scale": scale_from_zero(rows),
         "axis": {"tickCount": 5, "format": ",~f"},
     }
     colour = {"field": "colour", "type": "nominal", "scale": None}
@@ -255,20 +255,20 @@ def throughput_lines(rows: Sequence[Spec], marks: Marks) -> Spec:
             the trial's baseline would follow.
         marks: what each name looks like.
     """
-    y = {"title": "throughput (samples/s), from 0", "scale": {"zero": True}, "axis": {"tickCount": 6, "format": ",~f"}}
+    y = {"title": "throughput (samples/s), from 0", "axis": {"tickCount": 6, "format": ",~f"}}
     return _chart(rows, marks, y)
 
 
 def efficiency_lines(rows: Sequence[Spec], marks: Marks) -> Spec:
     """Return efficiency against workers; rows as for ``throughput_lines``, with shares instead of rates."""
-    y = {"title": "efficiency (%), from 0", "scale": {"zero": True}, "axis": {"tickCount": 6, "format": "%"}}
+    y = {"title": "efficiency (%), from 0", "axis": {"tickCount": 6, "format": "%"}}
     return _chart(rows, marks, y)
 
 
 def _chart(rows: Sequence[Spec], marks: Marks, axis: Spec) -> Spec:
     names = list(dict.fromkeys(row["name"] for row in rows))
     x = workers_axis(sorted({row["workers"] for row in rows}))
-    y = {"field": "value", "type": "quantitative", **axis}
+    y = {"field": "value", "type": "quantitative", "scale": scale_from_zero(rows), **axis}
     looks = marks.encodings(names, "color", "shape")
     colour = {"color": looks["color"]}
     measured = {"filter": "!datum.ideal"}
@@ -295,6 +295,20 @@ def _chart(rows: Sequence[Spec], marks: Marks, axis: Spec) -> Spec:
         },
     ]
     return chart(layers, rows)
+
+
+_BEYOND = 1.5
+"""Times the largest value that an axis reaches for intervals."""
+
+
+def scale_from_zero(rows: Sequence[Spec]) -> Spec:
+    """Return a scale that ends near the values: an interval far beyond them ends at its edge."""
+    values = [row["value"] for row in rows if row.get("value") is not None]
+    ends = [row["high"] for row in rows if row.get("high") is not None]
+    edge = _BEYOND * max(values, default=1.0)
+    if max(ends, default=0.0) <= edge:
+        return {"zero": True}
+    return {"domain": [0.0, edge], "nice": False, "clamp": True}
 
 
 def workers_axis(ticks: Sequence[int]) -> Spec:
