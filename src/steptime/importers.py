@@ -14,6 +14,12 @@ from typing import Literal
 from steptime.attached.summary import attached_run
 from steptime.catalog.plugins import Registry
 from steptime.errors import FileError, PluginError, UsageError
+from steptime.imported.collective_records import (
+    read_flight_recorder,
+    read_inspector,
+    refuse_binary,
+    with_ranks_compared,
+)
 from steptime.imported.imported_run import ImportedRun, ImportedSource, imported_run
 from steptime.imported.kineto import read_kineto
 from steptime.imported.log_forms import LOG_FORMS, LogForm
@@ -87,7 +93,7 @@ def _own_curves(path: Path) -> ImportedRecords:
     return ImportedRecords(curves=tuple(curves), notes=notes)
 
 
-_NCCL = re.compile(r"\b\w+_perf\b|nThread\s+\d+\s+nGpus|\bsize\s+count\s+type\s+redop\b|\"(?:alg_bw|out_of_place)\"")
+_NCCL = re.compile(r"\b(?!coll_perf\b)\w+_perf\b|nThread\s+\d+\s+nGpus|\bsize\s+count\s+type\s+redop\b|\"(?:alg_bw|out_of_place)\"")
 _CURVE = re.compile(r"^[^#\n]*\bworkers\b[^\n]*\b(?:step_time_s|throughput_samples_per_s)\b", re.MULTILINE)
 
 
@@ -121,6 +127,24 @@ _ROWS = (
         "metrics.csv of Lightning",
         r"^(?=[^\n]*\bstep\b)(?=[^\n]*\bepoch\b)[^\n{]+,[^\n{]+",
         read_lightning,
+    ),
+    _run_row(
+        "flight-recorder",
+        "a JSON dump of PyTorch's flight recorder",
+        r'^\s*\{[^\0]*"(?:pg_status|pg_config)"\s*:',
+        read_flight_recorder,
+    ),
+    _run_row(
+        "flight-recorder-binary",
+        "the same in Python's binary form, which is refused",
+        "^\ufffd[\x02-\x05][^\n]*?(?:entries|pg_config)",
+        refuse_binary,
+    ),
+    _run_row(
+        "nccl-inspector",
+        "a log of the NCCL Inspector",
+        r'^\s*\{[^\0]{0,2000}"coll_exec_time_us"\s*:',
+        read_inspector,
     ),
     _run_row("kineto", "a trace of PyTorch's profiler", r'"traceEvents"\s*:\s*\[', read_kineto),
     *map(_log_row, LOG_FORMS.values()),
@@ -217,7 +241,7 @@ def read_run(rows: Sequence[tuple[Path, Importer]]) -> ImportedRun:
             own.append(records.run)
     if mistakes:
         raise UsageError(mistakes)
-    header, files = imported_run(sources, digests) if sources else own[0]
+    header, files = imported_run(with_ranks_compared(sources), digests) if sources else own[0]
     others = own if sources else own[1:]
     processes = [*files.processes, *(each for _, more in others for each in more.processes)]
     return ImportedRun(header, replace(files, processes=processes))

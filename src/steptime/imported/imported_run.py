@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from steptime.imported.transfers import RankTrace, split_of_ranks
+from steptime.imported.transfers import CollectiveRecords, RankTrace, split_of_ranks
 from steptime.plain_file import PlainFolder
 from steptime.results.attached_files import FORMAT, RECORDS, AttachedFiles, AttachedHeader, ProcessLines
 from steptime.results.attached_lines import (
@@ -72,6 +72,8 @@ class ImportedSource:
     notes: Sequence[str] = ()
     began_at: str = ""
     """UTC, ISO 8601."""
+    collectives: CollectiveRecords | None = None
+    """Of a file that has these alone."""
 
     def described(self, digest: str) -> ImportedFile:
         """Return what a results folder keeps of the file."""

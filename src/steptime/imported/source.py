@@ -3,13 +3,15 @@
 import gzip
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
-from steptime.errors import FileError
+from pydantic_core import from_json
+
+from steptime.errors import FileError, UsageError
 from steptime.plain_file import open_user_file
 from steptime.units import format_bytes
 
@@ -17,6 +19,7 @@ _GZIP = b"\x1f\x8b"
 _HEAD = 16 << 20
 _LONGEST_LINE = 16 << 20
 _MOST_BYTES = 64 << 30
+_MOST_JSON = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,24 @@ def read_head(path: Path, most_bytes: int = _HEAD) -> str:
     """Return the beginning of a file, unpacked, as text; bytes that are not UTF-8 are replaced."""
     with open_source(path) as source:
         return source.read(most_bytes).decode(errors="replace")
+
+
+def read_object(path: Path, limits: ReadLimits) -> Mapping[str, Any]:
+    """Return the object of a JSON file; raises FileError where it is too large, and UsageError where it is none."""
+    most = min(_MOST_JSON, limits.file)
+    with open_source(path, limits) as source:
+        data = source.read(most + 1)
+    if len(data) > most:
+        raise FileError(path, f"it holds more than {format_bytes(most)}")
+    try:
+        value = from_json(data)
+    except ValueError as error:
+        message = f"{path}: not JSON: {error}"
+        raise UsageError(message) from error
+    if not isinstance(value, dict):
+        message = f"{path}: its JSON is a {type(value).__name__}, not an object"
+        raise UsageError(message)
+    return value
 
 
 def digest_of(path: Path) -> str:

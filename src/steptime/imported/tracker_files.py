@@ -8,17 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import from_json
-
-from steptime.errors import FileError, UsageError
+from steptime.errors import FileError
 from steptime.imported.imported_run import LARGEST_STEP, LONGEST_STEP_S, PARTS, ImportedSource, ImportedSteps, mean_step
-from steptime.imported.source import LIMITS, ReadLimits, SourceFile, open_source
-from steptime.units import format_bytes
+from steptime.imported.source import LIMITS, ReadLimits, SourceFile, open_source, read_object
 
 if TYPE_CHECKING:
     from steptime.results.attached_lines import StepLine
 
-_MOST_JSON = 256 << 20
 _UNDIVIDED = "the file does not divide its steps"
 MLLOG = ":::MLLOG"
 
@@ -47,24 +43,6 @@ class _FileSteps:
         return ImportedSource(path, importer, [process], {"step_s": self.made_of}, values, unknown, notes)
 
 
-def _whole(path: Path, limits: ReadLimits) -> Mapping[str, Any]:
-    """Return the object of a JSON file; raises FileError where it is too large, and UsageError where it is none."""
-    most = min(_MOST_JSON, limits.file)
-    with open_source(path, limits) as source:
-        data = source.read(most + 1)
-    if len(data) > most:
-        raise FileError(path, f"it holds more than {format_bytes(most)}")
-    try:
-        value = from_json(data)
-    except ValueError as error:
-        message = f"{path}: not JSON: {error}"
-        raise UsageError(message) from error
-    if not isinstance(value, dict):
-        message = f"{path}: its JSON is a {type(value).__name__}, not an object"
-        raise UsageError(message)
-    return value
-
-
 def _number(values: Mapping[str, Any], *names: str) -> float | None:
     """Return the first of some figures that is a number."""
     for name in names:
@@ -76,7 +54,7 @@ def _number(values: Mapping[str, Any], *names: str) -> float | None:
 
 def read_transformers(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
     """Return the mean step of ``trainer_state.json``, ``all_results.json`` or ``train_results.json``."""
-    whole = _whole(path, limits)
+    whole = read_object(path, limits)
     history = whole.get("log_history")
     entries = [each for each in history if isinstance(each, dict)] if isinstance(history, list) else [whole]
     last = next((each for each in reversed(entries) if _number(each, "train_runtime") is not None), None)

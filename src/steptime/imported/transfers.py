@@ -39,6 +39,17 @@ class RankTrace:
     """Begin, end, and the index of the name of each, in the order of begins."""
 
 
+@dataclass(frozen=True)
+class CollectiveRecords:
+    """What a file without steps has of the collectives of a rank."""
+
+    rank: int
+    enqueued: Mapping[str, int]
+    """By process group, how many the rank has started so far."""
+    seconds: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    """Of each, by communicator and kind, and its number."""
+
+
 @dataclass
 class TracedCollectives:
     """Collectives as they are read."""
