@@ -93,7 +93,9 @@ def _own_curves(path: Path) -> ImportedRecords:
     return ImportedRecords(curves=tuple(curves), notes=notes)
 
 
-_NCCL = re.compile(r"\b(?!coll_perf\b)\w+_perf\b|nThread\s+\d+\s+nGpus|\bsize\s+count\s+type\s+redop\b|\"(?:alg_bw|out_of_place)\"")
+_NCCL = re.compile(
+    r"\b(?!coll_perf\b)\w+_perf\b|nThread\s+\d+\s+nGpus|\bsize\s+count\s+type\s+redop\b|\"(?:alg_bw|out_of_place)\""
+)
 _CURVE = re.compile(r"^[^#\n]*\bworkers\b[^\n]*\b(?:step_time_s|throughput_samples_per_s)\b", re.MULTILINE)
 
 
