@@ -36,8 +36,10 @@ def test_public_names_are_those_of_all():
     assert set(steptime.__all__) <= {name for name in steptime.__all__ if getattr(steptime, name) is not None}
 
 
-def test_predict_is_the_function_also_after_its_package_was_imported():
-    lines = "import steptime.predict.query, steptime; print(callable(steptime.predict))"
+@pytest.mark.parametrize("module", ["predict.query", "attached.form"])
+def test_a_function_is_one_also_after_the_package_of_its_name_was_imported(module):
+    name = module.partition(".")[0]
+    lines = f"import steptime.{module}, steptime; print(callable(steptime.{name}))"
     said = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True).stdout
     assert said == "True\n"
 
@@ -47,8 +49,9 @@ def test_a_name_that_is_not_public_is_an_attribute_error():
         _ = steptime.read_result
 
 
-def test_importing_steptime_imports_no_numpy():
-    code = "import sys, steptime; sys.exit('numpy' in sys.modules)"
+@pytest.mark.parametrize("use", ["steptime", "steptime.attached"])
+def test_importing_steptime_or_using_a_block_imports_no_numpy(use):
+    code = f"import sys, steptime; {use}; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

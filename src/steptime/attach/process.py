@@ -9,13 +9,16 @@ import sys
 from typing import Any
 
 from . import garbage, line_sampler, memory, patches
-from .record_file import ProcessRecord
+from .record_file import ProcessRecord, now
 from .recorder import Recorder
 
 # In place of a library: what a process did that trained no step.
 WHY = "without-step"
 
 _recorder: Recorder | None = None
+# Whether a block of a script has ended, behind which nothing is recorded.
+_paused = False
+NO_THREAD = -1
 
 
 def recorder(entry: str = "sitecustomize") -> Recorder:
@@ -31,6 +34,33 @@ def recorder(entry: str = "sitecustomize") -> Recorder:
         atexit.register(_end)
         os.register_at_fork(after_in_child=_forked)
     return _recorder
+
+
+def begin_block(folder: str) -> None:
+    """Record from here on in ``folder``, in a record of its own if there was a block before."""
+    global _paused  # noqa: PLW0603 - a process has one recorder
+    _paused = False
+    if _recorder is not None:
+        world = _recorder.world
+        _recorder.file.folder = folder
+        _recorder.file.begin = now()
+        _recorder.file.begin_again()
+        _recorder.sampler.mode = os.environ.get("STEPTIME_ATTACH_LINES", "auto")
+        _recorder.begin_again()
+        if world is not None:
+            _recorder.rank(*world)
+
+
+def end_block() -> int:
+    """End the record, record nothing more, and return its steps."""
+    global _paused  # noqa: PLW0603 - as above
+    _paused = True
+    if _recorder is None:
+        return 0
+    _end()
+    _recorder.begin, _recorder.thread = 0, NO_THREAD  # no thread is that of a training that has begun
+    _recorder.file.closed = True
+    return _recorder.number
 
 
 def report(hook: str, error: BaseException) -> None:
@@ -91,6 +121,8 @@ def _end() -> None:
 
 def _forked() -> None:
     made: Any = _recorder
+    if _paused:
+        return
     try:
         made.file.forked()
         made.begin_again()

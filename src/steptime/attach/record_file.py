@@ -64,7 +64,7 @@ class ProcessRecord:
         self.held: list[str] = []
         self.written = 0
         self.lost = 0
-        self.cut = False
+        self.cut = self.closed = False  # whether the last line was, and whether no line may follow
 
     def forked(self) -> None:
         """Begin anew in a forked child, whose record is another."""
@@ -80,6 +80,8 @@ class ProcessRecord:
 
     def write_text(self, text: str, *, opens: bool = True) -> int:
         """Append a line that is JSON already."""
+        if self.closed:
+            return 0
         if not self.path and not opens:
             if len(self.held) < HELD_LINES:
                 self.held.append(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import weakref
@@ -147,6 +148,8 @@ def install(torch: Any, compiling: Callable[[], bool]) -> None:
             _unnamed[:] = [place]  # a group may have a back end for each kind of device
             place("cuda" if torch.cuda.is_initialized() else "cpu", now() - mark)
 
+    if distributed.is_initialized():  # before a block of the script began
+        joined(now(), returned=True)
     patches.measure(c10d, "init_process_group", lambda _, __: now(), joined, compiling)
     distributed.init_process_group = c10d.init_process_group
     flight = FlightRecorder(torch)
@@ -205,6 +208,13 @@ def goes_through_data_parallel(module: Any) -> bool:
 def data_parallel_modules() -> list[Any]:
     """Return the DDP modules of this process."""
     return list(_data_parallel)
+
+
+def adopt(module: Any) -> None:
+    """Know the modules of DDP, of its ``module``, that were made before it was patched."""
+    for each in gc.get_objects():
+        if issubclass(type(each), module.DistributedDataParallel) and each not in _data_parallel:
+            _made(each)
 
 
 def _made(module: Any) -> None:
