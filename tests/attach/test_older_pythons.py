@@ -65,6 +65,7 @@ def test_steps_of_a_library_are_recorded(older, tmp_path):
     lines = list(map(json.loads, path.read_text().splitlines()))
     assert lines[0]["entry"] == "sitecustomize"
     steps = [line for line in lines if line["kind"] == "step"]
-    assert [sorted(step["regions"]) for step in steps] == [["backward", "forward", "input", "update"]] * STEPS
+    regions = [sorted(step["regions"].keys() - {"collection"}) for step in steps]  # a busy machine has long ones
+    assert regions == [["backward", "forward", "input", "update"]] * STEPS
     assert lines[-1]["kind"] == "end"
     assert not any(line["kind"] == "fault" for line in lines)
