@@ -84,11 +84,19 @@ def test_what_is_not_stated_is_not_known(swept):
     assert (point.samples_per_s, point.device_h_per_epoch, point.money_per_epoch) == (None, None, None)
 
 
-def test_workers_that_share_a_batch_speed_up_by_their_steps_and_are_not_forecast(swept):
-    curve = sweep_curve("", swept, SweepOptions(kind="strong"))
+def test_workers_that_share_a_batch_speed_up_by_their_steps_and_are_forecast_by_them(swept):
+    curve = sweep_curve("", swept, SweepOptions(kind="strong", batch=16))
     assert curve.points[1].speedup.value == pytest.approx(EXACT / 45.0, rel=0.01)
-    assert (curve.kind_from, curve.knees) == ("stated", None)
-    assert "strong scaling" in curve.no_forecast
+    assert (curve.kind_from, curve.no_forecast) == ("stated", None)
+    assert [point.workers for point in curve.forecast] == [4, 8, 16]
+    for point in curve.forecast:
+        assert point.speedup.value == pytest.approx(curve.points[0].step_s.value / point.step_s.value)
+        assert point.efficiency.value == pytest.approx(point.speedup.value / point.workers)
+
+
+def test_a_batch_that_no_more_workers_can_share_is_not_forecast(swept):
+    curve = sweep_curve("", swept, SweepOptions(kind="strong", batch=2))
+    assert curve.no_forecast == "4 workers cannot share the batch of 2 samples"
 
 
 def test_fewer_steps_with_more_workers_show_that_each_keeps_its_batch(swept):

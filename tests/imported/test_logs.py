@@ -103,15 +103,19 @@ def test_logs_of_several_sizes_make_a_curve_that_predict_takes(tmp_path, capsys)
     assert "256" in capsys.readouterr().out
 
 
-def test_logs_with_one_batch_for_all_workers_are_refused_as_a_curve(tmp_path, capsys):
+def test_logs_with_one_batch_for_all_workers_make_a_curve_of_strong_scaling(tmp_path, capsys):
     paths = []
     for workers in (8, 16, 32):
         paths.append(tmp_path / f"of-{workers}.log")
         paths[-1].write_text(megatron(workers, 4000.0 / workers, batch=64))
     assert run_program(["import", *map(str, paths), "-o", str(tmp_path / "out")]) == 0
     capsys.readouterr()
-    assert run_program(["predict", "--curve", str(tmp_path / "out" / "curve.csv"), "--workers", "256"]) == 2
-    assert "strong scaling" in capsys.readouterr().err
+    arguments = ["predict", "--curve", str(tmp_path / "out" / "curve.csv"), "--json", "--workers"]
+    assert run_program([*arguments, "64"]) == 0
+    [curve] = json.loads(capsys.readouterr().out)["curves"]
+    assert curve["predictions"][0]["step_time_s"]["low"] < 4.0 / 32
+    assert run_program([*arguments, "256"]) == 2
+    assert "256 workers cannot share a batch of 64 samples" in capsys.readouterr().err
 
 
 def test_two_imported_logs_are_compared(tmp_path, capsys):

@@ -14,16 +14,17 @@ from steptime.results.json_form import Interval
 from steptime.scaling.empty_columns import EmptyColumn, empty_columns
 from steptime.scaling.knee import MOST_WORKERS, SHARES, Knee, doublings, knees
 from steptime.scaling.next_counts import FurtherPoint, further_points
+from steptime.scaling.strong import drawn_steps, predict_strong, strong_posterior
 
 
 @dataclass(frozen=True)
 class ForecastPoint:
-    """The forecast of one number of workers; each worker keeps its batch."""
+    """The forecast of one number of workers."""
 
     workers: int
     step_s: Interval[float, float]
     throughput: float | None
-    """Samples per second over all workers; None if the table has no batch per worker."""
+    """Samples per second over all workers; None if the table has no batch."""
     efficiency: float
     """Throughput per worker over the measured throughput per worker of the fewest workers."""
     extrapolation: float
@@ -98,23 +99,15 @@ _MOST_FURTHER_POINTS = 4
 
 
 def _forecast(curve: ScalingCurve, workers: Sequence[int], shares: Sequence[float], error: float) -> Forecast:
+    if curve.setup.one_batch:
+        return _forecast_strong(curve, workers, shares, error)
     servers = curve.fit[-1].servers
     counts = [point.workers for point in curve.fit]
     candidates = _candidates(max(counts), max(workers, default=0))
     asked = [(count, servers) for count in (*workers, *candidates)]
     found = posterior(curve, asked, priors_for(curve.setup.source)) if workers else []
     predicted = summarize(found)[: len(workers)] if workers else []
-    first, batch = curve.fit[0], curve.setup.batch_per_worker
-    points = tuple(
-        ForecastPoint(
-            workers=count,
-            step_s=step,
-            throughput=None if batch is None else batch * count / step.value,
-            efficiency=first.step_time / step.value,
-            extrapolation=max(1.0, count / max(counts), min(counts) / count),
-        )
-        for count, step in zip(workers, predicted, strict=True)
-    )
+    points = _points(curve, workers, predicted)
     held_out = tuple(predict_holdout([curve], predict_curve))
     if not workers:
         return Forecast(curve, points, held_out)
@@ -128,6 +121,45 @@ def _forecast(curve: ScalingCurve, workers: Sequence[int], shares: Sequence[floa
         tuple(further_points(found, places, last)),
         tuple(curve_knees(curve, found, max(MOST_WORKERS, *workers), shares, error)),
     )
+
+
+def _points(
+    curve: ScalingCurve, workers: Sequence[int], steps: Sequence[Interval[float, float]]
+) -> tuple[ForecastPoint, ...]:
+    first, setup = curve.fit[0], curve.setup
+    counts = [point.workers for point in curve.fit]
+    found = []
+    for count, step in zip(workers, steps, strict=True):
+        own = None if setup.batch_per_worker is None else setup.batch_per_worker * count
+        batch = setup.global_batch if setup.one_batch else own
+        more = count / first.workers if setup.one_batch else 1.0
+        found.append(
+            ForecastPoint(
+                workers=count,
+                step_s=step,
+                throughput=None if batch is None else batch / step.value,
+                efficiency=first.step_time / (step.value * more),
+                extrapolation=max(1.0, count / max(counts), min(counts) / count),
+            )
+        )
+    return tuple(found)
+
+
+def _forecast_strong(curve: ScalingCurve, workers: Sequence[int], shares: Sequence[float], error: float) -> Forecast:
+    """Return the forecast of workers that share one batch."""
+    held_out = tuple(predict_holdout([curve], predict_strong))
+    if not workers:
+        return Forecast(curve, (), held_out)
+    first, servers = curve.fit[0], curve.fit[-1].servers
+    most = min(curve.setup.global_batch or MOST_WORKERS, max(MOST_WORKERS, *workers))
+    searched = doublings(first.workers, most)
+    assumed = strong_posterior(curve, [(count, servers) for count in (*workers, *searched)])
+    seconds = np.exp(drawn_steps(assumed, _DRAWS, _SEED)[:, len(workers) :])
+    seconds[:, 1:] *= np.exp(error * np.random.default_rng(_SEED).standard_normal((len(seconds), 1)))
+    more = np.asarray(searched, dtype=float) / first.workers
+    bends = knees(searched, first.step_time / (seconds * more), 1.0 / seconds, shares)
+    points = _points(curve, workers, summarize(assumed)[: len(workers)])
+    return Forecast(curve, points, held_out, knees=tuple(bends))
 
 
 _DRAWS = 2000

@@ -7,7 +7,7 @@ with more workers those of a script that goes through its data become fewer only
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -277,25 +277,27 @@ def _forecast(
     name: str, points: Sequence[SweepPoint], kind: Kind, options: SweepOptions, foreign: float
 ) -> tuple[list[SweepForecast], list[Knee] | None, str | None]:
     """Return the forecast of a curve and its knees, or why there is none."""
-    if kind == "strong":
-        return [], None, "the workers share one batch (strong scaling), which the curve model does not describe"
     if len(points) < 2:  # noqa: PLR2004 - a curve
         return [], None, "one number of workers makes no curve; measure another: --counts 1,2,4"
-    curve = curve_of(name, points)
+    curve = curve_of(name, points, kind)
     if wrong := next(iter(jumps(curve)), None):
         return [], None, wrong
     first, most = points[0], points[-1].workers
     width = half_width(points[-1].speedup)
     if width > MOST_UNKNOWN:
         return [], None, _explain_width(points, width, foreign)
-    counts = [most * 2**power for power in range(1, _DOUBLINGS + 1)]
+    batch = curve.setup.global_batch or np.inf
+    counts = [most * 2**power for power in range(1, _DOUBLINGS + 1) if most * 2**power <= batch]
+    if not counts:
+        return [], None, f"{2 * most} workers cannot share the batch of {batch:g} samples"
     [predicted] = forecast([curve], counts, options.shares, width / _NORMAL_95)
     base_s = curve.fit[0].step_time
     steps = []
     for point in predicted.points:
         step_s = _widened(point.step_s, width * _NORMAL_90 / _NORMAL_95)
-        speedup = _inverse(step_s, base_s * point.workers / first.workers)
-        efficiency = _inverse(step_s, base_s)
+        more = point.workers / first.workers
+        speedup = _inverse(step_s, base_s * (more if kind == "weak" else 1.0))
+        efficiency = _inverse(step_s, base_s / (1.0 if kind == "weak" else more))
         steps.append(SweepForecast(workers=point.workers, step_s=step_s, speedup=speedup, efficiency=efficiency))
     return steps, list(predicted.knees), None
 
@@ -328,9 +330,13 @@ def _inverse(step_s: Interval[float, float], scale: float) -> Interval:
     return Interval(scale / step_s.value, scale / step_s.high, scale / step_s.low)
 
 
-def curve_of(name: str, points: Sequence[SweepPoint]) -> ScalingCurve:
-    """Return measured points as a curve of which nothing else is stated."""
+def curve_of(name: str, points: Sequence[SweepPoint], kind: Kind) -> ScalingCurve:
+    """Return measured points as a curve of which nothing but its batch is stated."""
     setup = Setup("own", "", "allreduce", "", "", "", "", None, None, "", "", None, None)
+    if kind == "strong":
+        rate = points[0].samples_per_s
+        samples = None if rate is None or points[0].step_s.value is None else round(rate * points[0].step_s.value)
+        setup = replace(setup, one_batch=True, global_batch=samples)
     measured = tuple(Point(point.workers, None, 1.0 / point.steps_per_s) for point in points)
     return ScalingCurve(name or "sweep", setup, measured, ())
 

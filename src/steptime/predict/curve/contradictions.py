@@ -120,10 +120,10 @@ def one_throughput(curve: ScalingCurve) -> str:
 def one_batch(curve: ScalingCurve) -> str:
     """Return that steps become shorter with workers, as with one batch for all of them; empty if they do not."""
     first, last = curve.fit[0], curve.fit[-1]
-    if last.step_time * _FALLS >= first.step_time:
+    if curve.setup.one_batch or last.step_time * _FALLS >= first.step_time:
         return ""
     return (
         f"{last.workers} workers take {last.step_time:g} s and {first.workers} take {first.step_time:g} s; steps that "
-        "become shorter, as in strong scaling (one batch for all workers), are not described by this model: measure "
-        "the same batch per worker"
+        "become shorter are those of one batch for all workers (strong scaling): state the batch_per_worker of each "
+        "row, or measure the same batch per worker"
     )

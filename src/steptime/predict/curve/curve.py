@@ -49,6 +49,10 @@ class Setup:
     """Workers over which weights are split, replicas of which average their parts; None if the source does not say."""
     accumulation: int = 1
     """Backward passes of a step, before one exchange of gradients."""
+    one_batch: bool = False
+    """Whether all workers share one batch (strong scaling); else each keeps its own."""
+    global_batch: int | None = None
+    """Samples of the one batch, if they are known."""
 
     assumed_host_size: float | None = None
     """Workers that fit in one host, by an assumption where the source does not say."""

@@ -116,7 +116,7 @@ def posterior(
 ) -> list[AssumedHosts]:
     """Return what the fit points say of the points asked for, for each size that hosts may have."""
     points = [Point(count, servers, 1.0) for count, servers in asked]
-    assumed = _assumptions(curve)
+    assumed = assumed_setups(curve)
     found = [weigh_samples(replace(curve, setup=setup), curve.fit, points, priors, sampling) for setup, _ in assumed]
     scores = np.array([one.log_evidence for one in found]) + np.log([share for _, share in assumed])
     shares = np.exp(scores - logsumexp(scores))
@@ -146,7 +146,7 @@ def mixture(found: Sequence[AssumedHosts]) -> tuple[Array, Array, Array]:
     return weights[counting], mean, deviation
 
 
-def _assumptions(curve: ScalingCurve) -> list[tuple[Setup, float]]:
+def assumed_setups(curve: ScalingCurve) -> list[tuple[Setup, float]]:
     """Return set-ups that leave no question about hosts, with how likely each is before the points."""
     setup = curve.setup
     if setup.workers_per_host is not None:
@@ -221,6 +221,10 @@ class Explanation:
         rest = rest + 1e-12 * np.eye(len(self.asked))
         return WeightedSamples(parameters, np.exp(score - total), mean, rest, float(total - np.log(len(score))))
 
+    def relative(self, count: Array, servers: Array, seconds: float, parameters: Array) -> Array:
+        """Return times relative to one worker, whose step takes so many seconds, (samples, points)."""
+        return relative_times(self.curve, count, servers, seconds, parameters)
+
     def _log_likelihood(self, parameters: Array) -> Array:
         _, _, lower, left = self._residuals(parameters)
         found: Array = -0.5 * np.sum(left**2, axis=-1) - np.sum(np.log(np.diagonal(lower, axis1=1, axis2=2)), axis=-1)
@@ -231,7 +235,7 @@ class Explanation:
         everything, known = [*self.seen, *self.asked], len(self.seen)
         count, logs = workers(everything), np.log(times(self.seen))
         servers = np.array([np.nan if point.servers is None else point.servers for point in everything])
-        model: Array = np.log(relative_times(self.curve, count, servers, float(np.exp(logs[0])), parameters)) + logs[0]
+        model: Array = np.log(self.relative(count, servers, float(np.exp(logs[0])), parameters)) + logs[0]
         covariance = _covariance(self.curve, count, parameters)
         lower = np.asarray(np.linalg.cholesky(covariance[:, :known, :known]), dtype=np.float64)
         left = np.asarray(np.linalg.solve(lower, (logs - model[:, :known])[..., None])[..., 0], dtype=np.float64)

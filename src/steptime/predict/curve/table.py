@@ -35,6 +35,8 @@ There may also be ``stack``, ``parameters``, ``exchange``, ``messages``, ``value
 
 OWN_CURVE = {"source": "own", "strategy": "allreduce", "role": FIT}
 """Values of columns that the table of a user's own curve leaves out or empty."""
+_ENDS = ((min, 0.5), (max, -0.5))
+"""Of batches of all workers, which those of a worker leave open that are rounded."""
 _TIMES = ("step_time_s", "throughput_samples_per_s")
 _NUMBERS = frozenset({
     *_TIMES, "workers", "workers_per_host", "inter_host_gbps", "nics_per_host", "parameter_servers",
@@ -301,6 +303,22 @@ def _merged(members: list[tuple[str, Setup, Point]]) -> tuple[list[tuple[str, Se
     return found, sentences
 
 
+def _sharing_one_batch(members: list[tuple[str, Setup, Point]]) -> list[tuple[str, Setup, Point]]:
+    """Return members without batches of workers where these differ and make one batch of all, to a sample of each."""
+    batches = [(setup.batch_per_worker, point.workers) for _, setup, point in members]
+    known = [(own, workers) for own, workers in batches if own is not None]
+    if len(known) < len(batches) or len({own for own, _ in known}) == 1:
+        return members
+    least, most = (choose(own * workers + slack * workers for own, workers in known) for choose, slack in _ENDS)
+    if least < most:
+        return members
+    whole = max(own * workers for own, workers in known)
+    return [
+        (role, replace(setup, batch_per_worker=None, one_batch=True, global_batch=whole), point)
+        for role, setup, point in members
+    ]
+
+
 def _group_by_curve(
     path: Path, rows: list[tuple[str, str, Setup, Point]], mistakes: list[str], *, merge: bool
 ) -> list[ScalingCurve]:
@@ -308,17 +326,15 @@ def _group_by_curve(
     for name, role, setup, point in rows:
         grouped.setdefault(name, []).append((role, setup, point))
     curves = []
-    for name, rows_of_curve in grouped.items():
+    for name, rows_as_read in grouped.items():
+        rows_of_curve = _sharing_one_batch(rows_as_read) if merge else rows_as_read
         place = f"{path}, curve {name}"
         setups = {setup for _, setup, _ in rows_of_curve}
         if len(setups) > 1:
             columns = [key for key in vars(next(iter(setups))) if len({getattr(one, key) for one in setups}) > 1]
-            if columns == ["batch_per_worker"]:
-                way = "one batch for all workers is strong scaling, which this model does not describe"
-            else:
-                way = "name each curve in a column curve"
             mistakes.append(
-                f"{place}: its rows differ in {', '.join(columns)}; rows of a curve differ in workers only: {way}"
+                f"{place}: its rows differ in {', '.join(columns)}; rows of a curve differ in workers only (and in "
+                "batch_per_worker where all workers share one batch): name each curve in a column curve"
             )
         members, repeated = _merged(rows_of_curve) if merge else (rows_of_curve, [])
         counts = [point.workers for _, _, point in members]
