@@ -127,12 +127,12 @@ def _points(
 ) -> tuple[ForecastPoint, ...]:
     first, setup = curve.fit[0], curve.setup
     counts = [point.workers for point in curve.fit]
-    found = []
+    points = []
     for count, step in zip(workers, steps, strict=True):
         own = None if setup.batch_per_worker is None else setup.batch_per_worker * count
         batch = setup.global_batch if setup.one_batch else own
         more = count / first.workers if setup.one_batch else 1.0
-        found.append(
+        points.append(
             ForecastPoint(
                 workers=count,
                 step_s=step,
@@ -141,7 +141,7 @@ def _points(
                 extrapolation=max(1.0, count / max(counts), min(counts) / count),
             )
         )
-    return tuple(found)
+    return tuple(points)
 
 
 def _forecast_strong(curve: ScalingCurve, workers: Sequence[int], shares: Sequence[float], error: float) -> Forecast:
