@@ -23,6 +23,7 @@ from steptime.imported.collective_records import (
 from steptime.imported.imported_run import ImportedRun, ImportedSource, imported_run
 from steptime.imported.kineto import read_kineto
 from steptime.imported.log_forms import LOG_FORMS, LogForm
+from steptime.imported.nsys import SQLITE, read_nsys
 from steptime.imported.source import digest_of, read_head
 from steptime.imported.text_log import form_of_log, read_log
 from steptime.imported.tracker_files import MLLOG, read_lightning, read_mllog, read_transformers, read_ultralytics
@@ -148,6 +149,7 @@ _ROWS = (
         r'^\s*\{[^\0]{0,2000}"coll_exec_time_us"\s*:',
         read_inspector,
     ),
+    _run_row("nsys", "an export of Nsight Systems as SQLite", f"^{SQLITE}", read_nsys),
     _run_row("kineto", "a trace of PyTorch's profiler", r'"traceEvents"\s*:\s*\[', read_kineto),
     *map(_log_row, LOG_FORMS.values()),
 )
