@@ -1,12 +1,12 @@
 """Tokens, FLOP/s and MFU: known rates, known peaks, and null where a denominator is missing."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from simulated import a_launch, a_store, a_trial, a_worker
 
-from steptime.analysis.resources import resources_of
+from steptime.analysis.resources import COUNTER_S, resources_of
 from steptime.analysis.summary import summarise
 from steptime.analysis.work import work_of
 from steptime.catalog.accelerators import data_sheet_flop_per_s
@@ -16,6 +16,7 @@ from steptime.exports.export import trials_table
 from steptime.report.number_format import UNKNOWN, scaled
 from steptime.report.ranking import resource_section, work_section
 from steptime.report.trial_names import Names
+from steptime.results.gpus import SAMPLED_EVERY_S, GpuSamples, GpuState
 from steptime.results.json_form import IntervalOverLaunches
 from steptime.results.peaks import PEAKS, Peak, StoredPeaks
 
@@ -121,7 +122,7 @@ def test_a_rate_has_the_prefix_that_suits_it(value, text):
     assert scaled(IntervalOverLaunches(value), "FLOP/s").text == text
 
 
-def launches_of(trial, memory, watts=(None, None)):
+def launches_of(trial, memory, watts=(None, None), samples=41):
     """Return launches with the most memory of each worker, and the power of their devices."""
     found = []
     for number, (most, power) in enumerate(zip(memory, watts, strict=True)):
@@ -130,6 +131,7 @@ def launches_of(trial, memory, watts=(None, None)):
             replace(each, usage={"max_rss_bytes": value}) for each, (_, value) in zip(workers, most, strict=True)
         ]
         noise = {"gpu_counted_w": power, "gpu_memory_used_bytes": None if power is None else 1e9 + number}
+        noise["gpu_samples"] = float(samples)
         found.append(a_launch(trial, number, workers=workers, noise=noise))
     return found
 
@@ -146,8 +148,38 @@ def test_joules_are_the_counted_power_over_throughput():
     memory = [[("a", 10.0)]] * 2
     found = resources_of(on_gpu(), launches_of(on_gpu(), memory, (300.0, 400.0)), RATE)
     joules = found.joules_per_sample
-    assert (joules.value, joules.low, joules.high) == (3.5, 300.0 / 110.0, 400.0 / 90.0)
+    share = COUNTER_S / 10.0  # 41 looks in 10 s
+    assert joules.value == 3.5
+    assert joules.low == pytest.approx(300.0 * (1 - share) / 110.0)
+    assert joules.high == pytest.approx(400.0 * (1 + share) / 90.0)
     assert (found.device_memory_bytes, found.not_read) == (1e9 + 1, None)
+
+
+@pytest.mark.parametrize("samples", [1, 2, 5])
+def test_a_launch_that_is_short_beside_the_steps_of_the_counter_has_no_joules(samples):
+    found = resources_of(on_gpu(), launches_of(on_gpu(), [[("a", 10.0)]] * 2, (300.0, 400.0), samples), RATE)
+    assert found.joules_per_sample.value is None
+    assert found.not_read == (
+        "the counter of energy moves every 0.121 s only: it takes 1.21 s of timed steps (seconds_per_launch)"
+    )
+
+
+@pytest.mark.parametrize("seconds", [1.5, 2.0, 5.0])
+@pytest.mark.parametrize("begin", [0.0, 0.03, 0.09])
+def test_the_joules_of_a_counter_that_moves_in_steps_hold_the_true_ones(seconds, begin):
+    every, watts = 0.1, 500.0
+
+    def state(at_s: float) -> list[GpuState]:
+        unknown = dict.fromkeys([each.name for each in fields(GpuState)])
+        return [GpuState(**{**unknown, "energy_j": watts * (at_s // every) * every})]
+
+    samples = GpuSamples(states=list)
+    looks = int(seconds / SAMPLED_EVERY_S) + 1
+    samples._found = [(begin + k * SAMPLED_EVERY_S, state(begin + k * SAMPLED_EVERY_S)) for k in range(looks)]
+    noise = samples.noise(begin, begin + seconds, 1)
+    launch = a_launch(on_gpu(), 0, workers=[a_worker([0.1, 0.2], 0)], noise=noise)
+    joules = resources_of(on_gpu(), [launch], RATE).joules_per_sample
+    assert joules.low * RATE.high <= watts <= joules.high * RATE.low
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steptime.catalog.workloads.costs import costs, memory_bytes
+from steptime.catalog.workloads.costs import activation_width, costs, memory_bytes
 from steptime.catalog.workloads.kinds import KINDS
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.catalog.workloads.table import LIBRARY, build_workload
@@ -113,11 +113,26 @@ def test_memory_is_weights_gradients_momentum_and_what_is_kept():
     x = net.sigmoid("sigmoid", net.linear("fc1", net.input, 20, bias=False))
     net.linear("fc2", x, 5, bias=False)
     workload = net.finish("small", classes=5)
-    state, kept, workspace = 4 * 300, 4 * (10 + 20), 4 * (20 + 20)
-    assert memory_bytes(workload, 7) == 3 * state + 7 * (kept + workspace)
-    assert memory_bytes(workload, 7, optimizer_values=0) == 2 * state + 7 * (kept + workspace)
-    assert memory_bytes(workload, 7, optimizer_values=2) == 4 * state + 7 * (kept + workspace)
-    assert memory_bytes(workload, 7, dtype_bytes=2) == 3 * state + 7 * (kept + workspace) // 2
+    state, kept, workspace, loss = 4 * 300, 4 * (10 + 20), 4 * (20 + 20), 4 * 5
+    assert memory_bytes(workload, 7) == 3 * state + 7 * (kept + workspace + loss)
+    assert memory_bytes(workload, 7, optimizer_values=0) == 2 * state + 7 * (kept + workspace + loss)
+    assert memory_bytes(workload, 7, optimizer_values=2) == 4 * state + 7 * (kept + workspace + loss)
+
+
+def test_mixed_precision_keeps_narrow_activations_and_computes_the_loss_in_32_bits():
+    net = Network((10,))
+    net.linear("fc2", net.sigmoid("sigmoid", net.linear("fc1", net.input, 20, bias=False)), 5, bias=False)
+    weights, narrow, loss = 300, 2 * (10 + 20 + 20 + 20), 2 * 4 * 5
+    found = memory_bytes(net.finish("small", classes=5), 7, dtype_bytes=2)
+    assert found == weights * (3 * 4 + 2) + 7 * (narrow + loss)
+
+
+@pytest.mark.parametrize("values", [1, 2])
+def test_the_memory_of_gpt2_is_what_an_h100_had_allocated(values):
+    """By torch.cuda.max_memory_allocated of PyTorch 2.11 with batch 8 in bf16; its optimizer is not on record."""
+    width = activation_width("bf16")
+    found = memory_bytes(build_workload("gpt2"), 8, dtype_bytes=width, optimizer_values=values)
+    assert found == pytest.approx(8.70e9, rel=0.06)
 
 
 def test_dropout_without_a_rate_keeps_nothing():

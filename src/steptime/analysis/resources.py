@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from steptime.results.gpus import most
+from steptime.results.gpus import SAMPLED_EVERY_S, most
 from steptime.results.json_form import NOT_MEASURED, Interval, IntervalOverLaunches, JsonForm
 from steptime.results.records import Launch
 from steptime.study.trial import Trial
@@ -15,6 +15,14 @@ from steptime.study.trial import Trial
 _NO_DEVICE = "trained on processors, which have no counter that every user may read"
 _OTHER_HOSTS = "the GPUs of other hosts are not read"
 _NO_COUNTER = "the driver of the GPUs does not say"
+COUNTER_S = 0.121
+"""So long the counter of energy of a GPU at work stays as it was: 53 to 121 ms on an H100 (driver 580)."""
+_LARGEST_SHARE = 0.1
+"""The largest share of a launch that may lie between two changes of the counter."""
+_TOO_SHORT = (
+    f"the counter of energy moves every {COUNTER_S:g} s only: it takes {COUNTER_S / _LARGEST_SHARE:.3g} s of timed "
+    "steps (seconds_per_launch)"
+)
 
 
 class Resources(JsonForm):
@@ -52,9 +60,13 @@ def resources_of(
                 sums[host] += int(value or 0)
             hosts += sums.values()
     local = trial.device == "cuda" and trial.hosts == 1
-    watts = [each for launch in launches if local and (each := launch.noise.get("gpu_counted_w"))]
+    counted = [launch for launch in launches if local and launch.noise.get("gpu_counted_w")]
+    watts = [bounds for launch in counted if (bounds := _bounds_of_watts(launch))]
     memory = most([launch.noise.get("gpu_memory_used_bytes") for launch in launches]) if local else None
-    reason = _NO_COUNTER if local else _OTHER_HOSTS if trial.device == "cuda" else _NO_DEVICE
+    if local:
+        reason = _TOO_SHORT if counted and not watts else _NO_COUNTER
+    else:
+        reason = _OTHER_HOSTS if trial.device == "cuda" else _NO_DEVICE
     return Resources(
         worker_memory_bytes=most(workers),
         host_memory_bytes=most(hosts),
@@ -64,10 +76,25 @@ def resources_of(
     )
 
 
-def _joules(watts: Sequence[float], samples_per_s: IntervalOverLaunches[float | None]) -> Interval[float | None]:
+def _bounds_of_watts(launch: Launch) -> tuple[float, float, float] | None:
+    """Return the mean power of a launch, the least and the most that it can have been; None where it was too short.
+
+    Each of the two values of the counter may be as old as the counter stays as it was.
+    """
+    watts, samples = launch.noise.get("gpu_counted_w"), launch.noise.get("gpu_samples")
+    share = COUNTER_S / ((samples - 1.0) * SAMPLED_EVERY_S) if samples and samples > 1.0 else None
+    if watts is None or share is None or share > _LARGEST_SHARE:
+        return None
+    return watts, watts * (1.0 - share), watts * (1.0 + share)
+
+
+def _joules(
+    watts: Sequence[tuple[float, float, float]], samples_per_s: IntervalOverLaunches[float | None]
+) -> Interval[float | None]:
     if not watts or not samples_per_s.value:
         return NOT_MEASURED
-    value = median(watts) / samples_per_s.value
+    counted, least, most_of = zip(*watts, strict=True)
+    value = median(counted) / samples_per_s.value
     if samples_per_s.low is None or samples_per_s.high is None:
         return Interval(value, None, None)
-    return Interval(value, min(watts) / samples_per_s.high, max(watts) / samples_per_s.low)
+    return Interval(value, min(least) / samples_per_s.high, max(most_of) / samples_per_s.low)

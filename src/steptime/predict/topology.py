@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from steptime.catalog.choices import strategy_named
-from steptime.catalog.workloads.costs import memory_bytes
+from steptime.catalog.workloads.costs import activation_width, memory_bytes
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.table import build_workload
 from steptime.predict.links import (
@@ -295,8 +295,7 @@ def worker_bytes(workload: Workload, strategy: str, precision: str, deployment: 
     ZeRO 1 shards the optimizer's state, ZeRO 2 the gradients too, ZeRO 3 and FSDP the weights as well (S. Rajbhandari
     et al., SC 2020, section 5).
     """
-    width = 4 if precision in ("fp32", "tf32") else 2
-    whole = memory_bytes(workload, deployment.batch, dtype_bytes=width)
+    whole = memory_bytes(workload, deployment.batch, dtype_bytes=activation_width(precision))
     sharded = _SHARDED_THIRDS.get(strategy, 0) * 4 * workload.parameter_count
     among = deployment.workers_per_host if deployment.traffic.shard == "host" else deployment.workers
     return whole - sharded * (1 - 1 / max(min(among, deployment.workers), 1))

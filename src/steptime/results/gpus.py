@@ -126,7 +126,8 @@ def _link(library: Any, one: Any, other: Any) -> str:  # noqa: ANN401 - the libr
     return _PATHS.get(level, "unknown")
 
 
-_EVERY_S = 0.25
+SAMPLED_EVERY_S = 0.25
+"""So long a launch waits between two looks at its GPUs, and a little longer."""
 _HELD_BACK = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 """Of the mask of reasons: a power limit, a slowdown by hardware, and limits of heat and of power behind it."""
 
@@ -134,7 +135,7 @@ _HELD_BACK = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 class GpuSamples:
     """The states of all visible GPUs during a launch, read by a thread that sleeps in between."""
 
-    def __init__(self, states: Callable[[], list[GpuState]] = gpu_states, every_s: float = _EVERY_S) -> None:
+    def __init__(self, states: Callable[[], list[GpuState]] = gpu_states, every_s: float = SAMPLED_EVERY_S) -> None:
         """Take what reads the states, and how often it does."""
         self._states, self._every_s = states, every_s
         self._found: list[tuple[float, list[GpuState]]] = []
