@@ -6,7 +6,7 @@ import pytest
 from stored_processes import COMMAND, MS, ddp_steps, process_lines, write
 
 from steptime.report.formats import csv_of
-from steptime.report.section import Figures
+from steptime.report.section import Figures, Sentences
 from steptime.report.sweep import sweep_section
 from steptime.results.store import Store
 from steptime.runner.progress import Silent
@@ -70,6 +70,15 @@ def test_the_answer_has_speed_up_efficiency_loss_and_knee(curve):
 def test_forecasts_lie_beyond_the_measured_workers_and_hold_no_more_than_ideal(curve):
     assert [point.workers for point in curve.forecast] == [4, 8, 16, 32]
     assert all(point.step_s.low < point.step_s.value < point.step_s.high for point in curve.forecast)
+
+
+def test_two_counts_between_the_measured_and_the_most_forecast_are_named_to_be_measured_next(curve):
+    following = curve.next
+    assert (following.target, set(following.workers) < {4, 8, 16}) == (32, True)
+    assert 1.0 < following.expected < following.now
+    parts = sweep_section(SweepAnswer(command=["train.py"], curves=[curve], missing=[])).parts
+    lines = [line for part in parts if isinstance(part, Sentences) for line in part.texts]
+    assert any(line.startswith("Measure next ") for line in lines)
 
 
 def test_device_hours_and_money_of_an_epoch_follow_from_what_is_stated(curve):

@@ -134,15 +134,20 @@ def _say_what_narrows(found: "Forecast") -> None:
     last = max(found.points, key=lambda point: point.workers)
     now = last.step_s.high / last.step_s.low
     asked = [each for each in found.empty_columns if each.ratio < _NARROWER * now]
-    if not (asked or found.further_points):
+    if not (asked or found.further_points or found.further_pair):
         return
     say_wrapped(
         f"The ends of the interval at {last.workers} workers lie a factor of {now:.2f} apart. What would narrow it:"
     )
     for each in asked:
-        say_wrapped(f"  {each.ratio:.2f} expected with the column {each.column}: {each.question}")
+        measured = f" ({each.benchmark} measures it)" if each.benchmark else ""
+        say_wrapped(f"  {each.ratio:.2f} expected with the column {each.column}: {each.question}{measured}")
     for point in sorted(found.further_points, key=lambda each: each.workers):
         say_wrapped(f"  {point.ratio:.2f} expected with one more measured point, at {point.workers} workers")
+    if found.further_pair is not None:
+        pair = found.further_pair
+        at = " and ".join(map(str, pair.workers))
+        say_wrapped(f"  {pair.ratio:.2f} expected with two more measured points, at {at} workers")
 
 
 def format_rate(value: float) -> str:

@@ -8,7 +8,7 @@ from steptime.report.number_format import INCONCLUSIVE, number, percent, seconds
 from steptime.report.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.scaling.knee import knee_line, knee_of
-from steptime.scaling.sweep_answer import SweepAnswer, SweepCurve, SweepForecast, SweepPoint
+from steptime.scaling.sweep_answer import SweepAnswer, SweepCurve, SweepForecast, SweepNext, SweepPoint
 from steptime.units import is_undecided
 
 _MEASURED, _FORECAST, _IDEAL = "#0072B2", "#D55E00", GREY
@@ -48,8 +48,20 @@ def answers(answer: SweepAnswer) -> str:
 def _parts(curve: SweepCurve) -> list[Part]:
     notes = [f"Taken to be that {_KIND[curve.kind]}, {_HOW[curve.kind_from]}."]
     notes += [knee_line([knee_of(knee) for knee in curve.knees])] if curve.knees else []
+    notes += [_next_line(curve.next)] if curve.next else []
     notes += [f"No forecast: {curve.no_forecast}."] if curve.no_forecast else []
     return [_table(curve), Sentences(notes), Figures(partial(_figures, curve), note=_ABOUT)]
+
+
+def _next_line(following: SweepNext) -> str:
+    one, other = following.workers
+    text = (
+        f"Measure next {one} and {other} workers: the ends of the interval at {following.target} are then expected a "
+        f"factor of {following.expected:.3g} apart (now {following.now:.3g})"
+    )
+    if following.benchmark is not None:
+        text += f"; {following.benchmark} brings {following.expected_with_benchmark:.3g}"
+    return f"{text}."
 
 
 def _table(curve: SweepCurve) -> SectionTable:

@@ -12,7 +12,14 @@ from steptime.predict.curve.posterior import AssumedHosts, Explanation, posterio
 from steptime.predict.curve.shape import INDEX, joint_prior, priors_for
 from steptime.results.json_form import Interval
 from steptime.scaling.knee import MOST_WORKERS, SHARES, Knee, doublings, knees
-from steptime.scaling.next_measurements import EmptyColumn, FurtherPoint, empty_columns, further_points
+from steptime.scaling.next_measurements import (
+    EmptyColumn,
+    FurtherPair,
+    FurtherPoint,
+    empty_columns,
+    further_pair,
+    further_points,
+)
 from steptime.scaling.strong import drawn_steps, predict_strong, strong_posterior
 
 
@@ -41,6 +48,8 @@ class Forecast:
     """What the table does not state, by how far each is expected to narrow the last point's interval."""
     further_points: tuple[FurtherPoint, ...] = ()
     """Numbers of workers to measure next, by how far each is expected to narrow the last point's interval."""
+    further_pair: FurtherPair | None = None
+    """The two of them that narrow it most together; None of fewer than two."""
     knees: tuple[Knee, ...] = ()
     """Where more workers bring too little, each with its batch."""
 
@@ -75,6 +84,9 @@ class Forecast:
             "further_points": [
                 {"workers": each.workers, "expected_high_over_low": each.ratio} for each in self.further_points
             ],
+            "further_pair": None
+            if self.further_pair is None
+            else {"workers": self.further_pair.workers, "expected_high_over_low": self.further_pair.ratio},
             "knees": [knee.to_json() for knee in self.knees],
             "score": asdict(score(self.held_out)) if self.held_out else None,
         }
@@ -118,6 +130,7 @@ def _forecast(curve: ScalingCurve, workers: Sequence[int], shares: Sequence[floa
         held_out,
         tuple(empty_columns(curve, found, last)),
         tuple(further_points(found, places, last)),
+        further_pair(found, places, last),
         tuple(curve_knees(curve, found, max(MOST_WORKERS, *workers), shares, error)),
     )
 
@@ -158,7 +171,11 @@ def _forecast_strong(curve: ScalingCurve, workers: Sequence[int], shares: Sequen
     more = np.asarray(searched, dtype=float) / first.workers
     bends = knees(searched, first.step_time / (seconds * more), 1.0 / seconds, shares)
     points = _points(curve, workers, summarize(assumed)[: len(workers)])
-    return Forecast(curve, points, held_out, knees=tuple(bends))
+    last = max(range(len(workers)), key=lambda index: workers[index])
+    fitted = curve.fit[-1].workers
+    places = {count: place for place, count in enumerate(searched, len(workers)) if fitted < count < workers[last]}
+    pair = further_pair(assumed, places, last)
+    return Forecast(curve, points, held_out, further_pair=pair, knees=tuple(bends))
 
 
 _DRAWS = 2000

@@ -19,7 +19,7 @@ from steptime.predict.curve.contradictions import jumps
 from steptime.predict.curve.curve import Point, ScalingCurve, Setup
 from steptime.results.json_form import Interval, IntervalOverLaunches, JsonForm
 from steptime.results.store import Store
-from steptime.scaling.forecast import forecast
+from steptime.scaling.forecast import Forecast, forecast
 from steptime.scaling.knee import SHARES, Knee
 from steptime.scaling.speedup import MOST_UNKNOWN, enough_runs, half_width, ratios
 from steptime.statistics.interval import step_time
@@ -100,6 +100,22 @@ class SweepForecast(JsonForm):
     efficiency: Interval
 
 
+class SweepNext(JsonForm):
+    """What to measure next, by how far it is expected to narrow the interval of the most workers forecast."""
+
+    target: int
+    """The most workers forecast."""
+    now: float
+    """Upper over lower end of their interval."""
+    workers: list[int]
+    """The two numbers of workers that narrow it most together."""
+    expected: float
+    """Upper over lower end once both are measured."""
+    benchmark: str | None
+    """The command that measures the link or other fact that narrows it most; None if none does."""
+    expected_with_benchmark: float | None
+
+
 class SweepCurve(JsonForm):
     """Runs that differ in their workers alone."""
 
@@ -114,6 +130,8 @@ class SweepCurve(JsonForm):
     """As those of ``steptime predict``; None if no forecast is made."""
     no_forecast: str | None
     """Why."""
+    next: SweepNext | None
+    """What to measure next; None if nothing is forecast."""
     sentence: str
 
 
@@ -197,7 +215,7 @@ def sweep_curve(name: str, swept: Sequence[SweptRuns], options: SweepOptions) ->
     points = [_point(runs, swept[0], ratio, kind, options) for runs, ratio in zip(swept, compared, strict=True)]
     loss = _largest_loss(points, kind)
     foreign = max((runs.foreign_cores or 0.0 for runs in swept), default=0.0)
-    predicted, knees, no_forecast = _forecast(name, points, kind, options, foreign)
+    predicted, knees, following, no_forecast = _forecast(name, points, kind, options, foreign)
     return SweepCurve(
         name=name,
         kind=kind,
@@ -207,6 +225,7 @@ def sweep_curve(name: str, swept: Sequence[SweptRuns], options: SweepOptions) ->
         forecast=predicted,
         knees=None if knees is None else [knee.to_json() for knee in knees],
         no_forecast=no_forecast,
+        next=following,
         sentence=_sentence(points, loss, knees or ()),
     )
 
@@ -275,21 +294,21 @@ def _largest_loss(points: Sequence[SweepPoint], kind: Kind) -> SweepLoss | None:
 
 def _forecast(
     name: str, points: Sequence[SweepPoint], kind: Kind, options: SweepOptions, foreign: float
-) -> tuple[list[SweepForecast], list[Knee] | None, str | None]:
-    """Return the forecast of a curve and its knees, or why there is none."""
+) -> tuple[list[SweepForecast], list[Knee] | None, SweepNext | None, str | None]:
+    """Return the forecast of a curve, its knees and what to measure next, or why there is none."""
     if len(points) < 2:  # noqa: PLR2004 - a curve
-        return [], None, "one number of workers makes no curve; measure another: --counts 1,2,4"
+        return [], None, None, "one number of workers makes no curve; measure another: --counts 1,2,4"
     curve = curve_of(name, points, kind)
     if wrong := next(iter(jumps(curve)), None):
-        return [], None, wrong
+        return [], None, None, wrong
     first, most = points[0], points[-1].workers
     width = half_width(points[-1].speedup)
     if width > MOST_UNKNOWN:
-        return [], None, _explain_width(points, width, foreign)
+        return [], None, None, _explain_width(points, width, foreign)
     batch = curve.setup.global_batch or np.inf
     counts = [most * 2**power for power in range(1, _DOUBLINGS + 1) if most * 2**power <= batch]
     if not counts:
-        return [], None, f"{2 * most} workers cannot share the batch of {batch:g} samples"
+        return [], None, None, f"{2 * most} workers cannot share the batch of {batch:g} samples"
     [predicted] = forecast([curve], counts, options.shares, width / _NORMAL_95)
     base_s = curve.fit[0].step_time
     steps = []
@@ -299,7 +318,24 @@ def _forecast(
         speedup = _inverse(step_s, base_s * (more if kind == "weak" else 1.0))
         efficiency = _inverse(step_s, base_s / (1.0 if kind == "weak" else more))
         steps.append(SweepForecast(workers=point.workers, step_s=step_s, speedup=speedup, efficiency=efficiency))
-    return steps, list(predicted.knees), None
+    return steps, list(predicted.knees), _next(predicted), None
+
+
+def _next(predicted: Forecast) -> SweepNext | None:
+    last, pair = predicted.points[-1], predicted.further_pair
+    if pair is None:
+        return None
+    now = last.step_s.high / last.step_s.low
+    facts = [fact for fact in predicted.empty_columns if fact.benchmark and fact.ratio < now]
+    best = facts[0] if facts else None
+    return SweepNext(
+        target=last.workers,
+        now=now,
+        workers=list(pair.workers),
+        expected=pair.ratio,
+        benchmark=None if best is None else best.benchmark,
+        expected_with_benchmark=None if best is None else best.ratio,
+    )
 
 
 def _explain_width(points: Sequence[SweepPoint], width: float, foreign: float) -> str:
