@@ -10,10 +10,11 @@ from summaries import trial as summary_of
 from steptime.analysis.ablation.breakdown import break_down
 from steptime.analysis.ablation.form import Overlap, Phase
 from steptime.analysis.message_times import Fit, NetRow
+from steptime.analysis.work import WorkRates
 from steptime.catalog.manifest import load_manifests
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
 from steptime.diagnosis.rules import ALL_RULES, diagnosis_of
-from steptime.results.json_form import NOT_MEASURED, Interval
+from steptime.results.json_form import NOT_MEASURED, Interval, IntervalOverLaunches
 
 CLEAN = {"forward": 0.010, "backward": 0.020, "local": 0.0005, "exchange": 0.0005, "step": 0.0002}
 COPIED = {**{name: added for name, added in CLEAN.items() if name != "step"}, "h2d": 0.020}
@@ -193,6 +194,44 @@ def test_a_larger_batch_gains_at_most_its_factor():
     gain = said_of(PLANTED["small_batch"]())["small_batch"].gain
 
     assert 1.0 < gain.value < gain.high <= 4.0
+
+
+@pytest.mark.parametrize("name", ["update_bound", "device_copies", "idle_devices"])
+def test_a_change_of_which_only_its_place_is_known_may_gain_nothing(name):
+    gain = said_of(PLANTED[name]())[name].gain
+    assert gain.low < 1.0 < gain.value < gain.high
+
+
+def with_peak(at, flop_per_s, source="measured"):
+    """The same with what its threads multiply per second at most."""
+    work = WorkRates(
+        tokens_per_s=IntervalOverLaunches(None),
+        flop_per_sample=None,
+        flop_per_s_per_device=IntervalOverLaunches(None),
+        peak_flop_per_s=Interval(flop_per_s, None, None),
+        peak_source=source,
+        mfu=NOT_MEASURED,
+    )
+    return replace(at, summary=at.summary.model_copy(update={"work": work}))
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_arithmetic_takes_at_least_what_the_measured_peak_of_the_threads_leaves(threads):
+    at = looked_at(threads=threads)
+    least, most = at.computing_s
+    for rate in (2e10, 2.4e11):
+        assert with_peak(at, rate).computing_s == pytest.approx((least * 6e10 * threads / rate, most))
+
+
+def test_a_peak_that_was_not_measured_here_changes_nothing():
+    at = looked_at()
+    assert with_peak(at, 1e12, "data sheet").computing_s == at.computing_s
+
+
+def test_a_quicker_thread_leaves_more_of_a_step_that_does_not_grow_with_the_batch():
+    at = PLANTED["small_batch"]()
+    believed, measured = (said_of(one)["small_batch"].gain for one in (at, with_peak(at, 2.4e11)))
+    assert measured.high >= believed.high
 
 
 def test_stages_of_a_clean_step_are_those_of_launches():

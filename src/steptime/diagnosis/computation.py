@@ -79,7 +79,7 @@ def _overhead(at: DiagnosedTrial, own: Interval) -> Claim | None:
         f"{100 * (own.low or 0):.0f} to {100 * (own.high or 1):.0f} % of the step is the framework's own time in "
         "forward and backward"
     )
-    return Claim(claim, f"use {named}", at.overrides(options), gain_without(own, (-0.1, 1.0)), evidence)
+    return Claim(claim, f"use {named}", at.overrides(options), gain_without(own), evidence)
 
 
 def _computed_on_gpu(at: DiagnosedTrial) -> Interval | None:

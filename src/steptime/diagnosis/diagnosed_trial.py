@@ -20,7 +20,8 @@ from steptime.study.trial import Trial
 
 CPU_FLOP_RATE = (1e9, 6e10)
 """FLOP per second that one thread of a processor reaches in layers of usual sizes, from the slowest to the quickest: a
-belief, which no record of a trial is about. A core of 2 to 4 GHz with AVX2 has at most 60 to 130."""
+belief, which no record of a trial is about. A core of 2 to 4 GHz with AVX2 has at most 60 to 130, and with AVX-512
+twice as much, which ``steptime peak`` measures."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,16 @@ class DiagnosedTrial:
         except SteptimeError:  # a workload of somebody's that is not installed here
             return None
         flops = (work.forward_flops + work.backward_flops) * self.trial.batch_per_worker
-        slow, quick = CPU_FLOP_RATE
-        return flops / quick / self.trial.threads, flops / slow / self.trial.threads
+        slow, quick = (rate * self.trial.threads for rate in CPU_FLOP_RATE)
+        return flops / (self._measured_peak or quick), flops / slow
+
+    @property
+    def _measured_peak(self) -> float | None:
+        """What the threads of a worker multiply per second at most (``steptime peak``); None unless measured."""
+        work = self.summary.work
+        if work is None or work.peak_source != "measured":
+            return None
+        return work.peak_flop_per_s.high or work.peak_flop_per_s.value
 
 
 def _sum_of(phases: Sequence[Phase], step_s: float) -> Interval:

@@ -54,8 +54,8 @@ class DiagnosisRule:
 _DRAWS = 4000
 _SEED = 36
 _MOST_SHARE = 0.99
-ANY_PART: tuple[float, float] = (0.0, 1.0)
-"""Of a change of which nothing is known but what it acts on."""
+ANY_PART: tuple[float, float] = (-0.1, 1.0)
+"""Of a change of which nothing is known but what it acts on: it may gain nothing, or cost a little."""
 Draws = NDArray[np.float64]
 
 

@@ -5,7 +5,7 @@ Rules about the machine: what held it back, what it is short of, and noise in wh
 
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
-from steptime.diagnosis.rule import ANY_PART, Claim, DiagnosisRule, gain_without
+from steptime.diagnosis.rule import Claim, DiagnosisRule, gain_without
 from steptime.flags import FOREIGN_CORES, MEMORY_LEFT_SHARE, STEAL_SHARE, THROTTLED_SHARE
 from steptime.results.json_form import Interval
 from steptime.units import MOST_PERCENT
@@ -106,7 +106,7 @@ def _too_few(at: DiagnosedTrial, ratio: Interval) -> Claim | None:
         f"{at.busy} of {cores} cores compute",
         f"use {threads} threads for each worker",
         [f"threads_per_worker={threads}"],
-        gain_without(scaled, ANY_PART),
+        gain_without(scaled),
     )
 
 
