@@ -140,6 +140,8 @@ def test_other_programs_are_named_where_runs_lie_too_far_apart(swept):
     far = [replace(run, log_mean=run.log_mean + shift) for run, shift in zip(swept[1].launches, (0, 1, 2), strict=True)]
     busy = replace(swept[1], launches=far, foreign_cores=1.7)
     assert "other programs kept up to 1.7 cores busy" in sweep_curve("", [swept[0], busy], SweepOptions()).no_forecast
+    farther = replace(busy, launches=[replace(run, log_mean=3 * run.log_mean) for run in far])
+    assert "--repeats" not in sweep_curve("", [swept[0], farther], SweepOptions()).no_forecast
     idle = replace(busy, foreign_cores=0.1)
     assert "other programs" not in sweep_curve("", [swept[0], idle], SweepOptions()).no_forecast
 

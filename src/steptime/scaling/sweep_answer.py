@@ -40,6 +40,8 @@ _DOUBLINGS = 4
 _LEAST_LOSS = 0.01
 """Of a step, that is named."""
 _HOUR_S = 3600.0
+_MOST_RUNS = 30
+"""Of each number of workers, that are asked for."""
 _BUSY_CORES = 0.25
 """That other programs kept busy during runs, from which on they are named as a cause of wide intervals."""
 _NORMAL_95, _NORMAL_90 = 1.96, 1.645
@@ -342,9 +344,10 @@ def _explain_width(points: Sequence[SweepPoint], width: float, foreign: float) -
     """Return why the measured speed-up is known too little, and what to do."""
     known = f"within a factor of {np.exp(2 * width):.3g}" if np.isfinite(width) else "from one run each"
     runs = enough_runs(min(point.runs for point in points), width)
-    text = f"the measured speed-up is known {known} only; add runs: --repeats {runs}"
+    way = f"add runs: --repeats {runs}" if runs <= _MOST_RUNS else "more runs would hardly help"
+    text = f"the measured speed-up is known {known} only; {way}"
     if foreign >= _BUSY_CORES:
-        text += f", best while the machine is idle (other programs kept up to {foreign:.2g} cores busy)"
+        text += f"; run it while the machine is idle (other programs kept up to {foreign:.2g} cores busy)"
     return text
 
 
