@@ -51,12 +51,9 @@ def make(
         mistakes.append("--images, --size and --to need a folder: steptime data make photos ./my-photos --images 5000")
     if to not in FORMS:
         mistakes.append(choices_message("form", to, FORMS))
-    sides = re.fullmatch(r"(\d{1,5})x(\d{1,5})", size) if size else None
-    if size and not sides:
-        mistakes.append(f"{size!r} is not a size; write width and height in pixels, such as 500x375")
+    pixels = _read_pixels(size, mistakes)
     if mistakes:
         raise UsageError(mistakes)
-    pixels = (int(sides[1]), int(sides[2])) if sides else None
     if folder:
         if to == _FOLDER:
             _make_folder(chosen[0], folder, images, pixels)
@@ -64,6 +61,13 @@ def make(
             _make_stored(chosen[0], folder, to, images, pixels)
     else:
         _make_in_cache(chosen)
+
+
+def _read_pixels(size: str | None, mistakes: list[str]) -> tuple[int, int] | None:
+    sides = re.fullmatch(r"(\d{1,5})x(\d{1,5})", size) if size else None
+    if size and not sides:
+        mistakes.append(f"{size!r} is not a size; write width and height in pixels, such as 500x375")
+    return (int(sides[1]), int(sides[2])) if sides else None
 
 
 def _make_in_cache(names: list[str]) -> None:

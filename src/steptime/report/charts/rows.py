@@ -195,7 +195,7 @@ def prediction_bands(rows: Sequence[Spec], published: Sequence[Spec], marks: Mar
 
     Args:
         rows: points of the lines, each with ``name``, ``workers``, ``value``, and ``low`` and ``high``, which are None
-            where there is no interval; efficiencies, 1 is ideal.
+            without an interval; efficiencies, 1 is ideal.
         published: points with ``workers`` and ``value`` of published curves; diamonds.
         marks: what each name looks like.
     """
