@@ -60,24 +60,28 @@ def resources_of(
                 sums[host] += int(value or 0)
             hosts += sums.values()
     local = trial.device == "cuda" and trial.hosts == 1
-    counted = [launch for launch in launches if local and launch.noise.get("gpu_counted_w")]
-    watts = [bounds for launch in counted if (bounds := _bounds_of_watts(launch))]
-    memory = most([launch.noise.get("gpu_memory_used_bytes") for launch in launches]) if local else None
-    if local:
-        reason = _TOO_SHORT if counted and not watts else _NO_COUNTER
-    else:
-        reason = _OTHER_HOSTS if trial.device == "cuda" else _NO_DEVICE
+    watched = launches if local else []
+    watts = [bounds for launch in watched if (bounds := _bounds_of_watts(launch))]
+    memory = most([launch.noise.get("gpu_memory_used_bytes") for launch in watched])
     return Resources(
         worker_memory_bytes=most(workers),
         host_memory_bytes=most(hosts),
         device_memory_bytes=memory,
         joules_per_sample=_joules(watts, samples_per_s),
-        not_read=None if watts and memory is not None else reason,
+        not_read=None if watts and memory is not None else _why_not_read(trial, watched),
     )
 
 
+def _why_not_read(trial: Trial, watched: Sequence[Launch]) -> str:
+    if trial.device != "cuda":
+        return _NO_DEVICE
+    if trial.hosts != 1:
+        return _OTHER_HOSTS
+    return _TOO_SHORT if any(launch.noise.get("gpu_counted_w") for launch in watched) else _NO_COUNTER
+
+
 def _bounds_of_watts(launch: Launch) -> tuple[float, float, float] | None:
-    """Return the mean power of a launch, the least and the most that it can have been; None where it was too short.
+    """Return the mean power of a launch, the least and the most that it can have been; None if it was too short.
 
     Each of the two values of the counter may be as old as the counter stays as it was.
     """
