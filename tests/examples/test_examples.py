@@ -94,7 +94,8 @@ def test_every_example_for_a_cluster_is_named_by_a_test():
 
 def test_every_example_is_explained_and_run_by_a_test():
     there = {path.name for path in EXAMPLES.iterdir() if path.name not in ("README.md", "__pycache__")}
-    # Others are run by test_tutorial.py, test_own_modules.py, test_library_modules.py and test_callbacks.py.
+    # Others are run by test_tutorial.py, test_own_modules.py, test_library_modules.py, test_callbacks.py and
+    # test_ci_example.py.
     programs = {
         "python_api.py",
         "read_results.py",
@@ -103,6 +104,7 @@ def test_every_example_is_explained_and_run_by_a_test():
         "own_module",
         "cluster",
         "callbacks",
+        "ci",
     }
     assert there == {f"{name}.yaml" for name in STUDIES} | programs
     assert set(re.findall(r"^\| \[([^\]]+)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)) == there
