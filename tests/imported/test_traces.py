@@ -64,7 +64,7 @@ FORMS = {
     "in one line": trace(DEVICE, indent=None),
     "a bare list": json.dumps(DEVICE).encode(),
     "with other events": trace(
-        [*DEVICE, {"ph": "M", "args": [{"a": 1}, {"b": 2}]}, {"ph": "X", "ts": "soon"}, 7, None]
+        [*DEVICE, {"ph": "M", "args": [{"a": 1}, {"b": 2}]}, {"ph": "X", "ts": "soon"}, {"ph": "X", "cat": []}, 7, None]
     ),
     "since 1970": trace([{**each, "ts": each["ts"] + 1.7e15} for each in DEVICE]),
     "all operations, as older ones": trace(

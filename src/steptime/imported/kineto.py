@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import isfinite
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,12 @@ from steptime.imported.transfers import TracedCollectives
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 _RANK = re.compile(r"rank[-_.]?(\d{1,6})", re.IGNORECASE)
 _GPU = {"kernel": "compute", "gpu_memcpy": "copy", "gpu_memset": "copy"}
-_LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime")
+_LAUNCHES = frozenset(("cuda_runtime", "cuda_driver", "hip_runtime"))
+_MARKED = frozenset(("user_annotation", "cpu_op"))  # older traces have both as the latter
+_KINDS = frozenset((*_GPU, *_LAUNCHES, *_MARKED, "gpu_user_annotation"))
+_COLLECTIVES = frozenset(("communicate", "processor communicates"))
+_MOST_ROLES = 100_000
+_NUMBERS = frozenset((int, float))
 _LATEST_US = 1e16
 """Older traces count from 1970."""
 
@@ -28,59 +32,68 @@ _LATEST_US = 1e16
 class _ReadTrace(TraceParts):
     """What was read of a trace."""
 
+    roles: dict[tuple[str, str], str] = field(default_factory=dict)
+    """By kind and name of events, since both repeat."""
+
     def take(self, event: Any) -> None:  # noqa: ANN401 - whatever a file has
         """Keep what counts of an event."""
         if not isinstance(event, dict) or event.get("ph") != "X":
             return
-        begin, lasted, name, kind = (event.get(key) for key in ("ts", "dur", "name", "cat"))
-        if not _is_time(begin) or not _is_time(lasted) or not isinstance(name, str) or lasted < 0:
+        kind, begin, lasted, name = event.get("cat"), event.get("ts"), event.get("dur"), event.get("name")
+        if not (isinstance(kind, str) and kind in _KINDS and isinstance(name, str)):
+            return
+        if not _is_time(begin) or not _is_time(lasted) or lasted < 0:
             return
         about = event.get("args")
-        about = about if isinstance(about, dict) else {}
-        role = self._role(str(kind), name, begin, begin + lasted)
-        if role:
-            self.add(role, begin, begin + lasted)
-        if role in {"communicate", "processor communicates"}:
-            self.collectives.setdefault(role, TracedCollectives()).add(name, begin, begin + lasted, about)
-        elif kind == "cpu_op":
-            self._take_pass(name, begin, begin + lasted, about)
-        if (kind in _GPU or kind in _LAUNCHES) and _is_time(number := about.get("correlation")):
-            if kind in _GPU:
-                self.kernels.extend((number, begin, begin + lasted, role == "compute"))
-            else:
+        self._take_interval(kind, name, begin, begin + lasted, about if isinstance(about, dict) else {})
+
+    def _take_interval(self, kind: str, name: str, begin: float, end: float, about: Mapping[str, Any]) -> None:
+        if kind in _LAUNCHES:
+            if _is_time(number := about.get("correlation")):
                 self.launches.extend((number, begin))
+            return
+        if kind in _MARKED and name.startswith("ProfilerStep#") and (known := _STEP.match(name)):
+            self.steps[int(known[1])] = (begin, end)
+            return
+        role = self._role_of_name(kind, name)
+        if role:
+            self.add(role, begin, end)
+        if role in _COLLECTIVES:
+            self.collectives.setdefault(role, TracedCollectives()).add(name, begin, end, about)
+        elif kind == "cpu_op":
+            self._take_pass(name, begin, end, about)
+        if kind in _GPU and _is_time(number := about.get("correlation")):
+            self.kernels.extend((number, begin, end, role == "compute"))
+
+    def _role_of_name(self, kind: str, name: str) -> str:
+        role = self.roles.get((kind, name))
+        if role is None:
+            role = _role(kind, name)
+            if len(self.roles) < _MOST_ROLES:
+                self.roles[kind, name] = role
+        return role
 
     def _take_pass(self, name: str, begin: float, end: float, about: Mapping[str, Any]) -> None:
         """Keep of which pass an operation is: autograd's functions name the thread of the forward pass."""
         backward = name.startswith(AUTOGRAD) or about.get("Fwd thread id")
         if backward or "Sequence number" in about:
-            of_pass = f"processor {'backward' if backward else 'forward'}"
-            self.add(of_pass, begin, end)
+            self.add("processor backward" if backward else "processor forward", begin, end)
 
-    def _role(self, kind: str, name: str, begin: float, end: float) -> str:
-        """Return the set that an event belongs to; nothing for one that does not count."""
-        if kind in _GPU:
-            return "communicate" if kind == "kernel" and COMMUNICATES.search(name) else _GPU[kind]
-        if kind == "gpu_user_annotation":
-            return "update" if name.startswith(OPTIMIZER) else ""
-        if kind not in {"user_annotation", "cpu_op"}:  # older traces have both as the latter
-            return ""
-        if known := _STEP.match(name):
-            self.steps[int(known[1])] = (begin, end)
-            return ""
-        if COMMUNICATES.match(name):
-            return "processor communicates"
-        marked = next((role for start, role in MARKS.items() if name.startswith(start)), None)
-        return marked if marked is not None else "operation" if kind == "cpu_op" else ""
+
+def _role(kind: str, name: str) -> str:
+    """Return the set that events of a name belong to; nothing for those that do not count."""
+    if kind in _GPU:
+        return "communicate" if kind == "kernel" and COMMUNICATES.search(name) else _GPU[kind]
+    if kind == "gpu_user_annotation":
+        return "update" if name.startswith(OPTIMIZER) else ""
+    if COMMUNICATES.match(name):
+        return "processor communicates"
+    marked = next((role for start, role in MARKS.items() if name.startswith(start)), None)
+    return marked if marked is not None else "operation" if kind == "cpu_op" else ""
 
 
 def _is_time(value: Any) -> TypeIs[float]:  # noqa: ANN401 - whatever a file has
-    return (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and isfinite(value)
-        and abs(value) < _LATEST_US
-    )  # fmt: skip
+    return type(value) in _NUMBERS and -_LATEST_US < value < _LATEST_US
 
 
 def read_kineto(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:

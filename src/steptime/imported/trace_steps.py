@@ -54,9 +54,6 @@ class _GrowingIntervals:
 
     values: "array[float]" = field(default_factory=lambda: array("d"))
 
-    def add(self, begin: float, end: float) -> None:
-        self.values.extend((begin, end))
-
     @property
     def rows(self) -> Intervals:
         return np.frombuffer(self.values, dtype=np.float64).reshape(-1, 2) if self.values else np.empty((0, 2))
@@ -78,7 +75,10 @@ class TraceParts:
 
     def add(self, name: str, begin: float, end: float) -> None:
         """Add an interval to a set."""
-        self.sets.setdefault(name, _GrowingIntervals()).add(begin, end)
+        own = self.sets.get(name)
+        if own is None:
+            own = self.sets[name] = _GrowingIntervals()
+        own.values.extend((begin, end))
 
     def intervals(self, name: str) -> Intervals:
         """Return a set as it was read."""
