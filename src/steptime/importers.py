@@ -26,7 +26,17 @@ from steptime.imported.log_forms import LOG_FORMS, LogForm
 from steptime.imported.nsys import SQLITE, read_nsys
 from steptime.imported.source import digest_of, read_head
 from steptime.imported.text_log import form_of_log, read_log
-from steptime.imported.tracker_files import MLLOG, read_lightning, read_mllog, read_transformers, read_ultralytics
+from steptime.imported.tracker_files import (
+    MLLOG,
+    read_lightning,
+    read_mlflow,
+    read_mllog,
+    read_tensorboard,
+    read_tensorboard_table,
+    read_transformers,
+    read_ultralytics,
+    read_wandb,
+)
 from steptime.plain_file import read_user_text
 from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.table import read_own_curves
@@ -125,6 +135,19 @@ _ROWS = (
         read_transformers,
     ),
     _run_row("ultralytics", "results.csv of ultralytics", r"^\s*epoch,\s*(?:time,)?.*train/\w+_loss", read_ultralytics),
+    _run_row(
+        "wandb", "a history of W&B as CSV", r"^(?=[^\n]*\b_step\b)(?=[^\n]*\b_(?:timestamp|runtime)\b)", read_wandb
+    ),
+    _run_row(
+        "mlflow",
+        "a metric's history of MLflow",
+        r"^(?:(?=[^\n]*\bkey\b)(?=[^\n]*\bstep\b)(?=[^\n]*\btimestamp\b)[^\n{]+,|\d{13} \S+ \d+\n)",
+        read_mlflow,
+    ),
+    _run_row("tensorboard", "an event file of TensorBoard", r"^[^\n]{0,40}brain\.Event:[12]", read_tensorboard),
+    _run_row(
+        "tensorboard-table", "a scalar of TensorBoard as CSV", r'^"?Wall time"?,"?Step"?,', read_tensorboard_table
+    ),
     _run_row(
         "lightning",
         "metrics.csv of Lightning",

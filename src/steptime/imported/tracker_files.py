@@ -1,8 +1,15 @@
-"""Figures that libraries leave in files of JSON and CSV: transformers, Lightning, ultralytics and MLPerf's logging."""
+"""Figures that libraries and trackers leave in files.
+
+In JSON and CSV those of transformers, Lightning, ultralytics and MLPerf's logging. Of histories of metrics a step takes
+the time between two entries by their steps: W&B's and MLflow's as CSV, TensorBoard's as CSV and as event files.
+None needs the tracker's library: an event file is a row of records, each with its length, whose first fields are the
+time and the step.
+"""
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -11,12 +18,22 @@ from typing import TYPE_CHECKING, Any
 from steptime.errors import FileError
 from steptime.imported.imported_run import LARGEST_STEP, LONGEST_STEP_S, PARTS, ImportedSource, ImportedSteps, mean_step
 from steptime.imported.source import LIMITS, ReadLimits, SourceFile, open_source, read_object
+from steptime.units import format_bytes
 
 if TYPE_CHECKING:
     from steptime.results.attached_lines import StepLine
 
 _UNDIVIDED = "the file does not divide its steps"
 MLLOG = ":::MLLOG"
+Moment = tuple[int, float]
+"""A step, and when it was logged in seconds."""
+_NOTE = "time between entries holds evaluations, checkpoints and pauses, and entries are means over several steps"
+_WHY = "{name} has no two entries whose step and time grow"
+_HEADER, _FOOTER = 12, 4
+"""Bytes around a record: its length with a checksum, and a checksum."""
+_VARINT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5
+_MOST_TAGS = 10_000
+_MS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -71,6 +88,7 @@ def read_transformers(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource
 
 
 def _rows(path: Path, limits: ReadLimits) -> Iterator[dict[str, str]]:
+    """Yield the rows of a CSV file by the names of its header; raises FileError where it cannot be read."""
     with open_source(path, limits) as source:
         try:
             for row in csv.DictReader(source.lines(), skipinitialspace=True):
@@ -80,6 +98,7 @@ def _rows(path: Path, limits: ReadLimits) -> Iterator[dict[str, str]]:
 
 
 def _cell(row: Mapping[str, str], name: str | None) -> float | None:
+    """Return a number of a row; None if there is none."""
     try:
         value = float(row.get(name or "", ""))
     except ValueError:
@@ -143,3 +162,134 @@ def _mllog_entries(source: SourceFile) -> Iterator[Mapping[str, Any]]:
                 continue
             if isinstance(entry, dict):
                 yield entry
+
+
+def read_wandb(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
+    """Return the steps of a history of W&B, ``run.history().to_csv()``; raises FileError where it cannot be read."""
+    rows = _rows(path, limits)
+    moments = ((_cell(row, "_step"), _cell(row, "_runtime") or _cell(row, "_timestamp")) for row in rows)
+    return _history(path, "wandb", {"_step": _known(moments)}, "_runtime or _timestamp by _step")
+
+
+def read_mlflow(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
+    """Return the steps of a metric of MLflow: a CSV with key, step and timestamp, or a file of its file store."""
+    by_key: dict[str, list[tuple[float | None, float | None]]] = {}
+    with open_source(path, limits) as source:
+        first = next(source.lines(), "")
+    if "," in first:
+        for row in _rows(path, limits):
+            if len(by_key) < _MOST_TAGS or row.get("key", "") in by_key:
+                by_key.setdefault(row.get("key", ""), []).append((_cell(row, "step"), _cell(row, "timestamp")))
+    else:
+        with open_source(path, limits) as source:
+            for line in source.lines():
+                at, _, rest = line.partition(" ")
+                words = {"at": at, "step": rest.rpartition(" ")[2]}
+                by_key.setdefault(path.name, []).append((_cell(words, "step"), _cell(words, "at")))
+    known = {key: [(step, at * _MS) for step, at in _known(moments)] for key, moments in by_key.items()}
+    return _history(path, "mlflow", known, "timestamps by step")
+
+
+def read_tensorboard_table(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
+    """Return the steps of a scalar that TensorBoard wrote as CSV."""
+    moments = ((_cell(row, "Step"), _cell(row, "Wall time")) for row in _rows(path, limits))
+    return _history(path, "tensorboard", {"Step": _known(moments)}, "Wall time by Step")
+
+
+def read_tensorboard(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
+    """Return the steps of an event file of TensorBoard, by its scalar with most entries; raises as ``read_wandb``."""
+    moments: dict[str, list[Moment]] = {}
+    with open_source(path, limits) as source:
+        for record in _records(source):
+            at, step, tags = _event(record)
+            if at is not None and 0 <= step <= LARGEST_STEP:
+                for tag in tags:
+                    if tag in moments or len(moments) < _MOST_TAGS:
+                        moments.setdefault(tag, []).append((step, at))
+    return _history(path, "tensorboard", moments, "wall_time by step")
+
+
+def _history(path: Path, importer: str, moments: Mapping[str, Iterable[Moment]], made_of: str) -> ImportedSource:
+    lists = {name: list(own) for name, own in moments.items()}
+    name = max(lists, key=lambda key: len(lists[key]), default="")
+    times: list[tuple[int, int, float]] = []
+    before: Moment | None = None
+    for step, at in lists.get(name, ()):
+        if before is not None and step > before[0] and at > before[1]:
+            times.append((step, step - before[0], (at - before[1]) / (step - before[0])))
+        before = (step, at)
+    of_entry = f"{made_of}, of {name}" if len(lists) > 1 else made_of
+    return _FileSteps(times, of_entry, _WHY.format(name=path.name)).source(path, importer, {}, _NOTE)
+
+
+def _known(moments: Iterable[tuple[float | None, float | None]]) -> list[Moment]:
+    return [
+        (int(step), at)
+        for step, at in moments
+        if step is not None and at is not None and 0 <= step <= LARGEST_STEP
+    ]  # fmt: skip
+
+
+def _records(source: SourceFile) -> Iterator[bytes]:
+    """Yield the records of an event file; one that is still being written ends it."""
+    while len(header := source.read(_HEADER)) == _HEADER:
+        (size,) = struct.unpack_from("<Q", header)
+        if size > source.limits.line:
+            why = f"a record is longer than {format_bytes(source.limits.line)}: it is damaged; copy it again"
+            raise FileError(source.path, why)
+        record = source.read(size + _FOOTER)
+        if len(record) < size + _FOOTER:
+            return
+        yield record[:size]
+
+
+def _event(record: bytes) -> tuple[float | None, int, list[str]]:
+    """Return the time, the step and the tags of the scalars of an event."""
+    at, step, tags = None, 0, []
+    for number, value in _fields(record):
+        if number == 1 and isinstance(value, float):
+            at = value
+        elif number == 2 and isinstance(value, int):  # noqa: PLR2004 - of Event
+            step = value
+        elif number == 5 and isinstance(value, bytes):  # noqa: PLR2004 - of Event
+            for inner, summary in _fields(value):
+                if inner == 1 and isinstance(summary, bytes):
+                    texts = [text for part, text in _fields(summary) if part == 1 and isinstance(text, bytes)]
+                    tags += [text.decode(errors="replace") for text in texts[:1]]
+    return at, step, tags
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | float | bytes]]:
+    """Yield the fields of a message of Protocol Buffers, as far as they are whole."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        number, kind = key >> 3, key & 7
+        if kind == _VARINT:
+            value, at = _varint(data, at)
+            yield number, value
+        elif kind == _DOUBLE and at + 8 <= len(data):
+            yield number, struct.unpack_from("<d", data, at)[0]
+            at += 8
+        elif kind == _BYTES:
+            size, at = _varint(data, at)
+            if at + size > len(data):
+                return
+            yield number, data[at : at + size]
+            at += size
+        elif kind == _FLOAT:
+            at += 4
+        else:
+            return
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for place in range(10):
+        if at >= len(data):
+            return value, at + 1
+        value |= (data[at] & 0x7F) << 7 * place
+        at += 1
+        if data[at - 1] < 0x80:  # noqa: PLR2004 - the last of a number
+            break
+    return value, at
