@@ -41,7 +41,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "attached/step_parts.py": (PASSES | EXCHANGE | {"input_wait", "update"}, "makes phases of regions"),
     "attached/straggler.py": (EXCHANGE, "leaves out what a slow rank makes others wait"),
     "imported/imported_run.py": (PASSES | EXCHANGE | {"input_wait", "update"}, "lists parts that a file may lack"),
-    "imported/kineto.py": (PASSES | {"update"}, "knows of which pass an operation is"),
+    "imported/kineto.py": ({"update"}, "knows the optimizer's mark on a device"),
     "imported/trace_steps.py": (PASSES | {"update", "input_wait"}, "knows what a trace divides"),
     "results/ablation_records.py": (PASSES, "names the stages that are divided by"),
     "report/chrome_trace.py": (EXCHANGE | {"backward"}, "splits an exchange at the last arrival"),
