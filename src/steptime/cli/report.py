@@ -100,20 +100,28 @@ def report(
         elif everything:
             print_whole_report(found)
         else:
-            kept = folder / PAGE
-            page = html or (kept if kept.is_file() else None)
+            page = html or _kept_page(folder)
             print_overview(found, page=page, next_steps=_next_steps(found, page))
         if html is not None and (as_json or everything or form != "text"):
             warn([f"report: {html.resolve()}"])
-        if figures is not None:
-            from steptime.report.formats import write_figures
-
-            written = write_figures(found.summary, found.sections, figures)
-            warn([f"figures: {len(written)} files in {figures.resolve()}"])
+        _write_figures(found, figures)
         failure = _tracker_failure(found, trackers, html) or failure
         if failure is not None:
             raise failure
         found.store.require_launches()
+
+
+def _kept_page(folder: Path) -> Path | None:
+    kept = folder / PAGE
+    return kept if kept.is_file() else None
+
+
+def _write_figures(reported: "ReportedResults", folder: Path | None) -> None:
+    if folder is not None:
+        from steptime.report.formats import write_figures
+
+        written = write_figures(reported.summary, reported.sections, folder)
+        warn([f"figures: {len(written)} files in {folder.resolve()}"])
 
 
 def _require_attached(reported: "ReportedResults", trackers: "Sequence[ChosenTracker]") -> None:
