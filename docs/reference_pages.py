@@ -24,6 +24,7 @@ from pydantic import BaseModel
 from steptime.analysis.summary_form import Summary
 from steptime.attached.form import AttachedRun
 from steptime.diagnosis.form import Diagnosis
+from steptime.scaling.sweep_answer import SweepAnswer
 from steptime.study import schema
 
 DOCS = Path(__file__).parent
@@ -37,6 +38,75 @@ _OF_DURATIONS = "number above 0; `8m`"
 """The kinds of value of a duration, which the page explains once."""
 
 Node = dict[str, Any]
+_CHAPTERS = {
+    "version": "The question",
+    "workloads": "What is trained",
+    "workers": "Where and how it runs",
+    "options": "Settings of frameworks",
+    "optimizer": "Training",
+    "include": "Which combinations",
+    "launches": "How it is measured",
+    "published": "Beside the measurement",
+    "equivalence": "Checks",
+}
+"""Headings above keys, by the first key below each."""
+EXAMPLES = """\
+version: 1
+name: my-race
+question: Which is fastest?
+paper: {title: On Steps, authors: A. Author, year: 2018, address: https://example.org}
+scale: small
+scales: {paper: {workers: [1, 2]}}
+workloads: resnet50
+frameworks: [pytorch, jax]
+strategies: [allreduce, fsdp]
+loaders: native
+workers: [1, 2, 4]
+servers: 2
+server_placement: colocated
+batch_per_worker: [32, 64]
+global_batch: 256
+precision: bf16
+device: cuda
+tuning: [documented, tuned]
+threads_per_worker: 2
+cores_per_worker: 4
+launcher: mpi
+cluster: {hosts: 2, bandwidth: 1Gbit/s}
+hosts: [n1, n2]
+slurm: {nodes: 2}
+isolation: preferred
+options: {pytorch: {bucket_mb: [5, 25]}}
+environment_variables: {OMP_WAIT_POLICY: passive}
+environments: {pytorch: {python: /opt/torch/bin/python}}
+named_environments: {old: {python: /opt/old/bin/python}}
+environment_names: [old, new]
+optimizer: adamw
+accumulation: 4
+train: {epochs: 20}
+include: [{workers: 8, device: cpu}]
+exclude: [{strategies: allreduce, workers: 1}]
+launches: {min: 5, max: 10}
+target: 2%
+seconds_per_launch: 5
+steps: {warmup: 20}
+breakdown: true
+loader_alone: true
+budget: 10m
+time_limit: 10m
+published: [{claim: x, source: y, slower: {frameworks: jax}, faster: {frameworks: pytorch}}]
+published_efficiency: [{claim: x, source: y, machine: z, efficiency: {8: 0.9}}]
+performance_models: s_sgd
+predictions: {workers: [8, 16]}
+equivalence: {enabled: false}
+seed: 7
+"""
+"""A line for each key, which shows its form; tests read each as a study's."""
+_EXAMPLE_OF = dict(line.split(": ", 1) for line in EXAMPLES.splitlines())
+_LONGEST_EXAMPLE = 5
+"""Words of an example on the page; of longer ones the keys below have lines of their own."""
+_LISTED = {"ScheduleChoice"}
+"""Mappings whose keys another page explains."""
 _OF_AXES = {"Inclusion", "Exclusion"}
 _OWN_KEYS = {"cluster", "train"}
 """Keys of an inclusion that are not axes."""
@@ -58,13 +128,18 @@ def study_page() -> str:
     ]
     described: dict[str, str] = {}
     for key, node in form["properties"].items():
-        lines += ["", f"## {key}", "", _facts(node, required=key in needed)]
+        lines += ["", f"## {_CHAPTERS[key]}"] if key in _CHAPTERS else []
+        example = f"{key}: {_EXAMPLE_OF.get(key, '')}"
+        shown = f" `{example}`" if 1 < len(example.split()) <= _LONGEST_EXAMPLE else ""
+        lines += ["", f"### {key}", "", _facts(node, required=key in needed) + shown]
         for name in _objects(node, form["$defs"]):
             if name in described:
                 lines += ["", f"Keys as of `{described[name]}`."]
             else:
                 described[name] = key
-                lines += ["", *_nested(form["$defs"][name], form["$defs"])]
+                keys = list(_nested(form["$defs"][name], form["$defs"]))
+                nests = any(line.startswith(" ") for line in keys)
+                lines += ["", *(keys if nests else ["\\\n".join(line.removeprefix("- ") for line in keys)])]
     return "\n".join(lines) + "\n"
 
 
@@ -76,6 +151,9 @@ def _nested(form: Node, forms: Node, indent: str = "") -> Iterator[str]:
         yield f"{indent}- axes as of `include`"
     elif axes:
         yield f"{indent}- {', '.join(f'`{key}`' for key in named)}: as in the study"
+    if form["title"] in _LISTED:
+        yield f"{indent}- {', '.join(f'`{key}`' for key in named)}"
+        return
     shown: set[str] = set()
     for key, node in form["properties"].items():
         if axes and key not in _OWN_KEYS:
@@ -149,14 +227,16 @@ def _objects(node: Node, forms: Node) -> Iterator[str]:
 
 def report_page() -> str:
     """Return the page with every object of ``steptime report --json``, the key ``attached`` among them."""
-    models = list(dict.fromkeys([*_models(Summary), *_models(AttachedRun), *_models(Diagnosis)]))
+    models = list(
+        dict.fromkeys([each for form in (Summary, AttachedRun, Diagnosis, SweepAnswer) for each in _models(form)])
+    )
     numbers = [model for model in models if set(model.model_fields) <= _OF_NUMBERS]
     lines = [
         GENERATED,
         "",
         "# Keys of the JSON report",
         "",
-        "[The JSON report](report-json.md) explains how to read it; keys that hold an object lead to it.",
+        "[The JSON report](report-json.md) explains how to read it.",
         "",
         "Numbers with an interval are objects of some of "
         + ", ".join(f"`{key}`" for key in sorted({key for model in numbers for key in model.model_fields}))
@@ -167,18 +247,19 @@ def report_page() -> str:
             continue
         described = _descriptions(model)
         lines += ["", f"## {model.__name__}", "", _plain(model.__doc__ or ""), ""]
-        bare = []
+        keys, bare = [], []
         for key, field in model.model_fields.items():
             kinds = [inner.__name__ for inner in _inner(field.annotation) if inner not in numbers]
             shown = f"`{key.rstrip('_')}`"
             if kinds:
                 shown = f"[{shown}](#{kinds[0].lower()})"
             if key in described:
-                lines.append(f"- {shown}: {_plain(described[key])}")
+                keys.append(f"{shown}: {_plain(described[key])}")
             else:
                 bare.append(shown)
         if bare:
-            lines.append(f"- {', '.join(bare)}")
+            keys.append(", ".join(bare))
+        lines.append("\\\n".join(keys))
     return "\n".join(lines) + "\n"
 
 

@@ -128,7 +128,9 @@ def test_the_reference_of_the_study_file_lists_it(program):
     page = program.output("-c", code)
     assert "## fused\n\n(`true`, `false`; list; default `false`) Whether the update is one kernel." in page
     assert page.count("`environment_variables`: as in the study") == page.count("`fused`, ") == 1
-    assert "\n## exclude\n\n(list) Combinations that are not wanted.\n\n- axes as of `include`\n" in page
+    assert (
+        "(list) Combinations that are not wanted. `exclude: [{strategies: allreduce, workers: 1}]`\n\naxes as" in page
+    )
 
 
 def test_the_report_names_trials_by_it(measured):

@@ -39,7 +39,7 @@ LISTS_AND_FRAMEWORKS = {
 
 def _sections() -> dict[str, str]:
     """Return the text of every section of the page of keys, by its heading."""
-    return {part.split("\n")[0]: part for part in KEYS.split("\n## ")[1:]}
+    return {part.split("\n")[0]: part for part in KEYS.split("\n### ")[1:]}
 
 
 def _lines() -> dict[str, str]:
@@ -50,7 +50,9 @@ def _lines() -> dict[str, str]:
         if top not in ("include", "exclude"):
             same = re.search(r"^Keys as of `(\w+)`\.$", part, re.MULTILINE)
             below = _sections()[same[1]] if same else part
-            lines |= {f"{top}.{key}": line for key, line in re.findall(r"^- `(\w+)`: (.*)$", below, re.MULTILINE)}
+            lines |= {
+                f"{top}.{key}": line for key, line in re.findall(r"^(?:- )?`(\w+)`: (.*?)\\?$", below, re.MULTILINE)
+            }
     return lines
 
 
@@ -79,6 +81,31 @@ def test_an_example_of_overrides_can_be_applied(command, tmp_path, monkeypatch):
     study, *overrides = shlex.split(command)
 
     assert read_study(study, overrides).frameworks
+
+
+SHOWN = [found for part in _sections().values() if (found := re.search(r"`([a-z_]+: .+)`$", part.split("\n\n")[1]))]
+BESIDE = {
+    "cluster": "launcher: emulated\n",
+    "environment_names": "named_environments: {old: {python: /old/python}, new: {python: /new/python}}\n",
+    "global_batch": "workers: 2\n",
+    "loaders": "workloads: {name: lenet5, dataset: digits}\n",
+    "scales": "scale: paper\n",
+    "train": "workloads: {name: lenet5, dataset: digits}\n",
+    "server_placement": "strategies: ps_sync\n",
+}
+"""What the example of a key needs beside it."""
+
+
+def test_keys_of_several_values_have_an_example():
+    assert len(SHOWN) > 40
+
+
+@pytest.mark.parametrize("example", [found[1] for found in SHOWN])
+def test_the_example_of_a_key_is_one_that_a_study_takes(example, tmp_path):
+    path = tmp_path / "race.yaml"
+    path.write_text(_completed(f"{example}\n{BESIDE.get(example.partition(':')[0], '')}"))
+
+    assert read_study(path).frameworks
 
 
 def _keys() -> list[str]:
