@@ -39,7 +39,9 @@ BANNED = {
     "left the rendezvous": r"left the rendezvous",
     "phrases of a first hour": r"nothing else is said|took itself out|computes something else|best null"
     r"|takes not settled|as far as the path exists|without a clock|time against best|by the native loader"
-    r"|environments made|behind the last step|sign right in",
+    r"|environments made|behind the last step|sign right in|efficiency of 1 worker|What does it learn|Start goes on"
+    r"|not settled [(]|[Uu]ndecided whether|faster than expected by|without a worker does nothing|from which srun takes"
+    r"|mostly: residual|Wins over",
 }
 """Patterns of words that a reader outside of this project would not expect, by their name in ratchet.toml."""
 GROUP_LINES = 35

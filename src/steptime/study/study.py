@@ -81,7 +81,7 @@ Options = dict[str, dict[str, Annotated[OneOrMany[OptionValue], Field(min_length
 
 
 _TRAINING = "training"
-_OWN_BATCH = "Wins over a workload's own batch."
+_OWN_BATCH = "Takes precedence over a workload's own batch."
 _LISTED = "A name that the study lists keeps the settings it has there."
 _RATES = "Learning-rate schedules, by name."
 AXES = (

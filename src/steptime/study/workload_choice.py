@@ -31,7 +31,7 @@ class WorkloadChoice(OwnModuleKeys):
     classes: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """By default the dataset's, else the workload's."""
     batch_per_worker: OneOrMany[Count] | None = None
-    """Wins over the study's."""
+    """Takes precedence over the study's."""
     global_batch: OneOrMany[Count] | None = None
     """Likewise."""
 
