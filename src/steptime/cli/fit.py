@@ -79,6 +79,7 @@ def _fit_attached(
     run = attached_run(*recorded)
     notes = [each.sentence for each in run.findings if each.kind == "trainings"]
     profile = attached_profile(run, recorded[1], links.rows if links else [], cores or 1, tables)
+    profile = profile.model_copy(update={"trainings": " ".join(notes) or None})
     write_attached_profile(profile, path)
     if as_json:
         from steptime.cli.streams import print_json

@@ -39,7 +39,8 @@ def predict_attached_script(
         from steptime.cli.streams import print_json
 
         steps = [each.to_json() for each in predictions]
-        print_json({"predictions": steps, "knees": None if bends is None else [knee.to_json() for knee in bends]})
+        knees = None if bends is None else [knee.to_json() for knee in bends]
+        print_json({"predictions": steps, "knees": knees, "trainings": profile.trainings})
     else:
         _show_attached(profile, predictions, knee_line(bends or []))
     if predictions and all(each.refused for each in predictions):
@@ -67,6 +68,8 @@ def _show_attached(profile: "AttachedProfile", predictions: "Sequence[AttachedPr
         name = f"{command}, {profile.workers} workers measured, the same batch per worker"
         print_columns(name, ["workers"], ["step", "90 %", "eff.", "exposed", "waiting", "extrap."], rows)
     say_wrapped(line)
+    if profile.trainings:
+        say_wrapped(f"Predicted is one of several trainings: {profile.trainings}.")
     for reason in dict.fromkeys(each.refused for each in predictions if each.refused):
         say(f"refused: {reason}")
 

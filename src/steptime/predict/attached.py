@@ -37,8 +37,7 @@ from steptime.results.stored_record import Bytes, Count
 
 SCHEMA = 1
 KIND = "attached"
-_DRAWS = 4000
-_LEVEL = (0.05, 0.95)
+_DRAWS, _LEVEL = 4000, (0.05, 0.95)
 _MOST_REST = 0.1
 """Of a step, that may be unexplained."""
 _MOST_FOREIGN = 0.25
@@ -50,9 +49,8 @@ _QUARTILES = 1.349
 """Their distance in a normal distribution, in standard deviations."""
 _OF_BUFFERS = "_broadcast_coalesced"  # the kind of DDP's collective that sends buffers
 _HOOKS = ("allreduce_hook", "BuiltinCommHookType.ALLREDUCE")  # of DDP, that average all bytes
-_MIB = 1 << 20
+_MIB, _MOST_BYTES = 1 << 20, 64 << 20
 _FIRST_BUCKET, _BUCKET = 1 * _MIB, 25 * _MIB  # of DDP, where its own are not on record
-_MOST_BYTES = 64 << 20
 _CORRECTION = (0.2, 5.0)
 """Of the modelled transfer; beyond, the link is not that of the run."""
 
@@ -124,6 +122,8 @@ class AttachedProfile(_Form):
     link: AttachedLink | None
     refused: Annotated[str | None, Field(max_length=1000)] = None
     """Why nothing can be predicted; None if something can."""
+    trainings: Annotated[str | None, Field(max_length=5000)] = None
+    """Of a command that trained several times, which of them is predicted; None of a single one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
