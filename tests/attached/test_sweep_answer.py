@@ -11,9 +11,9 @@ from steptime.report.sweep import sweep_section
 from steptime.results.store import Store
 from steptime.runner.progress import Silent
 from steptime.scaling.sweep_answer import SweepAnswer, SweepOptions, SweptRuns, needs_runs, read_runs, sweep_curve
-from steptime.sweep.plan import read_plan
+from steptime.sweep.plan import STORED, read_plan
 from steptime.sweep.rounds import run_rounds
-from steptime.sweep.runs import STORED, sweep_store
+from steptime.sweep.runs import sweep_store
 
 EXACT = 36.0
 """Milliseconds of a step without an exchange."""

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from steptime.cli.app import app
 from steptime.errors import StoreError, UsageError
 from steptime.runner.progress import Silent
-from steptime.sweep.plan import plan_of, read_plan, require_same
-from steptime.sweep.runs import STORED, run_sweep, sweep_store
+from steptime.sweep.plan import STORED, plan_of, read_plan, require_same
+from steptime.sweep.runs import run_sweep, sweep_store
 
 COMMAND = ["sh", "-c", "exit {code}", "{workers}"]
 

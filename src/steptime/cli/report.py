@@ -207,7 +207,6 @@ def read_report(folder: Path, reference: Path | None = None, recorded: "Recorded
     from steptime.errors import StoreError
     from steptime.predict.model.measured_links import stored_links
     from steptime.predict.study_predictions import with_models
-    from steptime.sweep.answer import swept
 
     store = open_results(folder)
     net = stored_links(store)
@@ -226,7 +225,18 @@ def read_report(folder: Path, reference: Path | None = None, recorded: "Recorded
     diagnosis = diagnose(store, summary, net).model_copy(update=explained)
     if attached is not None:
         diagnosis.findings.extend(script_findings(attached))
-    return ReportedResults(store, summary, net, attached, diagnosis, swept(store))
+    return ReportedResults(store, summary, net, attached, diagnosis, _swept(store))
+
+
+def _swept(store: "Store") -> "SweepAnswer | None":
+    """Return what a sweep found, whose model takes longer to import than most reports; None of other results."""
+    from steptime.sweep.plan import STORED
+
+    if store.get(STORED) is None:
+        return None
+    from steptime.sweep.answer import swept
+
+    return swept(store)
 
 
 def _print_what_if(found: ReportedResults) -> None:

@@ -89,7 +89,7 @@ def _read(path: Path, database: sqlite3.Connection) -> ImportedSource:
         raise UsageError(message)
     _take_launches(database, columns, parts)
     _take_ranges(database, columns, strings, parts)
-    return _source(path, [parts[place] for place in sorted(parts)], sum(1 for _ in {place[0] for place in parts}))
+    return _source(path, [parts[place] for place in sorted(parts)], len({process for process, _ in parts}))
 
 
 def _columns(database: sqlite3.Connection, table: str) -> set[str]:

@@ -167,7 +167,7 @@ def _mllog_entries(source: SourceFile) -> Iterator[Mapping[str, Any]]:
 def read_wandb(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
     """Return the steps of a history of W&B, ``run.history().to_csv()``; raises FileError where it cannot be read."""
     rows = _rows(path, limits)
-    moments = ((_cell(row, "_step"), _cell(row, "_runtime") or _cell(row, "_timestamp")) for row in rows)
+    moments = ((_cell(row, "_step"), _cell(row, "_runtime" if "_runtime" in row else "_timestamp")) for row in rows)
     return _history(path, "wandb", {"_step": _known(moments)}, "_runtime or _timestamp by _step")
 
 

@@ -6,8 +6,8 @@ from typing import Any
 from steptime.results.store import Store
 from steptime.scaling.knee import SHARES
 from steptime.scaling.sweep_answer import SweepAnswer, SweepOptions, SweptRuns, read_runs, sweep_curve
-from steptime.sweep.plan import SweepPlan, SweepSetting, plan_of
-from steptime.sweep.runs import STORED, ended_well
+from steptime.sweep.plan import STORED, SweepPlan, SweepSetting, plan_of
+from steptime.sweep.runs import ended_well
 
 
 def swept(store: Store) -> SweepAnswer | None:

@@ -16,6 +16,8 @@ from steptime.attached.user_command import script_of
 from steptime.errors import StoreError, UsageError
 from steptime.file_name import as_file_name
 
+STORED = "sweep"
+"""The object of a results folder that describes the sweep in it."""
 WORKERS = "workers"
 """The placeholder of the number of processes that train together."""
 RUNS = "runs"

@@ -8,8 +8,8 @@ from steptime.results.store import Store
 from steptime.runner.progress import Observer
 from steptime.scaling.sweep_answer import needs_runs
 from steptime.sweep.answer import options_of, sweep_answer
-from steptime.sweep.plan import SweepPlan
-from steptime.sweep.runs import STORED, SweepRuns, run_sweep
+from steptime.sweep.plan import STORED, SweepPlan
+from steptime.sweep.runs import SweepRuns, run_sweep
 
 MOST_ROUNDS = 30
 """More narrow hardly anything that thirty did not."""

@@ -14,10 +14,8 @@ from steptime.results.attached_files import AttachedHeader
 from steptime.results.store import Store
 from steptime.runner.attached_run import OUTPUT, AttachedCommand
 from steptime.runner.progress import Observer
-from steptime.sweep.plan import PlannedRun, SweepPlan, plan_of, require_same
+from steptime.sweep.plan import STORED, PlannedRun, SweepPlan, plan_of, require_same
 
-STORED = "sweep"
-"""The object of a results folder that describes the sweep in it."""
 _TEXT = "# Made by 'steptime sweep': no study, but the runs of a command.\n"
 
 
