@@ -3,7 +3,7 @@
 from functools import partial
 
 from steptime.report.charts.chart import GREY, Figure, Spec, chart, picture
-from steptime.report.charts.rows import scale_from_zero, workers_axis
+from steptime.report.charts.rows import axis_from_zero, workers_axis
 from steptime.report.number_format import INCONCLUSIVE, number, percent, seconds, times
 from steptime.report.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow
 from steptime.results.json_form import Interval, IntervalOverLaunches
@@ -142,13 +142,7 @@ def _scaling_chart(curve: SweepCurve, value: str, title: str) -> Spec:
     lines = [{"kind": "knee", "workers": place} for place in knees if place is not None and place <= counts[-1]]
     x = workers_axis(counts)
     axis = {"tickCount": 6, "format": "%"} if value == "efficiency" else {"tickCount": 6}
-    y = {
-        "field": "value",
-        "type": "quantitative",
-        "title": title,
-        "scale": scale_from_zero([*rows, *ideal]),
-        "axis": axis,
-    }
+    y = {"field": "value", "type": "quantitative", **axis_from_zero(title, [*rows, *ideal]), "axis": axis}
     ranged = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
     layers: list[Spec] = [
         _layer("forecast", {"type": "area", "opacity": 0.25, "color": _FORECAST}, ranged),

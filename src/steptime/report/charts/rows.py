@@ -118,8 +118,7 @@ def throughput_bars(rows: Sequence[Spec]) -> Spec:
     """Return the chart; rows as for ``row_chart``, in samples per second."""
     x = {
         "type": "quantitative",
-        "title": "throughput (samples/s), from 0",
-        "scale": scale_from_zero(rows),
+        **axis_from_zero("throughput (samples/s), from 0", rows),
         "axis": {"tickCount": 5, "format": ",~f"},
     }
     colour = {"field": "colour", "type": "nominal", "scale": None}
@@ -268,7 +267,7 @@ def efficiency_lines(rows: Sequence[Spec], marks: Marks) -> Spec:
 def _chart(rows: Sequence[Spec], marks: Marks, axis: Spec) -> Spec:
     names = list(dict.fromkeys(row["name"] for row in rows))
     x = workers_axis(sorted({row["workers"] for row in rows}))
-    y = {"field": "value", "type": "quantitative", "scale": scale_from_zero(rows), **axis}
+    y = {"field": "value", "type": "quantitative", **axis, **axis_from_zero(axis["title"], rows)}
     looks = marks.encodings(names, "color", "shape")
     colour = {"color": looks["color"]}
     measured = {"filter": "!datum.ideal"}
@@ -301,14 +300,14 @@ _BEYOND = 1.5
 """Times the largest value that an axis reaches for intervals."""
 
 
-def scale_from_zero(rows: Sequence[Spec]) -> Spec:
-    """Return a scale that ends near the values: an interval far beyond them ends at its edge."""
+def axis_from_zero(title: str, rows: Sequence[Spec]) -> Spec:
+    """Return title and scale of an axis that ends near the values; it says where intervals reach beyond it."""
     values = [row["value"] for row in rows if row.get("value") is not None]
     ends = [row["high"] for row in rows if row.get("high") is not None]
     edge = _BEYOND * max(values, default=1.0)
     if max(ends, default=0.0) <= edge:
-        return {"zero": True}
-    return {"domain": [0.0, edge], "nice": False, "clamp": True}
+        return {"title": title, "scale": {"zero": True}}
+    return {"title": f"{title}; intervals reach beyond", "scale": {"domain": [0.0, edge], "nice": False, "clamp": True}}
 
 
 def workers_axis(ticks: Sequence[int]) -> Spec:
