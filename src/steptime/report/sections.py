@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from steptime.analysis.message_times import NetSummary
 from steptime.analysis.summary_form import Summary, TrialSummary
@@ -32,7 +33,9 @@ from steptime.report.section import Pairs, Part, Section, Sentences
 from steptime.report.sweep import sweep_section
 from steptime.report.trainings import training_section
 from steptime.report.trial_names import Names
-from steptime.scaling.sweep_answer import SweepAnswer
+
+if TYPE_CHECKING:  # likewise report/sweep.py
+    from steptime.scaling.sweep_answer import SweepAnswer
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class StudyFindings:
     """The study file, word by word; a page alone shows it."""
     attached: AttachedRun | None = None
     """What the run of a user's own command found, if the folder is of one."""
-    sweep: SweepAnswer | None = None
+    sweep: "SweepAnswer | None" = None
     """What runs of a user's own command at several numbers of workers found, if the folder is of them."""
     diagnosis: Diagnosis | None = None
     """What the rules say of its trials; None if they were not asked."""

@@ -1,6 +1,7 @@
 """A sweep: its answer, the table of numbers of workers, and the pictures of how far more of them help."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from steptime.report.charts.chart import GREY, Figure, Spec, chart, picture
 from steptime.report.charts.rows import axis_from_zero, workers_axis
@@ -8,8 +9,10 @@ from steptime.report.number_format import INCONCLUSIVE, number, percent, seconds
 from steptime.report.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.scaling.knee import knee_line, knee_of
-from steptime.scaling.sweep_answer import SweepAnswer, SweepCurve, SweepForecast, SweepNext, SweepPoint
 from steptime.units import is_undecided
+
+if TYPE_CHECKING:  # whose model takes longer to import than most reports
+    from steptime.scaling.sweep_answer import SweepAnswer, SweepCurve, SweepForecast, SweepNext, SweepPoint
 
 _MEASURED, _FORECAST, _IDEAL = "#0072B2", "#D55E00", GREY
 _UNKNOWN = "-"
@@ -30,7 +33,7 @@ _ABOUT = (
 )
 
 
-def sweep_section(answer: SweepAnswer) -> Section:
+def sweep_section(answer: "SweepAnswer") -> Section:
     """Return what a sweep found."""
     parts: list[Part] = []
     for curve in answer.curves:
@@ -39,13 +42,13 @@ def sweep_section(answer: SweepAnswer) -> Section:
     return Section("Scaling of the command", parts, verdict=answers(answer), id="sweep")
 
 
-def answers(answer: SweepAnswer) -> str:
+def answers(answer: "SweepAnswer") -> str:
     """Return the answers of all curves in a paragraph."""
     named = [f"{curve.name}: {curve.sentence}" if curve.name else curve.sentence for curve in answer.curves]
     return " ".join(f"{text[:1].upper()}{text[1:]}." for text in named)
 
 
-def _parts(curve: SweepCurve) -> list[Part]:
+def _parts(curve: "SweepCurve") -> list[Part]:
     notes = [f"Taken to be that {_KIND[curve.kind]}, {_HOW[curve.kind_from]}."]
     notes += [knee_line([knee_of(knee) for knee in curve.knees])] if curve.knees else []
     notes += [_next_line(curve.next)] if curve.next else []
@@ -53,7 +56,7 @@ def _parts(curve: SweepCurve) -> list[Part]:
     return [_table(curve), Sentences(notes), Figures(partial(_figures, curve), note=_ABOUT)]
 
 
-def _next_line(following: SweepNext) -> str:
+def _next_line(following: "SweepNext") -> str:
     one, other = following.workers
     text = (
         f"Measure next {one} and {other} workers: the ends of the interval at {following.target} are then expected a "
@@ -64,7 +67,7 @@ def _next_line(following: SweepNext) -> str:
     return f"{text}."
 
 
-def _table(curve: SweepCurve) -> SectionTable:
+def _table(curve: "SweepCurve") -> SectionTable:
     with_samples = any(point.samples_per_s is not None for point in curve.points)
     with_hours = any(point.device_h_per_epoch is not None for point in curve.points)
     with_money = any(point.money_per_epoch is not None for point in curve.points)
@@ -78,7 +81,7 @@ def _table(curve: SweepCurve) -> SectionTable:
     return SectionTable(columns, rows, "workers", ("wide", "plain", "stacked"))
 
 
-def _measured_cells(point: SweepPoint, extras: int) -> list[Cell]:
+def _measured_cells(point: "SweepPoint", extras: int) -> list[Cell]:
     known = [point.samples_per_s, point.device_h_per_epoch, point.money_per_epoch]
     more = [Cell(f"{value:.3g}") for value in known if value is not None]
     return [
@@ -92,7 +95,7 @@ def _measured_cells(point: SweepPoint, extras: int) -> list[Cell]:
     ]
 
 
-def _forecast_cells(point: SweepForecast, extras: int) -> list[Cell]:
+def _forecast_cells(point: "SweepForecast", extras: int) -> list[Cell]:
     rate = Cell(f"{1.0 / point.step_s.value:.3g}")
     cells = [_seconds(point.step_s), rate, _ratio(point.speedup), _percent(point.efficiency)]
     return [*cells, *[Cell(_UNKNOWN)] * (extras + 1)]
@@ -112,7 +115,7 @@ def _percent(interval: Interval | IntervalOverLaunches) -> Cell:
     return Cell(*percent(interval.value, interval.low, interval.high))
 
 
-def _figures(curve: SweepCurve) -> list[Figure]:
+def _figures(curve: "SweepCurve") -> list[Figure]:
     if len(curve.points) + len(curve.forecast) < 2:  # noqa: PLR2004 - a line
         return []
     name = f", {curve.name}" if curve.name else ""
@@ -123,7 +126,7 @@ def _figures(curve: SweepCurve) -> list[Figure]:
     ]
 
 
-def _scaling_chart(curve: SweepCurve, value: str, title: str) -> Spec:
+def _scaling_chart(curve: "SweepCurve", value: str, title: str) -> Spec:
     """Return measured points, the band of the forecast, the ideal line and the knees over numbers of workers."""
     rows: list[Spec] = []
     first = curve.points[0].workers
