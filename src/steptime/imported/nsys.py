@@ -200,7 +200,7 @@ def _source(path: Path, ranks: Sequence[TraceParts], processes: int) -> Imported
         kind = "devices" if processes == 1 else "devices of processes"
         notes.append(f"{workers} {kind} are on record and taken for all ranks, in the order of their numbers")
     steps = [_steps_of_rank(own, rank, workers) for rank, own in enumerate(divided) if own is not None]
-    reason = f"{path.name} has no NVTX range with a step's number; mark steps by nvtx.range(f'step {{n}}') of torch.cuda"
+    reason = f"{path.name} has no NVTX range with a step's number; mark them: nvtx.range(f'step {{n}}') of torch.cuda"
     hidden = [own.hidden_s for own in divided if own is not None]
     return ImportedSource(
         path,
