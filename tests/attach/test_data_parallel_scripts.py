@@ -86,8 +86,9 @@ def slow(request, tmp_path_factory):
 def test_a_rank_that_waits_in_the_broadcast_of_buffers_does_not_compute(slow):
     rank, _, _, run = slow
     parts = {part.name: part for part in run.parts}
-    waits = parts["sync_wait"].ranks_s[1 - rank]
-    assert waits == pytest.approx(SLEEP_S, rel=0.3)
+    waits, inputs = parts["sync_wait"].ranks_s[1 - rank], parts["input_wait"].ranks_s
+    assert inputs[rank] > SLEEP_S
+    assert waits == pytest.approx(inputs[rank] - inputs[1 - rank], rel=0.3)
     assert max(parts["forward"].ranks_s) < waits / 2
     assert parts["sync_wait"].ranks_s[rank] < waits / 2
     assert run.waited_for.caused_share > 0.75
