@@ -103,18 +103,18 @@ class SweepForecast(JsonForm):
 
 
 class SweepNext(JsonForm):
-    """What to measure next, by how far it is expected to narrow the interval of the most workers forecast."""
+    """What to measure next."""
 
     target: int
     """The most workers forecast."""
     now: float
     """Upper over lower end of their interval."""
     workers: list[int]
-    """The two numbers of workers that narrow it most together."""
+    """The two numbers that narrow it most."""
     expected: float
     """Upper over lower end once both are measured."""
     benchmark: str | None
-    """The command that measures the link or other fact that narrows it most; None if none does."""
+    """The command whose result narrows it most."""
     expected_with_benchmark: float | None
 
 
@@ -129,11 +129,11 @@ class SweepCurve(JsonForm):
     loss: SweepLoss | None
     forecast: list[SweepForecast]
     knees: list[dict[str, Any]] | None
-    """As those of ``steptime predict``; None if no forecast is made."""
+    """As those of ``steptime predict``."""
     no_forecast: str | None
     """Why."""
     next: SweepNext | None
-    """What to measure next; None if nothing is forecast."""
+    """What to measure next."""
     sentence: str
 
 

@@ -301,7 +301,7 @@ _BEYOND = 1.5
 
 
 def axis_from_zero(title: str, rows: Sequence[Spec]) -> Spec:
-    """Return title and scale of an axis that ends near the values; it says where intervals reach beyond it."""
+    """Return title and scale of an axis that ends near the values, with a note where intervals reach beyond it."""
     values = [row["value"] for row in rows if row.get("value") is not None]
     ends = [row["high"] for row in rows if row.get("high") is not None]
     edge = _BEYOND * max(values, default=1.0)
