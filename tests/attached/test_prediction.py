@@ -9,7 +9,8 @@ from stored_processes import MS, ddp_steps, found_in, process_lines, step, write
 
 from steptime.analysis.message_times import Fit, NetRow
 from steptime.plain_file import PlainFolder
-from steptime.predict.attached import attached_profile, predict_attached, read_attached_profile, write_attached_profile
+from steptime.predict.attached import predict_attached
+from steptime.predict.attached_profile import attached_profile, read_attached_profile, write_attached_profile
 from steptime.predict.profile import NetLink
 from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD
 from steptime.results.attached_files import RECORDS, read_attached

@@ -45,7 +45,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "imported/trace_steps.py": (PASSES | {"update", "input_wait"}, "knows what a trace divides"),
     "results/ablation_records.py": (PASSES, "names the stages that are divided by"),
     "report/chrome_trace.py": (EXCHANGE | {"backward"}, "splits an exchange at the last arrival"),
-    "predict/attached.py": (EXCHANGE | {"backward"}, "models the step of an attached script"),
+    "predict/attached_profile.py": (EXCHANGE | {"backward"}, "keeps the step of an attached script"),
     "predict/compute_fit.py": (PASSES | {"input_wait", "update"}, "fits the parameters of these phases"),
     "predict/fit.py": ({"backward"}, "asks whether a launch has measured passes"),
     "predict/importance_sampling.py": ({"comm_exposed", "comm_hidden"}, "fits the share of an exchange that hides"),

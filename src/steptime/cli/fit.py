@@ -71,7 +71,7 @@ def _fit_attached(
 ) -> None:
     """Write the profile of a user's own script, and say what it predicts nothing without."""
     from steptime.attached.summary import attached_run
-    from steptime.predict.attached import attached_profile, write_attached_profile
+    from steptime.predict.attached_profile import attached_profile, write_attached_profile
     from steptime.predict.model.measured_links import stored_links
 
     links = stored_links(store)

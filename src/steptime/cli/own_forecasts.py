@@ -10,7 +10,8 @@ from steptime.cli.streams import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steptime.predict.attached import AttachedPrediction, AttachedProfile
+    from steptime.predict.attached import AttachedPrediction
+    from steptime.predict.attached_profile import AttachedProfile
     from steptime.scaling.forecast import Forecast
 
 EXIT_REFUSED = 3

@@ -89,7 +89,7 @@ def predict(
         mistakes.add([_NOTHING])
         mistakes.complain()
         return
-    from steptime.predict.attached import read_attached_profile
+    from steptime.predict.attached_profile import read_attached_profile
     from steptime.predict.profile import read_profile
 
     own = read_attached_profile(profile)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.predict.attached import AttachedProfile, predict_attached
+from steptime.predict.attached import predict_attached
+from steptime.predict.attached_profile import AttachedProfile
 from steptime.predict.observation import GroupKey
 from steptime.predict.predict import Prediction, predict_one
 from steptime.predict.profile import Profile
