@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from steptime.cli.app import app, run_program
 from steptime.errors import FileError
 from steptime.imported.log_forms import LOG_FORMS
-from steptime.imported.source import ReadLimits, open_source
+from steptime.imported.source import ReadLimits, open_source, watched
 from steptime.importers import importers_of
 
 
@@ -199,3 +199,18 @@ def test_a_prediction_of_several_trainings_names_them_and_which_one_it_is_of(tmp
     shown = " ".join(CliRunner().invoke(app, ["predict", "both.json", "--workers", "64"]).output.split())
     assert "one of several trainings: the command trained 2 times" in shown
     assert "are of number 1, a.log" in shown
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_one_who_watches_is_told_how_far_a_file_is_read(packed, tmp_path):
+    lines = b"".join(b"step %d loss 0.5\n" % number for number in range(700_000))
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress(lines, 1) if packed else lines)
+    told = []
+    with watched(lambda name, count: told.append((name, count))), open_source(path) as source:
+        assert sum(1 for _ in source.lines()) == 700_000
+    assert {name for name, _ in told} == {path}
+    counts = [count for _, count in told]
+    assert len(counts) > 2
+    assert counts == sorted(counts)
+    assert counts[-1] == path.stat().st_size

@@ -114,7 +114,7 @@ def test_without_marked_steps_updates_make_them(tmp_path):
 
 def test_without_ranges_shares_of_the_time_are_known_and_steps_null_with_the_reason(tmp_path):
     source = read_nsys(write(tmp_path / "a.sqlite", leave=("NVTX_EVENTS",)))
-    assert "mark steps" in source.unknown["step_s"]
+    assert "nvtx.range" in source.unknown["step_s"]
     span = 11 * STEP + 620_000 - 110_000
     assert source.values["computing_share"] == pytest.approx(12 * 350_000 / span)
     assert source.values["exposed_communication_share"] == pytest.approx(12 * 80_000 / span)

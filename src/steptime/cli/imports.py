@@ -1,6 +1,8 @@
 """``steptime import``: a results folder from files of other programs."""
 
 import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +39,8 @@ def import_files(
         shown = [{"file": str(path), "importer": row.name, "about": row.about} for path, row in rows]
         print_rows(shown, {"file": "file", "importer": "form", "about": "what it is"}, as_json=as_json)
         return
-    imported = read_run(rows)
+    with _progress([path for path, _ in rows]):
+        imported = read_run(rows)
     curve = write_imported(output, imported, curve_points(imported))
     run = attached_run(*imported)
     if as_json:
@@ -56,3 +59,27 @@ def import_files(
 
 def _files(header: "AttachedHeader") -> "list[dict[str, Any]]":
     return [each.model_dump(mode="json") for each in header.imported]
+
+
+@contextmanager
+def _progress(paths: Sequence[Path]) -> Iterator[None]:
+    """Show on a terminal how much of the files is read within the block, in bytes as they lie on the disk."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from steptime.cli.console import stderr_console
+    from steptime.imported.source import watched
+
+    console = stderr_console()
+    sizes = {path: path.stat().st_size for path in paths}
+    read = dict.fromkeys(paths, 0)
+    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task("", total=sum(sizes.values()))
+
+        def watch(path: Path, count: int) -> None:
+            if path in read:
+                read[path] = max(read[path], min(count, sizes[path]))
+                shown.update(task, completed=sum(read.values()))
+
+        with watched(watch):
+            yield

@@ -5,6 +5,7 @@ import hashlib
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -20,6 +21,11 @@ _HEAD = 16 << 20
 _LONGEST_LINE = 16 << 20
 _MOST_BYTES = 64 << 30
 _MOST_JSON = 256 << 20
+_WATCHED_BYTES = 4 << 20
+"""Unpacked, after which the one who watches is told how far a file is read."""
+Watch = Callable[[Path, int], None]
+"""Is told of a file how many of its bytes, as they lie on the disk, are read."""
+_WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
 
 
 @dataclass(frozen=True)
@@ -38,11 +44,15 @@ LIMITS = ReadLimits()
 class SourceFile:
     """An opened file; every failure to read it is a FileError that names it."""
 
-    def __init__(self, path: Path, file: BinaryIO, limits: ReadLimits) -> None:
+    def __init__(self, path: Path, file: BinaryIO, limits: ReadLimits, on_disk: BinaryIO | None = None) -> None:
+        """Take an opened file, and what it is unpacked from, if it is packed."""
         self.path = path
         self.limits = limits
         self._file = file
+        self._on_disk = on_disk or file
         self._read = 0
+        self._watch = _WATCH.get()
+        self._told = 0
 
     def read(self, count: int) -> bytes:
         """Return the next bytes, unpacked; none at the end."""
@@ -71,7 +81,20 @@ class SourceFile:
         self._read += len(data)
         if self._read > self.limits.file:
             raise FileError(self.path, f"it holds more than {format_bytes(self.limits.file)} unpacked")
+        if self._watch is not None and (not data or self._read - self._told >= _WATCHED_BYTES):
+            self._told = self._read
+            self._watch(self.path, self._on_disk.tell())
         return data
+
+
+@contextmanager
+def watched(watch: Watch) -> Iterator[None]:
+    """Tell ``watch`` how far the files are that are read within the block."""
+    token = _WATCH.set(watch)
+    try:
+        yield
+    finally:
+        _WATCH.reset(token)
 
 
 @contextmanager
@@ -80,7 +103,7 @@ def open_source(path: Path, limits: ReadLimits = LIMITS) -> Iterator[SourceFile]
     with open_user_file(path) as file:
         packed = file.peek(len(_GZIP))[: len(_GZIP)] == _GZIP
         source = gzip.GzipFile(fileobj=file) if packed else file
-        yield SourceFile(path, cast("BinaryIO", source), limits)
+        yield SourceFile(path, cast("BinaryIO", source), limits, file)
 
 
 def read_head(path: Path, most_bytes: int = _HEAD) -> str:
