@@ -38,6 +38,14 @@ def test_workers_that_are_spread_over_hosts_are_predicted():
     assert found.deployment.hosts == 32
 
 
+@pytest.mark.parametrize(("workers", "hosts"), [(8, "1 host"), (64, "8 hosts"), (1024, "128 hosts")])
+def test_more_workers_than_a_stated_host_holds_are_refused_by_what_was_stated(workers, hosts):
+    refused = asked(on_one_host(cores=2), workers, "workers_per_host=8", "interconnect.bandwidth=10Gbit/s").refused
+    assert f"{workers} workers on {hosts} would be 8 on 2 processors" in refused
+    assert "workers_per_host=2" in refused
+    assert "cores_per_host=N" in refused
+
+
 def test_hosts_without_a_link_need_one():
     assert "interconnect.bandwidth" in asked(on_one_host(), 4, "workers_per_host=2").refused
 

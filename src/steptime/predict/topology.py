@@ -40,7 +40,7 @@ from steptime.predict.step_model import (
     measured_readiness,
 )
 from steptime.predict.targets import Target, measured_device
-from steptime.units import format_bytes
+from steptime.units import format_bytes, format_count
 
 _FAR = 2.0
 """Times the most workers measured, up to which an exchange may be predicted from steps alone."""
@@ -252,12 +252,12 @@ def _contention(
     measured = [contention_of(each.deployment, target.key, profile.machine).workers for each in own]
     most = max(measured, default=1)
     if found.workers > max(_CROWDED * found.processors, _FAR * most):
-        where = "emulated hosts, which share one machine" if deployment.emulated else "one host"
-        remedy = (
-            "give hosts of their own: cores_per_host=1"
-            if deployment.emulated
-            else "say how they are spread: workers_per_host=N interconnect.bandwidth=RATE"
-        )
+        where, remedy = "one host", "say how they are spread: workers_per_host=N interconnect.bandwidth=RATE"
+        if deployment.emulated:
+            where, remedy = "emulated hosts, which share one machine", "give hosts of their own: cores_per_host=1"
+        elif query.workers_per_host:
+            where = format_count(deployment.hosts, "host")
+            remedy = f"put fewer on a host: workers_per_host={most}; or state what hosts have: cores_per_host=N"
         message = (
             f"{deployment.workers} workers on {where} would be {found.workers} on {found.processors} processors, and "
             f"no more than {most} were measured together; {remedy}, or measure workers: {deployment.workers}"
