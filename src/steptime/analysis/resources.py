@@ -81,7 +81,7 @@ def _why_not_read(trial: Trial, watched: Sequence[Launch]) -> str:
 
 
 def _bounds_of_watts(launch: Launch) -> tuple[float, float, float] | None:
-    """Return the mean power of a launch, the least and the most that it can have been; None where it was too short.
+    """Return the mean power of a launch, the least and the most that it can have been; None if it was too short.
 
     Each of the two values of the counter may be as old as the counter stays as it was.
     """

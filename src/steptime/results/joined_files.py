@@ -63,13 +63,14 @@ def are_of_machines(paths: Sequence[Path]) -> bool:
         return False
     recorded = {path: Store.open(path).attached() for path in paths}
     studies = [path for path, own in recorded.items() if own is None]
-    runs = [path for path, own in recorded.items() if own is not None]
+    runs = [own for own in recorded.values() if own is not None]
     if studies and runs:
-        message = f"{studies[0]} holds a study and {runs[0]} a run of 'steptime attach'; name folders of one kind"
+        attached = next(path for path, own in recorded.items() if own is not None)
+        message = f"{studies[0]} holds a study and {attached} a run of 'steptime attach'; name folders of one kind"
         raise UsageError(message)
     if not runs:
         return len(recorded) > 1
-    return len(recorded) == len(paths) and _are_apart([own for own in recorded.values() if own is not None])
+    return len(recorded) == len(paths) and _are_apart(runs)
 
 
 def _are_apart(runs: Sequence[Recorded]) -> bool:
