@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 
 from steptime.attach import account, recorder
+from steptime.attach.batch_amount import BatchAmount
 from steptime.attach.record_file import ProcessRecord
 
 MS = 1_000_000
@@ -178,6 +179,98 @@ def test_an_update_inside_of_the_backward_pass_ends_the_step_with_the_pass(playe
         played.wait(10)
         played.recorder.backward_end(synchronised=None)
     assert [step["duration_ns"] // MS for step in played.steps()] == [45] * 3
+
+
+def alternate(played, rounds, order):
+    """Train without a loader by optimizers in a given order, 10 ms of other work before each first one."""
+    for _ in range(rounds):
+        played.wait(10)
+        for optimizer in order:
+            played.forward(20)
+            played.backward(30)
+            played.update(5, optimizer)
+
+
+ROUNDS = {
+    "two networks": [0, 1],
+    "the second more often": [0, 1, 1],
+    "five of one for one of the other": [0, 0, 0, 0, 0, 1],
+    "three networks": [0, 1, 2],
+}
+
+
+@pytest.mark.parametrize("order", ROUNDS.values(), ids=ROUNDS)
+def test_without_a_loader_optimizers_that_take_turns_make_one_step(played, order):
+    alternate(played, 6, order)
+    steps = played.steps()
+    rounds = [step for step in steps if step["optimizers"] == order]
+    assert len(rounds) == 4
+    assert [step["duration_ns"] // MS for step in rounds[:-1]] == [55 * len(order) + 10] * 3
+    assert len(steps) == 4 + 2 * len(order)
+
+
+def test_updates_of_one_optimizer_are_steps(played):
+    alternate(played, 6, [0])
+    assert len(played.steps()) == 6
+
+
+def test_optimizers_that_no_longer_take_turns_make_a_step_each(played):
+    alternate(played, 4, [0, 1])
+    alternate(played, 8, [0])
+    assert [step["optimizers"] for step in played.steps()[-6:]] == [[0]] * 6
+
+
+def test_two_passes_of_one_batch_are_one_step_of_a_round(played):
+    """A discriminator has a backward pass for what is real and one for what is not."""
+    for _ in range(6):
+        played.forward(20)
+        played.backward(30)
+        alternate(played, 1, [0, 1])
+    assert [step["micro_steps"] for step in played.steps()[-3:]] == [3, 3, 3]
+
+
+def evaluate_with_gradients(played, batches, source):
+    for _ in range(batches):
+        played.request(source, 5)
+        played.forward(20)
+
+
+def test_a_loader_without_backward_passes_is_an_evaluations(played):
+    for _ in range(3):
+        train(played, 4)
+        evaluate_with_gradients(played, 3, EVALUATION)
+    train(played, 2)
+    steps = played.steps()
+    assert [step["number"] for step in steps if "evaluated" in step.get("flags", [])] == [4, 7, 11]
+    assert [step["number"] for step in steps if "apart" in step] == [7, 11]
+    assert [step["duration_ns"] // MS for step in steps[8:11]] == [65] * 3
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_loaders_whose_batches_share_a_backward_pass_are_the_trainings(played, batches):
+    for _ in range(6):
+        for source in (TRAINING, SECOND):
+            evaluate_with_gradients(played, batches, source)
+        played.backward(30)
+        played.update(5)
+    assert [step["duration_ns"] // MS for step in played.steps()] == [batches * 50 + 35] * 6
+
+
+def test_another_loader_of_each_epoch_is_the_trainings(played):
+    for epoch in range(4):
+        train(played, 3, source=100 + epoch)
+    steps = played.steps()
+    assert len(steps) == 12
+    assert not any("apart" in step for step in steps)
+
+
+def test_batches_that_another_thread_asks_for_are_those_of_the_step(played):
+    for _ in range(4):
+        played.recorder.elsewhere_requests.add(12 * MS, BatchAmount(8))
+        train(played, 1, source=None)
+    steps = played.steps()
+    assert [step["elsewhere"] for step in steps] == [[count, count * 12 * MS] for count in (2, 1, 1, 0)]
+    assert [step["samples"] for step in steps] == [16, 8, 8, 0]
 
 
 def test_the_first_step_has_no_part_of_an_evaluation_before_it(played):

@@ -148,6 +148,62 @@ def test_of_two_kinds_of_steps_the_parts_are_of_one(tmp_path):
     assert "the parts are of those with 4" in sentences_of(run)["micro_steps"]
 
 
+def test_the_parts_are_of_all_steps_where_two_kinds_take_turns(tmp_path):
+    """As of a network whose every fifth update is followed by that of another."""
+    steps, begin = [], 10_000 * MS
+    for number in range(60):
+        kind = 2 if number % 5 == 4 else 1
+        steps.append(step(number, begin, {"forward": 5.0 * kind, "update": 3.0}, micro_steps=kind, samples=8))
+        begin += steps[-1]["duration_ns"]
+    run = one_process(tmp_path, steps)
+    assert (run.steps, run.micro_steps) == (60, None)
+    assert run.step_s.value == pytest.approx(0.009)
+    assert run.throughput.samples.per_s.value == pytest.approx(8 / 0.009)
+
+
+def evaluated_steps(every):
+    """Return 40 steps of 8 ms, behind every so manieth of which an evaluation lies."""
+    found, begin = [], 10_000 * MS
+    for number in range(40):
+        apart = {"apart_ms": 30.0} if number % every == 0 else {}
+        found.append(step(number, begin, {"forward": 5.0, "update": 3.0}, **apart))
+        begin += found[-1]["duration_ns"]
+    return found
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_steps_beside_evaluations_are_kept_where_there_are_few_others(tmp_path, every):
+    run = one_process(tmp_path, evaluated_steps(every))
+    assert run.steps >= 8
+    assert run.step_s.value == pytest.approx(0.008)
+    assert any("evaluations lie beside all steps" in note for note in run.notes) is (every < 3)
+
+
+def test_it_is_said_for_what_many_steps_are_left_out(tmp_path):
+    run = one_process(tmp_path, evaluated_steps(3))
+    (note,) = (note for note in run.notes if "left out" in note)
+    assert "27 compiled, incomplete, or beside an evaluation or a checkpoint" in note
+
+
+def test_updates_that_a_scaler_skips_are_counted(tmp_path):
+    steps = [
+        {**each, **({"flags": ["skipped"]} if each["number"] % 7 == 3 else {"optimizers": [0]})}
+        for each in plain_steps()
+    ]
+    sentences = sentences_of(one_process(tmp_path, steps))
+    assert sentences["skipped_updates"] == "6 of 40 steps made no update: GradScaler skipped it"
+    assert "optimizer_rounds" not in sentences
+
+
+def test_a_loader_of_another_thread_is_named_with_the_gap(tmp_path):
+    steps = [
+        {**step(n, 10_000 * MS + n * 20 * MS, {"forward": 5.0}, {"update>forward": 15.0}), "elsewhere": [1, 14 * MS]}
+        for n in range(40)
+    ]
+    sentence = sentences_of(one_process(tmp_path, steps))["gaps"]
+    assert sentence.endswith("another thread of it asks the loader, 14 ms for each batch")
+
+
 def test_one_long_first_step_is_no_kind_of_its_own(tmp_path):
     steps = plain_steps()
     early = step(0, steps[0]["begin_ns"] - 5000 * MS, {"forward": 5000.0}, micro_steps=8)

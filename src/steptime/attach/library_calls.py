@@ -6,6 +6,7 @@ from typing import Any, Callable
 
 from . import patches, process
 from .batch_amount import NO_BATCH, BatchAmount, BatchReader
+from .record_file import now
 
 
 def region_of(
@@ -48,7 +49,9 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
     look = read or BatchReader().read
 
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-        if recorder.stack or not recorder.is_mine():
+        if not recorder.is_mine():
+            return None if region else patches.CallMark(None, now())
+        if recorder.stack:
             return None
         mark = patches.CallMark(source(args[0]))
         recorder.request_begin()
@@ -57,6 +60,10 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
     def after(mark: Any, returned: bool) -> None:
         batch, mark.result = mark.result, None
         amount = None if region else look(batch) if returned else NO_BATCH
+        if mark.given[0] is None:
+            if returned:
+                recorder.elsewhere_requests.add(now() - mark.given[1], amount)
+            return
         recorder.request_end(mark.given[0], region or ("input" if returned else "epoch"), amount)
 
     patches.measure(owner, name, before, after, compiling)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .batch_amount import NO_BATCH
+
 if TYPE_CHECKING:
+    from .account import TimeSums
     from .batch_amount import BatchAmount
+
+# Requests of other threads that wait for the end of a step at most; more are not counted.
+WAITING = 4096
 
 
 class LoaderRequest:
@@ -23,6 +29,60 @@ class LoaderRequest:
         self.region = region
         self.delivered = region == "input"
         self.read_until = 0  # the end of the last forward without gradient before the next request
+
+
+class TrainingSources:
+    """Which loaders give what is trained on, and which what is evaluated."""
+
+    def __init__(self) -> None:
+        self.latest: int | None = None  # the one that was asked last before a forward with gradient
+        self.training: set[int] = set()
+        self.evaluation: set[int] = set()
+        self.taught: set[int] = set()  # behind whose batches a backward pass came
+        self.since_backward: set[int] = set()
+        self.asked: int | None = None  # whose batch the latest forward with gradient had
+
+    def use(self, delivered: list[LoaderRequest], *, first: bool) -> None:
+        """Note that a forward with gradient uses ``delivered``; ``first`` is whether no evaluation lies before it."""
+        if self.latest is None or first:
+            fresh = delivered[-1:] if self.latest is None else delivered
+            self.training.update(request.source for request in fresh if request.source not in self.evaluation)
+        self.asked = self.latest = delivered[-1].source
+        self.training.add(self.latest)
+
+    def is_evaluated(self, pending: list[LoaderRequest]) -> bool:
+        """Return whether a forward with gradient is an evaluation's that is not marked as one.
+
+        That is so from the second batch on of a loader behind which no backward pass ever came, where one came behind
+        those of another.
+        """
+        source = next((request.source for request in reversed(pending) if request.delivered), None)
+        if source is None:
+            return False
+        self.asked = source
+        first = source not in self.since_backward and source not in self.evaluation
+        if first:
+            self.since_backward.add(source)
+        if first or not self.taught or source in self.taught:
+            return False
+        self.evaluation.add(source)
+        self.training.discard(source)
+        self.since_backward.discard(source)
+        return True
+
+    def teach(self) -> None:
+        """Note a backward pass: the batches since the one before were trained on."""
+        if self.asked is not None:
+            self.since_backward.add(self.asked)
+        for source in self.since_backward - self.taught:
+            self.evaluation.discard(source)
+            self.training.add(source)
+        self.taught |= self.since_backward
+        self.since_backward = set()
+
+    def of(self, pending: list[LoaderRequest]) -> list[LoaderRequest]:
+        """Return those of the requests that loaders of the training answered."""
+        return [request for request in pending if request.source in self.training]
 
 
 class EvaluatedReads:
@@ -56,3 +116,29 @@ class EvaluatedReads:
         """Return those that an evaluation made, where none of ``requests`` is trained on."""
         read = [request for request in requests if request.read_until]
         return read if len(read) > (self.usual or 0) else []
+
+
+class RequestsElsewhere:
+    """Batches that a thread of the script's own asked a loader for, while the one that trains takes them from it."""
+
+    def __init__(self) -> None:
+        self.seen = False
+        self.waiting: list[tuple[int, BatchAmount | None]] = []
+
+    def add(self, duration: int, amount: BatchAmount | None) -> None:
+        """Note a request that brought a batch, in the thread that made it."""
+        self.seen = True
+        if len(self.waiting) < WAITING:
+            self.waiting.append((duration, amount))
+
+    def take(self, account: TimeSums) -> list[int] | None:
+        """Add the batches since the step before to its account; return how many, and how long they were asked for."""
+        if not self.seen:
+            return None
+        count = len(self.waiting)  # another thread goes on to add
+        taken = self.waiting[:count]
+        del self.waiting[:count]
+        account.add_batch(NO_BATCH)
+        for _, amount in taken:
+            account.add_batch(amount)
+        return [count, sum(duration for duration, _ in taken)]

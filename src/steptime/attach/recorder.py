@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Callable
 from .account import COLLECTIVE, GAP, REGION, Ledger
 from .garbage import REGION as GARBAGE
 from .garbage import Collections
-from .loader_requests import EvaluatedReads, LoaderRequest
+from .loader_requests import EvaluatedReads, LoaderRequest, RequestsElsewhere, TrainingSources
+from .optimizer_rounds import OptimizerRounds
 from .patches import call_all
 from .record_file import ProcessorUse, StepLines, now
 
@@ -50,15 +51,15 @@ class Recorder:
         self.micro_steps = self.forwards = self.cost = 0
         self.backwards: list[list[Any]] = []
         self.optimizers: list[int] = []
+        self.rounds = OptimizerRounds()
         self.flags: set[str] = set()
         self.stepped = self.blind = self.between = self.ended = False
         self.update_end_ns = 0
         self.last_gradient = 0
         self.pending: list[LoaderRequest] = []
-        self.source: int | None = None
-        self.training_sources: set[int] = set()
-        self.evaluation_sources: set[int] = set()
+        self.sources = TrainingSources()
         self.reads = EvaluatedReads()
+        self.elsewhere_requests = RequestsElsewhere()
         self.calls: set[str] = set()
         self.world: tuple[int, int, str] | None = None
         self.moved = 0  # bytes of collectives since the first step
@@ -170,14 +171,10 @@ class Recorder:
         """
         delivered = [request for request in self.pending if request.delivered]
         if delivered:
-            if self.source is None or self.ledger.after is None:
-                fresh = delivered[-1:] if self.source is None else delivered
-                self.training_sources.update(r.source for r in fresh if r.source not in self.evaluation_sources)
-            self.source = delivered[-1].source
-            self.training_sources.add(self.source)
-        mine = [request for request in self.pending if request.source in self.training_sources]
+            self.sources.use(delivered, first=self.ledger.after is None)
+        mine = self.sources.of(self.pending)
         for request in self.pending:
-            if request.source not in self.training_sources:
+            if request.source not in self.sources.training:
                 self._settle(request, apart=self.ledger.waits)
         mine = self._without_evaluated(mine)
         first = mine[0].begin if mine else None
@@ -187,7 +184,8 @@ class Recorder:
         # A wrapper that asks ahead trains on the last batch behind the request that brought none.
         ended = any(request.region == "epoch" for request in mine)
         same = self.by_hand and self.forwards > 0 and not (forward or delivered)
-        if self.stepped and not same and (delivered or ended or self.source is None):
+        alone = self.stepped and self.sources.latest is None and self.rounds.is_over(self.optimizers)
+        if self.stepped and not same and (delivered or ended or alone):
             self.close(first if first is not None else self._end_of_update(begin, forward=forward))
         elif (self.stepped or self.calls) and self.begin is not None:
             self.ledger.resume()  # a second network of the same step: what was between the updates is not apart
@@ -237,11 +235,14 @@ class Recorder:
             training = training and not self.between
         # Lightning and L-BFGS run forward and backward inside of the optimizer's step.
         elif all(region[0] == "update" for region in self.stack):
-            own = not training and any(r.delivered and r.source in self.training_sources for r in self.pending)
+            if training and self.sources.is_evaluated(self.pending):
+                training = False
+                self.flags.add("evaluated")
+            own = not training and any(request.delivered for request in self.sources.of(self.pending))
             if training:
                 self._use(now())
                 self.forwards += 1
-            elif not own and self.source is not None:
+            elif not own and self.sources.latest is not None:
                 self._set_apart()
             self.between = not training and not own and (self.stepped or self.begin is None or bool(self.calls))
         name = "forward" if training else "nograd"
@@ -250,10 +251,10 @@ class Recorder:
         return name
 
     def _set_apart(self) -> None:
-        others = [request for request in self.pending if request.source not in self.training_sources]
+        others = [request for request in self.pending if request.source not in self.sources.training]
         for request in others:
             if self.stepped:
-                self.evaluation_sources.add(request.source)
+                self.sources.evaluation.add(request.source)
             self._settle(request, apart=self.ledger.waits)
             self.pending.remove(request)
 
@@ -270,6 +271,7 @@ class Recorder:
     def backward_begin(self) -> None:
         """Begin a backward pass; one without a forward before it is a step's own as well."""
         self.last_gradient = 0
+        self.sources.teach()
         if not self.stack:
             self._use(now(), forward=False)
         elif self.begin is None:
@@ -330,7 +332,7 @@ class Recorder:
 
     def first_forward(self, begin: int, end: int) -> None:
         """Note that what was recorded as `compile` was a forward without gradient between steps."""
-        if not self.stack and self.source is not None:
+        if not self.stack and self.sources.latest is not None:
             self._set_apart()
         self.between = self.begin is None or self.stepped or bool(self.calls)
         if self.between:
@@ -348,7 +350,7 @@ class Recorder:
         self.update_end_ns = end
         # Without a loader the next call shows whether the step is over; until then evaluation may follow.
         self.ledger.waits = True
-        if self.source is not None:
+        if self.sources.latest is not None:
             self.updated(end)
 
     def wait_end(self) -> None:
@@ -382,8 +384,10 @@ class Recorder:
         cost_begin = now()
         account, apart = self.ledger.divide(boundary)
         if self.begin is not None:
-            if self.source is None:
+            asked = self.elsewhere_requests.take(account) if self.sources.latest is None else None
+            if self.sources.latest is None:
                 self.flags.add("no_loader")
+                self.rounds.step_closed(self.optimizers)
             line: dict[str, Any] = {
                 "kind": "step",
                 "number": self.number,
@@ -396,6 +400,7 @@ class Recorder:
                 line["apart"] = apart.form()
             further = {"backwards": self.backwards, "optimizers": self.optimizers, "flags": sorted(self.flags)}
             further["collections"] = self.collections.end_step()
+            further["elsewhere"] = asked
             line.update({name: value for name, value in further.items() if value})
             line["cost_ns"] = self.cost
             self.lines.add(line)

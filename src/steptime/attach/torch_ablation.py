@@ -61,7 +61,12 @@ class Ablation:
 
         def next_batch(self_: Any) -> Any:
             source = id(getattr(self_, "_dataset", self_))
-            if self.lacking == INPUT and recorder.is_mine() and source == recorder.source and source in self.batches:
+            if (
+                self.lacking == INPUT
+                and recorder.is_mine()
+                and source == recorder.sources.latest
+                and source in self.batches
+            ):
                 recorder.request_begin()
                 recorder.request_end(source, "input")
                 return self.batches[source]

@@ -10,7 +10,15 @@ import numpy as np
 from steptime.attached.form import AttachedFinding, JobPart, RankMemory, StepPart, WaitedFor
 from steptime.attached.garbage import garbage_findings
 from steptime.attached.memory import memory_findings
-from steptime.attached.step_parts import KeptSteps, at_line, is_in_turn, known_part, title_of, whose_code
+from steptime.attached.step_parts import (
+    KeptSteps,
+    at_line,
+    is_in_turn,
+    known_part,
+    requests_elsewhere,
+    title_of,
+    whose_code,
+)
 from steptime.attached.step_spread import stalls_sentence, step_spread
 from steptime.attached.trainings import TrainingAttempts
 from steptime.results.attached_lines import StepLine
@@ -159,10 +167,16 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
         sentence = (
             f"{_with_interval(most.time_s)} of each step, {_percent(most.share)}, passes {title_of(most.name)}"
             f"{at_line(most.where)}{others if len(gaps) > 1 else ''}: {whose_code(most.where)} that nothing marks"
-            f"{_in_turn(most)}"
+            f"{_in_turn(most)}{_asked_elsewhere(found)}"
         )
         lost_s = sum(_lost(part, found) for part in gaps)
         yield AttachedFinding(kind="gaps", sentence=sentence, lost_s=lost_s)
+
+
+def _asked_elsewhere(run: AttachedFindings) -> str:
+    """Return how long another thread of the script asks a loader, for which the one that trains may wait in a gap."""
+    asked = requests_elsewhere(run.main)
+    return f"; another thread of it asks the loader, {format_seconds(asked[0])} for each batch" if asked else ""
 
 
 def _lost(part: StepPart, found: AttachedFindings) -> float:
@@ -239,8 +253,12 @@ def _of_counts(found: AttachedFindings) -> Iterator[AttachedFinding]:
     if any("blind" in step.flags for step in steps):
         sentence = "no update was seen: steps are counted by requests of batches"
         yield AttachedFinding(kind="update_not_seen", sentence=sentence, lost_s=None)
+    skipped = sum("skipped" in step.flags for step in steps)
+    if skipped:
+        sentence = f"{skipped} of {format_count(len(steps), 'step')} made no update: GradScaler skipped it"
+        yield AttachedFinding(kind="skipped_updates", sentence=sentence, lost_s=None)
     period = _round([tuple(step.optimizers) for step in steps])
-    if period > 1:
+    if period > 1 and len({optimizer for step in steps for optimizer in step.optimizers}) > 1:
         rounds = [steps[index : index + period] for index in range(0, len(steps) - period + 1, period)]
         lasts = format_seconds(float(np.median([sum(step.active_s for step in each) for each in rounds])))
         sentence = (

@@ -250,6 +250,7 @@ class AttachedFinding(JsonForm):
         "uncompiled",
         "recompilations",
         "optimizer_rounds",
+        "skipped_updates",
         "ablation",
         "fault",
     ]

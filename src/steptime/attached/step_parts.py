@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steptime.attached.attempts import Attempt
-from steptime.attached.exchange import Exchange, split_exchange
+from steptime.attached.exchange import Exchange
 from steptime.attached.form import CollectiveCount, StepPart
 from steptime.phases import BY_NAME, EXCHANGED, REST
 from steptime.results.attached_files import ProcessLines
@@ -17,7 +17,6 @@ from steptime.results.attached_lines import StepLine
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.statistics.interval import difference_within, mean_within, median_within, step_time
 from steptime.statistics.launch_times import reduce_times
-from steptime.units import format_seconds
 
 Array = NDArray[np.float64]
 
@@ -45,6 +44,8 @@ _TITLES = {
     "garbage_collection": "garbage collection",
     EXCHANGE: "exchange",
 }
+_BESIDE_GAPS = {"nograd": "a pass without gradient"}
+"""Of regions whose own names are not words."""
 _LINE = re.compile(r"(?P<own>.*:\d+ \S+?)(, (?P<library>\S+): \S+)?", re.DOTALL)
 """A sampled line: of the script, and the function of a library that is at work in it."""
 _COLLECTIVE = "collective"
@@ -58,23 +59,15 @@ _ORDER = (
 """Of phases, by time."""
 _FEWEST = 4
 """Fewer steps are not told apart."""
-_MOST_KINDS = 3
-"""Of steps, by their numbers of micro-steps, that are told apart."""
-_FEW = 8
-"""From so many steps on, the first steady one is looked for; of fewer the first is left out."""
-_STARTING = 2.0
-"""Times the median step, above which the first steps are not steady whatever follows."""
 _IN_TURN = 1.2
 """Times its mean over ranks, that a part adds at least to a step where others wait for who has it."""
-_MOST_UNCERTAIN = 0.5
-"""Of the exchange, that the clocks may leave open."""
 
 
 def title_of(name: str) -> str:
     """Return a part of a step as a title: ``sync wait``, ``between forward and backward``."""
     before, gap, after = name.partition(">")
     if gap:
-        return f"between {before} and {after}"
+        return f"between {_BESIDE_GAPS.get(before, before)} and {_BESIDE_GAPS.get(after, after)}"
     return BY_NAME[name].title if name in BY_NAME else _TITLES.get(name, name)
 
 
@@ -87,6 +80,10 @@ class KeptSteps:
     exchange: Exchange | None
     no_exchange: str | None
     """Why waiting and transfer are not told apart; None if they are, and for a single rank."""
+    near_evaluation: bool = False
+    """Whether they lie beside evaluations, since too few others do not."""
+    left_out_for: Mapping[str, int] = field(default_factory=dict)
+    """How many other steps are left out for what."""
 
     @property
     def left_out(self) -> int:
@@ -139,72 +136,6 @@ class KeptSteps:
 def longest_training(kept: Sequence[KeptSteps]) -> KeptSteps:
     """Return the one whose steps took longest together; each must have some."""
     return max(kept, key=lambda own: float(own.length_s.max(axis=0).sum()))
-
-
-def kept_steps(attempt: Attempt) -> KeptSteps:
-    """Return the steps of an attempt that are alike: steady, divided, and not touched by an evaluation or a checkpoint.
-
-    One that follows an evaluation or a checkpoint of some rank holds what the others wait for it. Where only some
-    steps have all their collectives on record, these alone are kept.
-    """
-    steps = attempt.steps
-    divided = {number: found for number, found in steps.items() if not any(step.is_undivided for step in found)}
-    steps = divided or steps
-    disturbed = {number for number, found in steps.items() if any(map(_is_disturbed, found))}
-    numbers = [number for number in steps if number not in disturbed and number - 1 not in disturbed]
-    numbers = _of_main_kind(steps, numbers)
-    numbers = numbers[_first_steady(steps, numbers) :]
-    if len(attempt.ranks) < 2:  # noqa: PLR2004 - it waits for no other
-        alone = attempt.mismatch(numbers) if attempt.world > 1 else None
-        return KeptSteps(attempt, numbers, None, alone)
-    found = split_exchange(attempt, numbers)
-    if isinstance(found, str):
-        return KeptSteps(attempt, numbers, None, found)
-    if len(found.numbers) < min(_FEWEST, len(numbers)):
-        return KeptSteps(attempt, numbers, None, "too few steps have all their collectives on record")
-    exchange_s = float((found.waiting_s + found.exposed_s).mean())
-    if found.clock.uncertainty_s > _MOST_UNCERTAIN * exchange_s:
-        known, whole = format_seconds(found.clock.uncertainty_s), format_seconds(exchange_s)
-        return KeptSteps(
-            attempt, numbers, None, f"clocks of hosts are known to {known}, and the exchange takes {whole}"
-        )
-    return KeptSteps(attempt, found.numbers, found, None)
-
-
-def _is_disturbed(step: StepLine) -> bool:
-    lacking = step.ablation
-    compiled = step.regions.get("compile", 0) > 0
-    return compiled or step.holds_other_work or "fault" in step.flags or (lacking is not None and lacking[1] != "whole")
-
-
-def _of_main_kind(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int]) -> list[int]:
-    """Return the steps with the number of micro-steps that takes most time; all where many numbers take turns.
-
-    Fewer than four do not make a kind: a first step can hold what came before the update was known.
-    """
-    kinds: dict[int, list[int]] = {}
-    for number in numbers:
-        if len(counts := {step.micro_steps for step in steps[number]}) == 1:
-            kinds.setdefault(counts.pop(), []).append(number)
-        else:
-            return list(numbers)
-    if len(kinds) > _MOST_KINDS:
-        return list(numbers)
-    several = {kind: own for kind, own in kinds.items() if len(own) >= _FEWEST}
-    if not several:
-        return max(kinds.values(), key=len, default=[])
-    lasted = {kind: sum(steps[number][0].active_s for number in own) for kind, own in several.items()}
-    return several[max(reversed(several), key=lasted.__getitem__)]
-
-
-def _first_steady(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int]) -> int:
-    if len(numbers) < _FEW:
-        return int(len(numbers) > 2)  # noqa: PLR2004 - a mean of at least two
-    series = np.array([np.mean([step.active_s for step in steps[number]]) for number in numbers])
-    # The rule below does not take one step that loads kernels for a trend; it may outweigh all others.
-    starting = int(np.argmax(series <= _STARTING * np.median(series)))
-    rest = series[starting:]
-    return starting + (reduce_times([rest])[0].dropped if len(rest) >= _FEW and rest.sum() > 0.0 else 0)
 
 
 def step_length(kept: KeptSteps) -> Interval[float | None]:
@@ -329,6 +260,16 @@ def most_seen_line(processes: Iterable[ProcessLines], places: Iterable[str]) -> 
         return None
     functions = max(counts.values(), key=lambda of_line: sum(of_line.values()))
     return max(functions, key=functions.__getitem__)
+
+
+def requests_elsewhere(kept: KeptSteps) -> tuple[float, int] | None:
+    """Return how long a request to a loader takes in another thread of the script, and how many there were.
+
+    None where the thread that trains asks loaders, or none is asked.
+    """
+    asked = [step.elsewhere for number in kept.numbers for step in kept.attempt.steps[number] if step.elsewhere]
+    count = sum(number for number, _ in asked)
+    return (sum(lasting for _, lasting in asked) * 1e-9 / count, count) if count else None
 
 
 def library_of(line: str | None) -> str:

@@ -22,6 +22,8 @@ _NOTABLE = 0.1
 """Of the time of all steps, that stalls take beyond the median at least to be named."""
 _REGULAR = 0.5
 """Of the mean distance between two stalls, by which distances may differ where they come regularly."""
+_ADJOINING = 1.5
+"""Steps between two stalls, below which they come one after the other."""
 _FEWEST_OF = {0.9: 10, 0.99: 100}
 """Steps that a quantile needs."""
 _MOST_WINDOWS = 64
@@ -76,7 +78,10 @@ def _stalls(numbers: NDArray[np.int64], lengths: NDArray[np.float64]) -> StepSta
 
 def stalls_sentence(stalls: StepStalls, median_s: float) -> str:
     """Return what stalls take, and how they come."""
-    period = f"every {stalls.every:.3g} steps" if stalls.every else "at no regular distance"
+    if stalls.every is None:
+        period = "at no regular distance"
+    else:
+        period = "one after the other" if stalls.every < _ADJOINING else f"every {stalls.every:.3g} steps"
     return (
         f"{stalls.count} of {format_count(stalls.steps, 'step')} took {format_seconds(stalls.shortest_s)} or more, "
         f"{period}, together {100 * stalls.share:.0f} % of the time of steps; the median step takes "

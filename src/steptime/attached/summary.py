@@ -17,11 +17,11 @@ from steptime.attached.step_flops import step_flops
 from steptime.attached.step_parts import (
     KeptSteps,
     collective_counts,
-    kept_steps,
     median_step_length,
     step_length,
     step_parts,
 )
+from steptime.attached.step_selection import kept_steps, selection_notes
 from steptime.attached.step_spread import step_histogram, step_spread, step_windows
 from steptime.attached.straggler import whom_ranks_wait_for
 from steptime.attached.throughput import throughput
@@ -200,7 +200,7 @@ def _notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
     alone = sum(len(process.steps) for process in files.processes)
     if main is not None and summed and alone:
         notes.append(_SAMPLED.format(summed=summed, steps=format_count(summed + alone, "step")))
-    return [*_niceness(files), *(_too_few(main) if main else ()), *notes]
+    return [*_niceness(files), *((*_too_few(main), *selection_notes(main)) if main else ()), *notes]
 
 
 def _niceness(files: AttachedFiles) -> Iterator[str]:

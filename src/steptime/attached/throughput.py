@@ -22,7 +22,8 @@ _SPLIT = "ranks hold pieces of one model, and may read the same batches"
 def throughput(kept: KeptSteps) -> Throughput:
     """Return what the kept steps, of which there is one at least, train on in a second."""
     steps = [step for number in kept.numbers for step in kept.attempt.steps[number]]
-    unseen = _NO_LOADER if all("no_loader" in step.flags for step in steps) else None
+    alone = all("no_loader" in step.flags and step.elsewhere is None for step in steps)
+    unseen = _NO_LOADER if alone else None
     split = _SPLIT if kept.attempt.is_pipeline(kept.numbers) else None
     masks = [step.mask for step in steps if step.mask is not None]
     looked_at = sum(tokens for tokens, _ in masks)

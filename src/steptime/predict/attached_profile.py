@@ -250,6 +250,8 @@ def _refusal(run: AttachedRun, profile: AttachedProfile, files: AttachedFiles) -
     hidden = next((part.reason for part in run.parts if part.name == "sync_wait" and part.reason), None)
     if not run.ranks or hidden:
         return f"its exchange is not known: {hidden}" if hidden else "no step of the script is on record"
+    if run.micro_steps is None and run.world > 1:
+        return "its steps have different numbers of micro-steps in turn, and so no one exchange"
     if (unmodelled := _unmodelled(run, profile, files)) is not None:
         return unmodelled
     if not profile.calls and _is_sharded(files):

@@ -98,7 +98,12 @@ def part_rows(run: AttachedRun, gaps: int) -> Iterator[tuple[str, str, str, str]
     of_gaps = [part for part in run.parts if part.gap]
     shown = [part for part in of_gaps[:gaps] if (part.share or 0.0) >= _SMALL]
     for part in shown:
-        yield part.name.replace(">", " to "), _time(part, unit).line, _share(part), _note(part, run)
+        yield (
+            part.name.replace("nograd", "no-grad pass").replace(">", " to "),
+            _time(part, unit).line,
+            _share(part),
+            _note(part, run),
+        )
     rest = [part for part in unmarked if part not in shown]
     total = sum(part.time_s.value or 0.0 for part in rest)
     share = sum(part.share or 0.0 for part in rest)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from steptime.attached.attempts import attempts_of
-from steptime.attached.step_parts import kept_steps, longest_training, title_of
+from steptime.attached.step_parts import longest_training, title_of
+from steptime.attached.step_selection import kept_steps
 from steptime.attached.summary import attached_run
 from steptime.predict.curve.contradictions import jumps
 from steptime.predict.curve.curve import Point, ScalingCurve, Setup

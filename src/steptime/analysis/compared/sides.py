@@ -21,7 +21,8 @@ from steptime.analysis.pooled_conditions import versions_of
 from steptime.analysis.summary import summarise
 from steptime.analysis.summary_form import TrialSummary
 from steptime.attached.attempts import attempts_of
-from steptime.attached.step_parts import KeptSteps, kept_steps, longest_training
+from steptime.attached.step_parts import KeptSteps, longest_training
+from steptime.attached.step_selection import kept_steps
 from steptime.attached.throughput import throughput
 from steptime.attached.trainings import trainings_of
 from steptime.errors import StoreError, UsageError, choices_message

@@ -1,0 +1,140 @@
+"""Which steps of an attached run its parts are means of: steady ones of one kind that no other work touches."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from steptime.attached.attempts import Attempt
+from steptime.attached.exchange import split_exchange
+from steptime.attached.step_parts import KeptSteps
+from steptime.results.attached_lines import StepLine
+from steptime.statistics.launch_times import reduce_times
+from steptime.units import format_count, format_seconds
+
+_FEWEST = 4
+"""Fewer steps are not told apart."""
+_MOST_KINDS = 3
+"""Of steps, by their numbers of micro-steps, that are told apart."""
+_MOST_CHANGES = 2
+"""From one kind of steps to another, for each kind, of a loop that changes for good; more take turns."""
+_SPOILING = frozenset(("fault", "evaluated"))
+"""Flags of steps that are left out."""
+_LACKING = "whose parts are longer than they are"
+_DISTURBED = "compiled, incomplete, or beside an evaluation or a checkpoint"
+_MAIN = 0.9
+"""Share of the time, from which on one kind of steps is shown alone whatever comes between."""
+_FEW = 8
+"""From so many steps on, the first steady one is looked for; of fewer the first is left out."""
+_NOTABLE = 0.25
+"""Share of the steps that are left out, above which it is said for what."""
+_STARTING = 2.0
+"""Times the median step, above which the first steps are not steady whatever follows."""
+_MOST_UNCERTAIN = 0.5
+"""Of the exchange, that the clocks may leave open."""
+
+
+def kept_steps(attempt: Attempt) -> KeptSteps:
+    """Return the steps of an attempt that are alike: steady, divided, and not touched by an evaluation or a checkpoint.
+
+    One that follows an evaluation or a checkpoint of some rank holds what the others wait for it; where an evaluation
+    follows nearly every step, those beside one are kept, without its time. Where only some steps have all their
+    collectives on record, these alone are kept.
+    """
+    steps = attempt.steps
+    divided = {number: found for number, found in steps.items() if not any(step.is_undivided for step in found)}
+    steps = divided or steps
+    calm, near_evaluation = _undisturbed(steps)
+    alike = _of_main_kind(steps, calm)
+    steady = alike[_first_steady(steps, alike) :]
+    kept = _with_exchange(attempt, steady)
+    left_out = {
+        _LACKING: len(attempt.steps) - len(steps),
+        _DISTURBED: len(steps) - len(calm),
+        "with another number of micro-steps": len(calm) - len(alike),
+        "before steps were steady": len(alike) - len(steady),
+        "without all collectives on record": len(steady) - len(kept.numbers),
+    }
+    return replace(kept, near_evaluation=near_evaluation, left_out_for=left_out)
+
+
+def _undisturbed(steps: Mapping[int, Sequence[StepLine]]) -> tuple[list[int], bool]:
+    """Return the steps that no other work touches, and whether evaluations lie beside these, as beside all others."""
+    spoilt = {number for number, found in steps.items() if any(map(_is_spoilt, found))}
+    disturbed = {number for number, found in steps.items() if any(step.holds_other_work for step in found)} | spoilt
+    apart = [number for number in steps if number not in disturbed and number - 1 not in disturbed]
+    behind = [number for number in steps if number not in disturbed]
+    beside = [number for number, found in steps.items() if number not in spoilt and not any(s.save_s for s in found)]
+    if len(apart) >= _FEW or len(beside) < _FEW:
+        return apart, False
+    return (behind if len(behind) >= _FEW else beside), True
+
+
+def _with_exchange(attempt: Attempt, numbers: list[int]) -> KeptSteps:
+    """Return the steps with their exchange divided, or with the reason why it is not."""
+    if len(attempt.ranks) < 2:  # noqa: PLR2004 - it waits for no other
+        alone = attempt.mismatch(numbers) if attempt.world > 1 else None
+        return KeptSteps(attempt, numbers, None, alone)
+    found = split_exchange(attempt, numbers)
+    if isinstance(found, str):
+        return KeptSteps(attempt, numbers, None, found)
+    if len(found.numbers) < min(_FEWEST, len(numbers)):
+        return KeptSteps(attempt, numbers, None, "too few steps have all their collectives on record")
+    exchange_s = float((found.waiting_s + found.exposed_s).mean())
+    if found.clock.uncertainty_s > _MOST_UNCERTAIN * exchange_s:
+        known, whole = format_seconds(found.clock.uncertainty_s), format_seconds(exchange_s)
+        return KeptSteps(
+            attempt, numbers, None, f"clocks of hosts are known to {known}, and the exchange takes {whole}"
+        )
+    return KeptSteps(attempt, found.numbers, found, None)
+
+
+def selection_notes(kept: KeptSteps) -> Iterator[str]:
+    """Yield for what many steps are left out, and that an evaluation lies beside those that are kept."""
+    if kept.left_out > _NOTABLE * len(kept.attempt.steps):
+        reasons = [f"{count} {words}" for words, count in kept.left_out_for.items() if count]
+        yield f"{kept.left_out} of {format_count(len(kept.attempt.steps), 'step')} are left out: {', '.join(reasons)}"
+    if kept.near_evaluation:
+        yield "evaluations lie beside all steps: their passes without gradient are not in these times, what follows is"
+
+
+def _is_spoilt(step: StepLine) -> bool:
+    """Return whether a step is unlike others: compiled, ablated, incomplete, or with an evaluation that is its own."""
+    lacking = step.ablation
+    compiled = step.regions.get("compile", 0) > 0
+    return compiled or not _SPOILING.isdisjoint(step.flags) or (lacking is not None and lacking[1] != "whole")
+
+
+def _of_main_kind(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int]) -> list[int]:
+    """Return the steps with the number of micro-steps that takes most time; all where these numbers take turns.
+
+    So do those of a network whose every fifth update is followed by that of another. Fewer than four steps do not make
+    a kind: a first one can hold what came before the update was known.
+    """
+    kinds: dict[int, list[int]] = {}
+    for number in numbers:
+        if len(counts := {step.micro_steps for step in steps[number]}) == 1:
+            kinds.setdefault(counts.pop(), []).append(number)
+        else:
+            return list(numbers)
+    if len(kinds) > _MOST_KINDS:
+        return list(numbers)
+    several = {kind: own for kind, own in kinds.items() if len(own) >= _FEWEST}
+    if not several:
+        return max(kinds.values(), key=len, default=[])
+    lasted = {kind: sum(steps[number][0].active_s for number in own) for kind, own in several.items()}
+    main = max(reversed(several), key=lasted.__getitem__)
+    changes = sum(steps[one][0].micro_steps != steps[other][0].micro_steps for one, other in pairwise(numbers))
+    take_turns = changes > _MOST_CHANGES * len(kinds) and lasted[main] < _MAIN * sum(lasted.values())
+    return list(numbers) if take_turns else several[main]
+
+
+def _first_steady(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int]) -> int:
+    if len(numbers) < _FEW:
+        return int(len(numbers) > 2)  # noqa: PLR2004 - a mean of at least two
+    series = np.array([np.mean([step.active_s for step in steps[number]]) for number in numbers])
+    # The rule below does not take one step that loads kernels for a trend; it may outweigh all others.
+    starting = int(np.argmax(series <= _STARTING * np.median(series)))
+    rest = series[starting:]
+    return starting + (reduce_times([rest])[0].dropped if len(rest) >= _FEW and rest.sum() > 0.0 else 0)
