@@ -43,7 +43,7 @@ def kept_steps(attempt: Attempt) -> KeptSteps:
     collectives on record, these alone are kept.
     """
     steps = attempt.steps
-    divided = {number: found for number, found in steps.items() if not any(step.is_undivided for step in found)}
+    divided = {number: own for number, own in steps.items() if not any(step.is_undivided for step in own)}
     steps = divided or steps
     calm, near_evaluation = _undisturbed(steps)
     alike = _of_main_kind(steps, calm)
@@ -61,11 +61,11 @@ def kept_steps(attempt: Attempt) -> KeptSteps:
 
 def _undisturbed(steps: Mapping[int, Sequence[StepLine]]) -> tuple[list[int], bool]:
     """Return the steps that no other work touches, and whether evaluations lie beside these, as beside all others."""
-    spoilt = {number for number, found in steps.items() if any(map(_is_spoilt, found))}
-    disturbed = {number for number, found in steps.items() if any(step.holds_other_work for step in found)} | spoilt
+    spoilt = {number for number, own in steps.items() if any(map(_is_spoilt, own))}
+    disturbed = {number for number, own in steps.items() if any(step.holds_other_work for step in own)} | spoilt
     apart = [number for number in steps if number not in disturbed and number - 1 not in disturbed]
     behind = [number for number in steps if number not in disturbed]
-    beside = [number for number, found in steps.items() if number not in spoilt and not any(s.save_s for s in found)]
+    beside = [number for number, own in steps.items() if number not in spoilt and not any(step.save_s for step in own)]
     if len(apart) >= _FEW or len(beside) < _FEW:
         return apart, False
     return (behind if len(behind) >= _FEW else beside), True
@@ -76,18 +76,18 @@ def _with_exchange(attempt: Attempt, numbers: list[int]) -> KeptSteps:
     if len(attempt.ranks) < 2:  # noqa: PLR2004 - it waits for no other
         alone = attempt.mismatch(numbers) if attempt.world > 1 else None
         return KeptSteps(attempt, numbers, None, alone)
-    found = split_exchange(attempt, numbers)
-    if isinstance(found, str):
-        return KeptSteps(attempt, numbers, None, found)
-    if len(found.numbers) < min(_FEWEST, len(numbers)):
+    exchange = split_exchange(attempt, numbers)
+    if isinstance(exchange, str):
+        return KeptSteps(attempt, numbers, None, exchange)
+    if len(exchange.numbers) < min(_FEWEST, len(numbers)):
         return KeptSteps(attempt, numbers, None, "too few steps have all their collectives on record")
-    exchange_s = float((found.waiting_s + found.exposed_s).mean())
-    if found.clock.uncertainty_s > _MOST_UNCERTAIN * exchange_s:
-        known, whole = format_seconds(found.clock.uncertainty_s), format_seconds(exchange_s)
+    exchange_s = float((exchange.waiting_s + exchange.exposed_s).mean())
+    if exchange.clock.uncertainty_s > _MOST_UNCERTAIN * exchange_s:
+        known, whole = format_seconds(exchange.clock.uncertainty_s), format_seconds(exchange_s)
         return KeptSteps(
             attempt, numbers, None, f"clocks of hosts are known to {known}, and the exchange takes {whole}"
         )
-    return KeptSteps(attempt, found.numbers, found, None)
+    return KeptSteps(attempt, exchange.numbers, exchange, None)
 
 
 def selection_notes(kept: KeptSteps) -> Iterator[str]:
