@@ -20,7 +20,7 @@ REGION, GAP, COLLECTIVE = 0, 1, 2
 class TimeSums:
     """Sums over one step, or over the part of it that is apart."""
 
-    __slots__ = ("amount", "collectives", "gaps", "intervals", "regions")
+    __slots__ = ("amount", "collectives", "elsewhere", "gaps", "intervals", "regions")
 
     def __init__(self) -> None:
         self.regions: dict[str, int] = {}
@@ -28,6 +28,7 @@ class TimeSums:
         self.collectives: dict[str, list[int]] = {}
         self.intervals: list[tuple[str, int, int, int]] = []
         self.amount: BatchAmount | None = None  # of the batches that the step trains on
+        self.elsewhere: list[int] = []  # of loaders asked in another thread: batches, and nanoseconds
 
     def add_batch(self, amount: BatchAmount | None) -> None:
         """Add what a batch holds, where its loader's batches are looked at."""
@@ -58,6 +59,8 @@ class TimeSums:
             line["intervals"] = self.intervals if number % SAMPLED == 0 else self.intervals[:INTERVALS]
         if self.amount is not None:
             line.update(self.amount.form())
+        if self.elsewhere:
+            line["elsewhere"] = self.elsewhere
         return line
 
 

@@ -131,14 +131,14 @@ class RequestsElsewhere:
         if len(self.waiting) < WAITING:
             self.waiting.append((duration, amount))
 
-    def take(self, account: TimeSums) -> list[int] | None:
-        """Add the batches since the step before to its account; return how many, and how long they were asked for."""
+    def take(self, account: TimeSums) -> None:
+        """Move the batches since the step before to the account of this one."""
         if not self.seen:
-            return None
+            return
         count = len(self.waiting)  # another thread goes on to add
         taken = self.waiting[:count]
         del self.waiting[:count]
         account.add_batch(NO_BATCH)
         for _, amount in taken:
             account.add_batch(amount)
-        return [count, sum(duration for duration, _ in taken)]
+        account.elsewhere = [count, sum(duration for duration, _ in taken)]

@@ -9,7 +9,7 @@ SEEN = 2
 
 
 class OptimizerRounds:
-    """Learns which optimizers come one after the other, and says when a round of them is over.
+    """Learns which optimizers come one after the other, and when a round of them is over.
 
     A generative network has the updates of two in each step of its script. Where none is asked for a batch, each update
     would end a step; so they do until two rounds were alike.

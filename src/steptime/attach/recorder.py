@@ -169,8 +169,7 @@ class Recorder:
 
         Without an optimizer, a backward pass belongs to the step of its ``forward``, if it has one.
         """
-        delivered = [request for request in self.pending if request.delivered]
-        if delivered:
+        if delivered := [request for request in self.pending if request.delivered]:
             self.sources.use(delivered, first=self.ledger.after is None)
         mine = self.sources.of(self.pending)
         for request in self.pending:
@@ -384,8 +383,8 @@ class Recorder:
         cost_begin = now()
         account, apart = self.ledger.divide(boundary)
         if self.begin is not None:
-            asked = self.elsewhere_requests.take(account) if self.sources.latest is None else None
             if self.sources.latest is None:
+                self.elsewhere_requests.take(account)
                 self.flags.add("no_loader")
                 self.rounds.step_closed(self.optimizers)
             line: dict[str, Any] = {
@@ -400,7 +399,6 @@ class Recorder:
                 line["apart"] = apart.form()
             further = {"backwards": self.backwards, "optimizers": self.optimizers, "flags": sorted(self.flags)}
             further["collections"] = self.collections.end_step()
-            further["elsewhere"] = asked
             line.update({name: value for name, value in further.items() if value})
             line["cost_ns"] = self.cost
             self.lines.add(line)
