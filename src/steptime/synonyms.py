@@ -134,7 +134,7 @@ _INSTEAD: Sequence[tuple[str, str, str]] = (
         "on one machine write workers: 4; on several hosts: {names: [n1, n2], workers_per_host: 4}",
     ),
     ("nnodes numnodes nodes machines nummachines numhosts", "hosts", "write hosts: [n1, n2], or slurm: {nodes: 2}"),
-    ("hostfile machinefile", "hosts", "write the names of its hosts, as hosts: [n1, n2]"),
+    ("hostfile machinefile", "hosts", "write its path, as hosts: ./hostfile"),
     ("masteraddr masterport rdzvendpoint rdzvbackend noderank localrank", "hosts", "leave it out, steptime chooses it"),
     ("fp16", "precision", "write precision: fp16"),
     ("bf16", "precision", "write precision: bf16"),

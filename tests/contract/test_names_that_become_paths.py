@@ -64,7 +64,7 @@ def of_trial(folder: Path, name: str) -> None:
 def of_host(folder: Path, name: str) -> None:
     if name == "a\n":
         pytest.skip("blanks around a host's name count nothing")
-    planned(folder, launcher="ssh", hosts=[name])
+    planned(folder, launcher="ssh", hosts=[name, "n0"])  # alone, a slash makes it the path of a hostfile
 
 
 def of_scheduled_host(folder: Path, name: str) -> None:

@@ -26,6 +26,12 @@ from steptime.runner.preparation import ready_interpreter
 
 LAUNCH = str(Path(__file__).with_name("host_launch.py"))
 PYTHON = sys.executable
+PRINT_ALLOCATION = """
+import os
+from steptime.launchers.hosts.allocation import find_allocation
+found = find_allocation(os.environ)
+print(*found.slots, found.reach)
+"""
 WRITE_PLACE = """
     import json, os, socket, sys
     rank = os.environ.get("STEPTIME_RANK") or os.environ.get("PMI_RANK") or os.environ["OMPI_COMM_WORLD_RANK"]
@@ -138,6 +144,11 @@ def started(folder: Path, count: int = 2, limit_s: float = 60.0) -> bool:
     while len(list(folder.glob("started-*"))) < count and time.monotonic() < deadline:
         time.sleep(0.05)
     return len(list(folder.glob("started-*"))) == count
+
+
+def test_all_groups_of_a_real_heterogeneous_job_are_its_hosts(bed):
+    found = bed.run("salloc", "-Q", "-N1", ":", "-N2", PYTHON, "-c", PRINT_ALLOCATION)
+    assert found.stdout.split() == ["n0", "n1", "n2", "ssh"], found.stderr
 
 
 @pytest.mark.parametrize("launcher", ["ssh", "slurm"])

@@ -8,10 +8,9 @@ TOP = "workloads: lenet5\nframeworks: pytorch\nworkers: 2\nlauncher: mpi\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("hosts: hostfile", "'hostfile' is the name of a file and not of a host; write the hosts that it lists"),
-        ("hosts: ./hosts.txt", "is the name of a file and not of a host"),
+        ("hosts: hostfile", "'hostfile' is the name of a file and not of a host; a hostfile is written alone, as"),
+        ("hosts: [./hosts.txt, n0]", "is the name of a file and not of a host; a hostfile is written alone"),
         ("hosts: [machinefile]", "is the name of a file and not of a host"),
-        ("hosts: {names: /etc/mpi/hosts}", "is the name of a file and not of a host"),
         ("hosts: nodelist.txt", "is the name of a file and not of a host"),
         ("hosts: [node1:4, node2:4]", "write hosts: {names: [node1], workers_per_host: 4}"),
         ("hosts: 'server1:4,server2:4'", "write hosts: {names: [server1], workers_per_host: 4}"),

@@ -185,6 +185,7 @@ AUTO = "auto"
 """What fits, of launchers as of the other things that a study names: here, what its hosts and strategies need."""
 EMULATED = "emulated"
 LAUNCHERS: Mapping[str, tuple[str, ...]] = {
+    "allocation": ("hosts",),
     EMULATED: ("cluster",),
     "inline": (),
     "local": (),

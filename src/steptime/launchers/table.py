@@ -213,6 +213,13 @@ class _SiteLauncher(AbstractLauncher):
         return run_on_hosts(request, self.name)
 
 
+class AllocationLauncher(_SiteLauncher):
+    """Reaches the hosts of the job that steptime runs in: by srun in a job of Slurm, and otherwise by ssh."""
+
+    name = "allocation"
+    summary = "workers and servers on the hosts of the job around it: Slurm, PBS, LSF, Grid Engine, Flux, an MPIJob"
+
+
 class SshLauncher(_SiteLauncher):
     """Reaches each host by an ssh of its own.
 
@@ -235,7 +242,15 @@ class SlurmLauncher(_SiteLauncher):
 
 _OWN: dict[str, type[AbstractLauncher]] = {
     launcher.name: launcher
-    for launcher in (EmulatedLauncher, InlineLauncher, LocalLauncher, MpiLauncher, SlurmLauncher, SshLauncher)
+    for launcher in (
+        AllocationLauncher,
+        EmulatedLauncher,
+        InlineLauncher,
+        LocalLauncher,
+        MpiLauncher,
+        SlurmLauncher,
+        SshLauncher,
+    )
 }
 LAUNCHERS = Registry(
     "launcher",

@@ -19,7 +19,7 @@ from steptime.study.hosts import HostsChoice
 from steptime.study.quantities import MOST_PROCESSES, expanded_hosts
 
 OPERATIONS = ("allreduce", "allreduce_queued", "push_pull", "incast")
-LAUNCHERS = ("auto", "local", "mpi", "emulated", "ssh", "slurm")
+LAUNCHERS = ("auto", "local", "mpi", "emulated", "ssh", "slurm", "allocation")
 LAUNCHERS_OF_THIS_HOST = ("local", "emulated")
 _MOST_BYTES = 1024**3
 """Of a message; each worker holds a few of them."""

@@ -3,50 +3,34 @@
 The hosts of a run that are alive: where one dies, spare ones take its place.
 """
 
-import contextlib
 import os
 import platform
-import shutil
-import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from steptime.catalog.accelerators import Accelerator, Accelerators, find_accelerators, version_of
 from steptime.catalog.choices import launchers_with
 from steptime.catalog.cluster import FoundHost, NeededPaths, Reach, Site, example_site
-from steptime.errors import FileError, LaunchError, StudyError, Unfinished, UsageError
+from steptime.errors import LaunchError, StudyError, Unfinished, UsageError
 from steptime.file_name import host_name_mistake
 from steptime.flags import flag_text
+from steptime.launchers.hosts.allocation import HERE_ALONE, LOOKED_FOR, find_allocation, slurm_allocation
 from steptime.launchers.hosts.probe import NOTHING_MORE, answering, probed
-from steptime.plain_file import read_user_text
 from steptime.results.store import Store
 from steptime.runner.progress import Observer
+from steptime.study.hostfile import common_slots
 from steptime.study.hosts import HostsChoice, SlurmChoice
-from steptime.study.quantities import expanded_hosts
 from steptime.study.study import Study
 
-ON_HOSTS = ("ssh", "slurm")
+ON_HOSTS = ("allocation", "slurm", "ssh")
 """Launchers that always use the hosts of a site."""
 _MAY_USE_HOSTS = launchers_with("hosts")
 _WHEREVER = set(_MAY_USE_HOSTS).difference(ON_HOSTS)
 """Launchers that use the nodes of an allocation of several, and this host elsewhere."""
 _ALLOCATIONS = "an allocation of Slurm (steptime submit), PBS, LSF, Grid Engine, Flux, Cobalt or OAR"
-_HERE_ALONE = "launcher=local runs on this host alone"
-_LIMIT_S = 60.0
-_MOST_BYTES = 2**20
-_FILES_OF_HOSTS = (
-    "PBS_NODEFILE",  # PBS, Torque: a host on each line, once for each of its slots
-    "LSB_DJOB_HOSTFILE",  # LSF likewise
-    "COBALT_NODEFILE",
-    "OAR_NODEFILE",
-    "LOADL_HOSTFILE",  # LoadLeveler
-    "PE_HOSTFILE",  # Grid Engine: host, slots, queue and processors on each line
-)
-"""Variables with the path of a file that begins each line with a host."""
 
 
 def site_of_study(study: Study, environment: Mapping[str, str] = os.environ) -> Site | None:
@@ -57,7 +41,7 @@ def site_of_study(study: Study, environment: Mapping[str, str] = os.environ) -> 
     try:
         return find_site(study.launcher, study.hosts, study.slurm, "the study", environment)
     except UsageError as error:
-        message = f"{study.name}: it {error}: write hosts: [n0, n1], or run it in {_ALLOCATIONS}; {_HERE_ALONE}"
+        message = f"{study.name}: it {error}: write hosts: [n0, n1], or run it in {_ALLOCATIONS}; {HERE_ALONE}"
         raise StudyError([message]) from error
 
 
@@ -107,23 +91,71 @@ def find_site(
         return None
     chosen = hosts or HostsChoice()
     wants_hosts = launcher in ON_HOSTS or hosts is not None or slurm is not None
+    if launcher == "allocation":
+        return _allocated_site(chosen, environment)
     in_slurm = "SLURM_JOB_ID" in environment and launcher != "ssh"
-    several = environment.get("SLURM_JOB_NUM_NODES", "1") != "1" and launcher in _WHEREVER
+    several = _nodes_of_slurm(environment) != "1" and launcher in _WHEREVER
     if in_slurm and (wants_hosts or several) and (not chosen.names or launcher == "slurm"):
-        names = chosen.names or _slurm_nodes(environment)
-        return _site(names, "slurm", f"Slurm job {environment['SLURM_JOB_ID']}", chosen, slurm)
+        return _site_of_slurm(launcher, chosen, slurm, environment)
     if launcher == "slurm" or (slurm is not None and not chosen.names):
         count = len(chosen.names) or (slurm.nodes if slurm else 1)
         return example_site(count, "slurm", chosen.workers_per_host, _gpus_per_host(chosen, slurm))
-    if chosen.names:
-        return _site(chosen.names, "ssh", source, chosen)
-    if not wants_hosts:
-        return None
-    names, scheduler = _scheduled_hosts(environment)
-    if not names:
+    if chosen.names or not wants_hosts:
+        return _site(chosen.names, "ssh", source, chosen) if chosen.names else None
+    allocation = find_allocation(environment)
+    if allocation is None or not allocation.slots:
         message = "runs on hosts, and none are named"
         raise UsageError([message])
-    return _site(names, "ssh", scheduler, chosen)
+    return _site(list(allocation.slots), "ssh", allocation.source, chosen)
+
+
+def _allocated_site(chosen: HostsChoice, environment: Mapping[str, str]) -> Site:
+    """Return the hosts of the job around this process, each with as many workers as it has slots.
+
+    Raises LaunchError outside of a job, and where the study names hosts or those of the job have different slots.
+    """
+    if chosen.names:
+        message = (
+            f"the launcher 'allocation' uses the hosts of its job, and {', '.join(chosen.names)} are named; leave them "
+            "out, or write launcher: ssh"
+        )
+        raise LaunchError(message)
+    allocation = find_allocation(environment)
+    if allocation is None or not allocation.slots:
+        message = (
+            f"the launcher 'allocation' runs within {_ALLOCATIONS}, or an MPIJob, and this is none of them: none of "
+            f"{', '.join(LOOKED_FOR)} is set; name hosts, as launcher=ssh hosts=n0,n1. {HERE_ALONE}"
+        )
+        raise LaunchError(message)
+    if "workers_per_host" not in chosen.model_fields_set:
+        try:
+            slots = common_slots(allocation.slots, allocation.source)
+        except ValueError as error:
+            raise LaunchError(str(error)) from error
+        chosen = chosen.model_copy(update={"workers_per_host": slots})
+    return _site(list(allocation.slots), allocation.reach, allocation.source, chosen)
+
+
+def _nodes_of_slurm(environment: Mapping[str, str]) -> str:
+    """Return the number of nodes of a Slurm job, or of groups of a heterogeneous one, whose first may have one node."""
+    groups = environment.get("SLURM_HET_SIZE", "1")
+    return groups if groups != "1" else environment.get("SLURM_JOB_NUM_NODES", "1")
+
+
+def _site_of_slurm(
+    launcher: str, chosen: HostsChoice, slurm: SlurmChoice | None, environment: Mapping[str, str]
+) -> Site:
+    """Return the nodes of the Slurm job around this process; raises LaunchError where a step does not reach them."""
+    if chosen.names:
+        return _site(chosen.names, "slurm", f"Slurm job {environment['SLURM_JOB_ID']}", chosen, slurm)
+    allocation = slurm_allocation(environment)
+    if launcher == "slurm" and allocation.reach != "slurm":
+        message = (
+            f"the launcher 'slurm' reaches one group of a heterogeneous job, and here are {allocation.source} "
+            f"({', '.join(allocation.slots)}); launcher=allocation reaches all by ssh"
+        )
+        raise LaunchError(message)
+    return _site(list(allocation.slots), allocation.reach, allocation.source, chosen, slurm)
 
 
 def probe_site(
@@ -208,65 +240,6 @@ def _site(
     hosts = tuple(FoundHost(name, name, chosen.interface or "INTERFACE") for name in names)
     wants = (chosen.workers_per_host, _gpus_per_host(chosen, slurm), chosen.interface, chosen.local_folder)
     return Site(hosts, reach, source, *wants)
-
-
-def _slurm_nodes(environment: Mapping[str, str]) -> list[str]:
-    """Return the nodes of the Slurm job around this process; a container of it may lack Slurm's programs."""
-    written = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST")
-    if not written:
-        message = f"Slurm job {environment['SLURM_JOB_ID']}: SLURM_JOB_NODELIST, its nodes, is not set; {_HERE_ALONE}"
-        raise LaunchError(message)
-    if shutil.which("scontrol") is not None:
-        with contextlib.suppress(LaunchError):  # it may lack slurm.conf
-            return _said(["scontrol", "show", "hostnames", written]).split()
-    try:
-        return expanded_hosts(written)
-    except ValueError as error:
-        message = f"SLURM_JOB_NODELIST: {error}; scontrol, which reads it, is not on PATH or failed; {_HERE_ALONE}"
-        raise LaunchError(message) from error
-
-
-def _scheduled_hosts(environment: Mapping[str, str]) -> tuple[list[str], str]:
-    """Return the hosts that a scheduler names, and by what; of those but Slurm none was tried on a real one."""
-    if "SLURM_JOB_ID" in environment:
-        return _slurm_nodes(environment), f"Slurm job {environment['SLURM_JOB_ID']}"
-    for name in _FILES_OF_HOSTS:
-        if path := environment.get(name):
-            return _hosts_in_file(name, Path(path)), f"${name}"
-    for name in ("LSB_HOSTS", "LOADL_PROCESSOR_LIST"):
-        if hosts := environment.get(name):
-            return list(dict.fromkeys(hosts.split())), f"${name}"
-    if hosts := environment.get("LSB_MCPU_HOSTS"):  # a host, its slots, a host, its slots, …
-        words = hosts.split()
-        if len(words) % 2 or not all(count.isdecimal() for count in words[1::2]):
-            message = f"$LSB_MCPU_HOSTS is {hosts!r}; it should name hosts, each with its number of slots behind it"
-            raise LaunchError(message)
-        return list(dict.fromkeys(words[::2])), "$LSB_MCPU_HOSTS"
-    if "FLUX_JOB_ID" in environment or "FLUX_URI" in environment:  # a batch job has the second alone
-        source = f"Flux job {environment['FLUX_JOB_ID']}" if "FLUX_JOB_ID" in environment else "the Flux instance"
-        return list(dict.fromkeys(_said(["flux", "hostlist", "--expand", "local"]).split())), source
-    return [], ""
-
-
-def _hosts_in_file(name: str, path: Path) -> list[str]:
-    try:
-        rows = [line.split() for line in read_user_text(path, _MOST_BYTES).splitlines()]
-    except FileError as error:
-        message = f"${name} cannot be read: {error}; {_HERE_ALONE}"
-        raise LaunchError(message) from error
-    hosts = list(dict.fromkeys(row[0] for row in rows if row))
-    if not hosts:
-        message = f"${name} names a file without hosts ({path}); {_HERE_ALONE}"
-        raise LaunchError(message)
-    return hosts
-
-
-def _said(command: Sequence[str]) -> str:
-    try:
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_S).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        message = f"{' '.join(command)} did not name the hosts of the allocation: {error}; {_HERE_ALONE}"
-        raise LaunchError(message) from error
 
 
 _MOST_RETURNS = 3

@@ -1,11 +1,14 @@
 """The hosts that a study names: emulated ones, those of a real cluster, and those that Slurm is asked for."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from steptime.errors import FileError
 from steptime.file_name import HOST_NAME
+from steptime.study.hostfile import common_slots, is_hostfile, read_hostfile
 from steptime.study.quantities import (
     MOST_HOSTS,
     BitRate,
@@ -42,7 +45,7 @@ HostName = Annotated[
     Field(
         pattern=HOST_NAME,
         max_length=253,
-        json_schema_extra={"pattern": r"^[A-Za-z0-9_][A-Za-z0-9_.@,\[\]-]*$"},  # as written: n[0-3,7]
+        json_schema_extra={"pattern": r"^[A-Za-z0-9_][A-Za-z0-9_.@,\[\]-]*$|/"},  # as written: n[0-3,7], ./hostfile
     ),
 ]
 """Nothing that a program could take for an option or a command."""
@@ -74,7 +77,8 @@ def _no_host(text: str) -> str:
             f"{split[3]}}}"
         )
     if _FILE_OF_HOSTS.fullmatch(text.strip()):
-        return "the name of a file and not of a host; write the hosts that it lists, as hosts: [node1, node2]"
+        path = text.strip() if is_hostfile(text) else f"./{text.strip()}"
+        return f"the name of a file and not of a host; a hostfile is written alone, as hosts: {path}"
     return ""
 
 
@@ -91,12 +95,12 @@ def _expanded(value: Any) -> Any:  # noqa: ANN401 - whatever the file holds
 
 
 class HostsChoice(Strict):
-    """The hosts of a real cluster, for the launchers `ssh`, `slurm` and `mpi`."""
+    """The hosts of a real cluster, for the launchers `ssh`, `slurm`, `mpi` and `allocation`."""
 
     names: Annotated[OneOrMany[HostName], BeforeValidator(_expanded), Field(max_length=MOST_HOSTS)] = []
-    """As ssh or Slurm knows them, `n[0-3,7]` for several; by default those of the allocation."""
+    """As ssh or Slurm knows them, `n[0-3,7]`, or a hostfile, `./FILE`; by default those of the allocation."""
     workers_per_host: ProcessCount = 1
-    """Workers fill one host after the other."""
+    """They fill one host after the other; by default the slots of a hostfile or allocation."""
     gpus_per_host: Annotated[int, Field(ge=0, le=64)] | None = None
     """That every host must have; by default `slurm.gpus_per_node`, else as the probe finds."""
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$", max_length=15)] | None = None
@@ -104,6 +108,28 @@ class HostsChoice(Strict):
     local_folder: Annotated[str, Field(max_length=200), AfterValidator(_on_each_host)] | None = None
     """On each host's own disk, as `/local/scratch` or `$TMPDIR`: environments are copied there before their first
     use."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_hostfile(cls, value: Any) -> Any:  # noqa: ANN401 - whatever the file holds
+        """Replace the path of a hostfile by the hosts and slots that it has."""
+        path = hostfile_of(value)
+        if path is None:
+            return value
+        try:
+            slots = read_hostfile(Path(path).expanduser())
+        except FileError as error:
+            raise ValueError(str(error)) from error
+        even = {} if "workers_per_host" in value else {"workers_per_host": common_slots(slots, path)}
+        return {**value, **even, "names": list(slots)}
+
+
+def hostfile_of(hosts: object) -> str | None:
+    """Return the path of the hostfile that stands for the names of a study's hosts; None for names."""
+    names = hosts.get("names") if isinstance(hosts, dict) else hosts
+    if isinstance(names, list) and len(names) == 1:
+        names = names[0]
+    return names if isinstance(names, str) and is_hostfile(names) and "," not in names else None
 
 
 def _number_as_text(value: object) -> object:

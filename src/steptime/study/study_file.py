@@ -21,6 +21,7 @@ from steptime.plain_file import read_user_text
 from steptime.study.contradictions import contradictions
 from steptime.study.document import Document, Mistake, read_value, read_yaml
 from steptime.study.document import Path as KeyPath
+from steptime.study.hosts import hostfile_of
 from steptime.study.mistakes import KnownNames, environments_of, form_mistakes, is_folder, unknown_names
 from steptime.study.quantities import words_of
 from steptime.study.study import AXIS_NAMES, SMALL, Study
@@ -249,6 +250,7 @@ def read_study(
     wrong += apply_overrides(document, [override for override in overrides if override not in scaled])
     if "name" not in document.data:
         document.data["name"] = as_file_name(path.stem, "study")
+    _anchor_hostfile(document, paths_from or folder_of_paths(path_or_name))
     study, mistakes = _checked(document)
     mistakes = [*document.mistakes, *mistakes, *unknown_names(document, known)]
     mistakes += [*scale_mistakes(document), *contradictions(document, known)]
@@ -357,6 +359,15 @@ def _anchor_paths(document: Document, folder: Path) -> None:
             ]
         elif isinstance(item.get("python"), str) and is_folder(item["python"]):
             item["python"] = _anchored(document, (*path, "python"), item["python"], folder)
+
+
+def _anchor_hostfile(document: Document, folder: Path) -> None:
+    """Make the path of a hostfile absolute, before it is read."""
+    hosts = document.data.get("hosts")
+    if (written := hostfile_of(hosts)) is not None:
+        place = ("hosts", "names") if isinstance(hosts, dict) else ("hosts",)
+        names = _anchored(document, place, written, folder)
+        document.data["hosts"] = {**hosts, "names": names} if isinstance(hosts, dict) else {"names": names}
 
 
 def _anchor_module(document: Document, path: tuple[str | int, ...], item: dict[str, Any], folder: Path) -> None:
