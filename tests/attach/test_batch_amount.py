@@ -68,6 +68,8 @@ TOKENS = {
     "a tokenizer's encoding": (UserDict(input_ids=words(4, 32)), 128),
     "of int32": ((words(4, 32, kind=np.int32), words(4)), 128),
     "next tokens": ((words(4, 8), words(4, 8)), 32),
+    "pairs of texts": ({"anchor_input_ids": words(4, 8), "positive_input_ids": words(4, 16)}, 96),
+    "preferences": ({f"{name}_input_ids": words(4, 8) for name in ("prompt", "chosen", "rejected")}, 96),
     "a few categories": ((words(4, 8), words(4)), None),
     "numbers and categories": ((images(4, 13), words(4, 26)), None),
     "pixels in bytes": ((words(4, 784, kind=np.uint8), words(4)), None),
@@ -83,6 +85,12 @@ def test_tokens_are_integers_with_a_row_for_each_sample(batch, tokens):
 def test_a_mask_tells_padding_apart():
     amount = BatchReader().read(encoded(real=24))
     assert (amount.looked_at, amount.real) == (128, 96)
+
+
+def test_pairs_of_texts_have_their_own_masks():
+    pair = {f"{name}_{key}": value for name in ("a", "b") for key, value in encoded(real=24).items() if key != "labels"}
+    amount = BatchReader().read(pair)
+    assert (amount.samples, amount.tokens, amount.looked_at, amount.real) == (4, 256, 256, 192)
 
 
 def test_masks_of_later_batches_are_counted_now_and_then():

@@ -38,6 +38,12 @@ class BatchAmount:
         tokens = None if self.tokens is None or other.tokens is None else self.tokens + other.tokens
         return BatchAmount(samples, tokens, self.looked_at + other.looked_at, self.real + other.real)
 
+    def beside(self, other: BatchAmount) -> BatchAmount:
+        """Return what two texts of the same samples hold."""
+        both = self.plus(other)
+        both.samples = self.samples if self.samples == other.samples else None
+        return both
+
     def form(self) -> dict[str, Any]:
         """Return what the line of a step has of it."""
         line: dict[str, Any] = {}
@@ -58,7 +64,7 @@ class BatchReader:
     """Reads the batches of the loaders of a process."""
 
     def __init__(self) -> None:
-        self.masks = 0
+        self.batches = 0
         self.array_types: dict[type, bool] = {}
         self.integer_types: dict[Any, bool] = {}
 
@@ -82,9 +88,12 @@ class BatchReader:
             if len(arrays) == ARRAYS:
                 break
         named = _named(batch)
+        self.batches += 1
         identifiers = dict.get(named, IDENTIFIERS) if named is not None else None
         if identifiers is not None and self._is_array(identifiers):
             return self._text(tuple(identifiers.shape), named)
+        if named is not None and (texts := self._several_texts(named)):
+            return texts
         samples = _leading(batch, shapes)
         return BatchAmount(samples, self._tokens(arrays, shapes, samples))
 
@@ -99,6 +108,16 @@ class BatchReader:
         length = int(shapes[0][1])
         return samples * length if length >= SHORTEST or (labelled and length > 1) else None
 
+    def _several_texts(self, named: dict[Any, Any]) -> BatchAmount | None:
+        """Return what a batch of pairs or triples of texts holds, `anchor_input_ids` and `positive_input_ids`."""
+        amount = None
+        for name, array in dict.items(named):
+            if isinstance(name, str) and name.endswith("_" + IDENTIFIERS) and self._is_array(array):
+                prefix = name[: -len(IDENTIFIERS)]
+                text = self._text(tuple(array.shape), {MASK: dict.get(named, prefix + MASK)})
+                amount = text if amount is None else amount.beside(text)
+        return amount
+
     def _text(self, shape: tuple[int, ...], named: Any) -> BatchAmount:
         tokens = 1
         for length in shape:
@@ -107,8 +126,7 @@ class BatchReader:
         mask = dict.get(named, MASK)
         if mask is None:
             return amount
-        self.masks += 1
-        counted = self.masks <= COUNTED_ALWAYS or self.masks % COUNTED_EVERY == 0
+        counted = self.batches <= COUNTED_ALWAYS or self.batches % COUNTED_EVERY == 0
         if counted and tokens <= LARGEST_MASK and self._is_array(mask) and tuple(mask.shape) == shape:
             real = _count_real(mask)
             if real is not None:

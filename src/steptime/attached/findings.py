@@ -31,12 +31,15 @@ _NOTABLE = 0.1
 _NOTABLE_WAIT = 0.02
 _NOTABLE_ONCE = 0.05
 """Share of the job, of what does not come again with every step."""
+_OFTEN = 3
+"""Evaluations or checkpoints, from which on they come again."""
 _MANY_COMPILATIONS, _NOTABLE_COMPILATION = 4, 0.01
 """Recompilations that are always named, and the share of the job from which on fewer are."""
 _MOST_KINDS = 4
 """Of steps, that a sentence names."""
 _LONGEST_ROUND = 3
 """Of a series of updates, the share that a round has at most, as its inverse."""
+_OR_OTHER = " (or other passes without gradient between steps)"
 _BESIDES = " and are neither evaluation nor checkpoint"
 _LEAST_SHARE = 0.01
 """Of a part, that is worth a percentage; from the whole on, seconds alone are shown."""
@@ -84,8 +87,16 @@ def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     ]
     all_found += memory_findings(found.memory, *_extent(found.main))
     all_found += garbage_findings(found.main, found.part("garbage_collection"), found.steps)
-    ordered = sorted(all_found, key=lambda each: (each.kind not in _EVERY_STEP, -(each.lost_s or 0.0)))
+    again = {*_EVERY_STEP, *_coming_again(found)}
+    ordered = sorted(all_found, key=lambda each: (each.kind not in again, -(each.lost_s or 0.0)))
     return _with_its_cause_behind(ordered, found)
+
+
+def _coming_again(run: AttachedFindings) -> Iterator[str]:
+    """Yield the kinds of other work that comes again among the steps: a longer job has more of it."""
+    for part in filter(None, map(run.of_job, ("evaluation", "checkpoint"))):
+        if (part.count or 0) >= _OFTEN:
+            yield from (part.name, f"{part.name}_on_few_ranks")
 
 
 def _extent(kept: KeptSteps) -> tuple[int, float]:
@@ -214,7 +225,8 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
         elif lost_s + waited >= _NOTABLE_ONCE * _whole_s(found):
             takes = "takes" if part.count == 1 else "take"
             share = _percent(lost_s / _whole_s(found))
-            sentence = f"{format_count(part.count or 0, kind)} {takes} {format_seconds(lost_s)}, {share} of the job"
+            work = format_count(part.count or 0, kind) + (_OR_OTHER if kind == "evaluation" else "")
+            sentence = f"{work} {takes} {format_seconds(lost_s)}, {share} of the job"
             yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
     for name, words in (
         ("first_steps", "the first steps take {time} more than later ones, {share} of the job"),
