@@ -177,7 +177,10 @@ def _ranking(results: Path) -> list[dict[str, Any]]:
 
 
 def scale_clock(results: Path, copy: Path) -> str:
-    """Copy a results folder, with all that the first trial's clock read longer by a share; return the trial's id."""
+    """Copy a results folder with the first trial's steps longer by a share, by its clock and by the kernel's marks.
+
+    Returns the trial's id.
+    """
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(results, copy, ignore=shutil.ignore_patterns("launch-*"))
     trial = min((copy / "trials").iterdir())
@@ -186,10 +189,12 @@ def scale_clock(results: Path, copy: Path) -> str:
     for launch in (each for each in lines if each["kind"] == "launch"):
         launch["wall_s"] *= _PLANTED
         for worker in launch.get("workers", ()):
-            worker["origin_s"] *= _PLANTED
+            origin_s, kernel = worker["origin_s"], worker["kernel_marks"]
             worker["usage"]["wall_s"] *= _PLANTED
             for name in ("warmup_ends_s", "ends_s"):
-                worker[name] = [_PLANTED * end for end in worker[name]]
+                worker[name] = [origin_s + _PLANTED * (end - origin_s) for end in worker[name]]
+            kernel["settled_s"] = origin_s + _PLANTED * (kernel["settled_s"] - origin_s)
+            kernel["marks"] = [[count, _PLANTED * at_s, over] for count, at_s, over in kernel["marks"]]
     path.write_bytes(
         b"".join(signed({name: each for name, each in line.items() if name != CHECKSUM}) for line in lines)
     )

@@ -58,7 +58,10 @@ def test_evaluations_and_checkpoints_in_no_step_are_parts_of_the_job(tmp_path):
     assert job["start_up"].time_s == pytest.approx(1.0)
     assert job["end"].time_s == pytest.approx(9.0 - 3.0 - 40 * 0.060 - 0.5 - 2.0)
     assert sum(part.time_s for part in run.job) == pytest.approx(9.0)
-    assert "3 evaluations (or other passes without gradient between steps) take 4 s, 44 % of the job" in sentences_of(run)["evaluation"]
+    assert (
+        "3 evaluations (or other passes without gradient between steps) take 4 s, 44 % of the job"
+        in sentences_of(run)["evaluation"]
+    )
     assert sentences_of(run)["start_up"].startswith("1 s pass before the first step and are neither evaluation nor")
 
 

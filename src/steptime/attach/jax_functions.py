@@ -364,9 +364,8 @@ class DeviceWaits:
             if step >= number:  # its other functions may go on
                 self.done += [each for each in done if each[0] == step]
                 continue
-            self.recorder.file.write(
-                {"kind": "device", "step": step, "regions": {"call": busy}, "span_ns": end - begin}
-            )
+            times = {"regions": {"call": busy}, "span_ns": end - begin, "begin_ns": begin, "end_ns": end}
+            self.recorder.file.write({"kind": "device", "step": step, **times})
 
     def stop(self) -> None:
         """End the thread and wait for it: one that still runs while the interpreter ends can abort the process."""

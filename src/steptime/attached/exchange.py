@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.attached.attempts import Attempt, have_one_order, send_alone
+from steptime.attached.compiled_exchange import device_spans, exchange_nothing, waiting_of_hosts
 from steptime.attached.form import CollectiveCount
 from steptime.results.attached_files import ProcessLines
 from steptime.results.attached_lines import CollectiveInterval, StepLine
@@ -36,6 +37,7 @@ _SHARDED = {("forward", "gather"), ("backward", "scatter")}
 _OTHERS = {("forward", "scatter"), ("forward", "reduce"), ("backward", "reduce")}
 """Of activations that are split (tensor and sequence parallel)."""
 _WAIT = "wait"
+_NO_EXCHANGE = "no exchange between the ranks was seen"
 _MOST_DRIFT = 500e-6
 """Of clocks that are set by NTP, which slews them at most so much."""
 _FEWEST_OF_DRIFT = 4
@@ -88,6 +90,8 @@ class Exchange:
     within_backward_s: Array
     """Ranks x steps: what of both lies inside backward passes."""
     clock: ClockBounds
+    is_compiled: bool = False
+    """Whether the transfer is hidden in a step that is compiled whole, and ``exposed_s`` is 0 for that."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +118,35 @@ def split_exchange(attempt: Attempt, numbers: Sequence[int]) -> Exchange | str:
         return reason
     met = {number: found for number in numbers if (found := _meetings(attempt.steps[number])) is not None}
     if not any(met.values()):
-        return "no exchange between the ranks was seen"
+        return _split_compiled(attempt, numbers)
     clock = _clock(attempt, [each for meetings in met.values() for each in meetings])
     if isinstance(clock, str):
         return clock
     parts = [_parted(meetings, clock) for meetings in met.values()]
     waiting, exposed, caused, within = (np.stack([part[index] for part in parts], axis=1) for index in range(4))
     return Exchange(list(met), waiting, exposed, caused, within, clock)
+
+
+def _split_compiled(attempt: Attempt, numbers: Sequence[int]) -> Exchange | str:
+    """Return the waiting in steps that are compiled whole, or why it is not known."""
+    spans = device_spans(attempt, numbers)
+    if not spans:
+        return _NO_EXCHANGE
+    meetings = [_Meeting(begins, begins, ends, within_backward=False) for begins, ends in spans.values()]
+    clock = _clock(attempt, meetings)
+    if isinstance(clock, str):
+        return clock
+    corrections = np.stack([clock.corrections_s(each) for each in meetings], axis=1)
+    begins, ends = (np.stack([span[index] for span in spans.values()], axis=1) + corrections for index in (0, 1))
+    if (reason := exchange_nothing(begins, ends, clock.uncertainty_s)) is not None:
+        return reason
+    by_device = np.clip(begins.max(axis=0) - begins, 0.0, ends - begins)
+    waiting = waiting_of_hosts(by_device, [attempt.steps[number] for number in spans])
+    caused, none = np.zeros_like(waiting), np.zeros_like(waiting)
+    last = begins.argmax(axis=0)
+    shown = waiting.sum() / max(float(by_device.sum()), np.finfo(float).tiny)
+    caused[last, np.arange(len(last))] = shown * by_device.sum(axis=0) / max(1, len(waiting) - 1)
+    return Exchange(list(spans), waiting, none, caused, none, clock, is_compiled=True)
 
 
 def _hidden(attempt: Attempt, numbers: Sequence[int]) -> str | None:

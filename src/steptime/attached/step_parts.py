@@ -105,7 +105,9 @@ class KeptSteps:
         seconds = {name: self.of_ranks(lambda step, own=own: step.seconds(*own)) for name, own in REGIONS.items()}  # type: ignore[misc]
         for name in _unseen(self).keys() & REGIONS.keys() - {"input_wait"}:  # what was asked for, not what was done
             seconds["call"] = seconds["call"] + seconds.pop(name)
-        if self.exchange:
+        if self.exchange and self.exchange.is_compiled:
+            seconds |= _without_waiting(seconds, self.exchange.waiting_s)
+        elif self.exchange:
             passing = seconds["backward"] + self.of_ranks(lambda step: step.in_exchange_s)
             seconds["backward"] = np.maximum(passing - self.exchange.within_backward_s, 0.0)
             seconds["sync_wait"], seconds["comm_exposed"] = self.exchange.waiting_s, self.exchange.exposed_s
@@ -131,6 +133,18 @@ class KeptSteps:
         phases = sum(self.phases_s.values(), np.zeros_like(self.length_s))
         rest = self.length_s - phases - sum(self.gaps_s.values(), 0.0)
         return np.where(np.abs(rest) < _ROUNDING_S, 0.0, rest)
+
+
+def _without_waiting(seconds: Mapping[str, Array], waiting_s: Array) -> dict[str, Array]:
+    """Return the waiting for other ranks, and what is left of the waits and calls of whole steps that it is a part of.
+
+    ``waiting_s`` is not longer than these.
+    """
+    parts, left = {"sync_wait": waiting_s}, waiting_s
+    for name in ("device_wait", "call", "compile"):
+        taken = np.minimum(seconds[name], left)
+        parts[name], left = seconds[name] - taken, left - taken
+    return parts
 
 
 def longest_training(kept: Sequence[KeptSteps]) -> KeptSteps:

@@ -230,6 +230,10 @@ class DeviceLine:
     step: Count
     regions: Durations = field(default_factory=dict)
     span_ns: Nanoseconds = 0
+    begin_ns: Nanoseconds = 0
+    """Of JAX, when the device began the step."""
+    end_ns: Nanoseconds = 0
+    """When it had finished the step."""
     name: Name = ""
     """Of the device, in the first of these lines."""
 
