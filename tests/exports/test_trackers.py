@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 import struct
 import sys
 import threading
@@ -13,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from steptime.cli.app import app
-from steptime.exports.trackers.tracked_run import tracked_run
+from steptime.exports.trackers.tracked_run import full_address, tracked_run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "attached"))
 from stored_processes import COMMAND, MS, ddp_steps, process_lines, write
@@ -28,12 +29,15 @@ LONGEST = "steptime/window/step_s/longest"
 
 
 class Collector(BaseHTTPRequestHandler):
-    """A receiver of OTLP that keeps what is posted."""
+    """A receiver of OTLP and a Pushgateway: it keeps what it is sent."""
 
     def do_POST(self):
         self.server.kept[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(200)
         self.end_headers()
+
+    def do_PUT(self):
+        self.do_POST()
 
     def log_message(self, *words):
         pass
@@ -69,13 +73,13 @@ def attached_folder(folder):
 def written(tmp_path_factory, collected):
     """Return the folder of a run that was written to all places, two of them twice."""
     folder = attached_folder(tmp_path_factory.mktemp("trackers") / "run")
-    address = f"otel=http://127.0.0.1:{collected.server_port}"
-    places = [f"mlflow=sqlite:///{folder}/mlflow.db", "wandb", "tensorboard", "tensorboard", "prometheus", address]
+    address = f"127.0.0.1:{collected.server_port}"
+    places = [f"mlflow=sqlite:///{folder}/mlflow.db", "wandb", "tensorboard", "tensorboard"]
+    places += ["prometheus", f"prometheus={address}", f"prometheus={folder.parent}", f"otel={address}"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_MODE", "offline")
         patch.setenv("WANDB_DIR", str(folder.parent))
-        patch.setenv("MLFLOW_EXPERIMENT_NAME", "")
-        patch.delenv("MLFLOW_EXPERIMENT_NAME")
+        patch.setenv("MLFLOW_EXPERIMENT_NAME", "speed")
         done = ask("report", folder, *(word for place in places for word in ("--to", place)))
     assert done.exit_code == 0, done.output
     assert done.stderr.count("tensorboard --logdir") == 2
@@ -169,7 +173,7 @@ def of_mlflow(written):
     from mlflow import MlflowClient
 
     client = MlflowClient(f"sqlite:///{written}/mlflow.db")
-    experiment = client.get_experiment_by_name("steptime")
+    experiment = client.get_experiment_by_name("speed")
     (run,) = client.search_runs([experiment.experiment_id])
     return client, run
 
@@ -259,6 +263,62 @@ def test_prometheus_has_the_findings_as_labels(samples, document):
 
 def test_prometheus_is_given_finite_numbers_alone(samples):
     assert all(math.isfinite(sample.value) for sample in samples)
+
+
+def test_a_folder_of_prometheus_holds_a_file_of_the_run_that_node_exporter_reads(written):
+    text = (written.parent / "steptime-run.prom").read_bytes()
+    assert text == (written / "metrics.prom").read_bytes()
+
+
+def test_a_pushgateway_is_sent_the_same_text(written, collected):
+    assert collected.kept["/metrics/job/steptime/run/run"] == (written / "metrics.prom").read_bytes()
+
+
+@pytest.mark.parametrize("target", ["localhost:9091", "10.0.0.1:80/push", "[::1]:9091", "gate-way.example.org:1"])
+def test_a_host_and_port_is_an_address(target):
+    assert full_address(target) == f"http://{target}"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "https://host:1",
+        "runs/host:9091",
+        "./host:9091",
+        "sqlite:///host:9091/a.db",
+        "metrics.prom",
+        "a:b",
+        "databricks://p:1",
+    ],
+)
+def test_a_path_or_an_address_with_its_scheme_stays(target):
+    assert full_address(target) == target
+
+
+PANELS = json.loads((Path(__file__).parents[2] / "docs" / "grafana.json").read_text())["panels"]
+SELECTOR = re.compile(r"(steptime_\w+)\{([^}]*)\}")
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_panel_of_the_dashboard_asks_for_what_prometheus_has(panel, samples):
+    for target in panel["targets"]:
+        ((metric, condition),) = SELECTOR.findall(target["expr"])
+        conditions = dict(re.findall(r'(\w+)=~?"([^"]*)"', condition))
+        assert conditions.pop("run") == "$run"
+        asked = [sample.labels for sample in samples if sample.name == metric]
+        assert asked
+        for label, values in conditions.items():
+            assert set(values.split("|")) <= {labels[label] for labels in asked}
+        shown = re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])
+        assert set(shown) | set(re.findall(r"by \((\w+)\)", target["expr"])) <= asked[0].keys()
+
+
+def test_a_metric_that_prometheus_has_is_in_a_panel(samples):
+    asked = {name for panel in PANELS for target in panel["targets"] for name, _ in SELECTOR.findall(target["expr"])}
+    assert {sample.name.removesuffix("_count").removesuffix("_sum") for sample in samples} == {
+        *asked,
+        "steptime_step_seconds",
+    }
 
 
 @pytest.fixture(scope="module")

@@ -184,7 +184,7 @@ EXPORTS: tuple[ExportFormat, ...] = (
     TrackerFormat("mlflow", "a tracking URI", write=_mlflow),
     TrackerFormat("wandb", "a project", write=_wandb),
     TrackerFormat("tensorboard", "a folder of runs", write=_tensorboard),
-    TrackerFormat("prometheus", "a file, or a Pushgateway's address", write=_prometheus),
+    TrackerFormat("prometheus", "a file, a textfile collector's folder, or a Pushgateway's address", write=_prometheus),
 )
 """The first of each kind is what a verb writes where none is named."""
 

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from steptime.exports.trackers.tracked_run import WHOLE, WINDOWS, TrackedRun, plain_name
+from steptime.exports.trackers.tracked_run import WHOLE, WINDOWS, TrackedRun, full_address, plain_name
 from steptime.plain_file import PlainFolder
 
 _MOST = 500
@@ -34,9 +34,9 @@ def write_mlflow(run: TrackedRun, target: str | None) -> str:
     import mlflow
     from mlflow.entities import Metric, Param
 
-    place = target or mlflow.get_tracking_uri()
+    place = full_address(target) if target else mlflow.get_tracking_uri()
     client = mlflow.MlflowClient(tracking_uri=place)
-    name = os.environ.get("MLFLOW_PROJECT_NAME", _PROJECT)
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
     experiment = client.get_experiment_by_name(name)
     number = experiment.experiment_id if experiment else client.create_experiment(name)
     tags = {"mlflow.note.content": run.text, "steptime.page": run.page}

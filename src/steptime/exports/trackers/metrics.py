@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steptime.errors import StoreError
-from steptime.exports.trackers.tracked_run import WHOLE, TrackedRun, TrackedValue
+from steptime.exports.trackers.tracked_run import WHOLE, TrackedRun, TrackedValue, full_address, plain_name
 from steptime.plain_file import PlainFolder
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def write_otel(run: TrackedRun, target: str | None) -> str:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace.export import SpanExportResult
 
-    base = (target or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", _ENDPOINT)).rstrip("/")
+    base = full_address(target or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", _ENDPOINT)).rstrip("/")
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # a failure is said once, by the caller
     about = {f"steptime.{name}": value for name, value in run.about.items()}
     resource = Resource.create(
@@ -193,16 +193,19 @@ def write_prometheus(run: TrackedRun, target: str | None, folder: Path) -> str:
 
     Args:
         run: what is written.
-        target: a file or the address of a Pushgateway; None: ``metrics.prom`` in the results folder.
+        target: a file, the folder that node_exporter's textfile collector reads, or the address of a Pushgateway; None:
+            ``metrics.prom`` in the results folder.
         folder: of results.
     """
     from prometheus_client import CollectorRegistry, generate_latest, push_to_gateway
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Families(run))
-    if target and target.startswith(("http://", "https://")):
-        push_to_gateway(target, job=_JOB, registry=registry, grouping_key={"run": run.name}, timeout=_WAIT_S)
-        return target
+    if target and (address := full_address(target)).startswith(("http://", "https://")):
+        push_to_gateway(address, job=_JOB, registry=registry, grouping_key={"run": run.name}, timeout=_WAIT_S)
+        return address
     place = Path(target) if target else folder / FILE
+    if place.is_dir():
+        place /= f"steptime-{plain_name(run.name)}.prom"
     PlainFolder(place.parent).put(place, generate_latest(registry))
     return str(place)

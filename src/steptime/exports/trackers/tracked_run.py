@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+")
+_HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d+(/|$)")
 _BOUNDS = (("mean", "value"), ("low", "low"), ("high", "high"))
 _QUANTILES = (("median", "median_s"), ("p90", "p90_s"), ("p99", "p99_s"))
 WHOLE, WINDOWS = "run", "window"
@@ -83,6 +84,11 @@ class TrackedRun:
 def plain_name(name: str) -> str:
     """Return a name of letters, digits, dots and dashes: ``update_to_input`` of a gap."""
     return _NOT_IN_NAMES.sub("_", name.replace(">", "_to_"))
+
+
+def full_address(target: str) -> str:
+    """Return a target with its scheme where it is a host and a port: ``localhost:9091``."""
+    return f"http://{target}" if _HOST_AND_PORT.match(target) else target
 
 
 def tracked_run(attached: Mapping[str, Any], name: str, page: str) -> TrackedRun:
