@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from stored_processes import BEGIN, MS, ddp_job, ddp_steps, found_in, part_of, process_lines, sentences_of, step, write
 
+from steptime.diagnosis.own_script import script_findings
+
 
 def one_process(folder, steps, **more):
     return found_in(write(folder, process_lines(0, 1, steps, **more)), 60_000.0)
@@ -201,7 +203,18 @@ def test_a_loader_of_another_thread_is_named_with_the_gap(tmp_path):
         for n in range(40)
     ]
     sentence = sentences_of(one_process(tmp_path, steps))["gaps"]
-    assert sentence.endswith("another thread of it asks the loader, 14 ms for each batch")
+    assert sentence.endswith("another thread asks the loader 70 % of the time, 14 ms for each batch")
+
+
+def test_a_thread_that_asks_all_the_time_is_what_steps_wait_for(tmp_path):
+    steps = [
+        {**step(n, 10_000 * MS + n * 20 * MS, {"forward": 5.0}, {"update>forward": 15.0}), "elsewhere": [1, 19 * MS]}
+        for n in range(40)
+    ]
+    run = one_process(tmp_path, steps)
+    (advice,) = (finding for finding in script_findings(run) if finding.rule == "own_gap")
+    assert "loader_elsewhere" in sentences_of(run)
+    assert "num_workers" in advice.change
 
 
 def test_one_long_first_step_is_no_kind_of_its_own(tmp_path):

@@ -31,6 +31,8 @@ _NOTABLE = 0.1
 _NOTABLE_WAIT = 0.02
 _NOTABLE_ONCE = 0.05
 """Share of the job, of what does not come again with every step."""
+_BUSY = 0.8
+"""Share of the time that a thread asks a loader, from which on the steps take as long as its batches."""
 _OFTEN = 3
 """Evaluations or checkpoints, from which on they come again."""
 _MANY_COMPILATIONS, _NOTABLE_COMPILATION = 4, 0.01
@@ -45,7 +47,16 @@ _LEAST_SHARE = 0.01
 """Of a part, that is worth a percentage; from the whole on, seconds alone are shown."""
 _MOST_OF_IT = 0.5
 """Of all waiting: who causes as much is not one of many."""
-_EVERY_STEP = ("straggler", "waiting", "input", "communication", "gaps", "garbage_collection", "stalls")
+_EVERY_STEP = (
+    "straggler",
+    "waiting",
+    "input",
+    "communication",
+    "gaps",
+    "garbage_collection",
+    "stalls",
+    "loader_elsewhere",
+)
 
 
 @dataclass(frozen=True)
@@ -181,13 +192,18 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
             f"{_in_turn(most)}{_asked_elsewhere(found)}"
         )
         lost_s = sum(_lost(part, found) for part in gaps)
-        yield AttachedFinding(kind="gaps", sentence=sentence, lost_s=lost_s)
+        asked = requests_elsewhere(found.main)
+        kind = "loader_elsewhere" if asked and asked[1] >= _BUSY else "gaps"
+        yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
 
 
 def _asked_elsewhere(run: AttachedFindings) -> str:
     """Return how long another thread of the script asks a loader, for which the one that trains may wait in a gap."""
     asked = requests_elsewhere(run.main)
-    return f"; another thread of it asks the loader, {format_seconds(asked[0])} for each batch" if asked else ""
+    if asked is None:
+        return ""
+    share = _percent(min(1.0, asked[1]))
+    return f"; another thread asks the loader {share} of the time, {format_seconds(asked[0])} for each batch"
 
 
 def _lost(part: StepPart, found: AttachedFindings) -> float:

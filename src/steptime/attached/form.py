@@ -251,6 +251,7 @@ class AttachedFinding(JsonForm):
         "recompilations",
         "optimizer_rounds",
         "skipped_updates",
+        "loader_elsewhere",
         "ablation",
         "fault",
     ]

@@ -276,14 +276,14 @@ def most_seen_line(processes: Iterable[ProcessLines], places: Iterable[str]) -> 
     return max(functions, key=functions.__getitem__)
 
 
-def requests_elsewhere(kept: KeptSteps) -> tuple[float, int] | None:
-    """Return how long a request to a loader takes in another thread of the script, and how many there were.
+def requests_elsewhere(kept: KeptSteps) -> tuple[float, float] | None:
+    """Return how long a request to a loader takes in another thread of the script, and their share of all time.
 
     None where the thread that trains asks loaders, or none is asked.
     """
     asked = [step.elsewhere for number in kept.numbers for step in kept.attempt.steps[number] if step.elsewhere]
-    count = sum(number for number, _ in asked)
-    return (sum(lasting for _, lasting in asked) * 1e-9 / count, count) if count else None
+    count, lasted_s = sum(number for number, _ in asked), sum(lasting for _, lasting in asked) * 1e-9
+    return (lasted_s / count, lasted_s / float(kept.length_s.sum())) if count else None
 
 
 def library_of(line: str | None) -> str:

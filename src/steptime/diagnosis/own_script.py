@@ -72,6 +72,11 @@ def _gap(run: AttachedRun) -> _ScriptClaim | None:
     if not gaps:
         return None
     largest = max(gaps, key=lambda part: _shorter(part).value or 0.0)
+    if any(finding.kind == "loader_elsewhere" for finding in run.findings):
+        change = (
+            f"load batches in more processes (DataLoader: num_workers), or make a batch cheaper{at_line(largest.where)}"
+        )
+        return _ScriptClaim("each step waits for a thread that asks the loader", change, _shorter(largest))
     change = f"take that code out of the loop, run it every few steps, or in a thread{at_line(largest.where)}"
     if library := library_of(largest.where):
         change = f"have {library} do that less often, or not at all, by its settings{at_line(largest.where)}"
