@@ -217,6 +217,19 @@ def test_a_thread_that_asks_all_the_time_is_what_steps_wait_for(tmp_path):
     assert "num_workers" in advice.change
 
 
+def test_a_loader_that_starts_anew_in_each_epoch_is_named(tmp_path):
+    steps, begin = [], BEGIN
+    for number in range(60):
+        first = {"epoch": 20.0, "loader_start": 30.0} if number % 10 == 0 else {}
+        steps.append(step(number, begin, {**first, "input": 1.0, "forward": 5.0}))
+        begin += steps[-1]["duration_ns"]
+    run = one_process(tmp_path, steps)
+    sentence = sentences_of(run)["loader_starts"]
+    assert sentence.endswith("83 % of that in the 5 steps in which an epoch begins")
+    (advice,) = (finding for finding in script_findings(run) if finding.rule == "own_input")
+    assert "persistent_workers" in advice.change
+
+
 def test_one_long_first_step_is_no_kind_of_its_own(tmp_path):
     steps = plain_steps()
     early = step(0, steps[0]["begin_ns"] - 5000 * MS, {"forward": 5000.0}, micro_steps=8)

@@ -15,6 +15,7 @@ from steptime.attached.step_parts import (
     at_line,
     is_in_turn,
     known_part,
+    loader_starts,
     requests_elsewhere,
     title_of,
     whose_code,
@@ -56,6 +57,7 @@ _EVERY_STEP = (
     "garbage_collection",
     "stalls",
     "loader_elsewhere",
+    "loader_starts",
 )
 
 
@@ -181,6 +183,9 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
         if part is not None and (part.share or 0.0) >= _NOTABLE and is_shown(part.time_s):
             said = words.format(time=_with_interval(part.time_s), share=_percent(part.share))
             sentence = said + at_line(part.where) + _in_turn(part)
+            if kind == "input" and (starts := loader_starts(found.main))[1] >= _MOST_OF_IT and starts[0] >= _OFTEN:
+                kind = "loader_starts"  # noqa: PLW2901 - a kind of waiting for input
+                sentence += f"; {_percent(starts[1])} of that in the {starts[0]} steps in which an epoch begins"
             yield AttachedFinding(kind=kind, sentence=sentence, lost_s=_lost(part, found))
     gaps = [part for part in found.parts if part.gap and part.share and is_shown(part.time_s)]
     if sum(part.share or 0.0 for part in gaps) >= _NOTABLE:

@@ -252,6 +252,7 @@ class AttachedFinding(JsonForm):
         "optimizer_rounds",
         "skipped_updates",
         "loader_elsewhere",
+        "loader_starts",
         "ablation",
         "fault",
     ]

@@ -276,6 +276,13 @@ def most_seen_line(processes: Iterable[ProcessLines], places: Iterable[str]) -> 
     return max(functions, key=functions.__getitem__)
 
 
+def loader_starts(kept: KeptSteps) -> tuple[int, float]:
+    """Return in how many steps the loader begins or ends an epoch, and what share of all input wait lies in these."""
+    waits = kept.of_ranks(lambda step: step.seconds(*REGIONS["input_wait"]))
+    starts = kept.of_ranks(lambda step: step.seconds("epoch", "loader_start")).any(axis=0)
+    return int(starts.sum()), float(waits[:, starts].sum() / waits.sum()) if waits.any() else 0.0
+
+
 def requests_elsewhere(kept: KeptSteps) -> tuple[float, float] | None:
     """Return how long a request to a loader takes in another thread of the script, and their share of all time.
 

@@ -44,6 +44,10 @@ def _input(run: AttachedRun) -> _ScriptClaim | None:
     if part is None:
         return None
     change = f"load batches in other processes (DataLoader: num_workers), or make a batch cheaper{at_line(part.where)}"
+    if any(finding.kind == "loader_starts" for finding in run.findings):
+        change = (
+            f"keep the loader's processes from epoch to epoch (DataLoader: persistent_workers){at_line(part.where)}"
+        )
     return _ScriptClaim("each step waits for its batch", change, _shorter(part))
 
 
