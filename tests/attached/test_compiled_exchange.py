@@ -76,6 +76,26 @@ def test_ranks_that_exchange_nothing_do_not_wait(tmp_path):
     assert run.waited_for is None
 
 
+@pytest.mark.parametrize("device_ms", [15.0, 30.0, 100.0])
+def test_steps_that_end_as_far_apart_as_they_begin_show_no_waiting(tmp_path, device_ms):
+    """Each program is of one rank alone, and what keeps ranks together is an exchange outside of it."""
+    hidden = {"kind": "unseen", "phases": ["forward", "comm_exposed", "sync_wait"], "reason": "compiled whole"}
+    processes = []
+    for rank in (0, 1):
+        steps, lines = [], []
+        for number in range(STEPS):
+            begin = BEGIN + round(number * (30.0 + device_ms) * MS)
+            asked = begin + round((5.0 + 20.0 * rank) * MS)
+            gaps = {"wait>call": 10.0 + 20.0 * (1 - rank), "call>wait": 20.0 * rank}
+            steps.append(step(number, begin, {"call": 0.0, "wait": device_ms}, gaps, flags=["no_loader"]))
+            span = {"span_ns": round(device_ms * MS), "begin_ns": asked, "end_ns": asked + round(device_ms * MS)}
+            lines.append({"kind": "device", "step": number, "regions": {"call": span["span_ns"]}, **span})
+        processes.append(process_lines(rank, 2, steps, lines=[hidden, *lines]))
+    run = found_in(write(tmp_path, *processes))
+    assert part_of(run, "sync_wait").time_s.value is None
+    assert run.waited_for is None
+
+
 @pytest.mark.parametrize("ahead_ms", [0.0, 5.0, -400.0])
 def test_clocks_of_two_hosts_are_bounded_by_the_steps(tmp_path, ahead_ms):
     """No step is over before all have begun it, on whichever clock: where that leaves too much open, none is blamed."""

@@ -2,8 +2,9 @@
 
 JAX shows when the device of a rank began a step (it was asked for, and the step before was over) and when it had
 finished it. From its own begin until that of the last rank a device waits in the exchange at its end, or computes what
-the last one has still to compute: the same, if ranks compute alike. What one computes longer inside of the program does
-not show. Of that time the rank itself waits at most as long as it is in calls, or waits for its device, then or later.
+the last one has still to compute: the same, if ranks compute alike. It waits no longer than its step lasts beyond that
+of the last rank: a step without an exchange lasts as long on all. What one computes longer inside does not show.
+Of that time the rank itself waits at most as long as it is in calls, or waits for its device, then or later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,9 @@ from steptime.results.attached_lines import DeviceLine, StepLine
 
 _PER_S = 1e-9
 _APART = "ranks finish steps that others have not begun: they exchange nothing in them"
+_NOT_TOGETHER = "steps end on ranks as far apart as they begin: what ranks exchange lies outside of them"
+_TOGETHER = 0.5
+"""Of how much later than others a rank begins steps, what at least is made good by their ends."""
 _MOST_APART = 0.05
 """Of the steps, that may end on a rank before another begins its own, by what clocks and threads are late."""
 _LATE_S = 1e-3
@@ -44,7 +48,17 @@ def exchange_nothing(begins: NDArray[np.float64], ends: NDArray[np.float64], unc
         uncertainty_s: of that clock.
     """
     early = begins.max(axis=0) - ends.min(axis=0) > _LATE_S + uncertainty_s
-    return _APART if early.mean() > _MOST_APART else None
+    if early.mean() > _MOST_APART:
+        return _APART
+    late_s, waited_s = (begins.max(axis=0) - begins).mean(), waiting_of_devices(begins, ends).mean()
+    return _NOT_TOGETHER if waited_s < _TOGETHER * late_s and late_s > _LATE_S + uncertainty_s else None
+
+
+def waiting_of_devices(begins: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how long devices wait for the last one, ranks x steps, from the same as ``exchange_nothing``."""
+    lasting = ends - begins
+    of_last = np.take_along_axis(lasting, begins.argmax(axis=0)[np.newaxis], axis=0)
+    return np.clip(lasting - of_last, 0.0, begins.max(axis=0) - begins)
 
 
 def waiting_of_hosts(waiting: NDArray[np.float64], steps: Sequence[Sequence[StepLine]]) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.attached.attempts import Attempt, have_one_order, send_alone
-from steptime.attached.compiled_exchange import device_spans, exchange_nothing, waiting_of_hosts
+from steptime.attached.compiled_exchange import device_spans, exchange_nothing, waiting_of_devices, waiting_of_hosts
 from steptime.attached.form import CollectiveCount
 from steptime.results.attached_files import ProcessLines
 from steptime.results.attached_lines import CollectiveInterval, StepLine
@@ -140,7 +140,7 @@ def _split_compiled(attempt: Attempt, numbers: Sequence[int]) -> Exchange | str:
     begins, ends = (np.stack([span[index] for span in spans.values()], axis=1) + corrections for index in (0, 1))
     if (reason := exchange_nothing(begins, ends, clock.uncertainty_s)) is not None:
         return reason
-    by_device = np.clip(begins.max(axis=0) - begins, 0.0, ends - begins)
+    by_device = waiting_of_devices(begins, ends)
     waiting = waiting_of_hosts(by_device, [attempt.steps[number] for number in spans])
     caused, none = np.zeros_like(waiting), np.zeros_like(waiting)
     last = begins.argmax(axis=0)
