@@ -66,3 +66,79 @@ def test_every_call_with_a_gradient_is_a_step_and_its_loss_that_of_the_script_al
     roles = {line["name"]: line["role"] for line in lines if line["kind"] == "function"}
     assert (roles["step"], roles["loss"]) == ("step", "evaluation")
     assert [line for line in lines if line["kind"] == "fault"] == []
+
+
+KINDS = """
+import functools
+import jax, jax.numpy as jnp, numpy as np
+
+random = np.random.default_rng(0)
+X, Y = random.normal(size=(8, 16, 32)).astype("f4"), random.normal(size=(8, 16)).astype("f4")
+
+def loss(w, x, y):
+    return jnp.mean((x @ w - y) ** 2)
+
+def deep(w, x, y):
+    return jnp.mean(functools.reduce(lambda x, layer: jnp.tanh(x @ layer), w, x))
+
+def slope(w, x, y):
+    return jnp.mean((x[:, 0] * w - y) ** 2)
+
+def descend(loss, w, x, y):
+    value, gradient = jax.value_and_grad(loss)(w, x, y)
+    return jax.tree.map(lambda a, b: a - 0.01 * b, w, gradient), value
+
+def epoch(w, x, y):
+    return jax.lax.scan(lambda w, batch: descend(loss, w, *batch), w, (X, Y))
+
+def loop(w, x, y):
+    return jax.lax.fori_loop(0, 8, lambda i, w: descend(loss, w, X[0], Y[0])[0], w), jnp.sum(w)
+
+def one(w, x, y):
+    return descend(slope, w, x, y)
+
+def checkpointed(w, x, y):
+    return descend(jax.checkpoint(loss), w, x, y)
+
+def models(w, x, y):
+    return jax.vmap(lambda w: descend(loss, w, x, y))(w)
+
+def given(w, x, y):
+    return descend(deep, w, x, y)
+
+def mapped(w, x, y):
+    return jax.tree.map(lambda a: jax.lax.pmean(a, "i"), descend(deep, w, x, y))
+
+flat, layers = jnp.zeros(32), [jnp.eye(32) / 2] * 5
+STATES = {epoch: flat, loop: flat, checkpointed: flat, models: jnp.zeros((4, 32)), one: jnp.zeros(1), given: layers}
+for function, w in STATES.items():
+    step = jax.jit(function, donate_argnums=0 if function is given else ())
+    w = jax.tree.map(jnp.array, w)
+    for i in range(4):
+        w, value = step(w, X[i], Y[i])
+    print(function.__name__, [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves((w, value))])
+step, w = jax.pmap(mapped, axis_name="i"), jax.tree.map(lambda a: a[None], layers)
+for i in range(4):
+    w, value = step(w, X[i][None], Y[i][None])
+print("mapped", [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves((w, value))])
+"""
+"""Kinds of steps; each prints all bits of the weights that it has trained, and of its loss."""
+NAMES = {"epoch", "loop", "checkpointed", "models", "one", "given", "mapped"}
+
+
+def test_steps_of_every_kind_are_known_and_train_the_same_bits(tmp_path):
+    (tmp_path / "script.py").write_text(KINDS)
+    words = [interpreter_for("jax"), "script.py"]
+    variables = environment(write_hook(tmp_path / "hook"), tmp_path / "record", lines=False, flops=False)
+    alone, attached = (
+        subprocess.run(
+            words, cwd=tmp_path, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=120
+        ).stdout
+        for more in ({}, variables)
+    )
+    assert {line.split()[0] for line in alone.splitlines()} == NAMES
+    assert attached == alone
+    (path,) = (tmp_path / "record").glob("*.jsonl")
+    lines = list(map(json.loads, path.read_text().splitlines()))
+    assert {line["name"] for line in lines if line["kind"] == "function" and line["role"] == "step"} == NAMES
+    assert [line for line in lines if line["kind"] == "fault"] == []
