@@ -1,6 +1,7 @@
 """The command keeps its output, exit code and signals; the answer goes to standard error, and results are kept."""
 
 import fcntl
+import http.client
 import json
 import os
 import pty
@@ -9,10 +10,15 @@ import subprocess
 import sys
 import termios
 import time
+import urllib.parse
 from pathlib import Path
 
 import pytest
 from program import PROGRAM, process
+from typer.testing import CliRunner
+
+from steptime.cli import status
+from steptime.cli.app import app
 
 
 def attach(folder: Path, *words: str, options: tuple[str, ...] = (), **more) -> subprocess.CompletedProcess[str]:
@@ -21,8 +27,9 @@ def attach(folder: Path, *words: str, options: tuple[str, ...] = (), **more) -> 
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=folder, **more)
 
 
-def start(folder: Path, script: str, **more) -> subprocess.Popen[str]:
-    command = [*PROGRAM, "attach", "-o", str(folder / "results"), "--", sys.executable, "-u", "-c", script]
+def start(folder: Path, script: str, options: tuple[str, ...] = (), **more) -> subprocess.Popen[str]:
+    own = ["attach", "-o", str(folder / "results"), *options]
+    command = [*PROGRAM, *own, "--", sys.executable, "-u", "-c", script]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, text=True, cwd=folder, **pipes, **more)
 
@@ -93,6 +100,26 @@ def test_a_signal_reaches_the_command_once_and_results_are_kept(tmp_path, name):
     assert output == f"got {int(getattr(signal, name))}\n"
     assert running.returncode == 9
     assert kept(tmp_path)["exit_code"] == 9
+
+
+def test_a_page_is_served_while_the_command_runs_and_takes_no_signal_from_it(tmp_path):
+    running = start(tmp_path, WAITING.format(name="SIGTERM"), options=("--serve",))
+    assert running.stdout.readline() == "ready\n"
+    address = urllib.parse.urlsplit(running.stderr.readline().split()[-1])
+    page = http.client.HTTPConnection(address.netloc, timeout=60)
+    page.request("GET", address.path)
+    assert "No end is recorded yet; latest: no step." in page.getresponse().read().decode()
+    page.close()
+    os.kill(running.pid, signal.SIGTERM)
+    output, _ = running.communicate(timeout=60)
+    assert output == f"got {int(signal.SIGTERM)}\n"
+    assert running.returncode == 9
+
+
+def test_a_command_runs_though_its_page_cannot_be_served(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(status, "HOST", "192.0.2.1")  # an address of no machine
+    done = CliRunner().invoke(app, ["attach", "--serve", "-o", str(tmp_path / "results"), "--", "sh", "-c", "exit 5"])
+    assert done.exit_code == 5
 
 
 def test_ctrl_c_of_a_terminal_reaches_the_command_once(tmp_path):

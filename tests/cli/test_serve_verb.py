@@ -4,6 +4,7 @@ import http.client
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,9 @@ from program import PROGRAM
 from simulated import a_launch, a_store, a_trial
 
 from steptime.cli.status import HOST, PageServer
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "attached"))
+from stored_processes import COMMAND, ddp_steps, process_lines, write
 
 HOSTILE = "<script>alert(1)</script>\x1b]0;t\x07"
 
@@ -102,6 +106,21 @@ def test_a_folder_that_is_removed_meanwhile_is_said_in_a_sentence(tmp_path):
     served.server_close()
 
     assert b"gone" in served.page()
+
+
+@pytest.mark.parametrize("ended", [{}, {"exit_code": 0}])
+def test_the_page_of_an_attached_run_is_asked_for_again_until_an_end_is_recorded(tmp_path, ended):
+    store = a_store(tmp_path / "r")
+    write(store.path, process_lines(0, 1, ddp_steps(0, lambda _: [0.0], steps=30)))
+    begun = {"command": ["train.py"], "started_at": "2026-11-27T00:00:00+00:00", "boot": "boot-0", "begin_ns": COMMAND}
+    store.put("attached", begun | {"wall_minus_monotonic_ns": 0} | ended)
+    served = PageServer(store.path)
+    served.server_close()
+    page = served.page().decode()
+
+    assert "backward" in page
+    assert ("latest: step 29, 40 ms." in page) is not bool(ended)
+    assert ('http-equiv="refresh"' in page) is not bool(ended)
 
 
 def test_the_address_comes_through_a_pipe_while_the_page_is_served(tmp_path):

@@ -3,7 +3,8 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,6 +49,9 @@ def attach(
         ),
     ] = False,
     live: Annotated[bool, typer.Option("--live", help="Say on the terminal how far it is, every ten seconds.")] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Show the page of the run in a browser of this machine while it runs.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="End with the answer as one line of JSON (docs/report-keys.md).")
     ] = False,
@@ -88,7 +92,8 @@ def attach(
         _warn_unmeasured(error)
         become_command(command)
         raise  # not reached
-    ended = prepared.run(beat)
+    with _shown_while_it_runs(prepared.folder) if serve else nullcontext():
+        ended = prepared.run(beat)
     try:
         warn(f"steptime attach: {problem}" for problem in prepared.problems)
         _answer(prepared.folder, as_json=as_json)
@@ -157,6 +162,20 @@ def _warn_of(error: Exception) -> None:
     from steptime.errors import SteptimeError
 
     warn([f"error: {error}"] if isinstance(error, SteptimeError) else traceback.format_exception(error))
+
+
+@contextmanager
+def _shown_while_it_runs(folder: Path) -> Iterator[None]:
+    """Serve the page; the command runs where it cannot be served too."""
+    from steptime.cli.status import page_served
+
+    with ExitStack() as stack:
+        try:
+            address = stack.enter_context(page_served(folder))
+            warn([f"steptime attach: page of this run, on this machine only: {address}"])
+        except Exception as error:  # noqa: BLE001 - likewise
+            _warn_of(error)
+        yield
 
 
 def _silent() -> None:

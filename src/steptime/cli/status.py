@@ -5,9 +5,11 @@
 
 import hmac
 import secrets
+import signal
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +20,7 @@ import typer
 from steptime.cli.streams import say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from steptime.results.progress import RunProgress, RunState
 
@@ -143,6 +145,8 @@ HOST = "127.0.0.1"
 _TOKEN_BYTES = 24
 _LEAST_S = 5
 """Between two readings of the folder, and until a browser asks again; a large folder is read less often."""
+_POLL_S = 0.1
+"""Within which a server ends."""
 _SHARE = 5
 """A page takes at most one in so many seconds to be made."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -171,6 +175,23 @@ def serve(
         server.serve_forever()
     finally:
         server.server_close()
+
+
+@contextmanager
+def page_served(folder: Path) -> "Iterator[str]":
+    """Serve the page of a folder from a thread that takes no signal; return its address. Raises OSError."""
+    with PageServer(folder) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(_POLL_S,), daemon=True)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # which the thread inherits
+        try:
+            thread.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        try:
+            yield server.address
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class PageServer(ThreadingHTTPServer):
@@ -209,6 +230,7 @@ class PageServer(ThreadingHTTPServer):
 
 def _page(folder: Path) -> bytes:
     """Return the page of a folder as it is now."""
+    from steptime.attached.summary import latest_steps
     from steptime.cli.report import read_report
     from steptime.errors import SteptimeError
     from steptime.report.formats import page_of
@@ -220,6 +242,9 @@ def _page(folder: Path) -> bytes:
         run = run_progress(folder)
         running = run is not None and run_state(folder, run) == "running"
         notice = f"Running: {run.stage}, {run.done} done, now {run.item or run.stage}." if run and running else ""
+        if found.attached is not None and found.attached.exit_code is None:
+            running = True
+            notice = f"No end is recorded yet; latest: {latest_steps(folder) or 'no step'}."
         page = page_of(found.store, found.findings, notice=notice, refresh_s=_LEAST_S if running else None)
     except SteptimeError as error:
         from markupsafe import escape
