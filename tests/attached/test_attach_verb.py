@@ -116,10 +116,12 @@ def test_a_page_is_served_while_the_command_runs_and_takes_no_signal_from_it(tmp
     assert running.returncode == 9
 
 
-def test_a_command_runs_though_its_page_cannot_be_served(tmp_path, monkeypatch, capfd):
+def test_a_command_runs_though_its_page_cannot_be_served(tmp_path, monkeypatch):
     monkeypatch.setattr(status, "HOST", "192.0.2.1")  # an address of no machine
     done = CliRunner().invoke(app, ["attach", "--serve", "-o", str(tmp_path / "results"), "--", "sh", "-c", "exit 5"])
     assert done.exit_code == 5
+    assert done.stderr.startswith("steptime attach: its page is not served: OSError: ")
+    assert "Traceback" not in done.stderr
 
 
 def test_ctrl_c_of_a_terminal_reaches_the_command_once(tmp_path):

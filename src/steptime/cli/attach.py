@@ -168,13 +168,14 @@ def _warn_of(error: Exception) -> None:
 def _shown_while_it_runs(folder: Path) -> Iterator[None]:
     """Serve the page; the command runs where it cannot be served too."""
     from steptime.cli.status import page_served
+    from steptime.errors import error_line
 
     with ExitStack() as stack:
         try:
             address = stack.enter_context(page_served(folder))
             warn([f"steptime attach: page of this run, on this machine only: {address}"])
         except Exception as error:  # noqa: BLE001 - likewise
-            _warn_of(error)
+            warn([f"steptime attach: its page is not served: {error_line(error)}"])
         yield
 
 
