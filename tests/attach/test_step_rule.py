@@ -220,6 +220,13 @@ def test_optimizers_that_no_longer_take_turns_make_a_step_each(played):
     assert [step["optimizers"] for step in played.steps()[-6:]] == [[0]] * 6
 
 
+def test_rounds_are_found_again_behind_an_update_that_was_skipped(played):
+    alternate(played, 4, [0, 1])
+    alternate(played, 1, [0])
+    alternate(played, 6, [0, 1])
+    assert [step["optimizers"] for step in played.steps()[-4:]] == [[0, 1]] * 4
+
+
 def test_two_passes_of_one_batch_are_one_step_of_a_round(played):
     """A discriminator has a backward pass for what is real and one for what is not."""
     for _ in range(6):

@@ -181,6 +181,12 @@ def test_steps_beside_evaluations_are_kept_where_there_are_few_others(tmp_path, 
     assert any("evaluations lie beside all steps" in note for note in run.notes) is (every < 3)
 
 
+def test_of_a_short_run_with_one_evaluation_the_steps_beside_it_are_left_out(tmp_path):
+    run = one_process(tmp_path, evaluated_steps(40)[:9])
+    assert run.steps <= 7
+    assert not any("evaluations lie beside" in note for note in run.notes)
+
+
 def test_it_is_said_for_what_many_steps_are_left_out(tmp_path):
     run = one_process(tmp_path, evaluated_steps(3))
     (note,) = (note for note in run.notes if "left out" in note)

@@ -18,19 +18,18 @@ class OptimizerRounds:
     def __init__(self) -> None:
         self.updates: list[int] = []  # of the latest steps, which optimizer each has updated
         self.round: list[int] = []  # optimizers of a round; none where it is not known
-        self.gives_up = False
 
     def is_over(self, optimizers: list[int]) -> bool:
         """Return whether a step that has made updates by ``optimizers`` so far is over."""
         if optimizers and optimizers == self.round[: len(optimizers)]:
             return len(optimizers) == len(self.round)
-        if self.round:  # they do not take turns after all
-            self.round, self.gives_up = [], True
+        if self.round:  # they no longer take turns, or an update was skipped
+            self.round, self.updates = [], []
         return True
 
     def step_closed(self, optimizers: list[int]) -> None:
         """Learn from the updates of a step that has ended."""
-        if self.gives_up or self.round:
+        if self.round:
             return
         self.updates += optimizers
         del self.updates[: -SEEN * LONGEST]
