@@ -118,6 +118,26 @@ def test_a_manifest_has_the_variables_that_attach_prints_and_a_hook_that_is_moun
     assert mounts[variables["STEPTIME_ATTACH"]]["subPath"] == "runs/attached"
 
 
+def test_a_manifest_that_attach_prints_has_the_form_of_its_kind_and_runs_the_command(tmp_path, capsys):
+    command = ["torchrun", "--nproc-per-node", "8", "a script.py"]
+    words = ["attach", "--environment", "-o", str(tmp_path / "runs"), "--format"]
+    assert run_program([*words, "json"]) == 0
+    variables = json.loads(capsys.readouterr().out)
+    assert run_program([*words[:3], str(tmp_path / "other"), "--format", "trainjob", "--", *command]) == 0
+    text = capsys.readouterr().out
+    printed = ruamel.yaml.YAML(typ="safe").load(text)
+    spec = printed["spec"]
+    (node,) = spec["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    (container_of_node,) = node["template"]["spec"]["template"]["spec"]["containers"]
+    hook, records = container_of_node["volumeMounts"]
+    assert mistakes(KINDS["trainjob"]["schema"], printed) == []
+    assert spec["trainer"]["command"] == command
+    assert {item["name"]: item["value"].replace("/other/", "/runs/") for item in spec["trainer"]["env"]} == variables
+    assert hook["readOnly"]
+    assert not records.get("readOnly")
+    assert "Never run on a cluster" in text
+
+
 def require_bubblewrap() -> None:
     if reason := missing_bubblewrap():
         pytest.skip(reason)

@@ -64,7 +64,9 @@ def attach(
     ] = False,
     form: Annotated[
         str | None,
-        typer.Option("--format", help="Of --environment: sh, yaml, json or docker.", autocompletion=lambda: FORMS),
+        typer.Option(
+            "--format", help="Of --environment: sh, yaml, json, docker or trainjob.", autocompletion=lambda: FORMS
+        ),
     ] = None,
     to: ToTrackers = None,
 ) -> None:

@@ -8,33 +8,103 @@ from steptime.cli.streams import say, warn
 from steptime.errors import UsageError, choices_message
 
 Variables = Mapping[str, str]
+_HOOK, _RECORDS = "PYTHONPATH", "STEPTIME_ATTACH"
 
 
-def _shell(variables: Variables) -> str:
+def _shell(variables: Variables, _command: Sequence[str]) -> str:
     kept = '"${PYTHONPATH:+:$PYTHONPATH}"'
     return "\n".join(
         f"export {name}={shlex.quote(value)}{kept if name == 'PYTHONPATH' else ''}" for name, value in variables.items()
     )
 
 
-def _yaml(variables: Variables) -> str:
+def _yaml(variables: Variables, _command: Sequence[str]) -> str:
     return "\n".join(f"- name: {name}\n  value: {_json(value)}" for name, value in variables.items())
 
 
-def _json(value: str | Variables) -> str:
+def _json(value: str | Variables | Sequence[str], _command: Sequence[str] = ()) -> str:
     from steptime.results.jsonlines import json_text
 
     return json_text(value)
 
 
-def _docker(variables: Variables) -> str:
+def _docker(variables: Variables, _command: Sequence[str]) -> str:
     """Return options of ``docker run``: the hook is mounted read-only, the folder of records writable."""
     words = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
-    hook, records = variables["PYTHONPATH"], variables["STEPTIME_ATTACH"]
+    hook, records = variables[_HOOK], variables[_RECORDS]
     return shlex.join([*words, "--volume", f"{hook}:{hook}:ro", "--volume", f"{records}:{records}"])
 
 
-_FORMS: Mapping[str, Callable[[Variables], str]] = {"sh": _shell, "yaml": _yaml, "json": _json, "docker": _docker}
+_TRAINJOB = """\
+# A training on two nodes of Kubeflow Trainer 2.3. Never run on a cluster.
+# Set the image, and the claim whose root is {root} here; then: kubectl apply -f FILE
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: train
+spec:
+  runtimeRef:
+    apiGroup: trainer.kubeflow.org
+    kind: ClusterTrainingRuntime
+    name: torch-distributed
+  trainer:
+    numNodes: 2
+    image: registry.example/train:1
+    command: {command}
+    env:
+{variables}
+  runtimePatches:
+    - manager: steptime.example/attach
+      trainingRuntimeSpec:
+        template:
+          spec:
+            replicatedJobs:
+              - name: node
+                template:
+                  spec:
+                    template:
+                      spec:
+                        volumes:
+                          - name: steptime
+                            persistentVolumeClaim:
+                              claimName: steptime
+                        containers:
+                          - name: node
+                            volumeMounts:
+                              - name: steptime
+                                mountPath: {hook}
+                                subPath: {hook_below}
+                                readOnly: true
+                              - name: steptime
+                                mountPath: {records}
+                                subPath: {records_below}"""
+
+
+def _trainjob(variables: Variables, command: Sequence[str]) -> str:
+    """Return a manifest: pods mount what the folder lies on, the hook read-only."""
+    root = Path(variables[_HOOK])
+    while not root.is_mount():
+        root = root.parent
+    below = {name: _json(str(Path(variables[name]).relative_to(root))) for name in (_HOOK, _RECORDS)}
+    entries = _yaml(variables, command).replace("- name", "      - name").replace("\n  value", "\n        value")
+    return _TRAINJOB.format(
+        root=root,
+        command=_json(list(command)),
+        variables=entries,
+        hook=_json(variables[_HOOK]),
+        hook_below=below[_HOOK],
+        records=_json(variables[_RECORDS]),
+        records_below=below[_RECORDS],
+    )
+
+
+_FORMS: Mapping[str, Callable[[Variables, Sequence[str]], str]] = {
+    "sh": _shell,
+    "yaml": _yaml,
+    "json": _json,
+    "docker": _docker,
+    "trainjob": _trainjob,
+}
 FORMS = tuple(_FORMS)
 
 
@@ -53,9 +123,9 @@ def print_environment(command: Sequence[str], output: Path | None, form: str) ->
 
     if form not in _FORMS:
         raise UsageError(choices_message("format", form, FORMS))
-    words = command or ["script"]
+    words = command or (["torchrun", "train.py"] if form == "trainjob" else ["script"])
     folder = free_folder(named_folder(words, output))
-    say(_FORMS[form](AttachedCommand(words, folder, None, flops=False).leave_hook()))
+    say(_FORMS[form](AttachedCommand(words, folder, None, flops=False).leave_hook(), words))
     warn(
         [
             f"The hook is in {folder / HOOK}; mount it read-only where processes start, and {folder} writable.",
