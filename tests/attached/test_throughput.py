@@ -81,3 +81,10 @@ def test_one_step_without_its_batch_makes_no_number(tmp_path):
 
 def test_a_run_of_an_earlier_hook_has_no_rate(tmp_path):
     assert ddp_job(tmp_path, lambda _: [0.0, 0.0]).throughput.samples.per_s.value is None
+
+
+def test_a_graph_that_takes_its_batches_itself_is_why_samples_are_not_known(tmp_path):
+    hidden = {"kind": "unseen", "phases": ["input_wait"], "reason": "the graph takes its batches itself"}
+    steps = [{**step, "flags": ["no_loader"]} for step in ddp_steps(0, lambda _: [0.0])]
+    run = found_in(write(tmp_path, process_lines(0, 1, steps, lines=[hidden])), 60_000.0)
+    assert "Samples/s are not known: the graph takes its batches itself." in list(run_notes(run))
