@@ -98,7 +98,7 @@ def selection_notes(kept: KeptSteps) -> Iterator[str]:
     if kept.exchange is not None and kept.exchange.is_compiled:
         yield "waiting is that for ranks that begin compiled steps late; what one computes longer in them does not show"
     if kept.near_evaluation:
-        yield "evaluations lie beside all steps: passes without gradient are left out of these times, code behind is not"
+        yield "evaluations lie beside all steps: passes without gradient are left out of these times, later code is not"
 
 
 def _is_spoilt(step: StepLine) -> bool:
