@@ -87,6 +87,13 @@ def test_a_mask_tells_padding_apart():
     assert (amount.looked_at, amount.real) == (128, 96)
 
 
+def test_batches_without_text_do_not_count_among_those_whose_masks_are_counted():
+    reader = BatchReader()
+    for _ in range(40):
+        reader.read(images(4, 3, 8, 8))
+    assert reader.read(encoded(real=24)).looked_at == 128
+
+
 def test_pairs_of_texts_have_their_own_masks():
     pair = {f"{name}_{key}": value for name in ("a", "b") for key, value in encoded(real=24).items() if key != "labels"}
     amount = BatchReader().read(pair)

@@ -64,7 +64,7 @@ class BatchReader:
     """Reads the batches of the loaders of a process."""
 
     def __init__(self) -> None:
-        self.batches = 0
+        self.texts = 0
         self.array_types: dict[type, bool] = {}
         self.integer_types: dict[Any, bool] = {}
 
@@ -88,9 +88,9 @@ class BatchReader:
             if len(arrays) == ARRAYS:
                 break
         named = _named(batch)
-        self.batches += 1
         identifiers = dict.get(named, IDENTIFIERS) if named is not None else None
         if identifiers is not None and self._is_array(identifiers):
+            self.texts += 1
             return self._text(tuple(identifiers.shape), named)
         if named is not None and (texts := self._several_texts(named)):
             return texts
@@ -114,6 +114,7 @@ class BatchReader:
         for name, array in dict.items(named):
             if isinstance(name, str) and name.endswith("_" + IDENTIFIERS) and self._is_array(array):
                 prefix = name[: -len(IDENTIFIERS)]
+                self.texts += amount is None
                 text = self._text(tuple(array.shape), {MASK: dict.get(named, prefix + MASK)})
                 amount = text if amount is None else amount.beside(text)
         return amount
@@ -126,7 +127,7 @@ class BatchReader:
         mask = dict.get(named, MASK)
         if mask is None:
             return amount
-        counted = self.batches <= COUNTED_ALWAYS or self.batches % COUNTED_EVERY == 0
+        counted = self.texts <= COUNTED_ALWAYS or self.texts % COUNTED_EVERY == 0
         if counted and tokens <= LARGEST_MASK and self._is_array(mask) and tuple(mask.shape) == shape:
             real = _count_real(mask)
             if real is not None:
