@@ -63,7 +63,9 @@ def trained(folder, environ, **changes):
     done = subprocess.run(
         words, cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=240
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    # torch 2.13 at times aborts when a process with a hook of Python ends, attached or not: that is repeated.
+    crash = "a rank was ended by SIGABRT: " if "(SIGABRT)" in done.stderr else ""
+    assert done.returncode == 0, crash + done.stderr[-4000:]
     return sorted(done.stdout.split("\n"))
 
 
