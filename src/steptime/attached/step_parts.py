@@ -276,6 +276,12 @@ def most_seen_line(processes: Iterable[ProcessLines], places: Iterable[str]) -> 
     return max(functions, key=functions.__getitem__)
 
 
+def why_input_is_unseen(kept: KeptSteps) -> str | None:
+    """Return why a library shows no waiting for input; None if it does."""
+    reasons = (process.unseen.get("input_wait") for process in kept.attempt.processes.values())
+    return next(filter(None, reasons), None)
+
+
 def loader_starts(kept: KeptSteps) -> tuple[int, float]:
     """Return in how many steps the loader begins or ends an epoch, and what share of all input wait lies in these."""
     waits = kept.of_ranks(lambda step: step.seconds(*REGIONS["input_wait"]))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.attached.form import Throughput, TrainedAmount
-from steptime.attached.step_parts import KeptSteps
+from steptime.attached.step_parts import KeptSteps, why_input_is_unseen
 from steptime.results.attached_lines import StepLine
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.statistics.interval import difference_within
@@ -23,8 +23,7 @@ def throughput(kept: KeptSteps) -> Throughput:
     """Return what the kept steps, of which there is one at least, train on in a second."""
     steps = [step for number in kept.numbers for step in kept.attempt.steps[number]]
     alone = all("no_loader" in step.flags and step.elsewhere is None for step in steps)
-    hidden = (process.unseen.get("input_wait") for process in kept.attempt.processes.values())
-    unseen = next(filter(None, hidden), _NO_LOADER) if alone else None
+    unseen = (why_input_is_unseen(kept) or _NO_LOADER) if alone else None
     split = _SPLIT if kept.attempt.is_pipeline(kept.numbers) else None
     masks = [step.mask for step in steps if step.mask is not None]
     looked_at = sum(tokens for tokens, _ in masks)
