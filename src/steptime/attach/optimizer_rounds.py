@@ -17,7 +17,7 @@ class OptimizerRounds:
 
     def __init__(self) -> None:
         self.updates: list[int] = []  # of the latest steps, which optimizer each has updated
-        self.round: list[int] = []  # optimizers of a round; none where it is not known
+        self.round: list[int] = []  # the optimizers of a round; empty until one is known
 
     def is_over(self, optimizers: list[int]) -> bool:
         """Return whether a step that has made updates by ``optimizers`` so far is over."""

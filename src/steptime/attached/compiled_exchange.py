@@ -25,7 +25,7 @@ _MOST_APART = 0.05
 _LATE_S = 1e-3
 """By how much."""
 _ASKED = ("call", "compile", "wait")
-"""Regions in which the host waits for what it asked of the device."""
+"""Regions in which the host waits for results of the device."""
 
 
 def device_spans(attempt: Attempt, numbers: Sequence[int]) -> Mapping[int, NDArray[np.float64]]:
@@ -64,8 +64,8 @@ def waiting_of_devices(begins: NDArray[np.float64], ends: NDArray[np.float64]) -
 def waiting_of_hosts(waiting: NDArray[np.float64], steps: Sequence[Sequence[StepLine]]) -> NDArray[np.float64]:
     """Return how long ranks wait in each step for what their devices wait for, in this step or an earlier one.
 
-    What the host does meanwhile is no waiting. One that runs ahead of its device and asks for a result now and then
-    waits there for all that its device has waited since it last did.
+    Work that the host does meanwhile does not count. A host that runs ahead of its device and reads a result now and
+    then waits there for all that its device has waited since the read before.
 
     Args:
         waiting: of the devices, ranks x steps, in seconds.

@@ -188,27 +188,24 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
                 sentence += f"; {_percent(starts[1])} of that in the {starts[0]} steps in which an epoch begins"
             yield AttachedFinding(kind=kind, sentence=sentence, lost_s=_lost(part, found))
     gaps = [part for part in found.parts if part.gap and part.share and is_shown(part.time_s)]
+    asked = requests_elsewhere(found.main)
     if sum(part.share or 0.0 for part in gaps) >= _NOTABLE:
         most = gaps[0]
         others = f", and {format_seconds(sum(part.time_s.value or 0.0 for part in gaps[1:]))} elsewhere"
         sentence = (
             f"{_with_interval(most.time_s)} of each step, {_percent(most.share)}, passes {title_of(most.name)}"
             f"{at_line(most.where)}{others if len(gaps) > 1 else ''}: {whose_code(most.where)} that nothing marks"
-            f"{_in_turn(most)}{_asked_elsewhere(found)}"
+            f"{_in_turn(most)}{_asked_elsewhere(*asked) if asked else ''}"
         )
         lost_s = sum(_lost(part, found) for part in gaps)
-        asked = requests_elsewhere(found.main)
         kind = "loader_elsewhere" if asked and asked[1] >= _BUSY else "gaps"
         yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
 
 
-def _asked_elsewhere(run: AttachedFindings) -> str:
-    """Return how long another thread of the script asks a loader, for which the one that trains may wait in a gap."""
-    asked = requests_elsewhere(run.main)
-    if asked is None:
-        return ""
-    share = _percent(min(1.0, asked[1]))
-    return f"; another thread asks the loader {share} of the time, {format_seconds(asked[0])} for each batch"
+def _asked_elsewhere(lasts_s: float, busy: float) -> str:
+    """Return how long another thread asks a loader, for which the one that trains may wait in a gap."""
+    share = _percent(min(1.0, busy))
+    return f"; another thread asks the loader {share} of the time, {format_seconds(lasts_s)} for each batch"
 
 
 def _lost(part: StepPart, found: AttachedFindings) -> float:

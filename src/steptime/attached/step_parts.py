@@ -57,7 +57,7 @@ _ORDER = (
     *("device_wait", "compile", "garbage_collection"),
 )
 """Of phases, by time."""
-_FEWEST = 4
+FEWEST = 4
 """Fewer steps are not told apart."""
 _IN_TURN = 1.2
 """Times its mean over ranks, that a part adds at least to a step where others wait for who has it."""
@@ -157,7 +157,7 @@ def step_length(kept: KeptSteps) -> Interval[float | None]:
     if not kept.numbers:
         return NOT_MEASURED
     series = kept.length_s.mean(axis=0)
-    if len(series) < _FEWEST or series.min() <= 0.0:
+    if len(series) < FEWEST or series.min() <= 0.0:
         return Interval(float(series.mean()), None, None)
     found = reduce_times([series])[0]
     if found.dropped:
@@ -278,8 +278,7 @@ def most_seen_line(processes: Iterable[ProcessLines], places: Iterable[str]) -> 
 
 def why_input_is_unseen(kept: KeptSteps) -> str | None:
     """Return why a library shows no waiting for input; None if it does."""
-    reasons = (process.unseen.get("input_wait") for process in kept.attempt.processes.values())
-    return next(filter(None, reasons), None)
+    return _unseen(kept).get("input_wait")
 
 
 def loader_starts(kept: KeptSteps) -> tuple[int, float]:
@@ -292,7 +291,7 @@ def loader_starts(kept: KeptSteps) -> tuple[int, float]:
 def requests_elsewhere(kept: KeptSteps) -> tuple[float, float] | None:
     """Return how long a request to a loader takes in another thread of the script, and their share of all time.
 
-    None where the thread that trains asks loaders, or none is asked.
+    None if the thread that trains asks the loaders itself, or there are none.
     """
     asked = [step.elsewhere for number in kept.numbers for step in kept.attempt.steps[number] if step.elsewhere]
     count, lasted_s = sum(number for number, _ in asked), sum(lasting for _, lasting in asked) * 1e-9

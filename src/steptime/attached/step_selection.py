@@ -8,21 +8,17 @@ import numpy as np
 
 from steptime.attached.attempts import Attempt
 from steptime.attached.exchange import split_exchange
-from steptime.attached.step_parts import KeptSteps
+from steptime.attached.step_parts import FEWEST, KeptSteps
 from steptime.results.attached_lines import StepLine
 from steptime.statistics.launch_times import reduce_times
 from steptime.units import format_count, format_seconds
 
-_FEWEST = 4
-"""Fewer steps are not told apart."""
 _MOST_KINDS = 3
 """Of steps, by their numbers of micro-steps, that are told apart."""
 _MOST_CHANGES = 2
 """From one kind of steps to another, for each kind, of a loop that changes for good; more take turns."""
 _SPOILING = frozenset(("fault", "evaluated"))
 """Flags of steps that are left out."""
-_LACKING = "whose parts are longer than they are"
-_DISTURBED = "compiled, incomplete, or beside an evaluation or a checkpoint"
 _MAIN = 0.9
 """Share of the time, from which on one kind of steps is shown alone whatever comes between."""
 _FEW = 8
@@ -50,8 +46,8 @@ def kept_steps(attempt: Attempt) -> KeptSteps:
     steady = alike[_first_steady(steps, alike) :]
     kept = _with_exchange(attempt, steady)
     left_out = {
-        _LACKING: len(attempt.steps) - len(steps),
-        _DISTURBED: len(steps) - len(calm),
+        "whose parts are longer than they are": len(attempt.steps) - len(steps),
+        "compiled, incomplete, or beside an evaluation or a checkpoint": len(steps) - len(calm),
         "with another number of micro-steps": len(calm) - len(alike),
         "before steps were steady": len(alike) - len(steady),
         "without all collectives on record": len(steady) - len(kept.numbers),
@@ -79,7 +75,7 @@ def _with_exchange(attempt: Attempt, numbers: list[int]) -> KeptSteps:
     exchange = split_exchange(attempt, numbers)
     if isinstance(exchange, str):
         return KeptSteps(attempt, numbers, None, exchange)
-    if len(exchange.numbers) < min(_FEWEST, len(numbers)):
+    if len(exchange.numbers) < min(FEWEST, len(numbers)):
         return KeptSteps(attempt, numbers, None, "too few steps have all their collectives on record")
     exchange_s = float((exchange.waiting_s + exchange.exposed_s).mean())
     if exchange.clock.uncertainty_s > _MOST_UNCERTAIN * exchange_s:
@@ -122,7 +118,7 @@ def _of_main_kind(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int
             return list(numbers)
     if len(kinds) > _MOST_KINDS:
         return list(numbers)
-    several = {kind: own for kind, own in kinds.items() if len(own) >= _FEWEST}
+    several = {kind: own for kind, own in kinds.items() if len(own) >= FEWEST}
     if not several:
         return max(kinds.values(), key=len, default=[])
     lasted = {kind: sum(steps[number][0].active_s for number in own) for kind, own in several.items()}

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from textwrap import indent
 
 from steptime.cli.streams import say, warn
 from steptime.errors import UsageError, choices_message
@@ -14,7 +15,7 @@ _HOOK, _RECORDS = "PYTHONPATH", "STEPTIME_ATTACH"
 def _shell(variables: Variables, _command: Sequence[str]) -> str:
     kept = '"${PYTHONPATH:+:$PYTHONPATH}"'
     return "\n".join(
-        f"export {name}={shlex.quote(value)}{kept if name == 'PYTHONPATH' else ''}" for name, value in variables.items()
+        f"export {name}={shlex.quote(value)}{kept if name == _HOOK else ''}" for name, value in variables.items()
     )
 
 
@@ -86,11 +87,10 @@ def _trainjob(variables: Variables, command: Sequence[str]) -> str:
     while not root.is_mount():
         root = root.parent
     below = {name: _json(str(Path(variables[name]).relative_to(root))) for name in (_HOOK, _RECORDS)}
-    entries = _yaml(variables, command).replace("- name", "      - name").replace("\n  value", "\n        value")
     return _TRAINJOB.format(
         root=root,
         command=_json(list(command)),
-        variables=entries,
+        variables=indent(_yaml(variables, command), " " * 6),
         hook=_json(variables[_HOOK]),
         hook_below=below[_HOOK],
         records=_json(variables[_RECORDS]),

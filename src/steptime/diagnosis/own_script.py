@@ -44,7 +44,7 @@ def _input(run: AttachedRun) -> _ScriptClaim | None:
     if part is None:
         return None
     change = f"load batches in other processes (DataLoader: num_workers), or make a batch cheaper{at_line(part.where)}"
-    if any(finding.kind == "loader_starts" for finding in run.findings):
+    if _is_found(run, "loader_starts"):
         change = (
             f"keep the loader's processes from epoch to epoch (DataLoader: persistent_workers){at_line(part.where)}"
         )
@@ -76,7 +76,7 @@ def _gap(run: AttachedRun) -> _ScriptClaim | None:
     if not gaps:
         return None
     largest = max(gaps, key=lambda part: _shorter(part).value or 0.0)
-    if any(finding.kind == "loader_elsewhere" for finding in run.findings):
+    if _is_found(run, "loader_elsewhere"):
         change = (
             f"load batches in more processes (DataLoader: num_workers), or make a batch cheaper{at_line(largest.where)}"
         )
@@ -93,6 +93,10 @@ def _garbage(run: AttachedRun) -> _ScriptClaim | None:
         return None
     change = "call gc.freeze() behind the set-up, or gc.disable() and gc.collect() on all ranks in the same steps"
     return _ScriptClaim("Python collects garbage", change, _shorter(part))
+
+
+def _is_found(run: AttachedRun, kind: str) -> bool:
+    return any(finding.kind == kind for finding in run.findings)
 
 
 def _shorter(part: StepPart) -> Interval[float | None]:

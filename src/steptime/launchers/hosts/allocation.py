@@ -8,6 +8,7 @@ import contextlib
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +43,7 @@ _TASKS = re.compile(r"([0-9]{1,5})(?:\(x([0-9]{1,4})\))?")
 
 
 def _slots_in_list(written: str) -> dict[str, int]:
-    hosts = written.split()
-    return {host: hosts.count(host) for host in dict.fromkeys(hosts)}
+    return dict(Counter(written.split()))
 
 
 def _slots_in_pairs(written: str) -> dict[str, int]:
