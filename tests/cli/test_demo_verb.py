@@ -35,7 +35,7 @@ def test_it_shows_ranking_breakdown_and_prediction(shown):
 
     assert "tensorflow allreduce" in text
     assert "Where the time of a step goes" in text
-    assert re.search(r"\n +16 +[\d.]+ ms", text), "a step of 16 workers"
+    assert re.search(r"\n16 +[\d.]+ ms", text), "a step of 16 workers"
 
 
 def test_it_ends_with_three_commands_of_which_those_that_read_results_work(shown):

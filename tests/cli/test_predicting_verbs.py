@@ -1,5 +1,7 @@
 """``steptime fit`` and ``steptime predict``, as a user calls them."""
 
+import csv
+import io
 import json
 import shutil
 from pathlib import Path
@@ -14,6 +16,7 @@ from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import app
 from steptime.cli.predict import _complete_keys
+from steptime.report.number_format import seconds
 from steptime.scaling import forecast
 
 SIZES = {"workload": "lenet5", "input_shape": (1, 28, 28), "framework": "pytorch"}
@@ -145,10 +148,38 @@ def test_the_table_fits_the_terminal(profile, columns):
 def test_no_cell_of_the_table_is_broken(profile, columns):
     arguments = ["--workers", "1,2", "bucket_mb=1,25", "samples=1000"]
     result = CliRunner().invoke(app, ["predict", str(profile), *arguments], env={"COLUMNS": columns})
-    titles = {"bucket_mb", "workers", "step", "samples/s", "eff.", "dominant", "extrap.", "epoch"}
+    titles = {"bucket_mb,", "workers", "step", "samples/s", "efficiency", "dominant", "extrapolation", "epoch"}
     assert titles <= set(result.stdout.split())
     assert predicted(profile, *arguments)[0]["dominant_phase"] == "backward"
     assert result.stdout.split().count("backward") > 1
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv", "latex"])
+def test_a_prediction_in_another_form_has_its_steps_with_their_intervals(profile, form):
+    arguments = ["--workers", "1,2", "batch_per_worker=32"]
+    step = predicted(profile, *arguments)[1]["step_time_s"]
+    found = CliRunner().invoke(app, ["predict", str(profile), *arguments, "--format", form])
+
+    assert found.exit_code == 0
+    assert seconds(step["value"], step["low"], step["high"]).interval in found.stdout
+
+
+def test_csv_of_a_prediction_has_every_phase_of_the_terminal(profile):
+    text = CliRunner().invoke(app, ["predict", str(profile), "--workers", "2", "--format", "csv"]).stdout
+    rows = list(csv.DictReader(io.StringIO(text)))
+
+    assert {"step time", "efficiency", "forward", "exposed", "parallel", "MFU"} <= {row["column"] for row in rows}
+    assert {row["row"] for row in rows} == {"2"}
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_page_of_a_prediction_has_its_tables_and_names_the_command(profile, form, tmp_path):
+    page = tmp_path / "page.html"
+    found = CliRunner().invoke(app, ["predict", str(profile), "--workers", "2", "--format", form, "--html", str(page)])
+
+    assert found.exit_code == 0
+    assert "Predicted steps" in page.read_text()
+    assert "Made by steptime" in page.read_text()
 
 
 def shown(profile, *arguments):
@@ -159,7 +190,9 @@ def test_the_first_line_of_an_answer_is_the_layout_that_it_assumes(profile):
     link = ["interconnect.bandwidth=25Gbit/s", "interconnect.delay=5us"]
     text = shown(profile, "--workers", "64", "workers_per_host=2", *link)
 
-    assert text.startswith("Assumed: 64 workers on 32 hosts, 2 each; 25 Gbit/s between hosts, delay 5 µs.")
+    name, first, *_ = text.splitlines()
+    assert name.startswith("pytorch allreduce, lenet5")
+    assert first == "  Assumed: 64 workers on 32 hosts, 2 each; 25 Gbit/s between hosts, delay 5 µs."
 
 
 def test_a_layout_that_was_not_stated_and_matters_is_shown_beside_one_worker_on_each_host(profile):
@@ -293,7 +326,7 @@ def test_the_table_of_a_curve_fits_the_terminal(curve, columns):
     result = CliRunner().invoke(app, ["predict", "--curve", str(curve), "--workers", "16,32"], env={"COLUMNS": columns})
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= int(columns)
-    assert {"extrap.", "predicted", "error"} <= set(result.stdout.split())
+    assert {"extrapolation", "predicted", "error"} <= set(result.stdout.split())
 
 
 def test_a_curve_and_a_profile_contradict_each_other(curve, profile):

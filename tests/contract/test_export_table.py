@@ -13,6 +13,7 @@ from steptime.report.export_formats import (
     ComparisonFormat,
     FileFormat,
     ReportFormat,
+    SectionFormat,
     TrackerFormat,
     format_help,
     formats_of,
@@ -23,6 +24,7 @@ from simulated import a_launch, a_store, a_trial
 
 VERBS = {
     ReportFormat: ("report", "--format"),
+    SectionFormat: ("predict", "--format"),
     ComparisonFormat: ("compare", "--format"),
     FileFormat: ("export", "--to"),
     TrackerFormat: ("report", "--to"),

@@ -47,7 +47,8 @@ def advise(
     Of your own script the change is yours: steptime advise DIR --verify -- COMMAND runs it in turns with the script as
     it was.
     """
-    from steptime.cli.report import read_report, report_console
+    from steptime.cli.report import read_report
+    from steptime.cli.section_output import report_console
     from steptime.cli.streams import print_json
     from steptime.report.advice import advice_section, outcome_section
     from steptime.report.terminal import SectionText

@@ -73,7 +73,7 @@ def compare(
     elif write := formats[form].text:
         say(write(found))
     else:
-        from steptime.cli.report import report_console
+        from steptime.cli.section_output import report_console
         from steptime.report.terminal import SectionText
 
         say(headline(found), "")

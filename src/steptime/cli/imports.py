@@ -48,7 +48,7 @@ def import_files(
         where = {"folder": str(output), "curve": str(curve) if curve else None}
         print_json({**where, "files": read, "attached": run.to_json()})
         return
-    from steptime.cli.report import report_console
+    from steptime.cli.section_output import report_console
     from steptime.report.attached_answer import AttachedAnswer
 
     report_console().print(AttachedAnswer(run))

@@ -44,20 +44,15 @@ def report_machines(folders: Sequence[Path], form: str, console: "PlainConsole",
 
 
 def _print(reported: "Sequence[ReportedFolder]", form: str, console: "PlainConsole") -> None:
-    from steptime.report.changes import markdown
-    from steptime.report.formats import csv_of, latex_of
+    from steptime.report.export_formats import SectionFormat, formats_of
     from steptime.report.machines import machine_sections, machines_in_a_line
     from steptime.report.terminal import SectionText
 
     title, sections = machines_in_a_line(reported), machine_sections(reported)
     if form == "json":
         print_json({"machines": [_json(own) for own in reported]})
-    elif form == "markdown":
-        say(markdown(title, sections))
-    elif form == "csv":
-        say(csv_of(sections).rstrip("\n"))
-    elif form == "latex":
-        say(latex_of(sections))
+    elif write := formats_of(SectionFormat)[form].text:
+        say(write(title, sections))
     else:
         say(title, "")
         console.print(SectionText(sections))

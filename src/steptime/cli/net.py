@@ -163,7 +163,7 @@ def _print_plan(plan: "NetPlan", launches: int, output: Path, *, as_json: bool) 
 
 def _print_found(folder: Path, *, as_json: bool) -> None:
     from steptime.analysis.message_times import SCHEMA, NetSummary
-    from steptime.cli.report import report_console
+    from steptime.cli.section_output import report_console
     from steptime.predict.model.measured_links import stored_links
     from steptime.results.store import Store
 

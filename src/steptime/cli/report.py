@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import steptime
+from steptime.cli.section_output import report_console
 from steptime.cli.streams import say, warn
 from steptime.cli.trackers import ToTrackers, chosen_trackers, write_to_trackers
 from steptime.report.export_formats import ReportFormat, format_help, formats_of
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from steptime.analysis.message_times import NetSummary
     from steptime.analysis.summary_form import Summary
     from steptime.attached.form import AttachedRun
-    from steptime.cli.console import PlainConsole
     from steptime.cli.trackers import ChosenTracker
     from steptime.diagnosis.form import Diagnosis
     from steptime.errors import StoreError
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 """In a results folder, where a run writes its page."""
-_FILE_WIDTH = 140
-"""Columns where no terminal sets them: a line per trial can be searched and cut."""
 
 
 def report(
@@ -329,16 +327,6 @@ def _next_steps(found: ReportedResults, page: Path | None) -> list[str]:
         again = ["steptime", "run", found.summary.study, "breakdown=true", "-o", str(folder)]
         steps.append((again, "where the time of a step goes"))
     return [f"{shlex.join(words)}  # {why}" for words, why in steps]
-
-
-def report_console() -> "PlainConsole":
-    """Return the console for reports: as wide as the terminal, or as a file may be."""
-    import os
-
-    from steptime.cli.console import PlainConsole
-
-    sized = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return PlainConsole(width=None if sized else _FILE_WIDTH)
 
 
 def _with_anomalies(report: dict[str, Any], folder: Path) -> dict[str, Any]:

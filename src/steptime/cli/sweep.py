@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steptime.cli.report import report_console
+from steptime.cli.section_output import report_console
 from steptime.cli.streams import say, warn
 from steptime.report.export_formats import ReportFormat, format_help, formats_of
 

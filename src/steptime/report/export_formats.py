@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from steptime.analysis.compared.form import ChangeReport
     from steptime.exports.trackers.tracked_run import TrackedRun
+    from steptime.report.section import Section
     from steptime.report.sections import StudyFindings
     from steptime.results.store import Store
 
@@ -33,6 +34,14 @@ class ReportFormat(ExportFormat):
 
     text: "Callable[[StudyFindings], str] | None" = None
     """None of what the verb prints by itself: as wide as the terminal, or with what is not in the findings."""
+
+
+@dataclass(frozen=True)
+class SectionFormat(ExportFormat):
+    """Sections below a title, of whatever a verb prints, as text."""
+
+    text: "Callable[[str, Sequence[Section]], str] | None" = None
+    """As of a report."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,24 @@ def _latex(findings: "StudyFindings") -> str:
     from steptime.report.sections import sections
 
     return latex_of(sections(findings))
+
+
+def _sections_markdown(title: str, sections: "Sequence[Section]") -> str:
+    from steptime.report.changes import markdown
+
+    return markdown(title, sections)
+
+
+def _sections_csv(_: str, sections: "Sequence[Section]") -> str:
+    from steptime.report.formats import csv_of
+
+    return csv_of(sections).rstrip("\n")
+
+
+def _sections_latex(_: str, sections: "Sequence[Section]") -> str:
+    from steptime.report.formats import latex_of
+
+    return latex_of(sections)
 
 
 def _compared_markdown(change: "ChangeReport") -> str:
@@ -171,6 +198,11 @@ EXPORTS: tuple[ExportFormat, ...] = (
     ReportFormat("markdown", "all tables", _markdown),
     ReportFormat("csv", "all tables", _csv),
     ReportFormat("latex", "all tables", _latex),
+    SectionFormat("text"),
+    SectionFormat("json"),
+    SectionFormat("markdown", "all tables", _sections_markdown),
+    SectionFormat("csv", "all tables", _sections_csv),
+    SectionFormat("latex", "all tables", _sections_latex),
     ComparisonFormat("text"),
     ComparisonFormat("markdown", "for a pull request", _compared_markdown),
     FileFormat("parquet", "tables of trials, steps and epochs", write=_parquet, several=True),

@@ -178,6 +178,41 @@ def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s:
         refresh_s: after how many seconds a browser asks for it again; None if never.
     """
     summary = found.summary
+    ranked = verdicts(found.groups)
+    ranked = ranked if len(ranked) <= MOST_ANSWERS else []
+    return _page(
+        sections(found),
+        title=summary.study,
+        question=summary.question,
+        notice=notice,
+        refresh_s=refresh_s,
+        answers=_answers(found, ranked),
+        answered=[text for _, text in ranked],
+        paper=paper_line(summary),
+        machine=machine_in_a_line(summary.machine),
+        origin=f"from the results in {folder}.",
+        json_command=f"steptime report {folder} --json",
+    )
+
+
+def sections_page(shown: Sequence[Section], title: str, command: str) -> str:
+    """Return a page of sections that are not of a results folder; ``command`` made it."""
+    return _page(
+        shown,
+        title=title,
+        question="",
+        notice="",
+        refresh_s=None,
+        answers=[],
+        answered=[],
+        paper="",
+        machine="",
+        origin=f"by: {command}",
+        json_command="",
+    )
+
+
+def _page(shown: Sequence[Section], *, answered: Sequence[str], **values: object) -> str:
     environment = Environment(
         loader=PackageLoader("steptime.report"),
         autoescape=True,
@@ -187,20 +222,12 @@ def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s:
     )
     undrawn = why_absent("page")
     environment.globals["is_drawn"] = undrawn is None  # macros see no other values of the page
-    ranked = verdicts(found.groups)
-    ranked = ranked if len(ranked) <= MOST_ANSWERS else []
-    environment.globals["answered"] = [text for _, text in ranked]
+    environment.globals["answered"] = answered
     page = environment.get_template("page.html.j2").render(
-        summary=summary,
-        notice=notice,
         without_pictures=undrawn or "",
-        refresh_s=refresh_s,
         version=steptime.__version__,
-        folder=folder,
-        answers=_answers(found, ranked),
-        paper=paper_line(summary),
-        machine=machine_in_a_line(summary.machine),
-        sections=[section for section in sections(found) if section.is_within("page")],
+        sections=[section for section in shown if section.is_within("page")],
+        **values,
     )
     return plain_text(page)
 

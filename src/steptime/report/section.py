@@ -13,9 +13,10 @@ from steptime.report.number_format import UNKNOWN
 
 Medium = Literal["terminal", "page"]
 Style = Literal["", "dim", "bold", "good", "bad", "warning"]
-Layout = Literal["wide", "plain", "stacked", "list"]
-"""Of a table in a terminal: all of a row in one line, the most important of it, intervals below, a line for a cell."""
-EVERYWHERE: tuple[Layout | Medium, ...] = ("wide", "plain", "stacked", "list", "page")
+Layout = Literal["wide", "plain", "stacked", "split", "list"]
+"""Of a table in a terminal: all of a row in one line, the most important of it, intervals below, further columns in
+another table, a line for a cell."""
+EVERYWHERE: tuple[Layout | Medium, ...] = ("wide", "plain", "stacked", "split", "list", "page")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,7 +65,7 @@ class SectionText:
         for number, section in enumerate(self._sections):
             if number:
                 yield Text()
-            yield from _section_lines(section, _layouts(section, console, options), options)
+            yield from _section_lines(section, _layouts(section, console, options), console, options)
 
 
 def _layouts(section: Section, console: Console, options: ConsoleOptions) -> Callable[[SectionTable], Layout | None]:
@@ -83,7 +83,20 @@ def _first_layout(tables: Sequence[SectionTable], console: Console, options: Con
 
 
 def _fits_as(table: SectionTable, layout: Layout, console: Console, options: ConsoleOptions) -> bool:
+    if layout == "split":
+        return all(fits(_grid(table, layout, [each]), console, options) for each in table.columns_of(layout))
     return fits(_grid(table, layout), console, options, broken_names=layout == "stacked")
+
+
+def _split(table: SectionTable, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+    """Yield tables of the columns that fit beside the names, one after the other."""
+    shown: list[tuple[int, Column]] = []
+    for each in table.columns_of("split"):
+        if shown and not fits(_grid(table, "split", [*shown, each]), console, options):
+            yield _grid(table, "split", shown)
+            shown = []
+        shown.append(each)
+    yield _grid(table, "split", shown)
 
 
 def _tables(section: Section) -> Iterator[SectionTable]:
@@ -95,7 +108,11 @@ def _tables(section: Section) -> Iterator[SectionTable]:
 
 
 def _section_lines(
-    section: Section, layout_of: Callable[[SectionTable], Layout | None], options: ConsoleOptions, level: int = 0
+    section: Section,
+    layout_of: Callable[[SectionTable], Layout | None],
+    console: Console,
+    options: ConsoleOptions,
+    level: int = 0,
 ) -> Iterator[RenderableType]:
     yield wrapped(section.title, _STYLES[section.style] if section.style else _TITLES[level], options)
     if section.note:
@@ -106,10 +123,13 @@ def _section_lines(
         if isinstance(part, Section):
             if number or section.note:
                 yield Text()
-            yield from _section_lines(part, layout_of, options, level + 1)
+            yield from _section_lines(part, layout_of, console, options, level + 1)
         elif isinstance(part, SectionTable) and part.layouts:
             layout = layout_of(part)
-            yield from [_grid(part, layout)] if layout else _lists(part, options)
+            if layout == "split":
+                yield from _split(part, console, options)
+            else:
+                yield from [_grid(part, layout)] if layout else _lists(part, options)
         else:
             for text, style in _texts(part):
                 yield wrapped(text, _STYLES[style], options, indent=2)
@@ -125,13 +145,14 @@ def _texts(part: Part) -> Iterator[tuple[str, Style]]:
         yield from ((part.sentence(row), "") for row in part.rows)
 
 
-def _grid(table: SectionTable, layout: Layout) -> Table:
+def _grid(table: SectionTable, layout: Layout, columns: Sequence[tuple[int, Column]] | None = None) -> Table:
+    """Return a table in a layout, with all columns that it has there or with some of them."""
     stacked = layout == "stacked"
     found = empty_table()
     if table.has_ranks:
         found.add_column("#", no_wrap=True)
     found.add_column(table.names.replace(", ", ",\n") if stacked else table.names, min_width=_NAME)
-    shown = table.columns_of(layout)
+    shown = table.columns_of(layout) if columns is None else columns
     for index, column in shown:
         heading = f"{column.title}\n({column.unit})" if column.unit else column.title
         number = column.kind == "number"

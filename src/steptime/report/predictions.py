@@ -1,0 +1,297 @@
+"""Predictions: of a profile's models, of a user's own script, and of measured scaling curves."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steptime.analysis.ablation.pop import ASYNCHRONOUS
+from steptime.phases import HIDDEN, PHASES
+from steptime.report.number_format import INCONCLUSIVE, UNKNOWN, Shown, number, percent, rate, seconds
+from steptime.report.ranking import flop_rate, tokens_rate
+from steptime.report.section import Cell, Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
+from steptime.results.json_form import Interval, IntervalOverLaunches
+from steptime.scaling.knee import knee_line
+from steptime.units import format_seconds, is_undecided
+
+if TYPE_CHECKING:  # whose models take longer to import than most reports
+    from steptime.predict.attached import AttachedPrediction
+    from steptime.predict.attached_profile import AttachedProfile
+    from steptime.predict.predict import Prediction
+    from steptime.scaling.forecast import Forecast
+    from steptime.scaling.predicted_knees import PredictedKnees
+
+_NOTHING_S = 5e-8
+_NARROWER = 0.98
+"""An empty column that is not expected to narrow an interval by as much is not asked for."""
+_LONGEST_COMMAND = 60
+_EXTRAPOLATION = "Extrapolation is how far a number of workers lies outside the measured ones, as a ratio."
+_LAYOUTS: tuple[Layout, ...] = ("wide", "stacked", "split")
+_POP = ("parallel", "balance", "comm.", "serial.", "transfer", "comput.", "global", "input")
+
+
+def model_section(
+    group: "Sequence[Prediction]", others: "Sequence[Prediction]", knees: "Sequence[PredictedKnees]", assumed: str
+) -> Section:
+    """Return what is predicted of one model.
+
+    Args:
+        group: its predictions.
+        others: of them, with another layout of workers on hosts than the assumed one.
+        knees: where more workers bring too little, for each combination of changes.
+        assumed: the layout and the link, in a clause; empty if nothing is.
+    """
+    batches = sorted({each.deployment.batch for each in group if each.deployment})
+    batch = f", batch {', '.join(map(str, batches))} per worker" if batches else ""
+    parts: list[Part] = [
+        Sentences([f"Assumed: {assumed}."] if assumed else []),
+        _steps(group),
+        Sentences(list(dict.fromkeys(map(_other_layout, others)))),
+        *_work(group),
+        *_phases(group),
+        *_efficiencies(group),
+        Sentences([*_uncertainty(group), *_knees(knees)]),
+    ]
+    return Section(group[0].key.name + batch, [part for part in parts if part.is_within("terminal")])
+
+
+def remarks_section(found: "Sequence[Prediction]", baseline: str, unchanging: Sequence[str]) -> Section:
+    """Return what columns mean, why something is refused, and notes; ``unchanging`` are changes without effect."""
+    terms = (
+        f"Intervals are of 90 %. Efficiency is relative to {baseline}. Extrapolation is how far a configuration lies "
+        "outside the measured ones, as a ratio."
+    )
+    refused = dict.fromkeys(f"refused: {each.refused}" for each in found if each.refused)
+    notes = dict.fromkeys(f"note: {note}" for each in found for note in each.notes)
+    unchanged = [f"note: {text} changes nothing here" for text in unchanging]
+    return Section("Terms and notes", [Sentences([terms], "dim"), Sentences([*refused, *notes, *unchanged])])
+
+
+def _names(group: "Sequence[Prediction]") -> tuple[str, list[str]]:
+    """Return the title of the column of names, and the name of each row: what was changed, and the workers."""
+    changed = list(dict.fromkeys(key for each in group for key in each.query.texts))
+    title = ", ".join([*(key.removeprefix("interconnect.") for key in changed), "workers"])
+    return title, [
+        ", ".join([*(each.query.texts.get(key, UNKNOWN) for key in changed), str(each.workers)]) for each in group
+    ]
+
+
+def _steps(group: "Sequence[Prediction]") -> SectionTable:
+    with_epochs = any(each.epoch_s for each in group)
+    columns = [
+        Column("step time"),
+        Column("samples/s"),
+        Column("efficiency"),
+        Column("dominant", "text"),
+        Column("extrapolation"),
+        *([Column("epoch")] if with_epochs else []),
+    ]
+    title, names = _names(group)
+    rows = []
+    for name, each in zip(names, group, strict=True):
+        shown = _step_cells(each)
+        rows.append(TableRow(name, [*shown, *cells(*[UNKNOWN] * (len(columns) - len(shown)))]))
+    return SectionTable(columns, rows, title, _LAYOUTS, label="Predicted steps")
+
+
+def _step_cells(each: "Prediction") -> list[Cell]:
+    if each.step_s is None or each.throughput is None or each.efficiency is None or each.extrapolation is None:
+        return cells("refused")
+    known = not is_undecided(each.step_s.low, each.step_s.high)
+    found = [
+        Cell(*_time(each.step_s)),
+        Cell(*rate(Interval(*astuple(each.throughput)))) if known else Cell(UNKNOWN),
+        Cell(*percent(*astuple(each.efficiency))) if known else Cell(UNKNOWN),
+        Cell(_dominant(each)),
+        Cell(f"{each.extrapolation:.3g}"),
+    ]
+    return [*found, Cell(*_time(each.epoch_s))] if each.epoch_s else found
+
+
+def _time(interval: "Interval | IntervalOverLaunches") -> Shown:
+    value, low, high = interval.value, interval.low, interval.high
+    if low is not None and high is not None and is_undecided(low, high):
+        return Shown(INCONCLUSIVE, f"{format_seconds(low)} to {format_seconds(high)}")
+    return seconds(value, low, high)
+
+
+def _dominant(each: "Prediction") -> str:
+    """Return the longest phase by the name that tables of phases have."""
+    titles = {phase.name: phase.short_title if phase.part else "unexplained" for phase in PHASES}
+    return titles.get(str(each.dominant), str(each.dominant))
+
+
+def _other_layout(other: "Prediction") -> str:
+    step, _, efficiency, *_ = _step_cells(other)
+    return f"With workers_per_host=1, {other.workers} workers take {step.line}, efficiency {efficiency.line}."
+
+
+def _table(title: str, about: str, group: "Sequence[Prediction]", titles: Sequence[str], rows: list[list[str]]) -> Part:
+    """Return a table of texts of predictions below a title of its own."""
+    names, workers = _names(group)
+    named = [TableRow(name, cells(*texts)) for name, texts in zip(workers, rows, strict=True)]
+    columns = [Column(each) for each in titles]
+    return Section(title, [SectionTable(columns, named, names, ("wide", "split"), label=title)], about)
+
+
+def _work(group: "Sequence[Prediction]") -> Iterator[Part]:
+    """Yield tokens, FLOP/s and MFU of each step that is not refused, where tokens or a peak are known."""
+    known = [each for each in group if each.work and (each.work.peak_source or each.work.tokens_per_s.value)]
+    rows = [
+        [
+            tokens_rate(each.work.tokens_per_s).text,
+            flop_rate(each.work.flop_per_s_per_device).text,
+            percent(*astuple(each.work.mfu)).text,
+        ]
+        for each in known
+        if each.work
+    ]
+    if rows:
+        about = "See docs/reading-a-report.md; intervals are in the JSON."
+        yield _table("Work", about, known, ["tokens/s", "per device", "MFU"], rows)
+
+
+def _phases(group: "Sequence[Prediction]") -> Iterator[Part]:
+    """Yield the phases of each step that is not refused; those that are nothing everywhere are left out."""
+    known = [each for each in group if each.refused is None]
+    names = [
+        name
+        for name in dict.fromkeys(name for each in known for name in each.phases)
+        if any((phase := each.phases.get(name)) and abs(phase.value_s) > _NOTHING_S for each in known)
+    ]
+    rows = [
+        [format_seconds(phase.value_s) if (phase := each.phases.get(name)) else UNKNOWN for name in names]
+        for each in known
+    ]
+    if names:
+        titles = {phase.name: phase.short_title for phase in (*PHASES, HIDDEN)}
+        yield _table("Phases", "What is hidden is not part of a step.", known, [titles[name] for name in names], rows)
+
+
+def _efficiencies(group: "Sequence[Prediction]") -> Iterator[Part]:
+    """Yield the POP efficiencies of each step that is not refused, or why a strategy has none."""
+    known = [each for each in group if each.refused is None]
+    modelled = [each for each in known if each.pop]
+    rows = [[f"{share.value:.0%}" for share in (each.pop or {}).values()] for each in modelled]
+    if rows:
+        about = "See docs/breakdown.md; intervals are in the JSON."
+        yield _table("POP efficiencies", about, modelled, _POP, rows)
+    elif known:
+        yield Sentences([f"no {ASYNCHRONOUS}"])
+
+
+def _uncertainty(group: "Sequence[Prediction]") -> Iterator[str]:
+    """Yield of the farthest step how its interval splits, and the measurement that would narrow it most."""
+    known = [each for each in group if each.shares is not None]
+    if known and (last := known[-1]).shares:
+        yield f"The interval at {last.workers} workers: {last.shares.in_words()}. It narrows most by {last.narrowing}"
+
+
+def _knees(bends: "Sequence[PredictedKnees]") -> Iterator[str]:
+    """Yield where more workers bring too little, for each combination of changes that is predicted so far."""
+    for bend in bends:
+        if line := knee_line(bend.knees or []):
+            changed = ", ".join(f"{key}={text}" for key, text in bend.query.texts.items())
+            yield f"{changed}: {line}" if changed and len(bends) > 1 else line
+
+
+def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPrediction]", line: str) -> Section:
+    """Return what a user's own script takes on other numbers of workers; ``line`` is of its knees."""
+    titles = ["workers", "step time", "efficiency", "exposed", "waiting", "extrapolation"]
+    rows = [
+        TableRow(
+            str(each.workers),
+            [
+                Cell(*_time(each.step_s)),
+                *cells(
+                    f"{100 * (each.efficiency or 0.0):.0f} %",
+                    format_seconds(each.exposed_s or 0.0),
+                    format_seconds(each.waiting_s or 0.0),
+                    f"{each.extrapolation:.3g}x",
+                ),
+            ],
+        )
+        for each in predictions
+        if each.step_s is not None
+    ]
+    command = " ".join([Path(profile.command[0]).name, *profile.command[1:]])[:_LONGEST_COMMAND]
+    trainings = f"Predicted is one of several trainings: {profile.trainings}." if profile.trainings else ""
+    refused = dict.fromkeys(f"refused: {each.refused}" for each in predictions if each.refused)
+    table = SectionTable([Column(title) for title in titles[1:]], rows, titles[0], _LAYOUTS, label="Predicted steps")
+    parts: list[Part] = [table] if rows else []
+    parts.append(Sentences([text for text in (line, trainings, *refused) if text]))
+    about = "Intervals are of 90 %." if rows else ""
+    return Section(f"{command}, {profile.workers} workers measured, the same batch per worker", parts, about)
+
+
+def curve_sections(forecasts: "Sequence[Forecast]") -> list[Section]:
+    """Return a section for each measured scaling curve, and what their columns mean."""
+    terms = Section("Terms and notes", [Sentences([f"Intervals are of 90 %. {_EXTRAPOLATION}"], "dim")])
+    return [*map(_curve, forecasts), terms]
+
+
+def _curve(found: "Forecast") -> Section:
+    first = found.curve.fit[0].workers
+    rows = [
+        TableRow(
+            str(point.workers),
+            [
+                Cell(*_time(point.step_s)),
+                *cells(
+                    UNKNOWN if point.throughput is None else number(point.throughput),
+                    f"{point.efficiency:.0%}",
+                    f"{point.extrapolation:.3g}",
+                ),
+            ],
+        )
+        for point in found.points
+    ]
+    columns = [Column("step time"), Column("samples/s"), Column("efficiency"), Column("extrapolation")]
+    parts: list[Part] = [SectionTable(columns, rows, "workers", _LAYOUTS, label="Forecast")]
+    held = [
+        TableRow(
+            str(point.workers),
+            [
+                Cell(format_seconds(point.measured)),
+                Cell(*_time(Interval(point.predicted, point.low, point.high))),
+                Cell(f"{point.ape:.1f} %"),
+            ],
+        )
+        for point in found.held_out
+    ]
+    if held:
+        shown = [Column("measured"), Column("predicted"), Column("error")]
+        table = SectionTable(shown, held, "workers", _LAYOUTS, label="Held-out rows")
+        parts.append(Section("Held-out rows", [table]))
+    if line := knee_line(found.knees):
+        parts.append(Sentences([line]))
+    parts += _narrowing(found)
+    about = f"Efficiency is relative to the measured step of {first} worker{'s'[: first > 1]}."
+    return Section(found.curve.name, parts, about)
+
+
+def _narrowing(found: "Forecast") -> Iterator[Part]:
+    """Yield which empty columns and which further points would narrow the interval of the farthest count."""
+    if not found.points:
+        return
+    last = max(found.points, key=lambda point: point.workers)
+    now = last.step_s.high / last.step_s.low
+    rows = [
+        [f"{each.ratio:.2f}", f"the column {each.column}: {each.question}{_measured_by(each.benchmark)}"]
+        for each in found.empty_columns
+        if each.ratio < _NARROWER * now
+    ]
+    rows += [
+        [f"{point.ratio:.2f}", f"one more measured point, at {point.workers} workers"]
+        for point in sorted(found.further_points, key=lambda each: each.workers)
+    ]
+    if (pair := found.further_pair) is not None:
+        at = " and ".join(map(str, pair.workers))
+        rows.append([f"{pair.ratio:.2f}", f"two more measured points, at {at} workers"])
+    if rows:
+        lead = f"The ends of the interval at {last.workers} workers lie a factor of {now:.2f} apart."
+        yield Sentences([f"{lead} What would narrow it:", *(f"{ratio} expected with {what}" for ratio, what in rows)])
+
+
+def _measured_by(benchmark: str | None) -> str:
+    return f" ({benchmark} measures it)" if benchmark else ""
