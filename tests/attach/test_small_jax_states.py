@@ -109,21 +109,43 @@ def given(w, x, y):
 def mapped(w, x, y):
     return jax.tree.map(lambda a: jax.lax.pmean(a, "i"), descend(deep, w, x, y))
 
+def averaged(w, x, y):
+    return jax.tree.map(lambda a: jax.lax.pmean(a, "i"), descend(loss, w, x, y))
+
+def forward_mode(w, x, y):
+    return w - 0.01 * jax.jacfwd(loss)(w, x, y), loss(w, x, y)
+
+def directional(w, x, y):
+    value, change = jax.jvp(lambda w: loss(w, x, y), (w,), (jnp.ones(32),))
+    return w - 0.01 * change, value
+
+def linearized(w, x, y):
+    value, change = jax.linearize(lambda w: loss(w, x, y), w)
+    return w - 0.01 * jax.vmap(change)(jnp.eye(32)), value
+
+def ahead(w, x, y):
+    return descend(loss, w, x, y)
+
 flat, layers = jnp.zeros(32), [jnp.eye(32) / 2] * 5
 STATES = {epoch: flat, loop: flat, checkpointed: flat, models: jnp.zeros((4, 32)), one: jnp.zeros(1), given: layers}
+STATES |= dict.fromkeys((forward_mode, directional, linearized, ahead), flat)
 for function, w in STATES.items():
     step = jax.jit(function, donate_argnums=0 if function is given else ())
     w = jax.tree.map(jnp.array, w)
+    step = step.lower(w, X[0], Y[0]).compile() if function is ahead else step
     for i in range(4):
         w, value = step(w, X[i], Y[i])
     print(function.__name__, [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves((w, value))])
-step, w = jax.pmap(mapped, axis_name="i"), jax.tree.map(lambda a: a[None], layers)
-for i in range(4):
-    w, value = step(w, X[i][None], Y[i][None])
-print("mapped", [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves((w, value))])
+jax.jit(deep).lower(layers, X[0], Y[0]).compile()(layers, X[0], Y[0])
+for function, w in {mapped: layers, averaged: flat}.items():
+    step, w = jax.pmap(function, axis_name="i"), jax.tree.map(lambda a: a[None], w)
+    for i in range(4):
+        w, value = step(w, X[i][None], Y[i][None])
+    print(function.__name__, [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves((w, value))])
 """
 """Kinds of steps; each prints all bits of the weights that it has trained, and of its loss."""
-NAMES = {"epoch", "loop", "checkpointed", "models", "one", "given", "mapped"}
+NAMES = {"epoch", "loop", "checkpointed", "models", "one", "given", "mapped", "averaged"}
+NAMES |= {"forward_mode", "directional", "linearized", "ahead"}
 
 
 def test_steps_of_every_kind_are_known_and_train_the_same_bits(tmp_path):
@@ -140,5 +162,8 @@ def test_steps_of_every_kind_are_known_and_train_the_same_bits(tmp_path):
     assert attached == alone
     (path,) = (tmp_path / "record").glob("*.jsonl")
     lines = list(map(json.loads, path.read_text().splitlines()))
-    assert {line["name"] for line in lines if line["kind"] == "function" and line["role"] == "step"} == NAMES
+    roles = {(line["name"], line["role"]) for line in lines if line["kind"] == "function"}
+    # What was compiled ahead has no name; of its two objects one evaluates.
+    steps = {(name, "step") for name in NAMES - {"ahead"} | {"compiled"}}
+    assert roles == steps | {("compiled", "evaluation")}
     assert [line for line in lines if line["kind"] == "fault"] == []

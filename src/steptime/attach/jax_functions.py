@@ -19,7 +19,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import patches, process
+from . import jax_programs, patches, process
 from .batch_amount import NO_BATCH, BatchReader
 from .library_calls import waits_of
 from .record_file import now
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 # Arrays of the same shapes in arguments and results, from which on a function is one of a training loop.
 FEW = 4
-# Calls before the first step, beyond which a function is looked at no more; and programs inside of one another.
-MOST_LOOKS, _DEEP = 1000, 12
-_TRANSPOSED = "transpose("  # in JAX's names of what makes a gradient
+# Calls before the first step, beyond which a function is looked at no more.
+MOST_LOOKS = 1000
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
 ENDED_WITHIN_S = 5.0
 COUNTED = "floating-point operations are as XLA counts them in the whole step, the body of a loop once"
@@ -49,6 +48,9 @@ def install(jax: Any) -> None:
     for name in ("jit", "pmap"):
         if hasattr(jax, name):
             functions.patch(name)
+    compiled = getattr(getattr(jax, "stages", None), "Compiled", None)
+    if compiled is not None:
+        functions.patch_compiled(compiled)
     array = importlib.import_module("jax._src.array").ArrayImpl
     for owner, name in ((jax, "block_until_ready"), (array, "block_until_ready"), (array, "_value")):
         if hasattr(owner, name):
@@ -102,6 +104,24 @@ class JaxFunctions:
 
         patch.put(jit)
 
+    def patch_compiled(self, owner: Any) -> None:
+        """Patch the calls of what ``jit(f).lower(...).compile()`` returns."""
+        known: weakref.WeakKeyDictionary[Any, JittedFunction] = weakref.WeakKeyDictionary()
+        running: list[JittedFunction] = []
+
+        def before(args: Any, kwargs: Any) -> Any:
+            compiled = args[0]
+            watch = known.get(compiled)
+            if watch is None:
+                donates = any(getattr(each, "donated", False) for each in self.leaves(compiled.args_info))
+                watch = known[compiled] = JittedFunction(self, weakref.proxy(compiled), donates=donates)
+            mark = watch.begin(args[1:], kwargs)
+            if mark is not None:
+                running.append(watch)
+            return mark
+
+        patches.measure(owner, "__call__", before, lambda mark, returned: running.pop().end(mark, returned))
+
     def _stand_in(self, patch: patches.Patch, function: Any, options: Any) -> Any:
         try:
             donates = any(options.get(name) not in (None, ()) for name in ("donate_argnums", "donate_argnames"))
@@ -135,7 +155,8 @@ class JaxFunctions:
             return
         self.wanted = False
         try:
-            cost = function.trace(*arguments[0], **arguments[1]).lower().cost_analysis()
+            is_compiled = hasattr(function, "cost_analysis")
+            cost = (function if is_compiled else function.trace(*arguments[0], **arguments[1]).lower()).cost_analysis()
             # The program is that of all processes together.
             counted = round(cost["flops"] / self.jax.process_count())
         except Exception as error:  # of `pmap`, or of another version of JAX
@@ -153,7 +174,7 @@ class JittedFunction:
         self.recorder = functions.recorder
         self.function = function
         self.donates = donates
-        self.name = str(getattr(function, "__name__", "function"))
+        self.name = str(getattr(function, "__name__", "compiled"))
         self.label = f"{self.name} {next(functions.numbers)}"
         self.role = EVALUATION if functions.evaluating else ""
         self.ends: list[int] = []  # results that show the end of a step, the best first
@@ -198,28 +219,19 @@ class JittedFunction:
         count: Callable[[], int] | None = getattr(self.function, "_cache_size", None)
         return 0 if count is None else count()
 
-    def _program(self, arguments: Any) -> Any:
-        """Return the program of the call, None of `pmap` or another version of JAX.
-
-        JAX has traced the function for the call and keeps what it saw; the function is not run again.
-        """
-        try:
-            return self.function.trace(*arguments[0], **arguments[1]).jaxpr.jaxpr
-        except Exception:
-            return None
-
     def _learn(self, mark: patches.CallMark, begin: int, end: int) -> None:
         _, arguments, given, shapes = mark.given
         results = self.functions.leaves(mark.result)
-        program = self._program(arguments)
+        program = jax_programs.program_of(self.function, arguments)
         # flax returns all that a function could have changed.
-        passed = _passed_on(program, len(results))
+        passed = jax_programs.passed_on(program, len(results))
         fresh = [leaf for index, leaf in enumerate(results) if index not in passed]
-        kept_shapes = _common(shapes, self.functions.shapes(fresh))
+        kept_shapes = jax_programs.common(shapes, self.functions.shapes(fresh))
         same = len(kept_shapes)
-        if same < FEW and not (self.donates and same) and _holds_gradient(program, _DEEP):
-            kept_shapes = _common(self.functions.shapes(given, 1), self.functions.shapes(fresh, 1))
-            same = FEW if kept_shapes else 0
+        if same < FEW and not (self.donates and same):
+            small = jax_programs.common(self.functions.shapes(given, 1), self.functions.shapes(fresh, 1))
+            if small and jax_programs.holds_gradient(self.function, arguments, program):
+                kept_shapes, same = small, FEW
         if same >= FEW or (self.donates and same):
             self.role = STEP
             self.functions.trains(kept_shapes)
@@ -238,36 +250,6 @@ class JittedFunction:
         else:
             return  # without a step yet that it could be compared with
         self.recorder.file.write({"kind": "function", "name": self.name, "role": self.role}, opens=False)
-
-
-def _passed_on(program: Any, results: int) -> set[int]:
-    """Return which results are arguments as they came."""
-    if program is None or len(program.outvars) != results:
-        return set()
-    inputs = {id(each) for each in program.invars}
-    return {index for index, each in enumerate(program.outvars) if id(each) in inputs}
-
-
-def _common(given: list[Any], returned: list[Any]) -> list[Any]:
-    """Return what both lists have, as often as both have it."""
-    left, common = list(given), []
-    for shape in returned:
-        if shape in left:
-            left.remove(shape)
-            common.append(shape)
-    return common
-
-
-def _holds_gradient(program: Any, deep: int) -> bool:
-    """Return whether a program, or one inside of it, computes a gradient, by the names that JAX gives operations."""
-    for operation in getattr(program, "eqns", ()):
-        if _TRANSPOSED in str(operation.source_info.name_stack):
-            return True
-        for value in operation.params.values():
-            for inner in value if isinstance(value, (tuple, list)) else (value,):
-                if deep and _holds_gradient(getattr(inner, "jaxpr", inner), deep - 1):
-                    return True
-    return False
 
 
 class Jitted:
