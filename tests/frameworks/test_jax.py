@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from image_files import SIDE, photos
 from launching import check_job, interpreter_for, launch, launch_ok, timing_job, weight_error
+from preloading import preloaded_interpreter
 
 import steptime
 from steptime.catalog.workloads.layers import Network
@@ -21,6 +22,32 @@ from steptime.worker.communication import END_OF_BACKWARD, PolicyContext
 pytestmark = pytest.mark.framework("jax")
 
 MOVING: dict[str, Any] = {"learning_rate": 0.02, "momentum": 0.9, "weight_decay": 0.01}
+
+
+COMPILED = """
+import sys
+import jax
+
+seen = []
+jax.monitoring.register_event_listener(lambda name, **_: seen.append(name))
+jax.jit(lambda value: value * float(sys.argv[1]))(2.0)
+print(*(sum(name.endswith(end) for name in seen) for end in ("cache_hits", "cache_misses")), flush=True)
+"""
+
+
+def test_processes_of_checks_load_what_one_of_them_compiled_and_compile_what_differs(tmp_path: Path) -> None:
+    """Those that were forked from the process that imported JAX for them; a changed constant is another program."""
+    (tmp_path / "program.py").write_text(COMPILED)
+    python = preloaded_interpreter("jax", interpreter_for("jax"))
+
+    def found(*command: str) -> list[str]:
+        variables = {"STEPTIME_ROLE": "worker", "JAX_PLATFORMS": "cpu"}
+        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert found(str(python), "program.py", "3") == ["0", "1"]
+    assert found(str(python), "program.py", "3") == ["1", "0"]
+    assert found(str(python), "program.py", "4") == ["0", "1"]
 
 
 @pytest.mark.parametrize("pack_kb", [1, 256])  # the contract tests have the default

@@ -114,6 +114,7 @@ class Preloading:
             listener.listen(64)
             process = subprocess.Popen(
                 [str(interpreter), str(_SERVER), str(listener.fileno()), str(_SOURCE), *manifest.preloading.imports],
+                cwd=folder,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

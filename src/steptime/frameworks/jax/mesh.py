@@ -63,6 +63,10 @@ class MeshPlacement(object):
         """Return ``array`` as one that all workers hold."""
         return self._joined(array, numpy.shape(array), self.alike)
 
+    def put_zeros(self, array):
+        """Return zeros like ``array`` that all workers hold; those of JAX are a program to compile for each shape."""
+        return self.put_alike(numpy.zeros(numpy.shape(array), array.dtype))
+
     def put_split(self, array):
         """Return ``array`` as this worker's part of one that is joined along the first axis."""
         shape = numpy.shape(array)

@@ -20,23 +20,36 @@ def import_jax(threads, device, local_rank, precision="fp32"):
         local_rank: of the worker on its host; on ``cuda`` it chooses the GPU.
         precision: of the job.
     """
+    platforms = "cpu" if device == "cpu" else "cuda,cpu"
     if device == "cpu":
-        os.environ["JAX_PLATFORMS"] = "cpu"
         os.environ["PJRT_NPROC"] = str(threads)  # XLA's pool has a thread for every core of the host otherwise
         if threads == 1:
             flags = os.environ.get("XLA_FLAGS", "")
             os.environ["XLA_FLAGS"] = (flags + " --xla_cpu_multi_thread_eigen=false").strip()
     else:
-        os.environ["JAX_PLATFORMS"] = "cuda,cpu"
         # Else the first worker takes most of the memory, and others on the same GPU find none.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
 
+    jax.config.update("jax_platforms", platforms)  # the process of a check has imported JAX before
     if device == "cuda":
         # fp32 has to mean the same number of bits in every framework.
         jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "highest")
         jax.config.update("jax_cuda_visible_devices", str(local_rank))
     return jax
+
+
+def share_compiled():
+    """Let processes that are forked from this one load what another one of them compiled from the same program.
+
+    Its files are in the working folder, which is removed with this process. Their names are hashes of all that XLA
+    compiles from: the program, its options, and the processor.
+    """
+    import jax
+
+    jax.config.update("jax_compilation_cache_dir", os.path.abspath("compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def probe_products(kind):

@@ -147,10 +147,7 @@ def first_state(network, weights, job, context, placement):
     key = jax.random.key_data(jax.random.key(job["seed"] * 1009 + context.rank))  # each worker drops values of its own
     return (
         _each(placement.put_alike, variables),
-        {
-            slot: _each(lambda values: placement.put_alike(numpy.zeros_like(values)), variables)
-            for slot in slots_of(job["optimizer"])
-        },
+        {slot: _each(placement.put_zeros, variables) for slot in slots_of(job["optimizer"])},
         _each(placement.put_split, network.statistics()),
         placement.put_alike(numpy.int32(0)),
         placement.put_split(key[None]),
