@@ -3,13 +3,15 @@
 import re
 
 import pytest
-from stored_processes import ddp_job, ddp_steps, found_in, process_lines, write
+from stored_processes import COMMAND, ddp_job, ddp_steps, found_in, process_lines, write
 
-from steptime.attached.summary import latest_steps
+from steptime.attached.latest_steps import latest_memory, latest_steps
 from steptime.cli.console import PlainConsole
+from steptime.cli.status import PageServer
 from steptime.report.attached import attached_section, part_rows
 from steptime.report.attached_answer import MOST_LINES, AttachedAnswer, _clauses
 from steptime.report.terminal import SectionText
+from steptime.results.store import Store
 
 
 def shown(capsys, what, width):
@@ -102,7 +104,51 @@ def test_a_look_at_a_run_shows_its_latest_step_and_the_waiting(tmp_path):
     write(tmp_path, *(process_lines(rank, 2, ddp_steps(rank, lambda _: [0.0, 20.0], steps=300)) for rank in range(2)))
     file = tmp_path / "attached" / "host-1.jsonl"
     file.write_bytes(file.read_bytes()[:-150])
-    assert re.fullmatch(r"step 29\d, 60 ms, 17 % of it waiting", latest_steps(tmp_path))
+    expected = r"step 29\d, 60 ms, 17 % of it waiting; slowest now: rank 1, 20 ms a step, longer in forward"
+    assert re.fullmatch(expected, latest_steps(tmp_path))
+
+
+def test_the_slowest_rank_now_is_that_of_the_latest_steps(tmp_path):
+    """However long another one was it before."""
+    ranks = [ddp_steps(rank, lambda number: [0.0, 20.0] if number < 200 else [20.0, 0.0], 240) for rank in range(2)]
+    write(tmp_path, *(process_lines(rank, 2, steps, ended=False) for rank, steps in enumerate(ranks)))
+    assert "slowest now: rank 0, 20 ms a step" in latest_steps(tmp_path)
+
+
+def test_of_ranks_that_are_late_in_turns_none_is_the_slowest_now(tmp_path):
+    ranks = [ddp_steps(rank, lambda number: [20.0, 0.0] if number % 2 else [0.0, 20.0], 240) for rank in range(2)]
+    write(tmp_path, *(process_lines(rank, 2, steps, ended=False) for rank, steps in enumerate(ranks)))
+    assert latest_steps(tmp_path).endswith("; no rank is shown to be slowest")
+
+
+@pytest.mark.parametrize(
+    ("world", "text"),
+    [
+        (2, "rank 0 1 GiB, rank 1 2 GiB; reserved on devices: rank 0 4 GiB, rank 1 5 GiB"),
+        (9, "rank 0 1 GiB to rank 8 9 GiB; reserved on devices: rank 0 4 GiB to rank 8 12 GiB"),
+    ],
+)
+def test_the_memory_of_each_rank_now_is_that_of_its_latest_look(tmp_path, world, text):
+    def look(held):
+        devices = {"0": [0, (held + 3) << 30, 80 << 30]}
+        return {"kind": "memory", "step": 1, "at_ns": 1, "resident": held << 30, "devices": devices}
+
+    looks = [[look(20), look(rank + 1)] for rank in range(world)]
+    steps = [ddp_steps(rank, lambda _: [0.0] * world, steps=9) for rank in range(world)]
+    write(tmp_path, *(process_lines(rank, world, steps[rank], lines=looks[rank]) for rank in range(world)))
+    assert latest_memory(tmp_path) == text
+
+
+def test_the_page_of_a_run_that_goes_on_has_the_slowest_rank_and_memory(tmp_path):
+    store = Store.create(tmp_path / "results", study_text="", study_json={"name": "own script"})
+    header = {"command": ["python", "train.py"], "started_at": "2026-01-01T00:00:00+00:00", "boot": "boot-0"}
+    store.put("attached", {**header, "begin_ns": COMMAND, "wall_minus_monotonic_ns": 0})
+    memory = {"kind": "memory", "step": 1, "at_ns": 1, "resident": 1 << 30}
+    steps = [ddp_steps(rank, lambda _: [0.0, 20.0]) for rank in range(2)]
+    write(store.path, *(process_lines(rank, 2, steps[rank], lines=[memory], ended=False) for rank in range(2)))
+    with PageServer(store.path) as server:
+        page = server.page().decode()
+    assert "slowest now: rank 1, 20 ms a step, longer in forward. Memory now: rank 0 1 GiB, rank 1 1 GiB." in page
 
 
 def test_a_look_before_the_first_step_shows_nothing(tmp_path):

@@ -1,9 +1,10 @@
 """The memory of the ranks of an attached script: how much, whether it grows steadily, and what is left."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from steptime.attached.attempts import Attempt
 from steptime.attached.form import AttachedFinding, RankMemory
 from steptime.attached.step_parts import KeptSteps
 from steptime.results.attached_lines import MemoryLine
@@ -20,6 +21,7 @@ _EACH = 0.1
 """Share of the whole growth that each quarter must have of the one before: what settles does not grow on."""
 _FEWEST_FAULTS = 100
 _PER_H = 3600.0
+_MOST_LISTED = 8
 
 
 def memory_of_ranks(kept: KeptSteps) -> list[RankMemory]:
@@ -45,6 +47,26 @@ def _rank_memory(rank: int, lines: Sequence[MemoryLine], first: int) -> RankMemo
         device_reserved=_most(reserved for _, reserved, _ in devices),
         device_whole=_most(whole for _, _, whole in devices),
     )
+
+
+def memory_now(attempt: Attempt) -> str | None:
+    """Return what each rank has at its latest look, on its device too; of many the range. None without a look."""
+    latest = {rank: process.memory[-1] for rank, process in attempt.processes.items() if process.memory}
+    host = {rank: line.resident for rank, line in latest.items() if line.resident is not None}
+    device = {rank: sum(held for _, held, _ in line.devices.values()) for rank, line in latest.items() if line.devices}
+    places = ((host, ""), (device, "reserved on devices: "))
+    return "; ".join(f"{title}{_listed(held)}" for held, title in places if held) or None
+
+
+def _listed(held: Mapping[int, int]) -> str:
+    """Return the bytes of each of few ranks, else of the least and the most."""
+    few = (
+        sorted(held)
+        if len(held) <= _MOST_LISTED
+        else [min(held, key=held.__getitem__), max(held, key=held.__getitem__)]
+    )
+    between = ", " if len(held) <= _MOST_LISTED else " to "
+    return between.join(f"rank {rank} {format_bytes(held[rank])}" for rank in few)
 
 
 def _most(values: Iterator[int | None]) -> int | None:

@@ -2,12 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from pathlib import Path
-
-import numpy as np
 
 from steptime.attached.attempts import HostOfRanks, attempts_of
-from steptime.attached.exchange import split_exchange
 from steptime.attached.findings import AttachedFindings, findings_of
 from steptime.attached.first_findings import described_trainings, first_findings
 from steptime.attached.form import AttachedHost, AttachedRank, AttachedRun, ImportedFigures
@@ -27,13 +23,12 @@ from steptime.attached.straggler import whom_ranks_wait_for
 from steptime.attached.throughput import throughput
 from steptime.attached.trainings import trainings_of
 from steptime.flags import amount, stored_flag_text
-from steptime.plain_file import PlainFolder
-from steptime.results.attached_files import RECORDS, AttachedFiles, AttachedHeader, read_latest
+from steptime.results.attached_files import AttachedFiles, AttachedHeader
 from steptime.results.attached_lines import MEAN
 from steptime.results.consistency import sentences
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.statistics.interval import LEVEL, more_values
-from steptime.units import format_count, format_seconds
+from steptime.units import format_count
 
 _NOT_TRAINED = "processes were attached ({seen}) and none of them trained a step that steptime knows; seen: {what}"
 _WHY = "without-step"
@@ -225,27 +220,3 @@ def _too_few(kept: KeptSteps) -> Iterator[str]:
     more = more_values(Interval(step_s.value, step_s.low, step_s.high), count, _WANTED)
     if more > _FEW_TIMES * count:
         yield f"{count} steps are few: about {more} more would give the step within {100 * _WANTED:.0f} %"
-
-
-_STEPS = 20
-
-
-def latest_steps(folder: Path) -> str | None:
-    """Return the latest step, the mean of the last ones and the share of waiting; None without any yet.
-
-    Raises StoreError where the folder holds a link, a pipe or a device.
-    """
-    attempts = attempts_of(read_latest(PlainFolder(folder), folder / RECORDS))
-    if not attempts or not attempts[-1].steps:
-        return None
-    attempt = attempts[-1]
-    numbers = [number for number in attempt.steps if not any(step.holds_other_work for step in attempt.steps[number])]
-    numbers = numbers[-_STEPS:]
-    if not numbers:
-        return None
-    length_s = float(np.mean([step.active_s for number in numbers for step in attempt.steps[number]]))
-    said = f"step {numbers[-1]}, {format_seconds(length_s)}"
-    found = split_exchange(attempt, numbers) if len(attempt.ranks) > 1 else ""
-    if isinstance(found, str) or length_s <= 0.0:
-        return said
-    return f"{said}, {100 * float(found.waiting_s.mean()) / length_s:.0f} % of it waiting"

@@ -189,7 +189,7 @@ def _live_line(folder: Path) -> Callable[[], None]:
     """Return what writes a line to the terminal now and then, if there is one."""
     import time
 
-    from steptime.attached.summary import latest_steps
+    from steptime.attached.latest_steps import latest_steps
     from steptime.report.plain_text import plain_text
 
     next_at = time.monotonic() + _LIVE_S
