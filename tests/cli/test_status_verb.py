@@ -41,7 +41,7 @@ def said(folder: Path, progress: RunProgress | None, capfd: pytest.CaptureFixtur
         then = datetime.now(UTC) - timedelta(minutes=1)
         (folder / PROGRESS).write_bytes(replace(progress, at=then.isoformat(timespec="seconds")).to_json())
     assert run_program(["status", str(folder)]) == 0
-    return capfd.readouterr().out.splitlines()
+    return [line.strip() for line in capfd.readouterr().out.splitlines()]
 
 
 def test_a_running_study_says_what_it_does_and_how_much_is_left(folder, capfd):
@@ -121,5 +121,30 @@ def test_a_reason_that_trials_share_is_said_once_below_the_table(folder, capfd):
     reason = "not run: the budget was spent before its first launch"
     verdicts = {trial.id: {"status": "failed", "reason": reason} for trial in store.trials()}
     store.put("verdicts", verdicts)
-    lines = said(folder, None, capfd)
-    assert [line for line in lines if reason in line] == [f"all 3 trials ({', '.join(sorted(verdicts))}): {reason}"]
+    text = " ".join(said(folder, None, capfd))
+    assert text.count(reason) == 1
+    assert f"all 3 trials ({', '.join(sorted(verdicts))}): {reason}" in text
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv", "latex"])
+def test_the_launches_of_each_trial_are_in_every_form(folder, capfd, form):
+    Store.open(folder).add_trial(TRIAL)
+    said(folder, RUNNING, capfd)
+    run_program(["status", str(folder), "--format", form])
+    assert TRIAL.id.replace("_", "").replace("\\", "") in capfd.readouterr().out.replace("\\", "").replace("_", "")
+
+
+def test_a_page_of_the_status_begins_with_what_runs(folder, capfd, tmp_path):
+    Store.open(folder).add_trial(TRIAL)
+    said(folder, RUNNING, capfd)
+    run_program(["status", str(folder), "--html", str(tmp_path / "page.html")])
+    assert f"running now: {RUNNING.item}" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_cell_of_a_trial_is_cut(folder, capfd, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    Store.open(folder).add_trial(TRIAL.model_copy(update={"options": {"an_option_of_a_long_name": "x" * 20}}))
+    lines = said(folder, RUNNING, capfd)
+    assert max(map(len, lines)) <= width
+    assert "…" not in "".join(lines)

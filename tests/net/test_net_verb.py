@@ -82,6 +82,14 @@ def test_a_dry_run_starts_nothing(tmp_path):
     assert not (tmp_path / "found").exists()
 
 
+@pytest.mark.parametrize("form", ["text", "markdown", "csv", "latex"])
+def test_a_plan_has_its_sizes_and_its_folder_or_table_in_every_form(form, capfd, tmp_path):
+    net(back_ends=["star"], sizes="1KiB,256KiB", dry_run=True, output=tmp_path / "found", form=form)
+    shown = capfd.readouterr().out
+    assert "1 KiB, 256 KiB" in shown
+    assert not (tmp_path / "found").exists()
+
+
 def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tmp_path):
     process = start(*QUICK, "--launches", "500", cwd=tmp_path)
     found = tmp_path / "found" / "net.jsonl"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steptime.cli.streams import say
+from steptime.cli.section_output import FormOption, PageOption, chosen_form, show_sections
 from steptime.interruption import Interrupted, unmasked
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def net(
         Path, typer.Option("-o", "--output-dir", help="Results folder: one of its own, or a study's.")
     ] = Path("steptime-results/net"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be measured; run nothing.")] = False,
+    html: PageOption = None,
+    form: FormOption = "text",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/net.md) and nothing else.")] = False,
 ) -> None:
     """Time messages over the back ends of frameworks, check the sums, and fit latencies and bandwidth."""
@@ -75,16 +77,18 @@ def net(
     from steptime.study.quantities import delay as emulated_delay
     from steptime.units import parse_bit_rate, parse_bytes, parse_duration
 
+    form = chosen_form(form, as_json=as_json)
     manifests = load_manifests()
     known = back_ends_of(manifests)
     if back_ends == ["list"]:
-        _print_back_ends(as_json=as_json)
+        _print_back_ends(form, html)
         return
     mistakes = Mistakes()
-    read_hosts = partial(parse_hosts, launcher=launcher, interface=interface)
     if hosts is not None and not hosts.strip(" ,"):
         mistakes.add(["--hosts names no host; write a number, or names as n0,n1"])
-    emulated_hosts, real_hosts = mistakes.read("--hosts", hosts or "", read_hosts) or (None, None)
+    emulated_hosts, real_hosts = mistakes.read(
+        "--hosts", hosts or "", partial(parse_hosts, launcher=launcher, interface=interface)
+    ) or (None, None)
     query = NetQuery(
         workers=mistakes.each("--workers", workers, count),
         sizes=mistakes.each("--sizes", sizes, parse_bytes),
@@ -107,7 +111,7 @@ def net(
     plan = net_plan_of(wanted, query)
     plan.skipped[:0] = missing
     if dry_run:
-        _print_plan(plan, launches, output, as_json=as_json)
+        _print_plan(plan, launches, output, form, html)
         return
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
@@ -124,7 +128,7 @@ def net(
         stop.add_note(f"everything measured is kept in {output}")
         stop.add_note(f"resume with: {again}")
         raise
-    _print_found(output, as_json=as_json)
+    _print_found(output, form, html)
     if counts.not_run:
         console.print(f"the budget left out {counts.not_run} launches; to go on: {again}")
     if counts.wrong:
@@ -133,51 +137,60 @@ def net(
         sys.exit(EXIT_FAILED)
 
 
-def _print_back_ends(*, as_json: bool) -> None:
+def _print_back_ends(form: str, html: Path | None) -> None:
     from steptime.cli.list import back_end_rows
-    from steptime.cli.streams import print_rows
+    from steptime.cli.streams import print_json
+    from steptime.report.section import Section, text_table
 
-    columns = {"name": "back end", "operations": "operations", "framework": "framework", "summary": "what"}
-    print_rows(back_end_rows(), columns, as_json=as_json)
+    back_ends = back_end_rows()
+    if form == "json":
+        print_json(back_ends)
+    keys = {"name": "back end", "operations": "operations", "framework": "framework", "summary": "what"}
+    rows = [
+        [", ".join(each[key]) if isinstance(each[key], list) else str(each[key]) for key in keys] for each in back_ends
+    ]
+    table = text_table(list(keys.values()), rows, "Back ends", "prose", ("wide", "stacked"))
+    show_sections([Section("Back ends", [table])], form, html, "Back ends")
 
 
-def _print_plan(plan: "NetPlan", launches: int, output: Path, *, as_json: bool) -> None:
-    if as_json:
-        from steptime.cli.streams import print_json
-
-        settings = [{"id": each.id, **each.model_dump(mode="json")} for each in plan.settings]
-        print_json({"folder": str(output), "launches": launches, "settings": settings, "skipped": plan.skipped})
-        return
+def _print_plan(plan: "NetPlan", launches: int, output: Path, form: str, html: Path | None) -> None:
+    from steptime.cli.streams import print_json
+    from steptime.report.section import Part, Section, Sentences, text_table
     from steptime.units import format_bytes
 
-    for each in plan.settings:
-        cluster = f", {each.cluster.in_words()}" if each.cluster else ""
-        servers = f", {each.servers} servers" if each.servers else ""
-        sizes = ", ".join(map(format_bytes, each.sizes))
-        say(
-            f"{each.back_end} ({', '.join(each.operations)}), {each.workers} workers{servers}{cluster}: {sizes}; "
-            f"{launches} launches"
-        )
-    say(*(f"skipped: {line}" for line in plan.skipped), f"results go to {output}")
+    if form == "json":
+        settings = [{"id": each.id, **each.model_dump(mode="json")} for each in plan.settings]
+        print_json({"folder": str(output), "launches": launches, "settings": settings, "skipped": plan.skipped})
+    rows = [
+        [
+            each.back_end,
+            ", ".join(each.operations),
+            f"{each.workers} + {each.servers} servers" if each.servers else str(each.workers),
+            each.cluster.in_words() if each.cluster else "this host",
+            ", ".join(map(format_bytes, each.sizes)),
+            str(launches),
+        ]
+        for each in plan.settings
+    ]
+    titles = ["back end", "operations", "workers", "hosts", "sizes", "launches"]
+    table = text_table(titles, rows, "Planned messages", "prose", ("wide",))
+    parts: list[Part] = [table] if rows else []
+    parts.append(Sentences([*(f"skipped: {line}" for line in plan.skipped), f"results go to {output}"]))
+    show_sections([Section("Planned messages", parts)], form, html, "Planned messages")
 
 
-def _print_found(folder: Path, *, as_json: bool) -> None:
+def _print_found(folder: Path, form: str, html: Path | None) -> None:
     from steptime.analysis.message_times import SCHEMA, NetSummary
-    from steptime.cli.section_output import report_console
+    from steptime.cli.streams import print_json
     from steptime.predict.model.measured_links import stored_links
+    from steptime.report.links import link_section
     from steptime.results.store import Store
 
     store = Store.open(folder)
     found = stored_links(store) or NetSummary(rows=[])
-    if as_json:
-        from steptime.cli.streams import print_json
-
+    if form == "json":
         print_json({"schema": SCHEMA, "folder": str(folder), "net": found.to_json(), "problems": store.problems})
-        return
-    from steptime.report.links import link_section
-    from steptime.report.terminal import SectionText
-
-    report_console().print(SectionText([link_section(found)]))
+    show_sections([link_section(found)], form, html, "Messages")
 
 
 def peak(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steptime.cli.own_forecasts import EXIT_REFUSED, predict_attached_script, predict_curve
-from steptime.cli.section_output import FormOption, PageOption, check_form, show_sections
+from steptime.cli.section_output import FormOption, PageOption, chosen_form, show_sections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,11 +71,10 @@ def predict(
     from steptime.predict.query import read_queries, read_workers
     from steptime.scaling.knee import read_shares
 
-    check_form(form)
+    form = chosen_form(form, as_json=as_json)
     mistakes = Mistakes()
     counts = mistakes.read("--workers", workers, read_workers) or _USUAL_WORKERS
     shares = mistakes.read("--knee", knee, read_shares) or []
-    form = "json" if as_json else form
     if curve is not None:
         mistakes.add(_contradictions(profile, overrides))
         mistakes.complain()

@@ -27,12 +27,13 @@ FormOption = Annotated[
 PageOption = Annotated[Path | None, typer.Option("--html", help="Also write one offline HTML page to this file.")]
 
 
-def check_form(form: str) -> None:
-    """Raise UsageError for a form that there is not."""
+def chosen_form(form: str, *, as_json: bool) -> str:
+    """Return the form that was chosen, by either option; raises UsageError for one that there is not."""
     from steptime.errors import UsageError, choices_message
 
     if form not in formats_of(SectionFormat):
         raise UsageError(choices_message("format", form, formats_of(SectionFormat)))
+    return "json" if as_json else form
 
 
 def show_sections(sections: "Sequence[Section]", form: str, html: Path | None, title: str) -> None:

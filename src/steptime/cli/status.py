@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from steptime.cli.section_output import FormOption, PageOption, chosen_form, show_sections
 from steptime.cli.streams import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from steptime.report.section import Section
     from steptime.results.progress import RunProgress, RunState
 
 _MOST_NAMED = 4
@@ -30,6 +32,8 @@ _MOST_NAMED = 4
 
 def status(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.")],
+    html: PageOption = None,
+    form: FormOption = "text",
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """Show what a study is doing and how many launches and trainings each trial has.
@@ -38,44 +42,65 @@ def status(
     """
     from steptime.analysis.trial_progress import progress_of_trials
     from steptime.cli.arguments import open_results
-    from steptime.cli.console import PlainConsole
-    from steptime.cli.streams import print_rows, warn
+    from steptime.cli.streams import print_json, warn
     from steptime.results.progress import run_progress, run_state
 
+    form = chosen_form(form, as_json=as_json)
     store = open_results(folder)
     found = run_progress(folder)
     state = run_state(folder, found) if found else "ended"
-    if not as_json:
-        console = PlainConsole()
-        for line in _run_lines(found, state, folder) if found else []:
-            console.print(line, soft_wrap=True)
     progress = progress_of_trials(store)
-    shown = [{**row, "run": _run_json(found, state, folder) if found else None} for row in progress]
     trials = store.trials()
     trained = any(trial.training for trial in trials)
     timed = not trained or any(not trial.training for trial in trials)
-    apart = any(row["ablations_ok"] for row in shown) or bool(store.study_json.get("breakdown"))
+    apart = any(row["ablations_ok"] for row in progress) or bool(store.study_json.get("breakdown"))
     columns = {
-        "trial": "trial",
-        **({"tuning": "tier"} if any(row["tuning"] == "tuned" for row in shown) else {}),
+        **({"tuning": "tier"} if any(row["tuning"] == "tuned" for row in progress) else {}),
         **({"ok": "ok"} if timed else {}),
-        **({"failed": "failed"} if any(row["failed"] for row in shown) else {}),
+        **({"failed": "failed"} if any(row["failed"] for row in progress) else {}),
         **({"ablations_ok": "broken down"} if apart else {}),
-        **({"ablations_failed": "failed"} if any(row["ablations_failed"] for row in shown) else {}),
+        **({"ablations_failed": "failed"} if any(row["ablations_failed"] for row in progress) else {}),
         **({"trainings_ok": "trainings"} if trained else {}),
-        **({"trainings_failed": "failed"} if any(row["trainings_failed"] for row in shown) else {}),
+        **({"trainings_failed": "failed"} if any(row["trainings_failed"] for row in progress) else {}),
         **({"epochs": "epochs"} if trained else {}),
         **({"steps": "steps"} if timed else {}),
-        **({"set_aside": "set aside"} if any(row["set_aside"] for row in shown) else {}),
+        **({"set_aside": "set aside"} if any(row["set_aside"] for row in progress) else {}),
     }
-    if not as_json:
-        shown = [{**row, "set_aside": len(each["set_aside"])} for row, each in zip(shown, progress, strict=True)]
-    print_rows(shown, columns, as_json=as_json)
-    if not as_json:
-        for line in _reasons_in_words(shown):
-            console.print(line, soft_wrap=True)
+    if form == "json":
+        print_json([{**row, "run": _run_json(found, state, folder) if found else None} for row in progress])
+    study = f"Study {store.study_json.get('name', folder.name)}"
+    lines = _run_lines(found, state, folder) if found else [study]
+    show_sections([_section(lines, progress, columns)], form, html, study)
     warn(store.problems)
     store.require_launches()
+
+
+def _section(
+    lines: "Sequence[str]", progress: "Sequence[Mapping[str, Any]]", columns: "Mapping[str, str]"
+) -> "Section":
+    """Return what a run does, the launches of each trial, and why trials stopped.
+
+    Args:
+        lines: of the run; the first is the title.
+        progress: a row for each trial.
+        columns: titles of what is shown of a row, by its key.
+    """
+    from steptime.report.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
+
+    rows = [
+        TableRow(
+            row["trial"],
+            [Cell(str(len(row[key]) if isinstance(row[key], list) else row[key])) for key in columns],
+        )
+        for row in progress
+    ]
+    shown = [Column(title, "text" if key == "tuning" else "number") for key, title in columns.items()]
+    table: list[Part] = []
+    if rows:
+        table = [SectionTable(shown, rows, "trial", ("wide", "stacked", "split"), label="Launches")]
+    else:
+        table = [Sentences(["No trial is stored yet."])]
+    return Section(lines[0], [Sentences(lines[1:]), *table, Sentences(_reasons_in_words(progress))])
 
 
 def _reasons_in_words(rows: "Sequence[Mapping[str, Any]]") -> list[str]:
@@ -129,7 +154,7 @@ def _run_lines(found: "RunProgress", state: "RunState", folder: Path) -> list[st
     age = last_line_age_s(folder)
     if age is not None:
         lines.append(f"last line: {format_seconds(age)} ago")
-    return [*lines, ""]
+    return lines
 
 
 def _run_json(found: "RunProgress", state: "RunState", folder: Path) -> dict[str, Any]:

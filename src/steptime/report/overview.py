@@ -21,7 +21,7 @@ from steptime.report.breakdown import BreakdownRow, breakdown_groups
 from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, unranked, unranked_in_words, verdict
 from steptime.report.number_format import count
 from steptime.report.ranking import NO_RESULT
-from steptime.report.terminal import empty_table, fits, section, widest_line, wrapped
+from steptime.report.terminal import empty_table, fits, narrowed, section, widest_line, wrapped
 from steptime.report.trial_names import Names
 
 MOST_LINES = 45
@@ -122,7 +122,7 @@ class _Overview:
         for workload in self._workloads:
             yield Text()
             yield wrapped(workload.title, "bold cyan", options)
-            yield _ranking(workload, most, console, options)
+            yield from _ranking(workload, most, console, options)
         yield from self._learned(options)
         yield from self._limits(options)
         if phases:
@@ -184,7 +184,7 @@ class _Overview:
         undecided = [f"{row.row.name}: {row.undecided}." for _, row in rows if row.undecided]
         if fits(table, console, options, broken_names=True):
             yield wrapped(title, "bold cyan", options)
-            yield table
+            yield narrowed(table, console, options)
             yield from (wrapped(line, "yellow", options) for line in undecided)
             return
         lines = [
@@ -226,10 +226,22 @@ class _Overview:
         yield from ((f"  {line}", "red") for line in _few(failed))
 
 
-def _ranking(workload: _WorkloadRanking, most: int, console: Console, options: ConsoleOptions) -> Table:
-    """Return the table with the most columns that fit; a name may be broken, a number may not."""
+def _ranking(
+    workload: _WorkloadRanking, most: int, console: Console, options: ConsoleOptions
+) -> Iterator[RenderableType]:
+    """Yield the table with the most columns that fit; a name may be broken, a number may not: rows are then lines."""
     tables = [_table(workload, most, columns) for columns in _COLUMNS]
-    return next((table for table in tables if fits(table, console, options)), tables[-1])
+    whole = next((table for table in tables if fits(table, console, options)), None)
+    if whole is not None:
+        yield whole
+    elif fits(tables[-1], console, options, broken_names=True):
+        yield narrowed(tables[-1], console, options)
+    else:
+        for group, label in zip(workload.groups, workload.labels, strict=True):
+            rows = _best(group, most)
+            lines = [f"{group.rank(row)} {row.name}: {row.time.line}".strip() for row in rows]
+            left = len(group.rows) - len(rows)
+            yield from section(label, "", [*lines, *([f"and {left} slower"] if left else [])], options)
 
 
 def _table(workload: _WorkloadRanking, most: int, columns: Sequence[str]) -> Table:

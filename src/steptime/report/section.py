@@ -206,8 +206,14 @@ def cells(*shown: tuple[str, str] | str) -> list[Cell]:
     return [Cell(each) if isinstance(each, str) else Cell(*each) for each in shown]
 
 
-def text_table(titles: Sequence[str], rows: Sequence[Sequence[str]], label: str = "") -> SectionTable:
+def text_table(
+    titles: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    label: str = "",
+    kind: Literal["number", "text", "prose"] = "number",
+    layouts: tuple[Layout, ...] = (),
+) -> SectionTable:
     """Return a table of texts, of which the first column has the names."""
     names, *others = titles
     found = [TableRow(name, cells(*texts)) for name, *texts in rows]
-    return SectionTable([Column(title) for title in others], found, names, label=label)
+    return SectionTable([Column(title, kind) for title in others], found, names, layouts, label)

@@ -32,6 +32,8 @@ _TITLES = ("bold", "bold cyan", "cyan")
 _NAME = 14
 """Letters that a column of names has at least; a name may be broken, a number may not."""
 _ENDLESS = 10_000
+_BESIDE = 4
+"""Letters of a list that are neither a title nor a number: the indent, and the gap between both."""
 
 
 class WholeReport:
@@ -129,7 +131,7 @@ def _section_lines(
             if layout == "split":
                 yield from _split(part, console, options)
             else:
-                yield from [_grid(part, layout)] if layout else _lists(part, options)
+                yield from [narrowed(_grid(part, layout), console, options)] if layout else _lists(part, options)
         else:
             for text, style in _texts(part):
                 yield wrapped(text, _STYLES[style], options, indent=2)
@@ -151,17 +153,21 @@ def _grid(table: SectionTable, layout: Layout, columns: Sequence[tuple[int, Colu
     found = empty_table()
     if table.has_ranks:
         found.add_column("#", no_wrap=True)
-    found.add_column(table.names.replace(", ", ",\n") if stacked else table.names, min_width=_NAME)
+    names = table.names.replace(", ", ",\n") if stacked else table.names
+    found.add_column(names, min_width=_NAME, overflow="fold")
     shown = table.columns_of(layout) if columns is None else columns
     for index, column in shown:
         heading = f"{column.title}\n({column.unit})" if column.unit else column.title
         number = column.kind == "number"
         # A number broken in two is worse than a narrow name: only names give way.
+        heading = heading if stacked else heading.replace("\n", " ")
+        shown_cells = [_cell(row.cells[index], column, layout) for row in table.rows]
         found.add_column(
-            heading if stacked else heading.replace("\n", " "),
+            heading,
             justify="right" if number else "left",
             no_wrap=column.kind != "prose",
-            min_width=widest_line([_cell(row.cells[index], column, layout) for row in table.rows]) if number else None,
+            overflow="fold" if column.kind == "prose" else "ellipsis",
+            min_width=widest_line(shown_cells) if number else None,
         )
     for row in table.rows:
         rank = [row.rank] if table.has_ranks else []
@@ -180,7 +186,12 @@ def _cell(cell: Cell, column: Column, layout: Layout) -> str:
 def _lists(table: SectionTable, options: ConsoleOptions) -> Iterator[RenderableType]:
     """Yield the name of each row, and below it a line for each of its cells."""
     columns = table.columns_of("list")
+    titles = [column.title.replace("\n", " ") for _, column in columns]
     widest = widest_line([row.cells[index].text for row in table.rows for index, _ in columns])
+    beside = options.max_width - widest_line(titles) - _BESIDE
+    if widest > beside:
+        yield from _sentences(table, columns, options)
+        return
     for row in table.rows:
         yield wrapped(f"{row.rank} {row.name}".strip(), "bold", options)
         found = Table.grid(padding=(0, 1))
@@ -195,10 +206,35 @@ def _lists(table: SectionTable, options: ConsoleOptions) -> Iterator[RenderableT
         yield found
 
 
+def _sentences(
+    table: SectionTable, columns: Sequence[tuple[int, Column]], options: ConsoleOptions
+) -> Iterator[RenderableType]:
+    """Yield the name of each row, and below it a paragraph for each of its cells."""
+    for row in table.rows:
+        yield wrapped(f"{row.rank} {row.name}".strip(), "bold", options)
+        for index, column in columns:
+            title = column.title.replace("\n", " ")
+            yield wrapped(f"{title}: {row.cells[index].line}", _STYLES[row.cells[index].style], options, indent=2)
+
+
 def fits(table: Table, console: Console, options: ConsoleOptions, *, broken_names: bool = False) -> bool:
     """Whether a table fits into the width without breaking anything, or anything but names."""
-    measured = Measurement.get(console, options.update(max_width=_ENDLESS), table)
-    return (measured.minimum if broken_names else measured.maximum) <= options.max_width
+    widest = Measurement.get(console, options.update(max_width=_ENDLESS), table).maximum
+    if not broken_names or widest <= options.max_width:
+        return widest <= options.max_width
+    return widest - sum(most - least for least, most in _ranges(table, console, options)) <= options.max_width
+
+
+def _ranges(table: Table, console: Console, options: ConsoleOptions) -> list[tuple[int, int]]:
+    """Return the least and the largest width of each column: rich takes a word for the least of one never broken."""
+    endless = options.update(max_width=_ENDLESS)
+    ranges = []
+    for column in table.columns:
+        measured = [Measurement.get(console, endless, each) for each in (column.header, *column.cells)]
+        most = max([column.min_width or 0, *(each.maximum for each in measured)])
+        least = max([column.min_width or 0, *(each.minimum for each in measured)])
+        ranges.append((most if column.no_wrap else least, most))
+    return ranges
 
 
 def empty_table() -> Table:
@@ -208,7 +244,26 @@ def empty_table() -> Table:
 
 def widest_line(cells: Sequence[str]) -> int:
     """Return the letters of the longest line of all cells."""
-    return max(len(line) for cell in cells for line in cell.split("\n"))
+    return max((len(line) for cell in cells for line in cell.split("\n")), default=0)
+
+
+def narrowed(table: Table, console: Console, options: ConsoleOptions) -> Table:
+    """Return a table whose columns that may be broken are as narrow as the width needs, none below its longest word.
+
+    rich narrows columns below their least width, and then cuts what is beyond the width.
+    """
+    widest = Measurement.get(console, options.update(max_width=_ENDLESS), table).maximum
+    if widest <= options.max_width:
+        return table
+    ranges = _ranges(table, console, options)
+    widths = [most for _, most in ranges]
+    for _ in range(widest - options.max_width):
+        able = [number for number, (least, _) in enumerate(ranges) if widths[number] > least]
+        if able:
+            widths[max(able, key=lambda number: widths[number])] -= 1
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width = width
+    return table
 
 
 def section(
