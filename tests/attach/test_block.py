@@ -102,6 +102,58 @@ def test_each_block_names_the_command_that_reports_it(run):
     ]
 
 
+PARENT = """
+import multiprocessing, os
+import steptime
+
+def train():
+    import torch
+
+    net = torch.nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in torch.utils.data.DataLoader(torch.randn(24, 8), batch_size=2):
+        net(x).sum().backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    before = dict(os.environ)
+    with steptime.attached("runs"):
+        for way in ("spawn", "fork"):
+            child = multiprocessing.get_context(way).Process(target=train)
+            child.start()
+            child.join()
+    print(os.environ == before)
+    with steptime.attached("runs"):
+        os.environ["PYTHONPATH"] += os.pathsep + "own"
+    print(os.environ["PYTHONPATH"] == before["PYTHONPATH"] + os.pathsep + "own")
+    print([name for name in os.listdir("temporary") if "steptime" in name])
+"""
+
+
+@pytest.mark.framework("pytorch")
+def test_what_a_block_spawns_or_forks_is_recorded_and_the_environment_is_left_as_it_was(tmp_path):
+    (tmp_path / "script.py").write_text(PARENT)
+    (tmp_path / "temporary").mkdir()
+    source = str(Path(steptime.__file__).parents[1])
+    done = subprocess.run(
+        [interpreter_for("pytorch"), "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path / "temporary")},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=200,
+    )
+    assert done.stdout == "True\nTrue\n[]\n"
+    runs = tmp_path / "runs"
+    assert done.stderr.splitlines()[0] == (
+        f"steptime: 0 steps recorded, and those of 2 child processes: steptime report {runs}"
+    )
+    records = [[json.loads(line) for line in path.read_text().splitlines()] for path in runs.glob("*.jsonl")]
+    assert {lines[0]["entry"].partition("+")[0] for lines in records} <= {"torch.backends", "sitecustomize", "block"}
+    assert [len([line for line in lines if line["kind"] == "step"]) for lines in records] == [12, 12]
+
+
 def test_nothing_is_recorded_below_attach_which_records_all(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, "elsewhere")
     with attached(tmp_path / "runs") as block:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shutil
 import sys
+import tempfile
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from . import folder as hooks
 from . import imports, process
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-VARIABLE = "STEPTIME_ATTACH"
+VARIABLE, SEARCHED = "STEPTIME_ATTACH", "PYTHONPATH"
 DEFAULT = os.path.join("steptime-results", "attached-block")
 # Variables with the rank of this process and the number of all, as launchers name them.
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -34,6 +36,8 @@ class AttachedBlock:
         self.wanted = folder
         # None while nothing is recorded: outside of the block, and below `steptime attach`, which records it all.
         self.folder: str | None = None
+        # By which processes that the block starts are recorded too: who made it, where it lies, and what was searched.
+        self.hook: tuple[int, str, str | None] | None = None
 
     def __enter__(self) -> AttachedBlock:  # noqa: PYI034 - Self is of Python 3.11
         """Begin to record."""
@@ -45,7 +49,30 @@ class AttachedBlock:
                 process.begin_block(folder)
                 imports.install("block")
                 _adopt_data_parallel()
+        if self.folder is not None:
+            with _unharmed("processes that the block starts are not measured"):
+                self._put_hook()
         return self
+
+    def _put_hook(self) -> None:
+        before = os.environ.get(SEARCHED)
+        self.hook = os.getpid(), tempfile.mkdtemp(prefix="steptime-hook-"), before
+        hooks.write_hook(Path(self.hook[1]))
+        os.environ[SEARCHED] = os.pathsep.join(filter(None, (self.hook[1], before)))
+
+    def _remove_hook(self) -> None:
+        """Leave what is searched as it was, but for what the block itself has put there."""
+        if self.hook is None:
+            return
+        pid, place, before = self.hook
+        self.hook = None
+        left = [each for each in os.environ.get(SEARCHED, "").split(os.pathsep) if each != place]
+        if before is None and not any(left):
+            os.environ.pop(SEARCHED, None)
+        else:
+            os.environ[SEARCHED] = os.pathsep.join(left)
+        if pid == os.getpid():
+            shutil.rmtree(place, ignore_errors=True)
 
     def __exit__(self, *raised: object) -> None:
         """End it, and name the command that reports it; what the block raised goes on."""
@@ -53,10 +80,12 @@ class AttachedBlock:
             return
         with _unharmed("the end is not on record"):
             os.environ.pop(VARIABLE, None)
-            steps = process.end_block()
-            last = f"steptime report {self.folder}" if steps else "no step was seen"
+            self._remove_hook()
+            steps, others = process.end_block(), _children_in(self.folder)
+            last = f"steptime report {self.folder}" if steps or others else "no step was seen"
+            beside = f", and those of {others} child process{'es' if others > 1 else ''}" if others else ""
             if _first_of(RANKS, "0") == "0":
-                sys.stderr.write(f"steptime: {steps} steps recorded: {last}\n")
+                sys.stderr.write(f"steptime: {steps} steps recorded{beside}: {last}\n")
         self.folder = None
 
 
@@ -93,6 +122,16 @@ def claimed_folder(wanted: str) -> str:
                 return folder
     message = f"{wanted} and {MOST_SIBLINGS - 1} folders with numbers behind its name are taken"
     raise FileExistsError(message)
+
+
+def _children_in(folder: str) -> int:
+    """Return how many processes that this one has started have a record, by the first lines of files."""
+    count = 0
+    for name in os.listdir(folder):
+        if name.endswith(".jsonl"):
+            with contextlib.suppress(ValueError, OSError), open(os.path.join(folder, name)) as file:
+                count += json.loads(file.readline()).get("parent") == os.getpid()
+    return count
 
 
 def _first_of(names: tuple[str, ...], otherwise: str) -> str:

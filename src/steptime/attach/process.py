@@ -33,6 +33,9 @@ def recorder(entry: str = "sitecustomize") -> Recorder:
         memory.watch(_recorder)
         atexit.register(_end)
         os.register_at_fork(after_in_child=_forked)
+        own = sys.modules.get("multiprocessing.process")
+        if own is not None and own.parent_process() is not None:
+            _end_with_multiprocessing()
     return _recorder
 
 
@@ -119,6 +122,13 @@ def _end() -> None:
             report("the end of the process", error)
 
 
+def _end_with_multiprocessing() -> None:
+    """Have the record ended in a forked child of multiprocessing, which ends by os._exit and without atexit."""
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.Finalize(None, _end, exitpriority=1000)
+
+
 def _forked() -> None:
     made: Any = _recorder
     if _paused:
@@ -126,9 +136,8 @@ def _forked() -> None:
     try:
         made.file.forked()
         made.begin_again()
-        # A child of multiprocessing ends by os._exit, without atexit.
         util = sys.modules.get("multiprocessing.util")
         if util is not None:
-            util.register_after_fork(made, lambda _: util.Finalize(None, _end, exitpriority=1000))
+            util.register_after_fork(made, lambda _: _end_with_multiprocessing())
     except Exception as error:
         report("the fork of a process", error)
