@@ -38,8 +38,10 @@ def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, strategy: st
     """From gradients that clipping would have changed: the weights of the oracle agree to 1e-4."""
     how: dict[str, Any] = {"batch": 4, "steps": 4, "optimizer": SETTINGS}
     oracle = check_job("reference", "single", images(), options={"shards": 2}, **how)
-    expected = launch_ok(tmp_path, oracle).weights[0]
-    result = launch_ok(tmp_path, check_job("deepspeed", strategy, images(), workers=2, **how), workers=2)
+    expected = launch_ok(tmp_path, oracle, preloaded=True).weights[0]
+    result = launch_ok(
+        tmp_path, check_job("deepspeed", strategy, images(), workers=2, **how), workers=2, preloaded=True
+    )
     assert sorted(result.weights) == [0, 1]
     assert max(weight_error(weights, expected)[0] for weights in result.weights.values()) < 1e-4
     facts = result.record("session")["facts"]
@@ -53,7 +55,11 @@ def test_small_buckets_change_nothing(tmp_path: Path) -> None:
     """Also where a parameter is larger than a bucket."""
     how: dict[str, Any] = {"batch": 4, "steps": 3, "workers": 2}
     found = [
-        losses(launch_ok(tmp_path, check_job("deepspeed", "zero2", images(), options=options, **how), workers=2))
+        losses(
+            launch_ok(
+                tmp_path, check_job("deepspeed", "zero2", images(), options=options, **how), workers=2, preloaded=True
+            )
+        )
         for options in ({}, {"bucket_values": 500})
     ]
     assert relative_error(found[1], found[0]) < 1e-5
@@ -63,8 +69,10 @@ def test_small_buckets_change_nothing(tmp_path: Path) -> None:
 def test_mixed_precision_starts_from_nearly_the_same_loss(tmp_path: Path, strategy: str) -> None:
     """But not from the same: bf16 keeps eight bits of each factor."""
     how: dict[str, Any] = {"batch": 32, "steps": 1}
-    full = losses(launch_ok(tmp_path, check_job("deepspeed", strategy, "lenet5", **how)))
-    mixed = losses(launch_ok(tmp_path, check_job("deepspeed", strategy, "lenet5", precision="bf16", **how)))
+    full = losses(launch_ok(tmp_path, check_job("deepspeed", strategy, "lenet5", **how), preloaded=True))
+    mixed = losses(
+        launch_ok(tmp_path, check_job("deepspeed", strategy, "lenet5", precision="bf16", **how), preloaded=True)
+    )
     assert 1e-6 < relative_error(mixed, full) < 2e-2
 
 
@@ -82,12 +90,12 @@ class Planted:
 def test_a_checkpoint_from_somebody_else_runs_nothing(tmp_path: Path, strategy: str) -> None:
     """Under ``engine`` older versions kept what they had pickled."""
     job, executed = check_job("deepspeed", strategy, images(), batch=4, steps=2), tmp_path / "executed"
-    kept = launch_ok(tmp_path, job, script=[(1, "state", "state")]).folder / "state-0.npz"
+    kept = launch_ok(tmp_path, job, script=[(1, "state", "state")], preloaded=True).folder / "state-0.npz"
     with np.load(kept, allow_pickle=False) as file:
         state = {name: file[name] for name in file.files if not name.startswith("engine")}
     np.savez(kept, **state, engine=np.frombuffer(pickle.dumps(Planted(executed)), dtype=np.uint8))
 
-    result = launch(tmp_path, job, script=[(0, "set_state", str(kept.with_name("state")))])
+    result = launch(tmp_path, job, script=[(0, "set_state", str(kept.with_name("state")))], preloaded=True)
 
     assert not executed.exists()
     assert "engine/form" in result.record("error")["message"]
@@ -97,9 +105,9 @@ def test_a_launch_whose_engine_holds_weights_in_bf16_goes_on_from_a_state(tmp_pa
     how: dict[str, Any] = {"batch": 8, "precision": "bf16", "options": {"mixed_precision": "engine"}}
     job = check_job("deepspeed", "zero2", "lenet5", steps=6, optimizer=SETTINGS, **how)
     job["loader"] = {"kind": "synthetic", "distinct_batches": 2}
-    whole = launch_ok(tmp_path, job, script=[(4, "state", "state")])
+    whole = launch_ok(tmp_path, job, script=[(4, "state", "state")], preloaded=True)
 
-    rest = launch_ok(tmp_path, job, script=[(0, "set_state", str(whole.folder / "state"))])
+    rest = launch_ok(tmp_path, job, script=[(0, "set_state", str(whole.folder / "state"))], preloaded=True)
 
     assert relative_error(losses(rest)[:2], losses(whole)[4:]) < 1e-4
 

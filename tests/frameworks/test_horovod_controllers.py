@@ -41,7 +41,7 @@ def normed() -> Workload:
 def oracle(folder: Path, workload: Any, workers: int, **how: Any) -> Weights:
     """The weights that the reference computes from the batches of all workers."""
     job = check_job("reference", "single", workload, options={"shards": workers}, optimizer=SETTINGS, **how)
-    return launch_ok(folder, job).weights[0]
+    return launch_ok(folder, job, preloaded=True).weights[0]
 
 
 def distance(result: LaunchResult, expected: Weights) -> float:
@@ -55,7 +55,7 @@ def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, framework: s
     job = check_job(
         framework, "allreduce", normed(), workers=2, seed=3, optimizer=SETTINGS, options={"controller": controller}
     )
-    result = launch_ok(tmp_path, job, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert sorted(result.weights) == [0, 1]
     assert distance(result, oracle(tmp_path, normed(), 2, seed=3)) < 1e-4
 
@@ -64,7 +64,7 @@ def test_three_workers_meet_without_fusion(tmp_path: Path, framework: str) -> No
     """Each gradient is sent by itself, and each look for more takes its time."""
     options = {"fusion_mb": 0.0, "cycle_ms": 3.5}
     job = check_job(framework, "allreduce", normed(), workers=3, optimizer=SETTINGS, options=options)
-    result = launch_ok(tmp_path, job, workers=3)
+    result = launch_ok(tmp_path, job, workers=3, preloaded=True)
     assert distance(result, oracle(tmp_path, normed(), 3)) < 1e-4
     facts = result.record("session", "worker-2")["facts"]
     assert {name: facts[name] for name in options} == options
@@ -72,7 +72,7 @@ def test_three_workers_meet_without_fusion(tmp_path: Path, framework: str) -> No
 
 def test_one_worker_may_be_told_to_average(tmp_path: Path, framework: str) -> None:
     """As a baseline that has Horovod in it."""
-    result = launch_ok(tmp_path, check_job(framework, "allreduce", normed(), optimizer=SETTINGS))
+    result = launch_ok(tmp_path, check_job(framework, "allreduce", normed(), optimizer=SETTINGS), preloaded=True)
     assert distance(result, oracle(tmp_path, normed(), 1)) < 1e-4
 
 
@@ -99,7 +99,7 @@ def test_arrays_are_loaded_and_no_timeline_is_written(tmp_path: Path, framework:
     dataset = {"form": "arrays", "path": str(tmp_path / "set.npz"), "samples": SAMPLES, "transform": transform}
     loader = {"kind": "native", "processes": 0, "dataset": dataset}
     job = timing_job(framework, "allreduce", normed(), workers=2, batch=2, loader=loader)
-    result = launch_ok(tmp_path, job, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert np.isfinite(result.record("steps", "worker-1")["loss"])
     assert not (result.folder / "timeline.json").exists()
 
