@@ -26,7 +26,6 @@ from steptime.catalog.workloads.layers import Network
 pytestmark = pytest.mark.framework("tensorflow")
 
 
-
 def losses(result: LaunchResult, worker: int = 0) -> list[float]:
     """The losses of a check, by one worker."""
     found: list[float] = result.record("check", f"worker-{worker}")["losses"]
