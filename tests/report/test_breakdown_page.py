@@ -164,7 +164,7 @@ def test_a_study_without_breakdown_and_hosts_has_no_such_parts():
 @pytest.mark.parametrize(
     "words",
     [
-        "<td>worker-0</td>",
+        ">worker-0</td>",
         "100 Mbit/s",
         "not limited",
         "0.500 cores, held back 400 ms",

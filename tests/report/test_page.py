@@ -105,7 +105,8 @@ def test_every_trial_has_its_commands():
 
 def test_every_number_of_a_ranking_has_its_interval():
     cells = re.findall(
-        r'<td class="number">([0-9.]+(?: ms| s|x| %)?)( <small>[0-9.]+ to [0-9.]+</small>)?', drawn_page(quickstart)
+        r'<td class="number"[^>]*>([0-9.]+(?: ms| s|x| %)?)( <small>[0-9.]+ to [0-9.]+</small>)?',
+        drawn_page(quickstart),
     )
     measured = [(text, interval) for text, interval in cells if re.search(r"ms|x|%", text)]
 
