@@ -176,6 +176,15 @@ def test_waiting_is_refused_with_the_reason(tmp_path, name):
     assert run.waited_for is None
 
 
+def test_waiting_of_steps_that_are_compiled_whole_is_null_and_its_reason_names_that(tmp_path):
+    graphs = {"kind": "graphs", "frames": 3, "operations": 20, "graphs": 3, "breaks": 0, "weights": 0}
+    steps = [[{**each, "flags": ["blind"]} for each in ddp_steps(rank, late_rank_1)] for rank in range(2)]
+    run = found_in(write(tmp_path, *(process_lines(rank, 2, steps[rank], lines=[graphs]) for rank in range(2))))
+    waiting = part_of(run, "sync_wait")
+    assert (waiting.time_s.value, run.waited_for) == (None, None)
+    assert "no update was seen, as in a step that torch.compile compiles whole" in waiting.reason
+
+
 def sending_steps(orders, rank, late_ms, steps=40):
     """Steps that send and receive, in an order of each rank, behind the backward pass or (first in it) before."""
     found, begin = [], BEGIN

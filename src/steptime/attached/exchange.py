@@ -155,7 +155,9 @@ def _hidden(attempt: Attempt, numbers: Sequence[int]) -> str | None:
     if attempt.is_pipeline(numbers):
         return "ranks send to one another between forward and backward, as a pipeline, whose bubble is waiting too"
     if any("blind" in step.flags for step in steps):
-        return "no update was seen, and where steps end is not known"
+        compiles = any(line.graphs for process in attempt.processes.values() for line in process.graphs)
+        whole = ", as in a step that torch.compile compiles whole" if compiles else ""
+        return f"no update was seen{whole}, and where steps end is not known"
     if any("replay" in step.regions for step in steps):
         return "the step is a captured CUDA graph, inside which nothing can be seen"
     return None
