@@ -26,6 +26,7 @@ EXTRAS = {
     "otel": Extra("opentelemetry.exporter.otlp.proto.http", "Runs in OpenTelemetry"),
     "page": Extra("vl_convert", "Pictures", address_space=128 << 30),  # V8 starts with 100 GiB, and not with 64
     "prometheus": Extra("prometheus_client", "Runs in Prometheus"),
+    "ray": Extra("ray", "Studies on a Ray cluster"),
     "tensorboard": Extra("tensorboard", "Runs in TensorBoard"),
     "wandb": Extra("wandb", "Runs in Weights & Biases"),
 }

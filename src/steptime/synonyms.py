@@ -56,6 +56,7 @@ _CHOICES: Mapping[str, str] = {
     "slurm": "srun sbatch salloc",
     "local": "torchrun localhost torchelastic horovodrun fork spawn multiprocessing",
     "ssh": "pdsh parallelssh",
+    "ray": "raytrain anyscale kuberay",
     "emulated": "emulation netem mininet namespaces",
     # keys of a study
     "workloads": "model models network net arch architecture workload task modelname benchmark",

@@ -26,7 +26,7 @@ IN_THIS_PROCESS = {"inline"}
 PORTS = (15_001, 15_002, 15_003, 15_004)
 
 
-ON_HOSTS = {"allocation", "slurm", "ssh"}
+ON_HOSTS = {"allocation", "ray", "slurm", "ssh"}
 """Launchers of hosts that this machine is not: tests/launchers/test_hosts.py has a bed with some."""
 
 

@@ -190,6 +190,7 @@ LAUNCHERS: Mapping[str, tuple[str, ...]] = {
     "inline": (),
     "local": (),
     "mpi": ("hosts", "slurm"),
+    "ray": ("hosts",),
     "slurm": ("hosts", "slurm"),
     "ssh": ("hosts",),
 }

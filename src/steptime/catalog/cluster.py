@@ -199,7 +199,7 @@ class ClusterFindings:
         return asdict(self)
 
 
-Reach = Literal["ssh", "slurm"]
+Reach = Literal["ssh", "slurm", "ray"]
 """How a program is started on a host."""
 _CLOSE_CLOCK_S = 0.5
 
@@ -221,7 +221,7 @@ class FoundHost:
     """One host: its name, and what the probe found; before the probe only the name is known."""
 
     name: str
-    """By which ssh or Slurm reaches it."""
+    """By which ssh or Slurm reaches it; in a Ray cluster its address there."""
     address: str = ""
     """Of the interface by which launches communicate; the name before the probe."""
     interface: str = ""
@@ -249,6 +249,10 @@ class FoundHost:
     """The mpiexec on PATH there; None if there is none, and before the probe."""
     is_open_mpi: bool = False
     """Whether that is Open MPI's, and not one of MPICH's family."""
+    ray_address: str = ""
+    """Of the Ray cluster that reaches it; empty where none does."""
+    niceness: int = 0
+    """Of the processes of launches there: above 0, other programs come first."""
 
     @property
     def is_probed(self) -> bool:
@@ -278,6 +282,7 @@ class FoundHost:
             *([f"shared folder after {format_seconds(self.shown_s)}"] if self.shown_s is not None else []),
             *([f"ended {self.ended} processes that a killed run had left"] if self.ended else []),
             *([f"numpy imported in {format_seconds(self.import_s)}"] if self.import_s is not None else []),
+            *([f"workers at niceness {self.niceness}"] if self.niceness > 0 else []),
         ]
         return f"{self.name}: {', '.join(parts)}"
 

@@ -34,7 +34,7 @@ def net(
     ] = "",
     launcher: Annotated[
         str,
-        typer.Option(help="local, mpi, emulated, ssh, slurm, allocation, or auto: what fits back end and hosts."),
+        typer.Option(help="local, mpi, emulated, ssh, slurm, ray, allocation, or auto: what fits back end and hosts."),
     ] = "auto",
     hosts: Annotated[
         str | None,

@@ -16,6 +16,7 @@ from pathlib import Path
 from steptime.catalog.cluster import Cluster, cluster_for
 from steptime.catalog.plugins import Registry
 from steptime.errors import LaunchError, UsageError, choices_message
+from steptime.extras import why_absent
 from steptime.launchers.base import LOCALHOST, AbstractLauncher, free_ports
 from steptime.launchers.emulation.commands import processes
 from steptime.launchers.emulation.hosts import made_hosts
@@ -220,6 +221,16 @@ class AllocationLauncher(_SiteLauncher):
     summary = "workers and servers on the hosts of the job around it: Slurm, PBS, LSF, Grid Engine, Flux, an MPIJob"
 
 
+class RayLauncher(_SiteLauncher):
+    """Reaches all nodes by one driver of Ray for each launch, whose actors start the host agents."""
+
+    name = "ray"
+    summary = "workers and servers on the nodes of a Ray cluster, held by a placement group"
+
+    def missing_requirement(self, request: Request) -> str | None:
+        return why_absent("ray") or super().missing_requirement(request)
+
+
 class SshLauncher(_SiteLauncher):
     """Reaches each host by an ssh of its own.
 
@@ -248,6 +259,7 @@ _OWN: dict[str, type[AbstractLauncher]] = {
         InlineLauncher,
         LocalLauncher,
         MpiLauncher,
+        RayLauncher,
         SlurmLauncher,
         SshLauncher,
     )

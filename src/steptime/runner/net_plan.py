@@ -19,7 +19,7 @@ from steptime.study.hosts import HostsChoice
 from steptime.study.quantities import MOST_PROCESSES, expanded_hosts
 
 OPERATIONS = ("allreduce", "allreduce_queued", "push_pull", "incast")
-LAUNCHERS = ("auto", "local", "mpi", "emulated", "ssh", "slurm", "allocation")
+LAUNCHERS = ("auto", "local", "mpi", "emulated", "ssh", "slurm", "ray", "allocation")
 LAUNCHERS_OF_THIS_HOST = ("local", "emulated")
 _MOST_BYTES = 1024**3
 """Of a message; each worker holds a few of them."""
@@ -141,7 +141,7 @@ def parse_hosts(
         raise UsageError(message) from error
     if launcher in LAUNCHERS_OF_THIS_HOST and (names or interface):
         given = f"--hosts {text}" if names else f"--interface {interface}"
-        message = f"{given} means nothing to --launcher {launcher}; use auto, ssh, slurm or mpi"
+        message = f"{given} means nothing to --launcher {launcher}; use auto, ssh, slurm, ray or mpi"
         raise UsageError(message)
     if not names and interface is None:
         return counted, None

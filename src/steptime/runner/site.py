@@ -19,13 +19,14 @@ from steptime.file_name import host_name_mistake
 from steptime.flags import flag_text
 from steptime.launchers.hosts.allocation import HERE_ALONE, LOOKED_FOR, find_allocation, slurm_allocation
 from steptime.launchers.hosts.probe import NOTHING_MORE, answering, probed
+from steptime.launchers.hosts.ray_cluster import ray_nodes
 from steptime.results.store import Store
 from steptime.runner.progress import Observer
 from steptime.study.hostfile import common_slots
 from steptime.study.hosts import HostsChoice, SlurmChoice
 from steptime.study.study import Study
 
-ON_HOSTS = ("allocation", "slurm", "ssh")
+ON_HOSTS = ("allocation", "ray", "slurm", "ssh")
 """Launchers that always use the hosts of a site."""
 _MAY_USE_HOSTS = launchers_with("hosts")
 _WHEREVER = set(_MAY_USE_HOSTS).difference(ON_HOSTS)
@@ -91,8 +92,11 @@ def find_site(
         return None
     chosen = hosts or HostsChoice()
     wants_hosts = launcher in ON_HOSTS or hosts is not None or slurm is not None
-    if launcher == "allocation":
-        return _allocated_site(chosen, environment)
+    if chosen.ray_address is not None and launcher != "ray":
+        message = f"hosts.ray_address is {chosen.ray_address} and the launcher {launcher!r}; write launcher: ray"
+        raise LaunchError(message)
+    if launcher in ("allocation", "ray"):
+        return _site_of_ray(chosen) if launcher == "ray" else _allocated_site(chosen, environment)
     in_slurm = "SLURM_JOB_ID" in environment and launcher != "ssh"
     several = _nodes_of_slurm(environment) != "1" and launcher in _WHEREVER
     if in_slurm and (wants_hosts or several) and (not chosen.names or launcher == "slurm"):
@@ -134,6 +138,22 @@ def _allocated_site(chosen: HostsChoice, environment: Mapping[str, str]) -> Site
             raise LaunchError(str(error)) from error
         chosen = chosen.model_copy(update={"workers_per_host": slots})
     return _site(list(allocation.slots), allocation.reach, allocation.source, chosen)
+
+
+def _site_of_ray(chosen: HostsChoice) -> Site:
+    """Return the living nodes of a Ray cluster, or those of them that the study names.
+
+    Raises LaunchError where the cluster cannot be used, or lacks a host that is named.
+    """
+    cluster, nodes = ray_nodes(chosen.ray_address or "auto")
+    known = {name: address for address, own in nodes.items() for name in (own, address)}
+    if missing := [name for name in chosen.names if name not in known]:
+        have = ", ".join(f"{own} ({address})" for address, own in nodes.items()) or "no node with a processor"
+        message = f"{', '.join(missing)}: not in the Ray cluster at {cluster}, which has {have}; see `ray status`"
+        raise LaunchError(message)
+    names = [known[name] for name in chosen.names] or list(nodes)
+    site = _site(names, "ray", f"the Ray cluster at {cluster}", chosen)
+    return replace(site, hosts=tuple(replace(host, ray_address=cluster) for host in site.hosts))
 
 
 def _nodes_of_slurm(environment: Mapping[str, str]) -> str:
@@ -184,6 +204,9 @@ def found_site(site: Site, store: Store, observer: Observer, needed: NeededPaths
     """Return a site as the probe finds it, as ``probe_site`` does, within whatever stage the run is in."""
     found = probed(site, store.path / "probe", needed)
     observer.note("\n".join([found.in_words(), *(host.in_words() for host in found.hosts)]))
+    if niced := [f"{host.name} {host.niceness}" for host in found.hosts if host.niceness > 0]:
+        advice = "; RAY_worker_niceness=0 where Ray is started ends that" if found.reach == "ray" else ""
+        observer.note(f"workers run at a niceness above 0, other programs come first: {', '.join(niced)}{advice}")
     if differences := found.differences():
         kinds = "; ".join(f"{title}: {text}" for title, text in differences.items())
         observer.note(f"{flag_text('hosts_differ', detail=kinds)}. A step lasts as long as on the slowest")

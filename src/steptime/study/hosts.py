@@ -95,7 +95,7 @@ def _expanded(value: Any) -> Any:  # noqa: ANN401 - whatever the file holds
 
 
 class HostsChoice(Strict):
-    """The hosts of a real cluster, for the launchers `ssh`, `slurm`, `mpi` and `allocation`."""
+    """The hosts of a real cluster, for the launchers `ssh`, `slurm`, `mpi`, `ray` and `allocation`."""
 
     names: Annotated[OneOrMany[HostName], BeforeValidator(_expanded), Field(max_length=MOST_HOSTS)] = []
     """As ssh or Slurm knows them, `n[0-3,7]`, or a hostfile, `./FILE`; by default those of the allocation."""
@@ -108,6 +108,8 @@ class HostsChoice(Strict):
     local_folder: Annotated[str, Field(max_length=200), AfterValidator(_on_each_host)] | None = None
     """On each host's own disk, as `/local/scratch` or `$TMPDIR`: environments are copied there before their first
     use."""
+    ray_address: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?$")] | None = None
+    """Of a Ray cluster, `HOST:PORT`; by default `auto`: `$RAY_ADDRESS`, else the cluster of this host."""
 
     @model_validator(mode="before")
     @classmethod

@@ -12,6 +12,7 @@ from steptime.launchers.process_env import cores_in_words, foreign_variables, pi
 from steptime.launchers.request import Process, Request
 
 HOST_AGENT = str(Path(__file__).with_name("host_agent.py"))
+RAY_LINE = (sys.executable, "-P", "-m", "steptime.launchers.hosts.ray_line")
 _LOOPBACK, _LOOPBACK_ADDRESS = "lo", "127.0.0.1"
 _OPTIONS_OF_SSH = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-T", "-a", "-x")
 """Nobody answers questions; a far process gets neither the agent nor the screen of the user."""
@@ -47,12 +48,14 @@ Start = dict[str, Any]
 
 
 def reach_commands(hosts: Sequence[FoundHost], reach: Reach) -> dict[str, list[str]]:
-    """Return the command of each line by the line's name: one ssh per host, or one srun for all."""
+    """Return the command of each line by the line's name: one ssh per host, or one srun or driver of Ray for all."""
     program = [sys.executable, "-I", "-S", HOST_AGENT]
     if reach == "slurm":
         names = ",".join(host.name for host in hosts)
         count = str(len(hosts))
         return {"srun": ["srun", f"--nodelist={names}", "-N", count, "-n", count, *_OPTIONS_OF_SRUN, *program]}
+    if reach == "ray":
+        return {"ray": [*RAY_LINE, "each", hosts[0].ray_address, ",".join(host.name for host in hosts), *program]}
     return {
         f"host-{host.name}": ["ssh", *_OPTIONS_OF_SSH, "--", host.name, f"exec {shlex.join([*program, str(index)])}"]
         for index, host in enumerate(hosts)
@@ -76,6 +79,8 @@ def single_command(host: FoundHost, reach: Reach, argv: Sequence[str], *, reads:
     if reach == "slurm":
         silent = [] if reads else ["--input=none"]
         return ["srun", f"--nodelist={host.name}", "-N", "1", "-n", "1", *_OPTIONS_OF_SRUN, *silent, *argv]
+    if reach == "ray":
+        return [*RAY_LINE, "one", host.ray_address, host.name, *argv]
     return ["ssh", *_OPTIONS_OF_SSH, *([] if reads else ["-n"]), "--", host.name, f"exec {shlex.join(argv)}"]
 
 

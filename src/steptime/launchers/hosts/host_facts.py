@@ -203,6 +203,7 @@ def facts(names: list[str]) -> Facts:
         "boot": boot(),
         "cpu": cpu_model(),
         "cores": own_cores,
+        "niceness": os.getpriority(os.PRIO_PROCESS, 0),
         "memory_bytes": usable_memory(),
         **gpu_facts(own_cores, os.environ.get("CUDA_VISIBLE_DEVICES")),
         "interfaces": interface_addresses(),

@@ -162,6 +162,8 @@ class Lines:
         self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
         self._heard = dict.fromkeys(range(len(hosts)), time.monotonic())
         self._left: set[int] = set()
+        self._lost: set[int] = set()
+        """Hosts of which their line says that they are lost."""
         self._closed = threading.Event()
         self._unusable: str | None = None
         """Why what was heard cannot be used."""
@@ -253,7 +255,8 @@ class Lines:
             and line.process.poll() == _SSH_FAILED
             and index not in self._left
         }
-        return [self.hosts[host] for host in sorted({*self._silent(SILENCE_S), *self._stuck(SILENCE_S), *ended})]
+        silent, stuck = self._silent(SILENCE_S), self._stuck(SILENCE_S)
+        return [self.hosts[host] for host in sorted({*silent, *stuck, *ended, *self._lost})]
 
     def has_left(self, host: int) -> None:
         """Note that a host agent has said its last word."""
@@ -322,6 +325,10 @@ class Lines:
                 )
             return
         self._heard[host] = time.monotonic()
+        if message and "lost" in message:  # said by a driver of Ray, to which one line leads to all hosts
+            self._lost.add(host)
+            self._unusable = self._unusable or message["lost"]
+            return
         if message and len(message) > 1:
             self._messages.put(message)
 

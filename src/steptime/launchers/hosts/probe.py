@@ -20,6 +20,7 @@ from steptime.errors import LaunchError
 from steptime.launchers.emulation.verification import measure_paths, message_bytes
 from steptime.launchers.hosts.commands import reach_commands, single_command, variables_of_line
 from steptime.launchers.hosts.lines import Lines
+from steptime.launchers.hosts.ray_cluster import ray_nodes
 from steptime.launchers.process_env import foreign_variables
 from steptime.plain_file import PlainFolder
 
@@ -185,6 +186,8 @@ def probed(site: Site, folder: Path, needed: NeededPaths = NOTHING_MORE) -> Site
             import_s=looks[index]["import_s"],
             mpiexec=facts[index]["mpiexec"]["path"],
             is_open_mpi=facts[index]["mpiexec"]["is_open_mpi"],
+            ray_address=site.hosts[index].ray_address,
+            niceness=facts[index]["niceness"],
         )
         for index, name in enumerate(names)
     )
@@ -208,8 +211,14 @@ def _marked(cache: str | None, name: str) -> Path | None:
 def answering(site: Site) -> list[str]:
     """Return the names of the hosts that start a program now; each is asked by itself.
 
-    A launch cannot tell: where one node dies, srun forwards nothing of the others either.
+    A launch cannot tell: where one node dies, srun forwards nothing of the others either. A Ray cluster is asked once.
     """
+    if site.reach == "ray":
+        try:
+            living = ray_nodes(site.hosts[0].ray_address)[1]
+        except LaunchError:
+            return []
+        return [name for name in site.names if name in living]
     deadline = time.monotonic() + _ANSWER_S
     commands = {host.name: single_command(host, site.reach, ["true"]) for host in site.hosts}
     asked = {
