@@ -145,7 +145,8 @@ def _site_of_ray(chosen: HostsChoice) -> Site:
 
     Raises LaunchError where the cluster cannot be used, or lacks a host that is named.
     """
-    cluster, nodes = ray_nodes(chosen.ray_address or "auto")
+    address = chosen.ray_address or "auto"
+    cluster, nodes = ray_nodes(address)
     known = {name: address for address, own in nodes.items() for name in (own, address)}
     if missing := [name for name in chosen.names if name not in known]:
         have = ", ".join(f"{own} ({address})" for address, own in nodes.items()) or "no node with a processor"
@@ -153,7 +154,7 @@ def _site_of_ray(chosen: HostsChoice) -> Site:
         raise LaunchError(message)
     names = [known[name] for name in chosen.names] or list(nodes)
     site = _site(names, "ray", f"the Ray cluster at {cluster}", chosen)
-    return replace(site, hosts=tuple(replace(host, ray_address=cluster) for host in site.hosts))
+    return replace(site, hosts=tuple(replace(host, ray_address=address) for host in site.hosts))
 
 
 def _nodes_of_slurm(environment: Mapping[str, str]) -> str:

@@ -109,7 +109,7 @@ class HostsChoice(Strict):
     """On each host's own disk, as `/local/scratch` or `$TMPDIR`: environments are copied there before their first
     use."""
     ray_address: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?$")] | None = None
-    """Of a Ray cluster, `HOST:PORT`; by default `auto`: `$RAY_ADDRESS`, else the cluster of this host."""
+    """Of a Ray cluster, `HOST:PORT`; by default `$RAY_ADDRESS`, else this host's cluster."""
 
     @model_validator(mode="before")
     @classmethod

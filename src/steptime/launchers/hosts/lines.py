@@ -163,7 +163,7 @@ class Lines:
         self._heard = dict.fromkeys(range(len(hosts)), time.monotonic())
         self._left: set[int] = set()
         self._lost: set[int] = set()
-        """Hosts of which their line says that they are lost."""
+        """Hosts that their line has lost."""
         self._closed = threading.Event()
         self._unusable: str | None = None
         """Why what was heard cannot be used."""

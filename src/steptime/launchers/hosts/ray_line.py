@@ -83,7 +83,7 @@ class FarProgram:
 
 
 def _is_of_ray(name: str, value: str) -> bool:
-    """Say whether a variable is one that Ray has set for itself, such as the allocator of its raylets."""
+    """Return whether a variable is one that Ray has set for itself, such as the allocator of its raylets."""
     return name.startswith("RAY_") or (name == "LD_PRELOAD" and "/ray/core/" in value)
 
 
@@ -120,7 +120,7 @@ class Output:
 
 
 def listens(node: dict[str, Any]) -> bool:
-    """Say whether a node's raylet takes connections: Ray itself notices its death after many seconds."""
+    """Return whether a node's raylet takes connections: Ray itself notices its death after many seconds."""
     with (
         contextlib.suppress(OSError),
         socket.create_connection((node["NodeManagerAddress"], node["NodeManagerPort"]), _CONNECT_S),
@@ -145,6 +145,7 @@ def connected(address: str) -> Any:  # noqa: ANN401 - Ray has no types here
 
     Raises UnusableCluster.
     """
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # else Ray starts a cluster where a call finds none
     try:
         import ray  # noqa: PLC0415 - an extra
     except ImportError as error:
@@ -195,6 +196,8 @@ class Programs:
             raise UnusableCluster(message)
         self._nodes = [known[host] for host in hosts]
         self._actors: list[Any] = []
+        self._has_ended = False
+        self._calling = threading.Lock()
 
     def start(self, program: Sequence[str], *, spread: bool) -> None:
         """Start a program on all hosts.
@@ -278,13 +281,18 @@ class Programs:
             thread.start()
         for thread in threads:
             thread.join()
+        with self._calling:
+            self._has_ended = True
         return max(codes)
 
     def _pass_input(self) -> None:
         while True:
             data = os.read(0, _MOST_BYTES)
-            for actor in self._actors:
-                actor.write.remote(data)
+            with self._calling:
+                if self._has_ended:  # a call behind the end of the connection would make Ray start a cluster of its own
+                    return
+                for actor in self._actors:
+                    actor.write.remote(data)
             if not data:
                 return
 
@@ -300,7 +308,7 @@ def _first_words(error: Exception) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the module's text says; return the exit code."""
+    """Run one of the verbs; return the exit code."""
     own_output = os.dup(1)
     os.dup2(2, 1)  # whatever Ray prints is no message
     verb, address, *rest = arguments

@@ -1,0 +1,5 @@
+"""The errors of Ray."""
+
+
+class RayError(Exception):
+    """Whatever happens to an actor."""

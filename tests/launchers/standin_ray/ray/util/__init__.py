@@ -1,0 +1,1 @@
+"""As Ray's package."""
