@@ -7,7 +7,7 @@ with its exit code.
 
 It is a driver of Ray, in a process of its own: Ray's threads and memory are never those of steptime, and Ray ends the
 actors of a driver that is killed. A placement group (STRICT_SPREAD) holds a processor and the GPUs of every host while
-a launch runs. The actors are pickled with their code, so that the cluster's Python needs no steptime.
+a launch runs. Ray sends the actors' code along, so that the cluster's Python needs no steptime.
 """
 
 import contextlib
