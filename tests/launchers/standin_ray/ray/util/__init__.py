@@ -1,1 +1,0 @@
-"""As Ray's package."""
