@@ -55,9 +55,9 @@ def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, pack_kb: int
     """Whether some gradients travel together or each alone."""
     how: dict[str, Any] = {"batch": 8, "steps": 5, "optimizer": MOVING}
     oracle = check_job("reference", "single", "lenet5", options={"shards": 2}, **how)
-    expected = launch_ok(tmp_path, oracle).weights[0]
+    expected = launch_ok(tmp_path, oracle, preloaded=True).weights[0]
     job = check_job("jax", "allreduce", "lenet5", workers=2, options={"pack_kb": pack_kb}, **how)
-    result = launch_ok(tmp_path, job, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert weight_error(result.weights[0], expected)[0] < 1e-4
 
 
@@ -68,8 +68,10 @@ def test_each_worker_normalises_its_own_batch(tmp_path: Path) -> None:
     net.linear("output", net.flatten("flatten", x), 5)
     workload = net.finish("normalised", classes=5)
     oracle = check_job("reference", "single", workload, options={"shards": 2}, optimizer=MOVING)
-    expected = launch_ok(tmp_path, oracle).weights[0]
-    result = launch_ok(tmp_path, check_job("jax", "allreduce", workload, workers=2, optimizer=MOVING), workers=2)
+    expected = launch_ok(tmp_path, oracle, preloaded=True).weights[0]
+    result = launch_ok(
+        tmp_path, check_job("jax", "allreduce", workload, workers=2, optimizer=MOVING), workers=2, preloaded=True
+    )
     assert weight_error(result.weights[0], expected)[0] < 1e-4
 
 
@@ -103,7 +105,7 @@ def test_the_number_of_helpers_does_not_change_what_is_trained_on(tmp_path: Path
     for processes in (0, 3):
         loader = photos(tmp_path, processes=processes)
         job = timing_job("jax", "single", "lenet5", loader=loader, batch=4, steps=7, **shape)
-        found.append(launch_ok(tmp_path, job).record("steps")["loss"])
+        found.append(launch_ok(tmp_path, job, preloaded=True).record("steps")["loss"])
     assert found[0] == found[1]
 
 
@@ -204,5 +206,5 @@ def test_the_plan_sends_what_one_sum_of_the_compiled_step_holds(pack_kb: int) ->
 
 def test_a_gpu_that_is_not_there_is_asked_for_in_vain(tmp_path: Path) -> None:
     """The message says that the environment has the build for CPUs."""
-    result = launch(tmp_path, check_job("jax", "single", "lenet5", steps=1, device="cuda"))
+    result = launch(tmp_path, check_job("jax", "single", "lenet5", steps=1, device="cuda"), preloaded=True)
     assert "sees no GPU" in result.record("error")["message"]

@@ -27,10 +27,10 @@ def test_dropout_differs_from_step_to_step(tmp_path: Path) -> None:
     net.linear("fc", net.dropout("dropout", net.input, 0.1), 3)
     still = {"learning_rate": 1e-30, "momentum": 0.0}
     job = check_job("tensorflow1", "single", net.finish("dropped_here", classes=3), steps=2, optimizer=still)
-    whole = losses(launch_ok(tmp_path, job))[0]
+    whole = losses(launch_ok(tmp_path, job, preloaded=True))[0]
     job["workload"]["layers"][0]["attributes"]["rate"] = 0.1
     job["loader"]["distinct_batches"] = 1
-    first, second = losses(launch_ok(tmp_path, job))
+    first, second = losses(launch_ok(tmp_path, job, preloaded=True))
     assert first != second
     assert relative_error(first, whole) < 0.7
 
@@ -40,9 +40,9 @@ def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, servers: int
     """What the servers hold is what one process computes from both shards, whichever holds what."""
     how: dict[str, Any] = {"batch": 8, "steps": 6, "optimizer": {**SETTINGS, "learning_rate": 0.02}}
     oracle = check_job("reference", "single", "lenet5", options={"shards": 2}, **how)
-    expected = launch_ok(tmp_path, oracle).weights[0]
+    expected = launch_ok(tmp_path, oracle, preloaded=True).weights[0]
     job = check_job("tensorflow1", "ps_sync", "lenet5", workers=2, options={"sharding": sharding}, **how)
-    result = launch_ok(tmp_path, job, workers=2, servers=servers)
+    result = launch_ok(tmp_path, job, workers=2, servers=servers, preloaded=True)
     assert max(weight_error(result.weights[rank], expected)[0] for rank in range(2)) < 1e-4
     held = result.record("session")["facts"]["bytes_per_server"]
     assert len(held) == servers
@@ -62,15 +62,17 @@ def test_xla_trains_the_same(tmp_path: Path) -> None:
 
 def test_one_asynchronous_worker_trains_like_a_worker_alone(tmp_path: Path) -> None:
     """Nothing is stale then."""
-    alone = losses(launch_ok(tmp_path, check_job("tensorflow1", "single", "lenet5", steps=4)))
-    served = losses(launch_ok(tmp_path, check_job("tensorflow1", "ps_async", "lenet5", steps=4), servers=2))
+    alone = losses(launch_ok(tmp_path, check_job("tensorflow1", "single", "lenet5", steps=4), preloaded=True))
+    served = losses(
+        launch_ok(tmp_path, check_job("tensorflow1", "ps_async", "lenet5", steps=4), servers=2, preloaded=True)
+    )
     assert relative_error(served, alone) < 1e-5
 
 
 def test_asynchronous_workers_count_how_late_they_are(tmp_path: Path) -> None:
     """Every update behind the pause is counted once, and servers end by themselves."""
     job = timing_job("tensorflow1", "ps_async", "lenet5", loader=digits(tmp_path), batch=5, workers=2, steps=30)
-    result = launch_ok(tmp_path, job, workers=2, servers=1)
+    result = launch_ok(tmp_path, job, workers=2, servers=1, preloaded=True)
     for rank in range(2):
         counted = result.record("steps", f"worker-{rank}")["staleness"]
         assert sum(counted.values()) == 31
@@ -81,7 +83,7 @@ def test_asynchronous_workers_count_how_late_they_are(tmp_path: Path) -> None:
 def test_synchronous_workers_are_never_late(tmp_path: Path) -> None:
     """And say so by saying nothing."""
     job = timing_job("tensorflow1", "ps_sync", "lenet5", loader=digits(tmp_path), batch=5, workers=2, steps=30)
-    result = launch_ok(tmp_path, job, workers=2, servers=1)
+    result = launch_ok(tmp_path, job, workers=2, servers=1, preloaded=True)
     assert result.record("steps")["staleness"] is None
 
 
@@ -91,7 +93,7 @@ def test_photographs_are_loaded(tmp_path: Path, processes: int) -> None:
     shape = {"input_shape": (3, SIDE, SIDE), "classes": 10}
     loader = photos(tmp_path, processes=processes)
     job = timing_job("tensorflow1", "single", "lenet5", loader=loader, batch=5, steps=8, **shape)
-    result = launch_ok(tmp_path, job)
+    result = launch_ok(tmp_path, job, preloaded=True)
     assert np.isfinite(result.record("steps")["loss"])
     assert result.record("session")["facts"]["loader_threads"] == processes
 
