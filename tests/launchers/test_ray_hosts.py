@@ -159,10 +159,13 @@ def test_a_host_whose_raylet_dies_is_lost_with_that_reason(nodes, monkeypatch, t
 
 
 def test_programs_run_at_niceness_0_where_that_is_allowed_and_else_say_theirs():
-    code = "from steptime.launchers.hosts.ray_line import FarProgram; print(FarProgram().start(['true']))"
-    done = subprocess.run(["nice", "-n", "5", sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    own = os.getpriority(os.PRIO_PROCESS, 0)
-    assert int(done.stdout) == (0 if os.geteuid() == 0 else own + 5)
+    start = "from steptime.launchers.hosts.ray_line import FarProgram; print(FarProgram().start(['true']))"
+    lower = "import os; os.setpriority(os.PRIO_PROCESS, 0, 0)"  # not for root either, in some containers
+    own = min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5)
+    niced = ["nice", "-n", "5", sys.executable, "-c"]
+    may_lower = subprocess.run([*niced, lower], capture_output=True, check=False).returncode == 0
+    done = subprocess.run([*niced, start], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == (0 if may_lower else own)
 
 
 def test_a_launch_on_a_node_of_the_cluster_has_its_records(nodes, tmp_path):
