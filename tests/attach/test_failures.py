@@ -26,7 +26,14 @@ def run(folder, script):
 
 ERRORS = {
     "one line": ("raise ValueError('no class 7')", "ValueError: no class 7"),
-    "several lines": ("raise RuntimeError('in loading:\\n  size of w differs\\n=====')", "size of w differs"),
+    "hints behind it": (
+        "raise RuntimeError('loading failed\\n  (1) set a flag\\nsee the page')",
+        "RuntimeError: loading failed",
+    ),
+    "a worker's": (
+        "raise ValueError('Caught in worker 0.\\nTraceback (most recent call last):\\n  x\\nValueError: no class 7')",
+        "ValueError: no class 7",
+    ),
     "an own excepthook": ("import sys\nsys.excepthook = lambda *_: None\nraise KeyError('a')", "KeyError: 'a'"),
     "a library's": ("import json\njson.loads('{')", "JSONDecodeError: Expecting property name"),
 }

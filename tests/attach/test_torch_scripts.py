@@ -358,3 +358,38 @@ def test_modules_whose_parameters_have_no_size_yet_are_measured_as_others(tmp_pa
     steps = kinds_of(lines, "step")
     assert len(steps) >= 5 * 16 - 1
     assert [step["number"] for step in steps if not {"forward", "backward", "update"} <= step["regions"].keys()] == []
+
+
+WITHOUT_GRADIENT = """
+class Slow(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.own = torch.nn.Linear(16, 4)
+
+    def forward(self, x):
+        time.sleep(0.03)
+        return self.own(x)
+
+def run(module, x):
+    with torch.no_grad():
+        return module(x)
+
+def generate(module, x):
+    return run(module, x)
+
+slow = Slow()
+for step, (x, y) in enumerate(DataLoader(samples * 2, 4)):
+    generate(slow, x)
+    torch.nn.functional.cross_entropy(net(x), y).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    for _ in range(2 * (step % 4 == 0)):
+        with torch.no_grad(): slow(x)
+"""
+
+
+def test_lines_of_passes_without_gradient_are_those_that_call_the_module_and_none_of_evaluations(tmp_path):
+    done, (lines,) = attach(tmp_path, WITHOUT_GRADIENT, lines=True)
+    assert done.returncode == 0, done.stderr
+    seen = {line for one in kinds_of(lines, "lines") for line in one["places"].get("nograd", ())}
+    assert {line.partition(" ")[2] for line in seen} == {"run"}

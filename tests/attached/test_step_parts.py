@@ -55,6 +55,33 @@ def test_a_gap_is_named_by_the_line_that_most_samples_show(tmp_path):
     assert "(train.py:62 log_images)" in sentences_of(run)["gaps"]
 
 
+def passes_without_gradient(folder, took_ms):
+    """Write steps that also generate, and the lines that call the module in these passes and in evaluations."""
+    steps = plain_steps()
+    for number, each in enumerate(steps):
+        each["regions"] = {**each["regions"], "nograd": took_ms * MS}
+        each["duration_ns"] = (65 + took_ms) * MS
+        each["begin_ns"] = BEGIN + number * each["duration_ns"]
+    places = {"nograd": {"train.py:9 main, transformers: _sample": 90}}
+    return one_process(
+        folder, steps, lines=[{"kind": "lines", "every_ns": 20 * MS, "first": 0, "last": 39, "places": places}]
+    )
+
+
+def test_passes_without_gradient_are_a_part_beside_forward_with_the_line_that_calls_them(tmp_path):
+    run = passes_without_gradient(tmp_path, 60)
+    assert part_of(run, "forward").time_s.value == pytest.approx(0.020)
+    own = part_of(run, "no_grad")
+    assert (own.time_s.value, own.where) == (pytest.approx(0.060), "train.py:9 main, transformers: _sample")
+    sentence = sentences_of(run)["no_grad"]
+    assert sentence.startswith("forward passes without gradient take 60 ms")
+    assert sentence.endswith("(train.py:9 main, transformers: _sample)")
+
+
+def test_few_passes_without_gradient_are_not_worth_a_sentence(tmp_path):
+    assert "no_grad" not in sentences_of(passes_without_gradient(tmp_path, 5))
+
+
 def test_what_is_not_marked_is_the_rest(tmp_path):
     steps = plain_steps()
     for number, each in enumerate(steps):

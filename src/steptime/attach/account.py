@@ -51,6 +51,10 @@ class TimeSums:
         sums_of = self.regions if table == REGION else self.gaps
         sums_of[entry[2]] = sums_of.get(entry[2], 0) + entry[3]
 
+    def in_unmarked_code(self) -> int:
+        """Return the time that a line of the script explains: gaps, and passes without gradient."""
+        return sum(self.gaps.values(), self.regions.get("nograd", 0))
+
     def form(self, number: int) -> dict[str, Any]:
         """Return what a line of step ``number`` has of it."""
         line: dict[str, Any] = {"regions": self.regions, "gaps": self.gaps}

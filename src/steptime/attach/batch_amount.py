@@ -168,13 +168,20 @@ def _named(item: Any) -> dict[Any, Any] | None:
 
 
 def _leading(batch: Any, shapes: list[tuple[int, ...]]) -> int | None:
-    """Return the leading dimension that all arrays share, or the length that all lists of a batch share."""
+    """Return the leading dimension that all arrays share, the number of records, or the length that all lists share."""
     leading = {shape[0] for shape in shapes}
     if len(leading) == 1 and not _is_list_of_images(batch, shapes):
         return int(leading.pop())
+    if not shapes and isinstance(batch, list) and len({_keys(sample) for sample in batch} - {()}) == 1:
+        return len(batch) if all(map(_keys, batch)) else None
     lists = batch if isinstance(batch, (list, tuple)) else ()
     lengths = {len(one) if isinstance(one, (list, tuple)) else -1 for one in lists}
     return lengths.pop() if len(lengths) == 1 and min(lengths) > 0 else None
+
+
+def _keys(sample: Any) -> tuple[Any, ...]:
+    """Return the names in a sample that was not put into one batch with others; none of any other item."""
+    return tuple(sample) if isinstance(sample, dict) else ()
 
 
 def _is_list_of_images(batch: Any, shapes: list[tuple[int, ...]]) -> bool:

@@ -21,7 +21,7 @@ def write_failure() -> None:
             "pid": os.getpid(),
             "at_ns": time.monotonic_ns(),
             "type": type(error).__name__,
-            "error": last_line(error)[:LONGEST],
+            "error": line_of_cause(error)[:LONGEST],
             "place": place_of(error),
         }
         path = os.path.join(os.environ["STEPTIME_ATTACH"], f"failed-{socket.gethostname()}.txt")
@@ -34,12 +34,15 @@ def write_failure() -> None:
         return
 
 
-def last_line(error: BaseException) -> str:
-    """Return the last line that the interpreter prints of ``error``."""
+def line_of_cause(error: BaseException) -> str:
+    """Return the line of ``error`` that names its cause: the first, or the last where its message holds a traceback.
+
+    A loader raises that of its worker process so; what else has several lines ends in hints.
+    """
     text = [line.strip() for line in str(error).splitlines() if any(map(str.isalnum, line))]
-    name = type(error).__name__
-    if len(text) > 1:
+    if "Traceback (most recent call last)" in str(error):
         return text[-1]
+    name = type(error).__name__
     return f"{name}: {text[0]}" if text else name
 
 

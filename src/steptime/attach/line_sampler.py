@@ -11,6 +11,8 @@ from .patches import PACKAGES, is_user_frame, library_folders
 from .record_file import now
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from .recorder import Recorder
 
 EVERY_S = 0.02
@@ -23,6 +25,9 @@ HELD_SAMPLES = 100_000
 # Libraries that only compute what they are asked for: the line that asks is enough.
 NUMERICAL = {"numpy", "scipy", "pandas", "PIL", "cv2"}
 JOINED_WITHIN_S = 1.0
+# Of the library that calls a module the function is named, of torch only if no other does.
+INNERMOST = {"", "torch"}
+MODULE_CALLS = os.sep + "torch_passes.py"
 
 
 class LineSampler:
@@ -51,7 +56,7 @@ class LineSampler:
         self.steps = 0
 
     def step_closed(self, number: int, duration: int, gaps: int) -> None:
-        """Hear that the step before ``number`` lasted ``duration``, of it ``gaps`` outside of regions."""
+        """Hear that the step before ``number`` lasted ``duration``, of it ``gaps`` in code that lines explain."""
         if self.thread is None:
             self._consider(number, duration, gaps)
         elif now() - self.written_at > WRITTEN_EVERY_NS:
@@ -81,9 +86,12 @@ class LineSampler:
                 begin = now()
                 frame = sys._current_frames().get(self.recorder.thread)
                 called, function = "", ""
+                asked = self.recorder.inside("nograd")
+                if asked:
+                    frame = caller_of_module(frame)
                 while frame is not None and not is_user_frame(frame, self.libraries):
                     package = package_of(frame.f_code.co_filename)
-                    if package and package != called:
+                    if package and package != called and not (asked and called not in INNERMOST):
                         called, function = package, frame.f_code.co_name
                     frame = frame.f_back
                 if frame is not None:
@@ -104,7 +112,8 @@ class LineSampler:
             if len(self.samples) < HELD_SAMPLES:
                 self.samples.append(line)
             return
-        self._add(name, line)
+        if not (name == "nograd" and self.recorder.between):  # an evaluation, which is not the step's
+            self._add(name, line)
 
     def _add(self, place: str, line: str) -> None:
         counts = self.places.setdefault(place, {})
@@ -139,6 +148,16 @@ class LineSampler:
             self.thread.join(JOINED_WITHIN_S)
         if self.recorder.begin is not None:
             self.write(self.recorder.number)
+
+
+def caller_of_module(frame: FrameType | None) -> FrameType | None:
+    """Return the frame that calls the outermost module at work, or ``frame`` where none is."""
+    caller, outer = frame, frame
+    while outer is not None:
+        if outer.f_code.co_filename.endswith(MODULE_CALLS) and outer.f_back is not None:
+            caller = outer.f_back
+        outer = outer.f_back
+    return caller
 
 
 def package_of(file: str) -> str:

@@ -404,7 +404,7 @@ class Recorder:
             self.lines.add(line)
             if self.sampler is not None:
                 aside = apart.end - apart.begin if apart is not None else 0
-                self.sampler.step_closed(self.number + 1, line["duration_ns"] - aside, sum(account.gaps.values()))
+                self.sampler.step_closed(self.number + 1, line["duration_ns"] - aside, account.in_unmarked_code())
         self.number += 1
         self.begin = boundary
         self.micro_steps = self.forwards = 0

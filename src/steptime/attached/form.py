@@ -3,6 +3,7 @@
 Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 
 1. First version.
+2. ``forward`` is of passes with gradient; those without are ``no_grad``.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any, Literal
 
 from steptime.results.json_form import Interval, JsonForm
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class AttachedRank(JsonForm):
@@ -34,8 +35,8 @@ class StepPart(JsonForm):
     """One part of a step: the mean over ranks and steps. The parts sum to the step."""
 
     name: str
-    """A phase of docs/breakdown.md; ``call``, ``device_wait`` or ``compile`` of a step that is one call; of a gap, what
-    lies before and after it: ``update>input``."""
+    """A phase of docs/breakdown.md; ``no_grad``, of forward passes without gradient; ``call``, ``device_wait`` or
+    ``compile`` of a step that is one call; of a gap, what lies before and after it: ``update>input``."""
     gap: bool
     """Whether nothing marks it."""
     time_s: Interval[float | None]
@@ -253,6 +254,7 @@ class AttachedFinding(JsonForm):
         "skipped_updates",
         "loader_elsewhere",
         "loader_starts",
+        "no_grad",
         "ablation",
         "fault",
     ]

@@ -22,7 +22,8 @@ Array = NDArray[np.float64]
 
 REGIONS: Mapping[str, tuple[str, ...]] = {
     "input_wait": ("input", "epoch", "loader_start"),
-    "forward": ("forward", "nograd"),
+    "no_grad": ("nograd",),
+    "forward": ("forward",),
     "backward": ("backward", "gradient"),
     "update": ("clip", "update"),
     "call": ("call", "replay"),
@@ -36,6 +37,7 @@ REGIONS: Mapping[str, tuple[str, ...]] = {
 EXCHANGE = "exchange"
 """Waiting and transfer together, where they cannot be told apart."""
 _TITLES = {
+    "no_grad": "no-grad passes",
     "call": "call of the step",
     "compute": "computing",
     "copy": "copies",
@@ -53,7 +55,8 @@ _DIVIDED = {"sync_wait": "waiting", "comm_exposed": "transfer"}
 """Regions of imported traces, whose collectives have been divided."""
 _ROUNDING_S = 1e-9
 _ORDER = (
-    *("input_wait", "call", "compute", "copy", "forward", "backward", EXCHANGE, "comm_exposed", "sync_wait", "update"),
+    *("input_wait", "call", "compute", "copy", "no_grad", "forward", "backward"),
+    *(EXCHANGE, "comm_exposed", "sync_wait", "update"),
     *("device_wait", "compile", "garbage_collection"),
 )
 """Of phases, by time."""
