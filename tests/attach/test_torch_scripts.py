@@ -393,3 +393,87 @@ def test_lines_of_passes_without_gradient_are_those_that_call_the_module_and_non
     assert done.returncode == 0, done.stderr
     seen = {line for one in kinds_of(lines, "lines") for line in one["places"].get("nograd", ())}
     assert {line.partition(" ")[2] for line in seen} == {"run"}
+
+
+BATCH, LENGTH, WIDTH, LAYERS, WORDS = 4, 16, 32, 2, 64
+TRANSFORMER = f"""
+from torch import nn
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix, self.out = nn.Linear({WIDTH}, 3 * {WIDTH}), nn.Linear({WIDTH}, {WIDTH})
+
+    def forward(self, x):
+        q, k, v = self.mix(x).chunk(3, -1)
+        return self.out((q @ k.mT).softmax(-1) @ v)
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.norm = Attention(), nn.LayerNorm({WIDTH})
+        self.up, self.down = nn.Linear({WIDTH}, 4 * {WIDTH}), nn.Linear(4 * {WIDTH}, {WIDTH})
+
+    def forward(self, x):
+        x = x + self.attention(self.norm(x))
+        return x + self.down(torch.relu(self.up(x)))
+
+model = nn.Sequential(
+    nn.Embedding({WORDS}, {WIDTH}), *(Layer() for _ in range({LAYERS})), nn.Linear({WIDTH}, {WORDS}, bias=False)
+)
+texts = torch.randint(0, {WORDS}, (8 * {BATCH}, {LENGTH}))
+pairs = torch.utils.data.TensorDataset(texts, texts.roll(-1, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+half = torch.autocast("cpu", torch.bfloat16)
+
+def step(x, y, forward=model.forward):
+    model.forward = forward
+    nn.functional.cross_entropy(model(x).flatten(0, 1).float(), y.flatten()).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+def around(x, y):
+    with half:
+        step(x, y)
+
+def beside(x, y):
+    with torch.no_grad(), half:
+        model(x)
+    step(x, y)
+
+kinds = dict(plain=step, around=around, inside=lambda x, y: step(x, y, half(type(model).forward.__get__(model))))
+for name, train in dict(kinds, beside=beside).items():
+    if not (child := os.fork()):
+        sys.argv[:] = [name]
+        for x, y in DataLoader(pairs, {BATCH}):
+            train(x, y)
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0, name
+"""
+
+
+@pytest.fixture(scope="module")
+def transformers(tmp_path_factory):
+    """The lines of a small transformer that is trained in four ways, by their names."""
+    done, processes = attach(tmp_path_factory.mktemp("transformers"), TRANSFORMER, flops=True)
+    assert done.returncode == 0, done.stderr
+    return {lines[0]["program"][0]: lines for lines in processes}
+
+
+@pytest.mark.parametrize(
+    ("kind", "precisions"), [("plain", ["fp32"]), ("around", ["bf16"]), ("inside", ["bf16"]), ("beside", ["fp32"])]
+)
+def test_the_precision_is_that_of_an_autocast_with_gradient_else_of_the_weights(transformers, kind, precisions):
+    line = kinds_of(transformers[kind], "weights")[-1]
+    assert (line["precisions"], line["device"], line["threads"]) == (precisions, "cpu", 1)
+
+
+def test_six_for_each_token_and_parameter_is_what_torch_counts_without_attentions_products(transformers):
+    line = kinds_of(transformers["plain"], "weights")[-1]
+    (counted,) = kinds_of(transformers["plain"], "flops")
+    (tokens,) = {step["tokens"] for step in kinds_of(transformers["plain"], "step") if "tokens" in step}
+    attention = 3 * LAYERS * BATCH * 2 * (2 * LENGTH * LENGTH * WIDTH)  # two products, backward twice as much
+    matrices = LAYERS * 12 * WIDTH**2 + WIDTH * WORDS
+    assert counted["forward"] + counted["backward"] - attention == 6 * matrices * tokens
+    # The rule counts biases and norms too (2 % of these layers), which multiply no matrix; not the looked-up table.
+    assert 6 * matrices * tokens < 6 * line["elements"] * tokens < 1.03 * 6 * matrices * tokens

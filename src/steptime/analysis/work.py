@@ -15,11 +15,9 @@ from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.errors import SteptimeError
 from steptime.results.json_form import Interval, IntervalOverLaunches, JsonForm
-from steptime.results.peaks import Denominator, StoredPeaks, peak_of, setting_of
+from steptime.results.peaks import Denominator, StoredPeaks, peak_of, setting_of, share_of_peak
 from steptime.results.records import Launch
 from steptime.study.trial import Trial
-
-_NONE: Interval[float | None] = Interval(None, None, None)
 
 
 class WorkRates(JsonForm):
@@ -86,7 +84,7 @@ def rates_of(
         flop_per_s_per_device=rate,
         peak_flop_per_s=peak,
         peak_source=source,
-        mfu=_over(rate, peak),
+        mfu=share_of_peak(Interval(rate.value, rate.low, rate.high), peak),
     )
 
 
@@ -112,11 +110,3 @@ def _scaled(rate: IntervalOverLaunches[float | None], factor: float | None) -> I
         return IntervalOverLaunches(None)
     bounds = (rate.value, rate.low, rate.high, rate.least, rate.most)
     return IntervalOverLaunches(*(None if each is None else each * factor for each in bounds))
-
-
-def _over(rate: IntervalOverLaunches[float | None], peak: Interval[float | None]) -> Interval[float | None]:
-    if rate.value is None or peak.value is None:
-        return _NONE
-    if rate.low is None or rate.high is None:
-        return Interval(rate.value / peak.value, None, None)
-    return Interval(rate.value / peak.value, rate.low / (peak.high or peak.value), rate.high / (peak.low or peak.value))

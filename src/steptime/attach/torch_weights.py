@@ -1,4 +1,7 @@
-"""Sums of a few weights, by which a reader can tell whether ranks hold the same: after steps 1, 2, 4, 8 and so on."""
+"""Sums of a few weights, by which a reader can tell whether ranks hold the same: after steps 1, 2, 4, 8 and so on.
+
+With them goes what their arithmetic is judged by: how many there are, and in which precision they multiply.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import sys
 import weakref
 from typing import Any
 
-from . import process, torch_collectives
+from . import patches, process, torch_collectives
 
 PARAMETERS = 16
 ELEMENTS = 64
@@ -17,6 +20,11 @@ LARGEST_COPY = 100_000
 CHANNELS = ("mpi4py", "ray", "cupyx.distributed", "hivemind", "bagua", "byteps")
 # That join processes by rules of their own.
 JOINING = ("accelerate", "lightning", "deepspeed")
+# Names of precisions, as data sheets have them; float32 is looked at further.
+PRECISIONS = {"bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
+FLOAT32, TF32 = "fp32", "tf32"
+# In names of modules that multiply in a precision of their own, or whose weights lie in pieces: it is not known then.
+_OWN_PRECISION = ("fp8", "float8", "fp4", "4bit", "8bit", "fsdp", "fullysharded")
 
 
 class Weights:
@@ -27,6 +35,8 @@ class Weights:
         self.recorder = process.recorder()
         self.known: list[weakref.ref[Any]] = []
         self.attention = self.frozen = False  # whether a module attends, and whether some weights are not trained
+        self.looked_up: set[int] = set()  # tables of embeddings, of which a token takes a row without multiplying
+        self.precision = Precision(torch)
 
     def add(self, parameter: Any) -> None:
         """Take a further parameter."""
@@ -36,6 +46,13 @@ class Weights:
         """Learn whether an outermost module is a transformer that is trained whole."""
         self.attention = self.attention or any("ttention" in type(each).__name__ for each in module.modules())
         self.frozen = self.frozen or not all(each.requires_grad for each in module.parameters())
+        tables: set[int] = set()
+        multiplied: set[int] = set()
+        for each in module.modules():
+            own = {id(parameter) for parameter in each.parameters(recurse=False)}
+            (tables if isinstance(each, self.torch.nn.Embedding) else multiplied).update(own)
+        self.looked_up |= tables - multiplied
+        self.precision.look_at(module)
 
     def step_closed(self, number: int) -> None:
         """Write the line behind every step whose number is a power of two."""
@@ -55,6 +72,7 @@ class Weights:
             "sums": sums,
             "attention": self.attention,
             "elements": self._elements(plain) if len(plain) == len(alive) else 0,
+            **self.precision.to_line(),
             "shared": any(each.is_shared() for each in plain[:1] if not each.is_cuda),
             "data_parallel": len(torch_collectives.data_parallel_modules()),
             "bypassed": torch_collectives.data_parallel_passes().bypassed,
@@ -64,7 +82,8 @@ class Weights:
         self.recorder.file.write({key: value for key, value in line.items() if value})
 
     def _elements(self, parameters: list[Any]) -> int:
-        return 0 if self.frozen else sum(each.numel() for each in parameters)
+        """Return how many numbers multiply in ``parameters``."""
+        return 0 if self.frozen else sum(each.numel() for each in parameters if id(each) not in self.looked_up)
 
     def _is_traced(self) -> bool:
         """Return whether reading a weight would be recorded by somebody, or is forbidden."""
@@ -94,3 +113,65 @@ class Weights:
         if compiler is not None and compiler.counters["stats"].get("unique_graphs"):
             found.append("torch.compile")
         return [*found, "another thread"] if self.recorder.elsewhere else found
+
+
+class Precision:
+    """In which precision the modules multiply: that of autocasts around or in them, else that of their weights."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.types: set[str] = set()
+        self.cast: set[str] = set()
+        self.devices: set[str] = set()
+        self.convolves = self.unknown = False
+        mode = getattr(getattr(torch.amp, "autocast_mode", None), "autocast", None)
+        if mode is None:
+            self.unknown = True
+        else:
+            patches.measure(mode, "__enter__", self._enter, _nothing)
+
+    def _enter(self, args: Any, kwargs: Any) -> Any:  # noqa: ARG002 - the form of all
+        # Also while a compiler traces one that lies in what it compiles.
+        if args[0]._enabled and self.torch.is_grad_enabled():
+            self.cast.add(_named(args[0].fast_dtype))
+
+    def look_at(self, module: Any) -> None:
+        """Learn the types of the weights of an outermost module that is trained."""
+        for parameter in module.parameters():
+            self.devices.add(parameter.device.type)
+            if parameter.requires_grad or parameter.is_floating_point():
+                self.types.add(_named(parameter.dtype))
+        for each in module.modules():
+            name = type(each).__name__.lower()
+            own = any(part in name for part in _OWN_PRECISION) or name == "dataparallel"
+            self.unknown = self.unknown or own or getattr(each, "mixed_precision", None) is not None
+            self.convolves = self.convolves or isinstance(each, self.torch.nn.modules.conv._ConvNd)
+
+    def to_line(self) -> dict[str, Any]:
+        """Return the keys of the line: one device and its threads, and precisions, of which none are not known."""
+        if self.unknown or len(self.devices) != 1:
+            return {}
+        (device,) = self.devices
+        names: set[str] = set()
+        for name in self.cast or self.types:
+            names |= self._of_float32(device) if name == "float32" else {PRECISIONS.get(name, name)}
+        threads = self.torch.get_num_threads() if device == "cpu" else 0
+        return {"precisions": sorted(names), "device": device, "threads": threads}
+
+    def _of_float32(self, device: str) -> set[str]:
+        """Return what multiplies numbers of 32 bits; by cuDNN's own setting in convolutions."""
+        if device != "cuda":
+            return {FLOAT32}
+        shorter = self.torch.get_float32_matmul_precision() != "highest"
+        names = {TF32 if shorter else FLOAT32}
+        if self.convolves:
+            names.add(TF32 if self.torch.backends.cudnn.allow_tf32 else FLOAT32)
+        return names
+
+
+def _named(kind: Any) -> str:
+    return str(kind).rpartition(".")[2]
+
+
+def _nothing(mark: Any, returned: bool) -> None:
+    """End what was not measured."""

@@ -15,7 +15,7 @@ SCHEMA = 2
 
 
 class AttachedRank(JsonForm):
-    """One process of the attempt that the answer is about."""
+    """One process."""
 
     rank: int
     host: str | None  # None if unknown
@@ -113,7 +113,7 @@ class CollectiveCount(JsonForm):
 
 
 class JobPart(JsonForm):
-    """One use of the job's time, from the start of its command to the end; they sum to it."""
+    """A use of the job's time, from its command's start on; they sum to it."""
 
     name: Literal[
         "start_up", "first_steps", "input", "steps", "evaluation", "checkpoint", "held_up", "restart", "end", "unknown"
@@ -195,6 +195,17 @@ class RankMemory(JsonForm):
     device_whole: int | None
 
 
+class RankArithmetic(JsonForm):
+    """Of one rank."""
+
+    flop_per_s: Interval[float | None]
+    precision: str | None  # of its products
+    peak_flop_per_s: Interval[float | None]  # of its device or threads
+    peak_source: Literal["measured", "data sheet"] | None
+    mfu: Interval[float | None]
+    reason: str | None  # why mfu is null
+
+
 class StepWindow(JsonForm):
     """Means over ranks."""
 
@@ -222,7 +233,7 @@ class StepHistogram(JsonForm):
 
 
 class AttachedFinding(JsonForm):
-    """Something that takes time, or that limits what is known."""
+    """What takes time, or limits what is known."""
 
     kind: Literal[
         "failed",
@@ -277,7 +288,7 @@ class ImportedFigures(JsonForm):
 
 
 class AttachedRun(JsonForm):
-    """Everything that is known of one run of a user's own script."""
+    """One run of a user's own script."""
 
     schema_: int = SCHEMA
     imported: list[ImportedFigures]
@@ -314,7 +325,8 @@ class AttachedRun(JsonForm):
     histogram: StepHistogram | None
     flops: float | None
     """Of one rank in a step, forward and backward."""
-    flops_by: Literal["counted", "6 N"] | None  # with --flops; or for each token, of a transformer of N parameters
+    flops_by: Literal["counted", "6 N"] | None  # with --flops; or for each token, N parameters multiply
+    arithmetic: RankArithmetic | None
     parts: list[StepPart]
     waited_for: WaitedFor | None
     collectives: list[CollectiveCount]

@@ -9,7 +9,7 @@ from steptime.attached.first_findings import described_trainings, first_findings
 from steptime.attached.form import AttachedHost, AttachedRank, AttachedRun, ImportedFigures
 from steptime.attached.job_time import CommandTime, job_parts
 from steptime.attached.memory import memory_of_ranks
-from steptime.attached.step_flops import step_flops
+from steptime.attached.step_flops import arithmetic, step_flops
 from steptime.attached.step_parts import (
     KeptSteps,
     collective_counts,
@@ -72,7 +72,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         {step.micro_steps for number in main.numbers for step in main.attempt.steps[number]} if main else set()
     )
     trained = throughput(main) if main and main.numbers and not header.imported else None
-    flops, flops_by = step_flops(files.processes, main, trained)
+    flops, flops_by, why_no_flops = step_flops(files.processes, main, trained)
     memory = memory_of_ranks(main) if main else []
     seen = AttachedFindings(kept, trainings, main, parts, waited, job, memory) if main else None
     first = list(first_findings(header, files, trainings, by_length))
@@ -110,6 +110,11 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         memory=memory,
         flops=flops,
         flops_by=flops_by,
+        arithmetic=(
+            arithmetic(files, main, trained, flops, why_no_flops)
+            if main and main.numbers and not header.imported
+            else None
+        ),
         parts=parts,
         waited_for=waited,
         collectives=collective_counts(main) if main and main.numbers else [],

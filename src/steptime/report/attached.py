@@ -16,7 +16,7 @@ from steptime.attached.form import (
 from steptime.attached.step_parts import title_of, without_folders
 from steptime.attached.user_command import script_of
 from steptime.phases import REST
-from steptime.report.attached_numbers import memory_sentences, throughput_sentences
+from steptime.report.attached_numbers import arithmetic_sentence, memory_sentences, throughput_sentences
 from steptime.report.number_format import UNKNOWN, Shown, count, percent, seconds, time_unit
 from steptime.report.section import Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
 from steptime.units import format_bytes, format_seconds
@@ -162,9 +162,8 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
     yield from memory_sentences(run.memory)
     for each in run.imported:
         yield _origin(each)
-    if run.flops and run.step_s.value:
-        how = ", by 6 for each token and parameter" if run.flops_by == "6 N" else ""
-        yield f"One rank computes {run.flops:.3g} FLOP in a step, {run.flops / run.step_s.value:.3g} FLOP/s{how}."
+    if run.flops and run.arithmetic is not None:
+        yield arithmetic_sentence(run.flops, run.flops_by, run.arithmetic)
     if run.clock_uncertainty_s is not None:
         yield f"Clocks of hosts are known to {format_seconds(run.clock_uncertainty_s)}; no rank is blamed for less."
     yield from (f"note: {note}" for note in run.notes[:2])

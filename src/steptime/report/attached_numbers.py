@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from steptime.attached.form import RankMemory, Throughput, TrainedAmount
-from steptime.report.number_format import number, percent, rate
+from steptime.attached.form import RankArithmetic, RankMemory, Throughput, TrainedAmount
+from steptime.report.number_format import number, percent, rate, scaled
+from steptime.results.json_form import Interval
 from steptime.units import format_bytes
 
 
@@ -29,6 +30,18 @@ def throughput_sentences(throughput: Throughput, ranks: int) -> Iterator[str]:
 def _rate(amount: TrainedAmount, noun: str) -> str:
     shown = rate(amount.per_s)
     return f"{shown.text} {noun}/s ({shown.interval})"
+
+
+def arithmetic_sentence(flops: float, counted_by: str | None, known: RankArithmetic) -> str:
+    """Return FLOP/s of a rank and its MFU, or why there is none."""
+    step = scaled(Interval(flops, None, None), "FLOP").text
+    how = " (6 for each token and parameter, without attention's own)" if counted_by == "6 N" else " (counted)"
+    begin = f"One rank computes {step} in a step{how}, {scaled(known.flop_per_s, 'FLOP/s').line}"
+    if known.reason is not None:
+        return f"{begin}; MFU is not known: {known.reason}."
+    mfu, peak = known.mfu, scaled(known.peak_flop_per_s, "FLOP/s").text
+    source = "measured" if known.peak_source == "measured" else "of the data sheet"
+    return f"{begin}: MFU {percent(mfu.value, mfu.low, mfu.high).line} of the {peak} {source} in {known.precision}."
 
 
 def memory_sentences(ranks: Sequence[RankMemory]) -> Iterator[str]:

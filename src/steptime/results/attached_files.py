@@ -38,6 +38,7 @@ from steptime.results.attached_lines import (
 )
 from steptime.results.consistency import SetAside
 from steptime.results.jsonlines import read_lines
+from steptime.results.peaks import StoredPeaks
 from steptime.results.stored_record import FlagCode, Quantity, StoredObject, first_mistake
 
 FORMAT = 1
@@ -159,6 +160,8 @@ class AttachedFiles:
     failures: list[FailureLine]
     """Of the processes that an exception ended, the earliest first."""
     set_aside: list[SetAside]
+    peaks: StoredPeaks = field(default_factory=StoredPeaks)
+    """Measured for the folder."""
 
 
 def read_attached(folder: PlainFolder, path: Path) -> AttachedFiles:

@@ -292,7 +292,13 @@ class WeightsLine:
     attention: bool = False
     """Whether a module attends, as in transformers."""
     elements: Bytes = 0
-    """Of all parameters; 0 if some are not trained, or lie in pieces on the ranks."""
+    """Of all parameters that multiply, so without tables of embeddings; 0 if some are not trained, or lie in pieces."""
+    precisions: Annotated[list[Name], Field(max_length=16)] = field(default_factory=list)
+    """In which the modules multiply, as data sheets name them; empty if that is not known."""
+    device: Name = ""
+    """``cpu`` or ``cuda``, of one alone."""
+    threads: Count = 0
+    """Of a processor."""
     sums: Annotated[list[float | None], Field(max_length=64)] = field(default_factory=list)
     shared: bool = False
     """Whether they lie in memory that processes share."""

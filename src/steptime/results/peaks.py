@@ -68,3 +68,12 @@ def peak_of(setting: tuple[str, str, int], gpus: Sequence[str], peaks: StoredPea
         return Interval(found.value, found.low, found.high), "measured"
     sheet = data_sheet_flop_per_s(gpus[0], setting[1]) if len(set(gpus)) == 1 else None
     return (NOT_MEASURED, None) if sheet is None else (Interval(sheet, None, None), "data sheet")
+
+
+def share_of_peak(rate: Interval[float | None], peak: Interval[float | None]) -> Interval[float | None]:
+    """Return MFU: products of matrices per second as a share of what a device could make."""
+    if rate.value is None or peak.value is None:
+        return NOT_MEASURED
+    if rate.low is None or rate.high is None:
+        return Interval(rate.value / peak.value, None, None)
+    return Interval(rate.value / peak.value, rate.low / (peak.high or peak.value), rate.high / (peak.low or peak.value))

@@ -26,6 +26,7 @@ around a whole run keeps it. Whenever the machine stops, what was appended befor
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -40,6 +41,7 @@ from steptime.results.consistency import FileCheck, KnownLaunches, SetAside, cou
 from steptime.results.jsonlines import append_line, json_text
 from steptime.results.lock import FolderLock
 from steptime.results.net_records import NetLaunch, read_net
+from steptime.results.peaks import PEAKS, StoredPeaks
 from steptime.results.record_kinds import TIMING, KeptRecord, RecordKind, kind_of
 from steptime.results.records import EquivalenceResult, Launch, Replay, read_equivalence, read_replay
 from steptime.results.results_files import ResultsFiles
@@ -317,7 +319,9 @@ class Store:
         header = self.get("attached")
         if header is None:
             return None
-        return AttachedHeader.model_validate(header), read_attached(self._folder, self.path / RECORDS)
+        files = read_attached(self._folder, self.path / RECORDS)
+        peaks = StoredPeaks.model_validate(self.get(PEAKS) or {})
+        return AttachedHeader.model_validate(header), replace(files, peaks=peaks)
 
     def _append(self, path: Path, record: StoredRecord) -> None:
         append_line(self._folder, path, record.to_json() | {"schema": SCHEMA})

@@ -15,6 +15,7 @@ from typing import Literal
 import psutil
 
 import steptime
+from steptime.attached.step_flops import settings_of_files
 from steptime.catalog.accelerators import find_accelerators
 from steptime.catalog.manifest import Manifest, broken_frameworks, load_manifests
 from steptime.catalog.workloads.table import LIBRARY
@@ -287,7 +288,7 @@ def measure_peaks(settings: Iterable[Setting], observer: Observer, given: Sequen
 
 
 def measure_for(store: Store, observer: Observer) -> list[Peak]:
-    """Measure what the MFU of a results folder's trials needs, and keep it there.
+    """Measure what the MFU of a results folder's trials, or of its attached run, needs, and keep it there.
 
     Raises StoreError where the folder is in use, another machine's, or open to other users.
     """
@@ -296,7 +297,9 @@ def measure_for(store: Store, observer: Observer) -> list[Peak]:
         store.set_machine(fingerprint())
         chosen = [each for key in ENVIRONMENT_KEYS for each in (store.study_json.get(key) or {}).values()]
         given = [Path(each["python"]) for each in chosen if each.get("python") and not each.get("container")]
-        found = measure_peaks([setting_of(trial) for trial in store.trials()], observer, given)
+        own = store.attached()
+        settings = [*map(setting_of, store.trials()), *(settings_of_files(own[1]) if own else ())]
+        found = measure_peaks(settings, observer, given)
         before = StoredPeaks.model_validate(store.get(PEAKS) or {}).peaks
         again = {each.setting for each in found}
         kept = [*(each for each in before if each.setting not in again), *found]
