@@ -137,7 +137,8 @@ def test_a_batch_that_no_loader_makes_is_a_gap_with_its_line(run_of):
     gap = run.part("forward>backward")
     assert gap["gap"]
     planted_s = run.mean_s(0, "load", 4)
-    assert 0.95 * planted_s < gap["time_s"]["value"] < 2.0 * planted_s
+    # Steps beside evaluations are left out of the gap and not of the planted mean: on a busy machine they differ more.
+    assert 0.8 * planted_s < gap["time_s"]["value"] < 2.0 * planted_s
     assert "planted_times.py" in gap["where"] or "get_batch" in gap["where"]
     assert "between forward and backward" in run.finding("gaps")
 
