@@ -62,6 +62,21 @@ def test_three_steps_are_told_with_how_many_more_are_needed(tmp_path):
     assert "3 steps show no interval: at least 5 more are needed" in run.notes
 
 
+def test_a_straggler_comes_before_its_passes_without_gradient(tmp_path):
+    processes = []
+    for rank in range(2):
+        steps = ddp_steps(rank, lambda _: [0.0, 60.0])
+        for one in steps:
+            passes = one["regions"]["forward"] - 5 * MS
+            one["regions"] |= {"forward": 5 * MS, "nograd": passes + 10 * MS}
+            one["regions"]["input"] -= 10 * MS
+        processes.append(process_lines(rank, 2, steps))
+    run = found_in(write(tmp_path, *processes), 60_000.0)
+    kinds = [finding.kind for finding in run.findings]
+    assert kinds.index("straggler") + 1 == kinds.index("no_grad")
+    assert "its no-grad passes take 60 ms longer than theirs" in sentences_of(run)["straggler"]
+
+
 def test_a_straggler_comes_before_the_gap_that_makes_it_one(tmp_path):
     lines = []
     for rank in range(2):

@@ -152,4 +152,4 @@ def test_the_check_refuses_marks_that_contradict_the_stages(python, tmp_path):
 
     wrong = {finding["what"]: finding["detail"] for finding in findings if not finding["ok"]}
     assert set(wrong) == {"marks agree with the ablation"}
-    assert "backward takes" in wrong["marks agree with the ablation"]
+    assert "by the marks of marked_step" in wrong["marks agree with the ablation"]  # of which phase, noise may decide

@@ -48,6 +48,8 @@ _LEAST_SHARE = 0.01
 """Of a part, that is worth a percentage; from the whole on, seconds alone are shown."""
 _MOST_OF_IT = 0.5
 """Of all waiting: who causes as much is not one of many."""
+_PLURAL = {"no_grad", "copy"}
+"""Parts whose titles are plural."""
 _EVERY_STEP = (
     "straggler",
     "waiting",
@@ -119,13 +121,14 @@ def _extent(kept: KeptSteps) -> tuple[int, float]:
 
 
 def _with_its_cause_behind(ordered: list[AttachedFinding], run: AttachedFindings) -> list[AttachedFinding]:
-    """Return findings with the straggler before the gap that makes it one: it is the same time, and has the waiting."""
-    kinds = [finding.kind for finding in ordered]
+    """Return findings with the straggler before the part that makes it one: the same time, and it has the waiting."""
+    kinds: list[str] = [finding.kind for finding in ordered]
     gaps = [part.name for part in run.parts if part.gap and part.share and is_shown(part.time_s)]
-    same = bool(gaps) and run.waited_for is not None and run.waited_for.part == gaps[0]
-    if same and {"straggler", "gaps"} <= set(kinds) and kinds.index("gaps") < kinds.index("straggler"):
+    own_part = run.waited_for.part if run.waited_for else None
+    cause = own_part if own_part == "no_grad" else "gaps" if gaps and own_part == gaps[0] else ""
+    if {"straggler", cause} <= set(kinds) and kinds.index(cause) < kinds.index("straggler"):
         straggler = ordered.pop(kinds.index("straggler"))
-        ordered.insert(kinds.index("gaps"), straggler)
+        ordered.insert(kinds.index(cause), straggler)
     return ordered
 
 
@@ -156,7 +159,8 @@ def _longer_part(whom: WaitedFor) -> str:
     share = whom.part_share
     relative = f" ({_percent(share)})" if share is not None and _LEAST_SHARE <= share < 1.0 else ""
     own, others = ("their", "that of the others") if several else ("its", "theirs")
-    return f"; {own} {part} takes {longer}{relative} longer than {others}{where}"
+    take = "take" if whom.part in _PLURAL else "takes"
+    return f"; {own} {part} {take} {longer}{relative} longer than {others}{where}"
 
 
 def _not_named(whom: WaitedFor, steps: int) -> str:
