@@ -8,9 +8,10 @@ from stored_processes import COMMAND, ddp_job, ddp_steps, found_in, process_line
 from steptime.attached.latest_steps import latest_memory, latest_steps
 from steptime.cli.console import PlainConsole
 from steptime.cli.status import PageServer
-from steptime.report.attached import attached_section, part_rows
+from steptime.report.attached import attached_section, headline, part_rows
 from steptime.report.attached_answer import MOST_LINES, AttachedAnswer, _clauses
 from steptime.report.terminal import SectionText
+from steptime.results.json_form import Interval
 from steptime.results.store import Store
 
 
@@ -153,3 +154,18 @@ def test_the_page_of_a_run_that_goes_on_has_the_slowest_rank_and_memory(tmp_path
 
 def test_a_look_before_the_first_step_shows_nothing(tmp_path):
     assert latest_steps(tmp_path) is None
+
+
+LENGTHS = {
+    "a narrow mean": ((0.5, 0.4, 0.6), (0.3, 0.1, 0.9), "a step takes 500 ms (400 to 600)"),
+    "a settled median": ((0.5, 0.1, 0.9), (0.3, 0.2, 0.4), "a step takes 300 ms (200 to 400) (median; the mean is"),
+    "a wide mean and an open median": ((0.5, 0.3, 1.1), (0.3, 0.1, 0.9), "a step takes 500 ms (300 to 1100)"),
+    "nothing settled": ((0.5, 0.1, 1.1), (0.3, 0.1, 0.9), "a step takes at most 900 ms (median; the mean is at most"),
+}
+
+
+@pytest.mark.parametrize(("mean", "median", "text"), LENGTHS.values(), ids=LENGTHS)
+def test_a_step_is_its_mean_or_its_median_whichever_is_settled(tmp_path, mean, median, text):
+    run = ddp_job(tmp_path, lambda _: [0.0, 15.0])
+    own = run.model_copy(update={"step_s": Interval(*mean), "median_step_s": Interval(*median)})
+    assert text in headline(own)

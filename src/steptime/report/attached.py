@@ -19,7 +19,7 @@ from steptime.phases import REST
 from steptime.report.attached_numbers import arithmetic_sentence, memory_sentences, throughput_sentences
 from steptime.report.number_format import UNKNOWN, Shown, count, percent, seconds, time_unit
 from steptime.report.section import Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
-from steptime.units import format_bytes, format_seconds
+from steptime.units import format_bytes, format_seconds, is_undecided
 
 JOB_TITLES = {
     "start_up": "start-up",
@@ -68,10 +68,14 @@ def _who(run: AttachedRun) -> str:
 
 
 def _step(run: AttachedRun) -> str:
-    """Return the mean of a step, or the median where the interval of the mean is wider than the mean."""
+    """Return the mean of a step, or the median where the mean's interval is wider than it and the median's is settled.
+
+    Where neither is, the median's bound is all that is known.
+    """
     mean, median = run.step_s, run.median_step_s
-    known = mean.value is not None and mean.low is not None and mean.high is not None
-    if not known or (mean.high or 0.0) - (mean.low or 0.0) <= (mean.value or 0.0):
+    is_narrow = mean.low is None or mean.high is None or mean.high - mean.low <= (mean.value or 0.0)
+    settled_alone = is_undecided(median.low, median.high) and not is_undecided(mean.low, mean.high)
+    if mean.value is None or is_narrow or settled_alone:
         return seconds(mean.value, mean.low, mean.high).line
     line = seconds(median.value, median.low, median.high).line
     return f"{line} (median; the mean is {seconds(mean.value, mean.low, mean.high).line})"
