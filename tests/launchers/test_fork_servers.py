@@ -127,7 +127,7 @@ def test_a_server_that_dies_meanwhile_is_a_crash_of_its_processes(preloading, tm
 
 
 def test_a_launch_that_is_ended_leaves_no_copy(run):
-    outcome, folder = run("import time; time.sleep(60)", time_limit_s=1.0)
+    outcome, folder = run("import time; time.sleep(60)", time_limit_s=6.0)
     await_copies(folder)
 
     assert "not finished" in outcome.reason
