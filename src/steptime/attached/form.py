@@ -35,7 +35,7 @@ class StepPart(JsonForm):
     """One part of a step: the mean over ranks and steps. The parts sum to the step."""
 
     name: str
-    """A phase of docs/breakdown.md; ``no_grad``, of forward passes without gradient; ``call``, ``device_wait`` or
+    """A phase of docs/breakdown.md; ``no_grad`` (forward without gradient); ``call``, ``device_wait`` or
     ``compile`` of a step that is one call; of a gap, what lies before and after it: ``update>input``."""
     gap: bool
     """Whether nothing marks it."""
