@@ -30,6 +30,12 @@ RUNNING = RunProgress(
 )
 
 
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentences are compared whole, on whatever terminal the tests run."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return Store.create(tmp_path / "results", study_text="", study_json={"name": "x"}).path
