@@ -81,7 +81,7 @@ class _Actor:
 
         def call(*arguments: object) -> "Future[object]":
             answer = threads.submit(called, *arguments)
-            answer.on_last = self._on_last
+            answer.on_last = self._on_last and name != "start"  # it dies while its program runs
             return answer
 
         return SimpleNamespace(remote=call)
