@@ -5,7 +5,8 @@ import re
 import pytest
 from stored_processes import COMMAND, ddp_job, ddp_steps, found_in, process_lines, write
 
-from steptime.attached.latest_steps import latest_memory, latest_steps
+from steptime.attached.latest_steps import latest_attempt, latest_steps
+from steptime.attached.memory import memory_now
 from steptime.cli.console import PlainConsole
 from steptime.cli.status import PageServer
 from steptime.report.attached import attached_section, headline, part_rows
@@ -106,20 +107,20 @@ def test_a_look_at_a_run_shows_its_latest_step_and_the_waiting(tmp_path):
     file = tmp_path / "attached" / "host-1.jsonl"
     file.write_bytes(file.read_bytes()[:-150])
     expected = r"step 29\d, 60 ms, 17 % of it waiting; slowest now: rank 1, 20 ms a step, longer in forward"
-    assert re.fullmatch(expected, latest_steps(tmp_path))
+    assert re.fullmatch(expected, latest_steps(latest_attempt(tmp_path)))
 
 
 def test_the_slowest_rank_now_is_that_of_the_latest_steps(tmp_path):
     """However long another one was it before."""
     ranks = [ddp_steps(rank, lambda number: [0.0, 20.0] if number < 200 else [20.0, 0.0], 240) for rank in range(2)]
     write(tmp_path, *(process_lines(rank, 2, steps, ended=False) for rank, steps in enumerate(ranks)))
-    assert "slowest now: rank 0, 20 ms a step" in latest_steps(tmp_path)
+    assert "slowest now: rank 0, 20 ms a step" in latest_steps(latest_attempt(tmp_path))
 
 
 def test_of_ranks_that_are_late_in_turns_none_is_the_slowest_now(tmp_path):
     ranks = [ddp_steps(rank, lambda number: [20.0, 0.0] if number % 2 else [0.0, 20.0], 240) for rank in range(2)]
     write(tmp_path, *(process_lines(rank, 2, steps, ended=False) for rank, steps in enumerate(ranks)))
-    assert latest_steps(tmp_path).endswith("; no rank is shown to be slowest")
+    assert latest_steps(latest_attempt(tmp_path)).endswith("; no rank is shown to be slowest")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_the_memory_of_each_rank_now_is_that_of_its_latest_look(tmp_path, world,
     looks = [[look(20), look(rank + 1)] for rank in range(world)]
     steps = [ddp_steps(rank, lambda _: [0.0] * world, steps=9) for rank in range(world)]
     write(tmp_path, *(process_lines(rank, world, steps[rank], lines=looks[rank]) for rank in range(world)))
-    assert latest_memory(tmp_path) == text
+    assert memory_now(latest_attempt(tmp_path)) == text
 
 
 def test_the_page_of_a_run_that_goes_on_has_the_slowest_rank_and_memory(tmp_path):
@@ -153,7 +154,7 @@ def test_the_page_of_a_run_that_goes_on_has_the_slowest_rank_and_memory(tmp_path
 
 
 def test_a_look_before_the_first_step_shows_nothing(tmp_path):
-    assert latest_steps(tmp_path) is None
+    assert latest_steps(latest_attempt(tmp_path)) is None
 
 
 LENGTHS = {

@@ -6,7 +6,6 @@ import numpy as np
 
 from steptime.attached.attempts import Attempt, attempts_of
 from steptime.attached.exchange import split_exchange
-from steptime.attached.memory import memory_now
 from steptime.attached.step_parts import KeptSteps, step_parts, title_of
 from steptime.attached.straggler import whom_ranks_wait_for
 from steptime.plain_file import PlainFolder
@@ -16,12 +15,17 @@ from steptime.units import format_seconds
 _STEPS = 20
 
 
-def latest_steps(folder: Path) -> str | None:
-    """Return the latest step, the mean of the last ones, the share of waiting and for whom; None without any yet.
+def latest_attempt(folder: Path) -> Attempt | None:
+    """Return the ends of the files of the latest attempt; None before its first step.
 
     Raises StoreError where the folder holds a link, a pipe or a device.
     """
-    attempt = _latest_attempt(folder)
+    attempts = attempts_of(read_latest(PlainFolder(folder), folder / RECORDS))
+    return attempts[-1] if attempts and attempts[-1].steps else None
+
+
+def latest_steps(attempt: Attempt | None) -> str | None:
+    """Return the latest step, the mean of the last ones, the share of waiting and for whom; None without any yet."""
     if attempt is None:
         return None
     numbers = [number for number in attempt.steps if not any(step.holds_other_work for step in attempt.steps[number])]
@@ -44,14 +48,3 @@ def latest_steps(folder: Path) -> str | None:
     return (
         f"{text}, {waiting}; slowest now: {waited.title}, {format_seconds(waited.others_wait_s.value)} a step{longer}"
     )
-
-
-def latest_memory(folder: Path) -> str | None:
-    """Return the memory of each rank at the latest look; None without any. Raises as ``latest_steps`` does."""
-    attempt = _latest_attempt(folder)
-    return None if attempt is None else memory_now(attempt)
-
-
-def _latest_attempt(folder: Path) -> Attempt | None:
-    attempts = attempts_of(read_latest(PlainFolder(folder), folder / RECORDS))
-    return attempts[-1] if attempts and attempts[-1].steps else None

@@ -189,7 +189,7 @@ def _live_line(folder: Path) -> Callable[[], None]:
     """Return what writes a line to the terminal now and then, if there is one."""
     import time
 
-    from steptime.attached.latest_steps import latest_steps
+    from steptime.attached.latest_steps import latest_attempt, latest_steps
     from steptime.report.plain_text import plain_text
 
     next_at = time.monotonic() + _LIVE_S
@@ -199,7 +199,7 @@ def _live_line(folder: Path) -> Callable[[], None]:
         if time.monotonic() < next_at:
             return
         next_at = time.monotonic() + _LIVE_S
-        said = latest_steps(folder)
+        said = latest_steps(latest_attempt(folder))
         if said is None:
             return
         try:

@@ -255,7 +255,8 @@ class PageServer(ThreadingHTTPServer):
 
 def _page(folder: Path) -> bytes:
     """Return the page of a folder as it is now."""
-    from steptime.attached.latest_steps import latest_memory, latest_steps
+    from steptime.attached.latest_steps import latest_attempt, latest_steps
+    from steptime.attached.memory import memory_now
     from steptime.cli.report import read_report
     from steptime.errors import SteptimeError
     from steptime.report.formats import page_of
@@ -269,8 +270,9 @@ def _page(folder: Path) -> bytes:
         notice = f"Running: {run.stage}, {run.done} done, now {run.item or run.stage}." if run and running else ""
         if found.attached is not None and found.attached.exit_code is None:
             running = True
-            memory = latest_memory(folder)
-            notice = f"No end is recorded yet; latest: {latest_steps(folder) or 'no step'}."
+            latest = latest_attempt(folder)
+            memory = memory_now(latest) if latest else None
+            notice = f"No end is recorded yet; latest: {latest_steps(latest) or 'no step'}."
             notice += f" Memory now: {memory}." if memory else ""
         page = page_of(found.store, found.findings, notice=notice, refresh_s=_LEAST_S if running else None)
     except SteptimeError as error:

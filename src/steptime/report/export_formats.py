@@ -75,25 +75,23 @@ class TrackerFormat(ExportFormat):
 
 
 def _markdown(findings: "StudyFindings") -> str:
-    from steptime.report.changes import markdown
     from steptime.report.overview import sentences
     from steptime.report.sections import sections
 
-    return markdown(" ".join(sentences(findings.summary)) or findings.summary.study, sections(findings))
+    title = " ".join(sentences(findings.summary)) or findings.summary.study
+    return _sections_markdown(title, sections(findings))
 
 
 def _csv(findings: "StudyFindings") -> str:
-    from steptime.report.formats import csv_of
     from steptime.report.sections import sections
 
-    return csv_of(sections(findings)).rstrip("\n")
+    return _sections_csv("", sections(findings))
 
 
 def _latex(findings: "StudyFindings") -> str:
-    from steptime.report.formats import latex_of
     from steptime.report.sections import sections
 
-    return latex_of(sections(findings))
+    return _sections_latex("", sections(findings))
 
 
 def _sections_markdown(title: str, sections: "Sequence[Section]") -> str:

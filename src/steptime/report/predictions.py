@@ -33,7 +33,7 @@ _POP = ("parallel", "balance", "comm.", "serial.", "transfer", "comput.", "globa
 def model_section(
     group: "Sequence[Prediction]", others: "Sequence[Prediction]", knees: "Sequence[PredictedKnees]", assumed: str
 ) -> Section:
-    """Return what is predicted of one model.
+    """Return the section of one model's predictions.
 
     Args:
         group: its predictions.

@@ -310,7 +310,7 @@ def _first_words(error: Exception) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Run one of the verbs; return the exit code."""
     own_output = os.dup(1)
-    os.dup2(2, 1)  # whatever Ray prints is no message
+    os.dup2(2, 1)  # so that nothing that Ray prints is taken for a message
     verb, address, *rest = arguments
     output, errors = Output(own_output), Output(2)
     try:
