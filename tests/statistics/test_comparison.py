@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from steptime.statistics.comparison import compare
+from steptime.statistics.comparison import (
+    compare,
+    launches_to_show,
+    power_to_show,
+    smallest_change,
+)
+from steptime.statistics.interval import step_time
+from steptime.statistics.launch_spread import pool_spread
 from steptime.statistics.launch_times import reduce_times
 
 REPETITIONS = 2000
@@ -48,6 +55,23 @@ def test_trials_that_share_some_blocks_cover_the_true_ratio(slow, fast, drift):
     rng = np.random.default_rng(3)
     found = [compared(rng, np.arange(slow), np.arange(fast), drift) for _ in range(REPETITIONS)]
     assert 0.92 <= np.mean([each.low <= RATIO <= each.high for each in found]) <= 0.975
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("times_longer", [3, 10, 100, 1e4, 1e6])
+def test_a_launch_that_took_many_times_as_long_leaves_every_figure_finite(times_longer, pooled):
+    """As one of two launches of 0.2 s on a machine that was taken away from it: t at 99 % is 64 and at 99.7 % 191."""
+    slow, fast = launches(np.log([0.001, 0.001 * times_longer]), [0, 1]), launches(np.log([0.001, 0.0011]), [2, 3])
+    spreads = pool_spread({"slow": slow, "fast": fast, "other": launches(np.log([0.002, 0.0021]), [0, 1])})
+    found = [
+        compare(slow, fast, level, (spreads["slow"], spreads["fast"]) if pooled else None, apart=apart)
+        for level in (0.95, 0.99, 0.9967)
+        for apart in (False, True)
+    ]
+    figures = [(each.low, each.high, smallest_change(each), power_to_show(each, 0.05)) for each in found]
+    assert np.all(np.isfinite(figures))
+    assert all(each.tied and launches_to_show(each, 0.05) != 0 for each in found)
+    assert np.isfinite(step_time(slow, 0.99).half_width)
 
 
 def test_equal_trials_are_tied_in_95_of_100_cases():

@@ -1,7 +1,7 @@
 """Efficiencies relative to fewer workers: parallel efficiency, POP's factors of it, and the line of ideal scaling."""
 
 from collections.abc import Sequence
-from math import exp, hypot, log
+from math import hypot, log
 from typing import Literal
 
 from steptime.analysis.ablation.form import PopEfficiencies, StepBreakdown
@@ -10,6 +10,7 @@ from steptime.catalog.choices import strategy_named
 from steptime.catalog.cluster import Cluster
 from steptime.results.json_form import Interval
 from steptime.statistics.comparison import Measured
+from steptime.statistics.interval import from_log
 from steptime.study.study import FURTHER_FIELDS
 from steptime.study.trial import Trial
 
@@ -140,7 +141,7 @@ def _ratio(upper: Interval, lower: Interval, factor: float) -> Interval:
     up_low, up_high, down_low, down_high = (float(each or 0.0) for each in bounds)
     below = hypot(log(upper.value / up_low), log(down_high / lower.value))
     above = hypot(log(up_high / upper.value), log(lower.value / down_low))
-    return Interval(value, value * exp(-below), value * exp(above))
+    return Interval(value, from_log(log(value) - below), from_log(log(value) + above))
 
 
 def ideal_throughput(trials: Sequence[TrialSummary]) -> list[tuple[int, float]]:

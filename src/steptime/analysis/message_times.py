@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steptime.results.json_form import NOT_MEASURED, Interval, JsonForm
 from steptime.results.net_records import NetLaunch
-from steptime.statistics.interval import LEVEL, half_width_between
+from steptime.statistics.interval import LEVEL, from_log, half_width_between
 
 MessageTimes = dict[int, list[NDArray[np.float64]]]
 """Seconds of all runs by size in bytes; one array for each unit."""
@@ -87,9 +87,9 @@ def size_time(size: int, units: Sequence[NDArray[np.float64]], level: float = LE
     centre = float(centres.mean())
     return SizeTime(
         bytes=size,
-        median_s=float(np.exp(centre)),
-        low_s=None if half_width is None else float(np.exp(centre - half_width)),
-        high_s=None if half_width is None else float(np.exp(centre + half_width)),
+        median_s=from_log(centre),
+        low_s=None if half_width is None else from_log(centre - half_width),
+        high_s=None if half_width is None else from_log(centre + half_width),
         q10_s=float(low),
         q90_s=float(high),
         runs=len(every),
@@ -256,6 +256,6 @@ def bounded(values: Sequence[float], value: float, level: float = LEVEL) -> Inte
         return Interval(value, None, None)
     if value > 0 and np.all(found > 0):
         half_width = float(half_width_between(np.log(found), level))
-        return Interval(value, value * float(np.exp(-half_width)), value * float(np.exp(half_width)))
+        return Interval(value, *(from_log(np.log(value) + sign * half_width) for sign in (-1.0, 1.0)))
     half_width = float(half_width_between(found, level))
     return Interval(value, value - half_width, value + half_width)

@@ -15,7 +15,7 @@ import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
-from math import exp, hypot, log
+from math import hypot, log
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +41,7 @@ from steptime.results.ablation_records import AblationLaunch, WorkerAblation
 from steptime.results.json_form import Interval
 from steptime.results.record_kinds import ABLATION
 from steptime.results.store import Store
+from steptime.statistics.interval import from_log
 from steptime.study.trial import Trial
 
 _MOST_BYTES = 2**24
@@ -172,7 +173,7 @@ def _judged(trial: TrialSummary, band: _Band, source: str) -> ExpectedStep:
     centre = log(time.mean / step.value_s)
     below = hypot(measured, _TO_95 * log(step.high_s / step.value_s))
     above = hypot(measured, _TO_95 * log(step.value_s / step.low_s))
-    ratio: Interval[float | None] = Interval(exp(centre), exp(centre - below), exp(centre + above))
+    ratio: Interval[float | None] = Interval(*map(from_log, (centre, centre - below, centre + above)))
     judgement: Judgement = "as expected"
     if centre - below > 0.0:
         judgement = "slower"
@@ -286,9 +287,9 @@ def _of(trial: Trial, launches: Sequence[_BrokenDownLaunch]) -> Iterator[Scenari
             continue
         steps = [own.step - each for each, own in zip(known, launches, strict=True)]
         found = over_blocks([np.log(own.step / each) for own, each in zip(launches, steps, strict=True)])
-        low, high = (None if bound is None else exp(bound) for bound in (found.low, found.high))
+        low, high = (None if bound is None else from_log(bound) for bound in (found.low, found.high))
         step_s = float(np.mean([each.mean() for each in steps]))
-        yield Scenario(trial=trial.id, change=change, step_s=step_s, speedup=Interval(exp(found.value), low, high))
+        yield Scenario(trial=trial.id, change=change, step_s=step_s, speedup=Interval(from_log(found.value), low, high))
 
 
 def sooner_s(workers: Sequence[WorkerAblation]) -> float | None:

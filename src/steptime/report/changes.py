@@ -18,6 +18,7 @@ from steptime.report.number_format import (
     listed,
     number,
     percent,
+    percent_apart,
     seconds_apart,
     signed,
     time_unit,
@@ -196,15 +197,8 @@ def _waterfall(found: ChangeReport, gap: Gap) -> SectionTable:
     for name, part in gap.parts.items():
         if part.value_s == part.low_s == part.high_s == 0.0:
             continue  # neither side can have it
-        share = percent(part.value_s / start, None, None).text
-        rows.append(TableRow(TITLES[name], cells(_added(part, unit), signed(share))))
-    rows.append(
-        TableRow(
-            "step",
-            cells(_added(gap.step_s, unit), signed(percent(gap.step_s.value_s / start, None, None).text)),
-            best=True,
-        )
-    )
+        rows.append(TableRow(TITLES[name], cells(_added(part, unit), _share_of(start, part))))
+    rows.append(TableRow("step", cells(_added(gap.step_s, unit), _share_of(start, gap.step_s)), best=True))
     return SectionTable(
         [Column("difference"), Column("of the baseline's step")], rows, "phase", layouts=("wide", "stacked")
     )
@@ -216,6 +210,12 @@ def _added(part: Difference, unit: tuple[float, str]) -> Shown:
         signed(shown.text),
         " to ".join(map(signed, shown.interval.split(" to "))) if part.low_s is not None else shown.interval,
     )
+
+
+def _share_of(start: float, part: Difference) -> str:
+    """Return a difference as a share of the first step, with the digits that its interval allows."""
+    bounds = (None if each is None else each / start for each in (part.low_s, part.high_s))
+    return signed(percent_apart(part.value_s / start, *bounds).text)
 
 
 def _facts(found: ChangeReport, facts: Sequence[ChangedFact]) -> Iterator[Part]:

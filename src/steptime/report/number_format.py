@@ -123,6 +123,11 @@ def seconds_apart(value: float | None, low: float | None, high: float | None, un
     return _shown(value, low, high, factor, f" {letters}")
 
 
+def percent_apart(value: float | None, low: float | None, high: float | None) -> Shown:
+    """``-1.2 % (-1.9 to -0.5)``: a difference as a share, which may be of either sign."""
+    return _shown(value, low, high, 100.0, " %")
+
+
 def percent(value: float | None, low: float | None, high: float | None) -> Shown:
     """``5.83 % (5.1 to 6.6)``, of a share, with bounds as ``seconds`` has them; above 300 % a factor, ``4.20x``."""
     if max(abs(each) for each in (value or 0.0, low or 0.0, high or 0.0)) > MOST_PERCENT:

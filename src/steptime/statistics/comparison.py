@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, ndtr  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.results.json_form import IntervalOverLaunches
-from steptime.statistics.interval import LEVEL, step_time
+from steptime.statistics.interval import LEVEL, from_log, step_time
 from steptime.statistics.launch_spread import TrialSpread, pooled_error, satterthwaite
 from steptime.statistics.launch_times import LaunchTimes, by_block
 from steptime.statistics.simultaneous import critical_value, scale_density, sidak_level
@@ -89,7 +89,7 @@ class Comparison:
             * self.spread
             / np.sqrt(counts)
         )
-        enough = np.flatnonzero(np.expm1(half_width) < share)
+        enough = np.flatnonzero(half_width < np.log1p(share))
         return int(counts[enough[0]]) - self.launches if len(enough) else None
 
 
@@ -182,9 +182,9 @@ def compare(  # noqa: PLR0913 - how it is compared, and at what level, beside th
         half_width = float(critical_value(freedom, level, means)) * error
         spread = None if apart else _spread(a, b, common)
     return Comparison(
-        ratio=float(np.exp(log_ratio)),
-        low=float(np.exp(log_ratio - half_width)),
-        high=float(np.exp(log_ratio + half_width)),
+        ratio=from_log(log_ratio),
+        low=from_log(log_ratio - half_width),
+        high=from_log(log_ratio + half_width),
         level=level,
         pairs=len(common),
         covers_launches=spreads is not None or len(a) > 1 or len(b) > 1,
@@ -192,8 +192,8 @@ def compare(  # noqa: PLR0913 - how it is compared, and at what level, beside th
         spread=spread,
         error=error,
         freedom=freedom,
-        least=float(np.exp(min(ratios))),
-        most=float(np.exp(max(ratios))),
+        least=from_log(min(ratios)),
+        most=from_log(max(ratios)),
         prior_freedom=prior,
         family=means,
     )
@@ -307,7 +307,7 @@ def smallest_change(comparison: Comparison, power: float = POWER) -> float | Non
 
     critical, freedom = _critical(comparison), comparison.freedom
     errors = brentq(lambda effect: _power_anew(effect, critical, freedom) - power, 0.0, _MOST_ERRORS, xtol=1e-6)
-    return float(np.expm1(errors * comparison.error))
+    return from_log(errors * comparison.error) - 1.0
 
 
 def launches_to_show(comparison: Comparison, change: float, power: float = POWER) -> int | None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.results.records import Launch
-from steptime.statistics.interval import step_time
+from steptime.statistics.interval import from_log, step_time
 from steptime.statistics.launch_spread import TrialSpread, pooled_error
 from steptime.statistics.launch_times import LaunchTimes, by_block, launch_times
 from steptime.statistics.stalls import Stalls, by_length, find_stalls, quantiles_of
@@ -41,14 +41,14 @@ class Estimate:
     @property
     def seen(self) -> tuple[float, float]:
         """The shortest and the longest step time of a launch, in seconds."""
-        means = [math.exp(each.log_mean) for each in self.launches]
+        means = [from_log(each.log_mean) for each in self.launches]
         return min(means), max(means)
 
     def with_spread(self, spread: TrialSpread) -> "Estimate":
         """Return the same estimate with the interval that the pooled ``spread`` of launches gives it."""
         share = 1.0 / len(self.launches)
         found = pooled_error([(spread, dict.fromkeys(by_block(self.launches), share))], self.level)
-        low, high = (self.mean * math.exp(sign * found.half_width) for sign in (-1.0, 1.0))
+        low, high = (from_log(math.log(self.mean) + sign * found.half_width) for sign in (-1.0, 1.0))
         return replace(self, low=low, high=high, spread=spread)
 
 

@@ -5,6 +5,7 @@ Intervals within one run, from few steps whose neighbours hang together.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,19 @@ def t_quantile(freedom: float | NDArray[np.float64], level: float) -> NDArray[np
 
 
 LEVEL = 0.95
+_FARTHEST_LOG = 300.0
 _FEWEST_VALUES = 4
 _TOWARDS_MORE = 0.5
 """Standard errors of a correlation by which more of it is taken than was estimated, of a long series."""
+
+
+def from_log(value: float) -> float:
+    """Return the number that has a logarithm, from 1e-130 to 1e130.
+
+    Two launches that differ tenfold put the bounds of a ratio beyond what a float can hold: Student's t of one degree
+    of freedom is 191 at the level of a gate.
+    """
+    return exp(min(max(value, -_FARTHEST_LOG), _FARTHEST_LOG))
 
 
 @dataclass(frozen=True)
@@ -77,9 +88,9 @@ def step_time(launches: Sequence[LaunchTimes], level: float = LEVEL) -> StepTime
     else:
         centre, half_width = centres.mean(), float(half_width_between(centres, level))
     return StepTimeInterval(
-        value=float(np.exp(centre)),
-        low=float(np.exp(centre - half_width)),
-        high=float(np.exp(centre + half_width)),
+        value=from_log(centre),
+        low=from_log(centre - half_width),
+        high=from_log(centre + half_width),
         level=level,
         launches=len(launches),
     )

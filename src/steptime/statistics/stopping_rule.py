@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from steptime.results.records import Launch
-from steptime.statistics.interval import LEVEL, t_quantile
+from steptime.statistics.interval import LEVEL, from_log, t_quantile
 from steptime.statistics.launch_times import LaunchTimes, launch_times
 from steptime.study.trial import Trial
 
@@ -60,7 +60,7 @@ def _half_width(located: Sequence[tuple[float, float]]) -> float:
     centres, errors = np.array(located).T
     count = len(centres)
     spread = max(centres.std(ddof=1), float(np.sqrt(np.mean(errors**2))))
-    return float(np.expm1(t_quantile(count - 1, LEVEL) * spread / np.sqrt(count)))
+    return from_log(float(t_quantile(count - 1, LEVEL) * spread / np.sqrt(count))) - 1.0
 
 
 class _Key:

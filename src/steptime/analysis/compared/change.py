@@ -33,7 +33,7 @@ from steptime.statistics.comparison import (
     sharing_blocks,
     smallest_change,
 )
-from steptime.statistics.interval import LEVEL
+from steptime.statistics.interval import LEVEL, from_log
 from steptime.statistics.launch_spread import TrialSpread, pool_spread, pooled_error
 from steptime.statistics.launch_times import LaunchTimes, by_block, sessions_of
 from steptime.statistics.simultaneous import sidak_level
@@ -319,8 +319,9 @@ def _overall(pairs: Sequence[_Pair], level: float) -> IntervalOverLaunches | Non
             shares.append((spread, dict.fromkeys(by_block(subject.launches), share)))
     ratios = np.array([each.log_ratio for each in pairs])
     centre, half_width = float(ratios.mean()), pooled_error(shares, level, sessions=sessions).half_width
-    bounds = np.exp([centre, centre - half_width, centre + half_width, ratios.min(), ratios.max()])
-    return IntervalOverLaunches(*bounds.tolist())
+    return IntervalOverLaunches(
+        *map(from_log, (centre, centre - half_width, centre + half_width, float(ratios.min()), float(ratios.max())))
+    )
 
 
 def _spreads_of(
