@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from steptime.attach.batch_amount import BatchAmount, BatchReader
+from steptime.attach.batch_amount import AskedSizes, BatchAmount, BatchReader
 
 
 class Pair(NamedTuple):
@@ -116,3 +116,32 @@ def test_batches_of_one_step_add_up():
 
 def test_a_step_with_an_unknown_batch_is_not_known():
     assert BatchAmount(4).plus(BatchAmount()).form() == {}
+
+
+class Loader:
+    """Asks for samples by their indices."""
+
+
+def test_sizes_are_given_in_the_order_in_which_they_were_asked_for_whatever_was_asked_ahead():
+    sizes, loader, other = AskedSizes(), Loader(), Loader()
+    for asked in ([0, 1, 2], [3, 4, 5], [6]):
+        sizes.add(loader, asked, anew=False)
+    sizes.add(other, [7, 8], anew=False)
+    assert [sizes.take(loader) for _ in range(4)] == [3, 3, 1, None]
+    assert sizes.take(other) == 2
+
+
+def test_a_loader_that_begins_anew_has_forgotten_what_a_broken_epoch_asked_for():
+    sizes, loader = AskedSizes(), Loader()
+    sizes.add(loader, [0, 1, 2], anew=True)
+    sizes.add(loader, [3], anew=False)
+    sizes.add(loader, [0, 1], anew=True)
+    assert [sizes.take(loader), sizes.take(loader)] == [2, None]
+
+
+def test_a_single_index_is_no_size_and_a_loader_is_kept_by_nothing():
+    sizes, loader = AskedSizes(), Loader()
+    sizes.add(loader, 7, anew=False)
+    assert sizes.take(loader) is None
+    del loader
+    assert not sizes.queues

@@ -34,6 +34,11 @@ ERRORS = {
         "raise ValueError('Caught in worker 0.\\nTraceback (most recent call last):\\n  x\\nValueError: no class 7')",
         "ValueError: no class 7",
     ),
+    "a worker's with what another library adds behind it": (
+        "raise ValueError('KeyError: 3\\nTraceback (most recent call last):\\n  x\\nKeyError: 3\\nAt:\\n  f')",
+        "KeyError: 3",
+    ),
+    "colours": ("raise ValueError('\\x1b[1mno class\\x1b[0m 7')", "ValueError: no class 7"),
     "an own excepthook": ("import sys\nsys.excepthook = lambda *_: None\nraise KeyError('a')", "KeyError: 'a'"),
     "a library's": ("import json\njson.loads('{')", "JSONDecodeError: Expecting property name"),
 }
@@ -46,6 +51,17 @@ def test_an_exception_is_written_with_the_line_of_the_script(tmp_path, name):
     assert done.returncode == 1
     assert line["error"].startswith(error)
     assert line["place"].startswith("script.py:")
+
+
+def test_the_line_of_a_traceback_in_the_message_is_that_of_the_script(tmp_path):
+    script = "def bad(x):\n    return 1 // x\n\n\n"
+    raised = "if __name__ == '__main__':\n    import traceback\n    try:\n        bad(0)\n    except Exception:\n"
+    raised += "        text = traceback.format_exc()\n    raise RuntimeError('Process 1 failed:\\n' + text)\n"
+    _, (line,) = run(tmp_path, script + raised)
+    assert (line["error"], line["place"].partition(" ")[0]) == (
+        "ZeroDivisionError: integer division or modulo by zero",
+        "script.py:2",
+    )
 
 
 @pytest.mark.parametrize(

@@ -151,17 +151,27 @@ row = {"input_ids": torch.ones(16, dtype=torch.long), "attention_mask": (torch.a
 for batch in DataLoader([row] * 12, 4):
     net(batch["input_ids"].float()).sum().backward()
     optimizer.step()
+graphs = [torch.randn(1 + i % 3, 16) for i in range(10)]
+for nodes, _ in DataLoader(graphs, 4, collate_fn=lambda rows: (torch.cat(rows), torch.zeros(1)), num_workers=WORKERS):
+    net(nodes).sum().backward()
+    optimizer.step()
 """
 
 
 def test_flops_of_a_step_are_counted_when_asked_and_batches_always(tmp_path):
-    done, (lines,) = attach(tmp_path, TEXT, flops=True)
-    (*_, pictures), texts = kinds_of(lines, "step")[:10], kinds_of(lines, "step")[-2:]
+    done, (lines,) = attach(tmp_path, TEXT.replace("WORKERS", "0"), flops=True)
+    (*_, pictures), texts = kinds_of(lines, "step")[:10], kinds_of(lines, "step")[-5:-3]
     assert (pictures["samples"], "tokens" in pictures) == (4, False)
     assert [(step["samples"], step["tokens"], step["mask"]) for step in texts] == [(4, 64, [64, 48])] * 2
     (counted,) = kinds_of(lines, "flops")
     assert counted["forward"] == 2 * 4 * 16 * 4, done.stderr
     assert counted["backward"] == 2 * 4 * 16 * 4  # of the weight; the input needs no gradient
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_batch_without_a_dimension_of_samples_has_as_many_as_the_loader_asked_for(tmp_path, workers):
+    done, (lines,) = attach(tmp_path, TEXT.replace("WORKERS", workers))
+    assert [step["samples"] for step in kinds_of(lines, "step")[-3:]] == [4, 4, 2], done.stderr
 
 
 def test_no_object_of_the_users_keeps_anything_of_ours(tmp_path):
@@ -391,8 +401,9 @@ for step, (x, y) in enumerate(DataLoader(samples * 2, 4)):
 def test_lines_of_passes_without_gradient_are_those_that_call_the_module_and_none_of_evaluations(tmp_path):
     done, (lines,) = attach(tmp_path, WITHOUT_GRADIENT, lines=True)
     assert done.returncode == 0, done.stderr
-    seen = {line for one in kinds_of(lines, "lines") for line in one["places"].get("nograd", ())}
-    assert {line.partition(" ")[2] for line in seen} == {"run"}
+    for place, function in (("nograd", "run"), ("evaluation", "<module>")):
+        seen = {line for one in kinds_of(lines, "lines") for line in one["places"].get(place, ())}
+        assert {line.partition(" ")[2] for line in seen} == {function}
 
 
 BATCH, LENGTH, WIDTH, LAYERS, WORDS = 4, 16, 32, 2, 64

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Iterator
+from weakref import WeakKeyDictionary
 
 from .patches import raised_by_signal_handler
 
@@ -15,6 +17,8 @@ IDENTIFIERS, MASK = "input_ids", "attention_mask"
 LIBRARIES = ("torch", "numpy", "tensorflow", "jax", "jaxlib", "torchvision", "mxnet")
 INTEGERS = ("int64", "int32", "int16", "uint16")
 CHANNELS = (1, 3)
+# Batches asked for and not yet given, of one loader.
+AHEAD = 1024
 # Tokens that a row of integers has at least, where nothing else shows that it is text.
 SHORTEST = 16
 
@@ -58,6 +62,31 @@ class BatchAmount:
 
 # Of a request that ended an epoch.
 NO_BATCH = BatchAmount(0, 0)
+
+
+class AskedSizes:
+    """How many samples each batch was asked to have, of loaders that name them: for batches that do not show it.
+
+    Graphs that were joined, packed sequences and a library's own objects have no dimension of samples.
+    """
+
+    def __init__(self) -> None:
+        self.queues: WeakKeyDictionary[Any, deque[int]] = WeakKeyDictionary()
+
+    def add(self, loader: Any, indices: Any, *, anew: bool) -> None:
+        """Note that ``loader`` asked for samples ``indices``; ``anew`` if nothing asked for before will be given."""
+        queue = self.queues.get(loader)
+        if queue is None:
+            queue = self.queues[loader] = deque(maxlen=AHEAD)
+        if anew:
+            queue.clear()
+        if isinstance(indices, (list, tuple)):
+            queue.append(len(indices))
+
+    def take(self, loader: Any) -> int | None:
+        """Return the size of the batch that ``loader`` gave, None where it was not asked for by samples."""
+        queue = self.queues.get(loader)
+        return queue.popleft() if queue else None
 
 
 class BatchReader:

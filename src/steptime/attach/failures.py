@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import sys
 import time
 
 LONGEST = 500
+_TRACEBACK = "Traceback (most recent call last)"
+_FRAME = re.compile(r'^ *File "([^"<]+)", line (\d+), in (\S+)', re.MULTILINE)
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
 
 def write_failure() -> None:
@@ -35,29 +39,53 @@ def write_failure() -> None:
 
 
 def line_of_cause(error: BaseException) -> str:
-    """Return the line of ``error`` that names its cause: the first, or the last where its message holds a traceback.
+    """Return the line of ``error`` that names its cause: the first, or the one behind a traceback in its message.
 
-    A loader raises that of its worker process so; what else has several lines ends in hints.
+    Loaders, ``torch.multiprocessing.spawn`` and ``torch.distributed.rpc`` raise that of another process so; what else
+    has several lines ends in hints.
     """
-    text = [line.strip() for line in str(error).splitlines() if any(map(str.isalnum, line))]
-    if "Traceback (most recent call last)" in str(error):
-        return text[-1]
-    name = type(error).__name__
+    name, lines = type(error).__name__, [_COLOUR.sub("", line).rstrip() for line in str(error).splitlines()]
+    causes = _causes(lines)
+    if causes:
+        return causes[-1]
+    text = [line.strip() for line in lines if any(map(str.isalnum, line))]
     return f"{name}: {text[0]}" if text else name
 
 
+def _causes(lines: list[str]) -> list[str]:
+    """Return the first line behind the frames of each traceback in ``lines``."""
+    causes, inside = [], False
+    for line in lines:
+        if line.startswith(_TRACEBACK):
+            inside = True
+        elif inside and line and not line[0].isspace():
+            causes.append(line)
+            inside = False
+    return causes
+
+
 def place_of(error: BaseException) -> str:
-    """Return "FILE:LINE FUNCTION" of the innermost line that is the user's own, "" without any."""
+    """Return "FILE:LINE FUNCTION" of the innermost line that is the user's own, "" without any.
+
+    Of a traceback in its message, where that has such a line, since there it began.
+    """
     from . import patches  # not above: few processes fail
 
     libraries = patches.library_folders()
-    here, found = os.getcwd() + os.sep, ""
+    place = ""
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         if patches.is_user_frame(trace.tb_frame, libraries):
-            file = code.co_filename
-            file = file[len(here) :] if file.startswith(here) else file
-            found = f"{file}:{trace.tb_lineno} {code.co_name}"
+            place = _place(code.co_filename, trace.tb_lineno, code.co_name)
         trace = trace.tb_next
-    return found
+    if _TRACEBACK in str(error):
+        for file, line, function in _FRAME.findall(str(error)):
+            if patches.is_user_file(file, libraries):
+                place = _place(file, line, function)
+    return place
+
+
+def _place(file: str, line: object, function: str) -> str:
+    here = os.getcwd() + os.sep
+    return f"{file[len(here) :] if file.startswith(here) else file}:{line} {function}"

@@ -39,11 +39,12 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
     region: str = "",
     *,
     read: Callable[[Any], BatchAmount] | None = None,
+    asked: Callable[[Any], int | None] | None = None,
 ) -> None:
     """Make ``owner.name`` a request to the loader that ``source`` finds by the object it is called on.
 
     ``region`` names the region, by default `input` or, where the call raises, `epoch`; ``read`` returns what a batch
-    holds, by default as its arrays show it.
+    holds, by default as its arrays show it; ``asked`` returns how many samples it was asked to have.
     """
     recorder = process.recorder()
     look = read or BatchReader().read
@@ -53,7 +54,7 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
             return None if region else patches.CallMark(None, now())
         if recorder.stack:
             return None
-        mark = patches.CallMark(source(args[0]))
+        mark = patches.CallMark(source(args[0]), args[0] if asked else None)
         recorder.request_begin()
         return mark
 
@@ -64,6 +65,10 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
             if returned:
                 recorder.elsewhere_requests.add(now() - mark.given[1], amount)
             return
+        if asked and returned:
+            size = asked(mark.given[1])
+            if amount and amount.samples is None:
+                amount.samples = size
         recorder.request_end(mark.given[0], region or ("input" if returned else "epoch"), amount)
 
     patches.measure(owner, name, before, after, compiling)

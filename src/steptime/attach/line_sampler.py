@@ -112,8 +112,8 @@ class LineSampler:
             if len(self.samples) < HELD_SAMPLES:
                 self.samples.append(line)
             return
-        if not (name == "nograd" and self.recorder.between):  # an evaluation, which is not the step's
-            self._add(name, line)
+        evaluated = name == "nograd" and self.recorder.between  # which is not the step's
+        self._add("evaluation" if evaluated else name, line)
 
     def _add(self, place: str, line: str) -> None:
         counts = self.places.setdefault(place, {})

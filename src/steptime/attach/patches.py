@@ -242,6 +242,11 @@ def is_user_frame(frame: FrameType, libraries: tuple[str, ...]) -> bool:
     name = frame.f_code.co_filename
     if name.startswith("<"):
         return frame.f_globals.get("__name__") == "__main__"
+    return is_user_file(name, libraries)
+
+
+def is_user_file(name: str, libraries: tuple[str, ...]) -> bool:
+    """Return whether a file of code is neither ours nor below a folder of ``libraries``."""
     return not (name.startswith(_FOLDER) or any(part in name for part in libraries))
 
 

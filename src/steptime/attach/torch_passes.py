@@ -14,6 +14,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import patches, process, torch_collectives, torch_device, torch_graphs
+from .batch_amount import AskedSizes
 from .library_calls import region_of, requests_of
 from .record_file import now
 from .torch_weights import Weights
@@ -98,7 +99,18 @@ class TorchTraining:
     def patch_loaders(self) -> None:
         """Requests to a DataLoader's iterator, and the making of one."""
         data = importlib.import_module("torch.utils.data.dataloader")
-        requests_of(data._BaseDataLoaderIter, "__next__", lambda it: id(getattr(it, "_dataset", it)), self.compiling)
+        base, sizes = data._BaseDataLoaderIter, AskedSizes()
+
+        def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+            return patches.CallMark(args[0]) if args[0]._dataset_kind == data._DatasetKind.Map else None
+
+        def after(mark: Any, returned: bool) -> None:
+            if returned:
+                sizes.add(mark.given[0], mark.result, anew=getattr(mark.given[0], "_send_idx", None) == 0)
+
+        self.measure(base, "_next_index", before, after)
+        source = lambda it: id(getattr(it, "_dataset", it))  # noqa: E731 - it makes the line fit
+        requests_of(base, "__next__", source, self.compiling, asked=sizes.take)
         requests_of(data.DataLoader, "__iter__", lambda it: id(it.dataset), self.compiling, "loader_start")
 
     # Forward

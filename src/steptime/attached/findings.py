@@ -16,6 +16,7 @@ from steptime.attached.step_parts import (
     is_in_turn,
     known_part,
     loader_starts,
+    most_seen_line,
     requests_elsewhere,
     title_of,
     whose_code,
@@ -250,7 +251,9 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
             takes = "takes" if part.count == 1 else "take"
             share = _percent(lost_s / _whole_s(found))
             work = format_count(part.count or 0, kind) + (_OR_OTHER if kind == "evaluation" else "")
-            sentence = f"{work} {takes} {format_seconds(lost_s)}, {share} of the job"
+            processes = (process for kept in found.kept for process in kept.attempt.processes.values())
+            line = at_line(most_seen_line(processes, ["save" if kind == "checkpoint" else kind]))
+            sentence = f"{work} {takes} {format_seconds(lost_s)}, {share} of the job{line}"
             yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
     for name, words in (
         ("first_steps", "the first steps take {time} more than later ones, {share} of the job"),
