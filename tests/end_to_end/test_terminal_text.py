@@ -39,7 +39,12 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["run", "STUDY", "--budget", HOSTILE],
         ["run", "STUDY", "--requeue", HOSTILE],
     ],
-    "submit": [["submit", "STUDY", "-o", "RESULTS", "--dry-run"], ["submit", "STUDY", "--option", HOSTILE]],
+    "submit": [
+        ["submit", "STUDY", "-o", "RESULTS", "--dry-run"],
+        ["submit", "STUDY", "--option", HOSTILE],
+        ["submit", "STUDY", "--to", "kubernetes", "--image", HOSTILE],
+        ["submit", "STUDY", "--to", "kubernetes", "-o", f"/{HOSTILE}/{HOSTILE}"],
+    ],
     "status": [["status", "RESULTS"], ["status", "RESULTS", "--json"], ["status", HOSTILE]],
     "report": [
         ["report", "RESULTS", "--html", "FOLDER/page.html"],

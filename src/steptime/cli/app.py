@@ -25,6 +25,7 @@ from steptime.cli import (
     report,
     run,
     status,
+    submit,
     sweep,
 )
 from steptime.cli import list as listing
@@ -78,7 +79,7 @@ app.command()(frameworks.check)
 app.command()(run.run)
 app.command(context_settings={"allow_interspersed_args": False})(attach.attach)
 app.command(context_settings={"allow_interspersed_args": False})(sweep.sweep)
-app.command()(run.submit)
+app.command()(submit.submit)
 app.command()(status.status)
 app.command()(report.report)
 app.command()(compare.compare)

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from textwrap import indent
 
 from steptime.cli.streams import say, warn
 from steptime.errors import UsageError, choices_message
@@ -36,66 +35,23 @@ def _docker(variables: Variables, _command: Sequence[str]) -> str:
     return shlex.join([*words, "--volume", f"{hook}:{hook}:ro", "--volume", f"{records}:{records}"])
 
 
-_TRAINJOB = """\
-# A training on two nodes of Kubeflow Trainer 2.3. Never run on a cluster.
-# Set the image, and the claim whose root is {root} here; then: kubectl apply -f FILE
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata:
-  name: train
-spec:
-  runtimeRef:
-    apiGroup: trainer.kubeflow.org
-    kind: ClusterTrainingRuntime
-    name: torch-distributed
-  trainer:
-    numNodes: 2
-    image: registry.example/train:1
-    command: {command}
-    env:
-{variables}
-  runtimePatches:
-    - manager: steptime.example/attach
-      trainingRuntimeSpec:
-        template:
-          spec:
-            replicatedJobs:
-              - name: node
-                template:
-                  spec:
-                    template:
-                      spec:
-                        volumes:
-                          - name: steptime
-                            persistentVolumeClaim:
-                              claimName: steptime
-                        containers:
-                          - name: node
-                            volumeMounts:
-                              - name: steptime
-                                mountPath: {hook}
-                                subPath: {hook_below}
-                                readOnly: true
-                              - name: steptime
-                                mountPath: {records}
-                                subPath: {records_below}"""
-
-
 def _trainjob(variables: Variables, command: Sequence[str]) -> str:
     """Return a manifest: pods mount what the folder lies on, the hook read-only."""
+    from steptime.launchers.kubernetes import NEVER_RUN, Mount, PodJob, manifest_text, trainjob
+
     root = Path(variables[_HOOK])
     while not root.is_mount():
         root = root.parent
-    below = {name: _json(str(Path(variables[name]).relative_to(root))) for name in (_HOOK, _RECORDS)}
-    return _TRAINJOB.format(
-        root=root,
-        command=_json(list(command)),
-        variables=indent(_yaml(variables, command), " " * 6),
-        hook=_json(variables[_HOOK]),
-        hook_below=below[_HOOK],
-        records=_json(variables[_RECORDS]),
-        records_below=below[_RECORDS],
-    )
+    below = {name: str(Path(variables[name]).relative_to(root)) for name in (_HOOK, _RECORDS)}
+    mounts = [
+        Mount(variables[_HOOK], below[_HOOK], read_only=True),
+        Mount(variables[_RECORDS], below[_RECORDS]),
+    ]
+    comments = [
+        f"A training on two nodes of Kubeflow Trainer 2.3. {NEVER_RUN}",
+        f"Set the image, and the claim whose root is {root} here; then: kubectl apply -f FILE",
+    ]
+    return manifest_text(comments, trainjob(PodJob("train", command, variables, mounts, hosts=2)))
 
 
 _FORMS: Mapping[str, Callable[[Variables, Sequence[str]], str]] = {

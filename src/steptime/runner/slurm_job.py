@@ -20,8 +20,8 @@ from steptime.units import parse_duration
 _LIMIT_S = 120.0
 
 
-_STUDY_HERE = "/dev/fd/3"
-"""Where the batch script opens the text of the study that it holds."""
+STUDY_HERE = "/dev/fd/3"
+"""Where a script opens the text of the study that it holds."""
 _SIGNAL_BEFORE_S = 300
 """So long before its end, give or take a minute, the job is to ask again how much time it has."""
 
@@ -75,14 +75,12 @@ class SlurmJob:
 
         Raises UsageError where an option or a path has a line break, behind which Slurm would read something else.
         """
-        command = [sys.executable, "-P", "-m", "steptime", "run", _STUDY_HERE, *self.overrides, "launcher=slurm"]
+        command = [sys.executable, "-P", "-m", "steptime", "run", STUDY_HERE, *self.overrides, "launcher=slurm"]
         command += [f"name={self.plan.study.name}", "--paths-from", str(folder_of_paths(self.study).absolute())]
         command += ["-o", str(self.plan.folder.absolute()), "--requeue", str(self.requeues)]
         directives = [f"#SBATCH {_directive(option)}" for option in (*self._own_options(), *self.options)]
-        text = self.plan.study_text.removesuffix("\n")
-        end = f"END_OF_STUDY_{hashlib.sha256(text.encode()).hexdigest()[:16]}"  # no line of the text can be its digest
-        start = f"exec {shlex.join(command)} {_STUDY_HERE.rpartition('/')[2]}<<'{end}'"
-        return "\n".join(["#!/bin/bash", *directives, "trap '' USR1", *self.setup, start, text, end, ""])
+        lines = ["#!/bin/bash", *directives, "trap '' USR1", *self.setup]
+        return "\n".join([*lines, *lines_with_study(command, self.plan.study_text), ""])
 
     @property
     def _names_memory(self) -> bool:
@@ -167,6 +165,13 @@ class SlurmJob:
             message = f"sbatch refused {self.script_path}: {' '.join(done.stderr.split())}"
             raise LaunchError(message)
         return done.stdout.strip().partition(";")[0]
+
+
+def lines_with_study(command: Sequence[str], text: str) -> list[str]:
+    """Return the last lines of a script of bash: it becomes a command, which reads a study as ``STUDY_HERE``."""
+    text = text.removesuffix("\n")
+    end = f"END_OF_STUDY_{hashlib.sha256(text.encode()).hexdigest()[:16]}"  # no line of the text can be its digest
+    return [f"exec {shlex.join(command)} {STUDY_HERE.rpartition('/')[2]}<<'{end}'", text, end]
 
 
 def _directive(option: str) -> str:
