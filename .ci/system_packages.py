@@ -25,6 +25,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
         *("slurmctld", "slurmd", "slurm-client", "munge"),
         *("openssh-server", "openssh-client", "iproute2", "procps"),
     ),
+    # The same, with a real Grid Engine.
+    "gridengine": ("gridengine-master", "gridengine-exec", "gridengine-client"),
     # Emulated hosts.
     "emulation": ("iproute2",),
     # Workers that an mpiexec starts, where no framework's environment brings one.
@@ -67,6 +69,9 @@ _IS_THERE: Mapping[str, Callable[[], object]] = {
     "munge": _program("munged"),
     "openssh-server": _program("sshd"),
     "openssh-client": _program("ssh"),
+    "gridengine-master": _program("sge_qmaster"),
+    "gridengine-exec": _program("sge_execd"),
+    "gridengine-client": _program("qconf"),
     "iproute2": _program("ip"),
     "procps": _program("ps"),
     "mpich": _program("mpiexec"),

@@ -1,7 +1,7 @@
 """The hosts that a scheduler gave to the job in which steptime runs, with slots where the job has them.
 
-Each scheduler leaves them in variables of the job's environment, or in a file that one names. Only Slurm
-was tried; the others are read as their manuals describe them.
+Each scheduler leaves them in variables of the job's environment, or in a file that one names. Slurm and
+Grid Engine were tried; the others are read as their manuals describe them.
 """
 
 import contextlib
