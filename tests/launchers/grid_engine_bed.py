@@ -79,8 +79,7 @@ class GridEngineBed(ClusterBed):
 
     def _folders(self) -> str:
         """Return the commands by which all nodes share a cell, and each has a spool."""
-        own = "qmaster/job_scripts spooldb execd".split()
-        made = " ".join(f"{_SPOOL}/{name}" for name in own)
+        made = " ".join(f"{_SPOOL}/{name}" for name in ("qmaster/job_scripts", "spooldb", "execd"))
         return f"mount --bind {self.folder}/cell {_ROOT}; mount -t tmpfs spool {_SPOOL}; mkdir -p {made}"
 
     def _write_cell(self) -> None:
@@ -126,5 +125,6 @@ class GridEngineBed(ClusterBed):
         deadline = time.monotonic() + _START_S
         while not condition():
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{message} after {_START_S:g} s: {self.run('qstat', '-f').stdout}")
+                seen = f"{message} after {_START_S:g} s: {self.run('qstat', '-f').stdout}"
+                raise RuntimeError(seen)
             time.sleep(0.1)
