@@ -2,6 +2,7 @@
 
 import pytest
 
+from steptime.cli.app import run_program
 from steptime.errors import LaunchError
 from steptime.launchers.hosts.allocation import LOOKED_FOR, find_allocation
 from steptime.runner.site import site_of_study
@@ -105,11 +106,56 @@ def test_the_hostfile_of_an_mpijob_is_read_where_no_variable_names_it(tmp_path):
     assert (found.slots, found.source) == ({"b": 2}, str(tmp_path / "hostfile"))
 
 
+UNEQUAL = {
+    "LSB_MCPU_HOSTS": "b 20 a 4",
+    "LSB_HOSTS": "a b " + "b " * 5,
+    "LOADL_PROCESSOR_LIST": "b b b a a ",
+}
+
+
+@pytest.mark.parametrize("variable", UNEQUAL)
+def test_hosts_of_different_slots_take_the_fewest_each_and_all_are_named(variable):
+    site = allocated({variable: UNEQUAL[variable]})
+    slots = {"LSB_MCPU_HOSTS": (20, 4), "LSB_HOSTS": (6, 1), "LOADL_PROCESSOR_LIST": (3, 2)}[variable]
+    assert site.workers_per_host == min(slots)
+    assert f"(a: {slots[1]}; b: {slots[0]})" in site.unused_slots
+    assert f"each takes {slots[1]} of the {sum(slots)}; hosts.workers_per_host sets another number" in site.unused_slots
+
+
+@pytest.mark.parametrize("variable", ["PE_HOSTFILE", "HYDRA_HOST_FILE"])
+def test_files_that_name_hosts_of_different_slots_are_taken_too(tmp_path, variable):
+    text = {"PE_HOSTFILE": "b 3 all.q@b UNDEFINED\na 1 all.q@a <NULL>\n", "HYDRA_HOST_FILE": "b:3\na:1\n"}[variable]
+    (tmp_path / "hosts").write_text(text)
+    site = allocated({variable: str(tmp_path / "hosts")})
+    assert (site.workers_per_host, f"${variable} gives hosts different slots (a: 1; b: 3)" in site.unused_slots) == (
+        1,
+        True,
+    )
+
+
+def test_tasks_of_slurm_may_differ_by_node(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    nodes = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NODELIST": "n[0-7]",
+        "SLURM_NTASKS": "23",
+        "SLURM_TASKS_PER_NODE": "3(x7),2",
+    }
+    site = allocated(nodes)
+    assert (site.workers_per_host, site.reach) == (2, "slurm")
+    assert "(n7: 2; n0, n1, n2, n3, n4 and 2 more: 3)" in site.unused_slots
+
+
 def test_the_study_s_number_of_workers_takes_precedence_over_slots():
-    environment = {"LSB_MCPU_HOSTS": "b 20 a 4"}
-    assert allocated(environment, hosts={"workers_per_host": 3}).workers_per_host == 3
-    with pytest.raises(LaunchError, match=r"LSB_MCPU_HOSTS gives b 20 slots and a 4.*\{workers_per_host: 4\}"):
-        allocated(environment)
+    site = allocated({"LSB_MCPU_HOSTS": "b 20 a 4"}, hosts={"workers_per_host": 3})
+    assert (site.workers_per_host, site.unused_slots) == (3, "")
+
+
+def test_a_dry_run_names_the_slots_that_no_worker_has(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("LSB_MCPU_HOSTS", "b 20 a 4")
+    (tmp_path / "race.yaml").write_text("workloads: lenet5\nframeworks: reference\nworkers: 8\nlauncher: allocation\n")
+    assert run_program(["run", str(tmp_path / "race.yaml"), "--dry-run", "-o", str(tmp_path / "results")]) == 0
+    assert "LSB_MCPU_HOSTS gives hosts different slots" in capsys.readouterr().out
 
 
 def test_outside_of_a_job_the_variables_that_were_looked_for_are_named():

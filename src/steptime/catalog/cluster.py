@@ -320,6 +320,8 @@ class Site:
     """From the first host to each other one, as measured by the probe."""
     is_example: bool = False
     """Whether the hosts stand for those of an allocation that does not exist yet."""
+    unused_slots: str = ""
+    """Which hosts have more slots than workers, as a sentence; empty where none has."""
 
     @property
     def names(self) -> list[str]:

@@ -222,7 +222,7 @@ class StudyPlan:
         return replace(self, site=found, accelerators=accelerators, expansion=expansion)
 
     def devices_in_words(self) -> list[str]:
-        """Say what is assumed of the GPUs of hosts that were not probed yet; nothing where launches use this host."""
+        """Say which slots of hosts are unused, and what is assumed of GPUs before the probe; nothing on this host."""
         if self.site is None:
             return []
         count, sentence = self.site.gpus_per_host, ""
@@ -237,7 +237,7 @@ class StudyPlan:
                 "device auto: cpu, unless the probe finds GPUs on every host; hosts.gpus_per_host or "
                 "slurm.gpus_per_node says it before"
             )
-        return [sentence] if sentence else []
+        return [each for each in (self.site.unused_slots, sentence) if each]
 
     def variables_in_words(self) -> list[str]:
         """Return which variables of the user's shell change speed, and which of them launches get, in sentences."""

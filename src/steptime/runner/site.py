@@ -22,7 +22,7 @@ from steptime.launchers.hosts.probe import NOTHING_MORE, answering, probed
 from steptime.launchers.hosts.ray_cluster import ray_nodes
 from steptime.results.store import Store
 from steptime.runner.progress import Observer
-from steptime.study.hostfile import common_slots
+from steptime.study.hostfile import unused_slots
 from steptime.study.hosts import HostsChoice, SlurmChoice
 from steptime.study.study import Study
 
@@ -114,9 +114,9 @@ def find_site(
 
 
 def _allocated_site(chosen: HostsChoice, environment: Mapping[str, str]) -> Site:
-    """Return the hosts of the job around this process, each with as many workers as it has slots.
+    """Return the hosts of the job around this process, each with as many workers as the fewest slots of a host.
 
-    Raises LaunchError outside of a job, and where the study names hosts or those of the job have different slots.
+    Raises LaunchError outside of a job, and where the study names hosts.
     """
     if chosen.names:
         message = (
@@ -131,13 +131,13 @@ def _allocated_site(chosen: HostsChoice, environment: Mapping[str, str]) -> Site
             f"{', '.join(LOOKED_FOR)} is set; name hosts, as launcher=ssh hosts=n0,n1. {HERE_ALONE}"
         )
         raise LaunchError(message)
+    slots, unused = allocation.slots, ""
     if "workers_per_host" not in chosen.model_fields_set:
-        try:
-            slots = common_slots(allocation.slots, allocation.source)
-        except ValueError as error:
-            raise LaunchError(str(error)) from error
-        chosen = chosen.model_copy(update={"workers_per_host": slots})
-    return _site(list(allocation.slots), allocation.reach, allocation.source, chosen)
+        fewest = min(slots.values())
+        chosen = chosen.model_copy(update={"workers_per_host": fewest})
+        if fewest < max(slots.values()):
+            unused = unused_slots(slots, allocation.source)
+    return replace(_site(list(slots), allocation.reach, allocation.source, chosen), unused_slots=unused)
 
 
 def _site_of_ray(chosen: HostsChoice) -> Site:

@@ -103,3 +103,22 @@ def common_slots(slots: Mapping[str, int], source: object) -> int:
         )
         raise ValueError(message)
     return slots[most]
+
+
+_SHOWN_HOSTS = 5
+
+
+def unused_slots(slots: Mapping[str, int], source: object) -> str:
+    """Return the sentence that names the hosts of different slots, and how many workers each takes."""
+    fewest = min(slots.values())
+    by_count: dict[int, list[str]] = {}
+    for host, count in slots.items():
+        by_count.setdefault(count, []).append(host)
+    parts = []
+    for count, hosts in sorted(by_count.items()):
+        more = f" and {len(hosts) - _SHOWN_HOSTS} more" if len(hosts) > _SHOWN_HOSTS else ""
+        parts.append(f"{', '.join(hosts[:_SHOWN_HOSTS])}{more}: {count}")
+    return (
+        f"{source} gives hosts different slots ({'; '.join(parts)}); workers fill hosts evenly, so that each takes "
+        f"{fewest} of the {sum(slots.values())}; hosts.workers_per_host sets another number"
+    )
