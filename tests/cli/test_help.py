@@ -3,12 +3,14 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer.main
 from program import steptime
 
 from steptime.cli.app import app
+from steptime.cli.verbs import VERBS as VERB_ROWS
 
 
 def verbs() -> dict[tuple[str, ...], object]:
@@ -63,6 +65,37 @@ def test_every_verb_and_every_option_of_it_is_explained(words):
     command = VERBS[words]
     assert command.help
     assert [param.name for param in command.params if not getattr(param, "help", None)] == []
+
+
+@pytest.mark.parametrize("verb", VERB_ROWS, ids=lambda verb: verb.name)
+def test_the_list_of_verbs_has_the_first_paragraph_of_their_help(verb):
+    assert verb.summary == " ".join(VERBS[verb.name,].help.split("\n\n")[0].split())
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["reprot"], ["env"]], ids=" ".join)
+def test_no_other_verb_is_imported_for_one(words):
+    program = f"import sys; from steptime.cli import app; app.run_program({words}); print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.splitlines() if name.startswith("steptime")}
+    modules = {f"steptime.cli.{verb.place.partition('.')[0]}" for verb in VERB_ROWS}
+    assert loaded & modules <= ({"steptime.cli.env", "steptime.cli.frameworks"} if words == ["env"] else set())
+    assert words == ["env"] or len(loaded) <= 24
+
+
+def test_completion_lists_the_verbs_and_what_is_below_one(tmp_path):
+    shown = [
+        subprocess.run(
+            [Path(sys.executable).with_name("steptime")],
+            env={"_STEPTIME_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": typed, "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+        for typed in ("steptime sta", "steptime env ", "steptime report --form")
+    ]
+    assert '"status":"Show what a study is doing' in shown[0]
+    assert '"create":' in shown[1]
+    assert '"--format":' in shown[2]
 
 
 def test_a_misspelt_verb_is_answered_with_the_right_one(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steptime.cli.streams import print_rows
+from steptime.cli.console import print_rows
 
 ROWS = [
     {"trial": "chainer-allreduce-resnet50-w4-b8-2c73235f", "tier": "documented", "ok": 12, "steps": 12000},

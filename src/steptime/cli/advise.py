@@ -1,20 +1,27 @@
 """``steptime advise``: what to change, by predicted gain, and whether it helped."""
 
 import tempfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steptime.cli.streams import warn
-from steptime.errors import UsageError, choices_message
+from steptime.cli.console import report_console, stderr_console
+from steptime.cli.progress import LiveObserver
+from steptime.cli.report import ReportedResults, read_report
+from steptime.cli.streams import print_json, warn
+from steptime.diagnosis.own_script import script_outcome
+from steptime.diagnosis.verification import AdviceOutcome, AdvisedPair, outcomes, study_of, write_verified
+from steptime.errors import SteptimeError, StudyError, UsageError, choices_message
+from steptime.report.advice import advice_section, outcome_section
+from steptime.report.terminal import SectionText
+from steptime.report.trial_names import Names
+from steptime.results.jsonlines import json_text
+from steptime.results.store import Store
 
 if TYPE_CHECKING:
-    from steptime.cli.report import ReportedResults
     from steptime.diagnosis.form import Diagnosis, TrialFinding
-    from steptime.diagnosis.verification import AdviceOutcome, AdvisedPair
-    from steptime.results.store import Store
     from steptime.runner.plan import StudyPlan
 
 VERIFIED = "advice"
@@ -47,13 +54,6 @@ def advise(
     Of your own script the change is yours: steptime advise DIR --verify -- COMMAND runs it in turns with the script as
     it was.
     """
-    from steptime.cli.report import read_report
-    from steptime.cli.section_output import report_console
-    from steptime.cli.streams import print_json
-    from steptime.report.advice import advice_section, outcome_section
-    from steptime.report.terminal import SectionText
-    from steptime.report.trial_names import Names
-
     found = read_report(folder)
     names = Names(found.summary.trials)
     own = found.attached is not None
@@ -79,14 +79,10 @@ def advise(
 
 
 def _verified_script(
-    folder: Path, found: "ReportedResults", command: list[str], rule: str | None, launches: int
-) -> "AdviceOutcome":
+    folder: Path, found: ReportedResults, command: list[str], rule: str | None, launches: int
+) -> AdviceOutcome:
     """Run a script as it was and as ``command`` changes it in turns; runs that are there already are kept."""
-    from steptime.cli.console import stderr_console
-    from steptime.cli.progress import LiveObserver
-    from steptime.diagnosis.own_script import script_outcome
-    from steptime.diagnosis.verification import write_verified
-    from steptime.runner.attached_run import run_in_turns
+    from steptime.runner.attached_run import run_in_turns  # noqa: PLC0415 - only --verify runs anything
 
     run = found.attached
     assert run is not None  # noqa: S101 - the caller looked
@@ -115,15 +111,10 @@ def _finding_named(diagnosis: "Diagnosis", rule: str | None) -> "TrialFinding":
 
 
 def _verified(
-    store: "Store", diagnosis: "Diagnosis", most: int, launches: int, budget: str | None
-) -> "list[AdviceOutcome]":
+    store: Store, diagnosis: "Diagnosis", most: int, launches: int, budget: str | None
+) -> list[AdviceOutcome]:
     """Run the best changes beside what they change; what was measured before is not repeated."""
-    from steptime.cli.console import stderr_console
-    from steptime.cli.progress import LiveObserver
-    from steptime.diagnosis.verification import outcomes, write_verified
-    from steptime.errors import SteptimeError
-    from steptime.results.store import Store
-    from steptime.runner.study_run import StudyRun
+    from steptime.runner.study_run import StudyRun  # noqa: PLC0415 - only --verify runs anything
 
     attempts: list[AdvisedPair] = []
     plan: StudyPlan | None = None
@@ -148,13 +139,10 @@ def _verified(
 
 
 def _attempt(
-    store: "Store", finding: "TrialFinding", launches: int, budget: str | None
+    store: Store, finding: "TrialFinding", launches: int, budget: str | None
 ) -> "tuple[AdvisedPair, StudyPlan]":
     """Return a finding with its two trials, and the plan of both; raises StudyError where they cannot be run."""
-    from steptime.diagnosis.verification import AdvisedPair, study_of
-    from steptime.errors import StudyError
-    from steptime.results.jsonlines import json_text
-    from steptime.runner.plan import plan_study
+    from steptime.runner.plan import plan_study  # noqa: PLC0415 - only --verify runs anything
 
     before = next(each for each in store.trials() if each.id == finding.trial)
     target = store.path / VERIFIED
@@ -179,9 +167,7 @@ def _joined(one: "StudyPlan", other: "StudyPlan") -> "StudyPlan":
     )
 
 
-def _outcome_json(outcome: "AdviceOutcome") -> dict[str, object]:
-    from dataclasses import asdict
-
+def _outcome_json(outcome: AdviceOutcome) -> dict[str, object]:
     row = asdict(outcome.row) if outcome.row else None
     return {
         "trial": outcome.finding.trial,

@@ -10,26 +10,9 @@ from typing import Annotated
 import typer
 
 from steptime import __version__
-from steptime.cli import (
-    advise,
-    attach,
-    compare,
-    data,
-    env,
-    export,
-    fit,
-    frameworks,
-    imports,
-    net,
-    predict,
-    report,
-    run,
-    status,
-    submit,
-    sweep,
-)
-from steptime.cli import list as listing
 from steptime.cli.streams import StandardStreams, say, warn
+from steptime.cli.verbs import VerbGroup
+from steptime.errors import SteptimeError, Unfinished, UsageError
 from steptime.interruption import Interrupted, interruption, obeyed
 from steptime.umask import restrict
 
@@ -46,6 +29,7 @@ _UnusableArguments = next(each for each in typer.BadParameter.__mro__ if each.__
 
 app = typer.Typer(
     name="steptime",
+    cls=VerbGroup,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -66,32 +50,6 @@ def _program(
     ] = False,
 ) -> None:
     """Race distributed-training frameworks on your own machines, with honest error bars."""
-
-
-app.command()(report.demo)
-app.command()(env.doctor)
-app.command("list")(listing.list_things)
-app.add_typer(frameworks.app, name="frameworks")
-app.add_typer(frameworks.workloads_app, name="workloads")
-app.add_typer(env.app, name="env")
-app.add_typer(data.app, name="data")
-app.command()(frameworks.check)
-app.command()(run.run)
-app.command(context_settings={"allow_interspersed_args": False})(attach.attach)
-app.command(context_settings={"allow_interspersed_args": False})(sweep.sweep)
-app.command()(submit.submit)
-app.command()(status.status)
-app.command()(report.report)
-app.command()(compare.compare)
-app.command()(advise.advise)
-app.command()(export.export)
-app.command("import")(imports.import_files)
-app.command()(status.serve)
-app.command()(net.net)
-app.command()(net.peak)
-app.command()(fit.fit)
-app.command()(predict.predict)
-app.command()(fit.evidence)
 
 
 def main() -> None:
@@ -136,8 +94,6 @@ def run_program(arguments: Sequence[str] | None = None) -> int:
 
 def _told(error: Exception, arguments: Sequence[str] | None) -> int | None:
     """Print a user's mistake, or what the system refuses; return the exit code, or None for anything else."""
-    from steptime.errors import SteptimeError, Unfinished, UsageError
-
     if hidden := interruption():
         return _interrupted(hidden, arguments)
     if isinstance(error, _UnusableArguments):

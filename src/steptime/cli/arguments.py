@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from steptime.cli.streams import warn
 from steptime.errors import UsageError
+from steptime.foreign_writers import foreign_hand_on
 
 if TYPE_CHECKING:
     from steptime.results.store import Store
@@ -15,9 +17,7 @@ def open_results(folder: Path) -> "Store":
 
     Raises StoreError where it is none, or cannot be read.
     """
-    from steptime.cli.streams import warn
-    from steptime.foreign_writers import foreign_hand_on
-    from steptime.results.store import Store
+    from steptime.results.store import Store  # noqa: PLC0415 - a sweep is planned without one
 
     store = Store.open(folder)
     if said := foreign_hand_on(folder):

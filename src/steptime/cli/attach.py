@@ -1,8 +1,12 @@
 """``steptime attach``: where the time of a user's own script goes."""
 
 import os
+import resource
+import shlex
 import signal
 import sys
+import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -13,11 +17,12 @@ import typer
 from steptime.cli.attached_environment import FORMS, print_environment
 from steptime.cli.streams import warn
 from steptime.cli.trackers import ToTrackers, chosen_trackers, missing_libraries, write_to_trackers
-from steptime.errors import UsageError
+from steptime.errors import SteptimeError, StoreError, UsageError, error_line
+from steptime.launchers.own_command import CommandEnd, become_command, require_program
+from steptime.report.plain_text import plain_text
 
 if TYPE_CHECKING:
     from steptime.cli.trackers import ChosenTracker
-    from steptime.launchers.own_command import CommandEnd
     from steptime.runner.attached_run import PreparedCommand
 
 _LIVE_S = 10.0
@@ -74,8 +79,6 @@ def attach(
 
     Output, exit code and signals are those of the command; the answer goes to standard error.
     """
-    from steptime.launchers.own_command import become_command, require_program
-
     if environment:
         print_environment(command or [], output, form or "sh")
         return
@@ -110,7 +113,6 @@ def _prepared(
     command: list[str], output: Path | None, *, lines: bool | None, flops: bool, ablate: bool
 ) -> "PreparedCommand":
     """Make the results folder of a command, or join that of its job, and say where it is if not where asked for."""
-    from steptime.errors import StoreError
     from steptime.runner.attached_folder import free_folder, joined_folder, named_folder
     from steptime.runner.attached_run import AttachedCommand
     from steptime.runner.job_member import job_member
@@ -145,24 +147,16 @@ def _show_in_trackers(folder: Path, trackers: "list[ChosenTracker]") -> None:
         warn(written)
         warn(f"steptime attach: not written to {line}" for line in failed)
     except Exception as error:  # noqa: BLE001 - likewise
-        from steptime.errors import error_line
-
         names = ", ".join(tracker.place.name for tracker in trackers)
         warn([f"steptime attach: not written to {names}: {error_line(error)}"])
 
 
 def _warn_unmeasured(error: Exception) -> None:
-    from steptime.errors import error_line
-
     warn([f"steptime attach: not measured, and started as without it: {error_line(error)}"])
 
 
 def _warn_of(error: Exception) -> None:
     """Say why an answer is missing; a defect of steptime with its place, as any other verb does."""
-    import traceback
-
-    from steptime.errors import SteptimeError
-
     warn([f"error: {error}"] if isinstance(error, SteptimeError) else traceback.format_exception(error))
 
 
@@ -170,7 +164,6 @@ def _warn_of(error: Exception) -> None:
 def _shown_while_it_runs(folder: Path) -> Iterator[None]:
     """Serve the page; the command runs where it cannot be served too."""
     from steptime.cli.status import page_served
-    from steptime.errors import error_line
 
     with ExitStack() as stack:
         try:
@@ -187,10 +180,7 @@ def _silent() -> None:
 
 def _live_line(folder: Path) -> Callable[[], None]:
     """Return what writes a line to the terminal now and then, if there is one."""
-    import time
-
     from steptime.attached.latest_steps import latest_attempt, latest_steps
-    from steptime.report.plain_text import plain_text
 
     next_at = time.monotonic() + _LIVE_S
 
@@ -215,8 +205,6 @@ def _live_line(folder: Path) -> Callable[[], None]:
 
 
 def _answer(folder: Path, *, as_json: bool) -> None:
-    import shlex
-
     from steptime.attached.summary import attached_run
     from steptime.cli.console import PlainConsole
     from steptime.diagnosis.own_script import script_findings
@@ -239,13 +227,12 @@ def _answer(folder: Path, *, as_json: bool) -> None:
     console.print(AttachedAnswer(found, last))
 
 
-def _end_alike(ended: "CommandEnd") -> None:
+def _end_alike(ended: CommandEnd) -> None:
     """End as the command ended: with its exit code, or by the signal that ended it."""
     if ended.code >= 0:
         raise typer.Exit(ended.code)
     sys.stdout.flush()
     sys.stderr.flush()
-    import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # its core is worth keeping, not ours
     number = -ended.code

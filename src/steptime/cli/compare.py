@@ -1,15 +1,22 @@
 """``steptime compare``: what changed from one measurement to another."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from steptime.cli.streams import say, warn
+from steptime.analysis.compared.change import change_between
+from steptime.analysis.compared.sides import ComparedSide, attached_folders, attached_sides, side_of
+from steptime.cli.arguments import Mistakes, open_results
+from steptime.cli.console import report_console
+from steptime.cli.streams import print_json, say, warn
+from steptime.errors import choices_message
+from steptime.plain_file import write_whole
+from steptime.report.changes import change_sections, headline
+from steptime.report.changes import junit as junit_xml
 from steptime.report.export_formats import ComparisonFormat, format_help, formats_of
-
-if TYPE_CHECKING:
-    from steptime.analysis.compared.sides import ComparedSide
+from steptime.report.terminal import SectionText
+from steptime.units import parse_share
 
 EXIT_SLOWER, EXIT_FAILED = 1, 3
 _SHORT = {"environment": "environment_name"}
@@ -46,11 +53,6 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Compare two measurements: faster, slower, or no difference larger than what the launches would have shown."""
-    from steptime.analysis.compared.change import change_between
-    from steptime.cli.arguments import Mistakes
-    from steptime.errors import choices_message
-    from steptime.report.changes import change_sections, headline
-
     mistakes = Mistakes()
     threshold = mistakes.read("--fail-over", fail_over, _share)
     chosen = mistakes.read("--by", by, _choice)
@@ -62,20 +64,12 @@ def compare(
     mistakes.complain()
     found = change_between(*_sides(first, second or first, chosen), threshold)
     if junit is not None:
-        from steptime.plain_file import write_whole
-        from steptime.report.changes import junit as junit_xml
-
         write_whole(junit, junit_xml(found).encode())
     if as_json:
-        from steptime.cli.streams import print_json
-
         print_json(found.to_json())
     elif write := formats[form].text:
         say(write(found))
     else:
-        from steptime.cli.section_output import report_console
-        from steptime.report.terminal import SectionText
-
         say(headline(found), "")
         report_console().print(SectionText(change_sections(found)))
     if found.fails:
@@ -84,11 +78,8 @@ def compare(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> "tuple[ComparedSide, ComparedSide]":
+def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> tuple[ComparedSide, ComparedSide]:
     """Read both sides, and name them as shortly as they can be told apart."""
-    from steptime.analysis.compared.sides import attached_folders, attached_sides, side_of
-    from steptime.cli.arguments import open_results
-
     key = chosen[0] if chosen else None
     names = _short_names(first.absolute(), second.absolute())
     own = [attached_folders(folder) for folder in (first, second)]
@@ -116,8 +107,6 @@ def _short_names(first: Path, second: Path) -> list[str]:
 
 def _share(text: str) -> float:
     """Return a share; raises ValueError for anything that cannot be a slowdown."""
-    from steptime.units import parse_share
-
     try:
         found = parse_share(text)
     except ValueError:

@@ -3,24 +3,32 @@
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from steptime.catalog.choices import LOADERS
+from steptime.cli.console import stderr_console
+from steptime.cli.progress import LiveObserver
 from steptime.cli.streams import say
+from steptime.datasets.atomic_writes import require_space
+from steptime.datasets.builtins import BUILTINS
+from steptime.datasets.creation import chosen_parameters, expected_bytes, open_dataset
+from steptime.datasets.creation import make as make_dataset
+from steptime.datasets.folder_entries import write_pictures
+from steptime.datasets.stored_forms import store, stored_bytes
+from steptime.errors import DatasetError, UsageError, choices_message
+from steptime.runner.preparation import data_interpreter, prepare_datasets
+from steptime.runner.progress import SampleProgress
+from steptime.units import format_bytes
 
-if TYPE_CHECKING:
-    from steptime.cli.progress import LiveObserver
-
-app = typer.Typer(no_args_is_help=True, help="Make the built-in datasets from pictures that ship in Python packages.")
+app = typer.Typer(no_args_is_help=True)
 _FOLDER = "folder"
 FORMS = (_FOLDER, "webdataset", "recordio", "tfrecord", "cached")
 """A folder of pictures, and the loaders that read images in a stored form, which they give their name."""
 
 
 def _complete_dataset() -> list[str]:
-    from steptime.datasets.builtins import BUILTINS
-
     return list(BUILTINS)
 
 
@@ -39,9 +47,6 @@ def make(
     to: Annotated[str, typer.Option(metavar="FORM", help=f"How DIR stores them: {', '.join(FORMS)}.")] = _FOLDER,
 ) -> None:
     """Make built-in datasets: in the cache, as studies do by themselves, or one of them in a folder of your own."""
-    from steptime.datasets.builtins import BUILTINS
-    from steptime.errors import UsageError, choices_message
-
     folder = Path(names[-1]) if len(names) > 1 and names[-1] not in BUILTINS else None
     chosen = names[:-1] if folder else names
     mistakes = [choices_message("dataset", name, BUILTINS) for name in chosen if name not in BUILTINS]
@@ -71,10 +76,6 @@ def _read_pixels(size: str | None, mistakes: list[str]) -> tuple[int, int] | Non
 
 
 def _make_in_cache(names: list[str]) -> None:
-    from steptime.cli.console import stderr_console
-    from steptime.cli.progress import LiveObserver
-    from steptime.runner.preparation import prepare_datasets
-
     with LiveObserver(stderr_console()) as observer:
         datasets = prepare_datasets(set(names), observer)
     for name in names:
@@ -83,10 +84,6 @@ def _make_in_cache(names: list[str]) -> None:
 
 
 def _make_folder(name: str, folder: Path, images: int | None, pixels: tuple[int, int] | None) -> None:
-    from steptime.cli.console import stderr_console
-    from steptime.cli.progress import LiveObserver
-    from steptime.units import format_bytes
-
     with LiveObserver(stderr_console()) as observer:
         count, total = _write_folder(name, folder, images, pixels, observer)
     written = f"./{folder}" if not folder.is_absolute() and not str(folder).startswith(".") else str(folder)
@@ -95,15 +92,6 @@ def _make_folder(name: str, folder: Path, images: int | None, pixels: tuple[int,
 
 def _make_stored(name: str, folder: Path, to: str, images: int | None, pixels: tuple[int, int] | None) -> None:
     """Make a folder of pictures next to ``folder``, store it there in its form, and remove it."""
-    from steptime.catalog.choices import LOADERS
-    from steptime.cli.console import stderr_console
-    from steptime.cli.progress import LiveObserver
-    from steptime.datasets.creation import open_dataset
-    from steptime.datasets.stored_forms import store, stored_bytes
-    from steptime.errors import DatasetError
-    from steptime.runner.progress import SampleProgress
-    from steptime.units import format_bytes
-
     folder, form = folder.absolute(), str(LOADERS[to].form)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -124,18 +112,9 @@ def _make_stored(name: str, folder: Path, to: str, images: int | None, pixels: t
 
 
 def _write_folder(
-    name: str, folder: Path, images: int | None, pixels: tuple[int, int] | None, observer: "LiveObserver"
+    name: str, folder: Path, images: int | None, pixels: tuple[int, int] | None, observer: LiveObserver
 ) -> tuple[int, int]:
     """Write a folder of pictures; return how many there are, and their bytes."""
-    from steptime.datasets.atomic_writes import require_space
-    from steptime.datasets.builtins import BUILTINS
-    from steptime.datasets.creation import chosen_parameters, expected_bytes, make
-    from steptime.datasets.folder_entries import write_pictures
-    from steptime.errors import DatasetError
-    from steptime.runner.preparation import data_interpreter, prepare_datasets
-    from steptime.runner.progress import SampleProgress
-    from steptime.units import format_bytes
-
     builtin = BUILTINS[name]
     if builtin.form == "tokens":
         message = f"{name} has no images to write; 'steptime data make {name}' makes it in the cache"
@@ -154,5 +133,5 @@ def _write_folder(
     if expected is not None:
         observer.note(f"{name}: {chosen['count']} images, about {format_bytes(expected)}, into {folder}")
         require_space(name, folder, expected)
-    made = make(name, folder, interpreter, SampleProgress(observer, f"Making {name}"), **parameters)
+    made = make_dataset(name, folder, interpreter, SampleProgress(observer, f"Making {name}"), **parameters)
     return made.samples, made.bytes

@@ -4,22 +4,31 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
+from steptime.catalog.accelerators import environment_parts, find_accelerators
+from steptime.catalog.choices import SYNTHETIC
+from steptime.catalog.manifest import broken_frameworks, load_manifests
+from steptime.cli.console import PlainConsole, print_rows, stderr_console
 from steptime.cli.frameworks import complete_framework
-from steptime.cli.streams import warn
+from steptime.cli.progress import LiveObserver
+from steptime.cli.streams import print_json, warn
+from steptime.environments import kinds as table
+from steptime.environments.cache import cache_folder
+from steptime.errors import EnvironmentFailure, UsageError, choices_message
 from steptime.interruption import Interrupted, unmasked
+from steptime.units import format_bytes
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from steptime.environments.kinds import ListedEnvironment
     from steptime.environments.spec import EnvironmentSpec
     from steptime.runner.preparation import Prepared
 
-app = typer.Typer(no_args_is_help=True, help="Create, list, lock and remove the environments that frameworks run in.")
+
+app = typer.Typer(no_args_is_help=True)
 
 EXIT_FAILED = 3
 _COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
@@ -52,11 +61,7 @@ def create(
     An environment for CUDA devices is verified by importing its framework, and by a training step where a device is.
     Ends with a table of what is ready, what could not be built, why, and the command that would help.
     """
-    from steptime.catalog.manifest import broken_frameworks
-    from steptime.cli.console import stderr_console
-    from steptime.cli.progress import LiveObserver
-    from steptime.cli.streams import print_rows
-    from steptime.runner.preparation import prepare_environments
+    from steptime.runner.preparation import prepare_environments  # noqa: PLC0415 - env remove prepares nothing
 
     specs, refused = _for_device(names or [], device or "cpu", everything=everything)
     console = stderr_console()
@@ -80,13 +85,7 @@ def create(
 @app.command("list")
 def list_environments(as_json: AsJson = False) -> None:
     """List the environments in the cache, with their size and whether this version of steptime uses them."""
-    from dataclasses import asdict
-
-    from steptime.cli.streams import print_json, print_rows
-    from steptime.environments import kinds as table
-    from steptime.environments.cache import cache_folder
-    from steptime.runner.preparation import all_environment_specs
-    from steptime.units import format_bytes
+    from steptime.runner.preparation import all_environment_specs  # noqa: PLC0415 - env remove prepares nothing
 
     listed = table.list_environments(cache_folder(), table.addresses(all_environment_specs().values()))
     if as_json:
@@ -114,12 +113,6 @@ def remove(
     device: OnDevice = None,
 ) -> None:
     """Remove environments from the cache, by the name or the folder name that `steptime env list` shows."""
-    from steptime.catalog.accelerators import environment_parts
-    from steptime.environments import kinds as table
-    from steptime.environments.cache import cache_folder
-    from steptime.errors import UsageError, choices_message
-    from steptime.units import format_bytes
-
     cache = cache_folder()
     listed = table.list_environments(cache)
     chosen = sorted({each.name for each in listed}) if everything else names or []
@@ -151,9 +144,7 @@ def lock(
 
     Needs uv and the package index. An environment whose lock has changed is made anew by the next `env create`.
     """
-    from steptime.cli.streams import print_rows
-    from steptime.environments.lock_renewal import LockRenewal
-    from steptime.errors import UsageError
+    from steptime.environments.lock_renewal import LockRenewal  # noqa: PLC0415 - other verbs renew nothing
 
     renewal = LockRenewal(keep=keep)
     rows = []
@@ -188,7 +179,7 @@ def _state(listed: "ListedEnvironment") -> str:
     return state if listed.current else f"{state}, no longer used"
 
 
-def _made(name: str, prepared: "Prepared") -> "dict[str, Any]":
+def _made(name: str, prepared: "Prepared") -> dict[str, Any]:
     ready = prepared.environments.get(name)
     return {
         "name": name,
@@ -209,19 +200,13 @@ def _in_a_line(failure: str) -> str:
 
 
 def _check_device(device: str) -> None:
-    from steptime.errors import UsageError, choices_message
-
     if device not in {"cpu", "cuda"}:
         raise UsageError(choices_message("device", device, ["cpu", "cuda"]))
 
 
 def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[list[EnvironmentSpec], dict[str, str]]":
     """Return the chosen environments for a device, and why there is none, by framework, for the others."""
-    from steptime.catalog.accelerators import find_accelerators
-    from steptime.catalog.choices import SYNTHETIC
-    from steptime.catalog.manifest import load_manifests
-    from steptime.errors import EnvironmentFailure
-    from steptime.runner.preparation import DATA_ENVIRONMENT, environment_spec
+    from steptime.runner.preparation import DATA_ENVIRONMENT, environment_spec  # noqa: PLC0415 - env remove prepares nothing
 
     _check_device(device)
     manifests, accelerators = load_manifests(), find_accelerators()
@@ -247,8 +232,6 @@ def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[li
 
 def _locked(names: list[str], device: str | None) -> "list[EnvironmentSpec]":
     """Return the environments whose locks are meant: of a framework all, or those for one device."""
-    from steptime.catalog.accelerators import environment_parts
-
     if device is not None:
         _check_device(device)
     every = _chosen([], everything=True)
@@ -263,9 +246,7 @@ def _locked(names: list[str], device: str | None) -> "list[EnvironmentSpec]":
 
 
 def _chosen(names: list[str], *, everything: bool) -> "list[EnvironmentSpec]":
-    from steptime.catalog.manifest import broken_frameworks
-    from steptime.errors import UsageError, choices_message
-    from steptime.runner.preparation import all_environment_specs
+    from steptime.runner.preparation import all_environment_specs  # noqa: PLC0415 - env remove prepares nothing
 
     specs = all_environment_specs()
     if everything:
@@ -284,15 +265,11 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """Show what this machine has, what is missing, and the command that mends it."""
-    from steptime.cli.streams import print_json
-    from steptime.runner.doctor import examine
+    from steptime.runner.doctor import examine  # noqa: PLC0415 - other verbs examine nothing
 
     if as_json:
         print_json([asdict(finding) for finding in examine()])
         return
-    from rich.text import Text
-
-    from steptime.cli.console import PlainConsole
 
     console = PlainConsole()
     for finding in examine():

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from steptime.cli.arguments import open_results
 from steptime.cli.streams import say, warn
+from steptime.errors import UsageError, choices_message
 from steptime.report.export_formats import FileFormat, format_help, formats_of
 
 
@@ -25,9 +27,6 @@ def export(
     output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Where to (default: DIR/export).")] = None,
 ) -> None:
     """Write tables of trials, steps and epochs for notebooks, traces for Perfetto, or what other tools read."""
-    from steptime.cli.arguments import open_results
-    from steptime.errors import UsageError, choices_message
-
     formats = formats_of(FileFormat)
     if to not in formats:
         raise UsageError(choices_message("format", to, formats))

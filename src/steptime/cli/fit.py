@@ -1,15 +1,26 @@
-"""``steptime fit``: from measurements to a performance model; ``steptime evidence``: how well such models predict."""
+"""``steptime fit``: from measurements to a performance model."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
+from rich.table import Table
 
+from steptime.attached.summary import attached_run
+from steptime.cli.arguments import open_results
+from steptime.cli.console import PlainConsole
 from steptime.cli.streams import print_json, say, warn
+from steptime.importers import read_imports
+from steptime.predict.attached_profile import attached_profile, write_attached_profile
+from steptime.predict.curve.reference_models import NULLS
+from steptime.predict.held_out import errors_of, fit_with_holdout
+from steptime.predict.links import FittedTable, fit_tables
+from steptime.predict.model.measured_links import stored_links
+from steptime.predict.profile import NetLink, Profile, ProfileGroup, default_profile_path, write_profile
+from steptime.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from steptime.predict.links import FittedTable
-    from steptime.predict.profile import NetLink, Profile, ProfileGroup
     from steptime.results.attached_files import AttachedFiles, AttachedHeader
     from steptime.results.store import Store
 
@@ -29,12 +40,6 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print parameters and held-out errors as JSON.")] = False,
 ) -> None:
     """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see."""
-    from steptime.cli.arguments import open_results
-    from steptime.importers import read_imports
-    from steptime.predict.held_out import fit_with_holdout
-    from steptime.predict.links import fit_tables
-    from steptime.predict.profile import default_profile_path, write_profile
-
     imported = read_imports(nccl_tests or [], "links")
     tables = [table for records in imported for table in records.links]
     store = open_results(folder)
@@ -49,8 +54,6 @@ def fit(
     write_profile(profile, path)
     warn([*store.problems, *(note for records in imported for note in records.notes)])
     if as_json:
-        from steptime.cli.streams import print_json
-
         groups = [_form(each) for each in profile.groups]
         seen = [each.to_json() for each in links]
         print_json({"profile": str(path), "steps": profile.steps, "groups": groups, "nccl_tests": seen})
@@ -64,16 +67,12 @@ def fit(
 def _fit_attached(
     store: "Store",
     recorded: "tuple[AttachedHeader, AttachedFiles]",
-    tables: "list[NetLink]",
+    tables: list[NetLink],
     path: Path,
     *,
     as_json: bool,
 ) -> None:
     """Write the profile of a user's own script, and say what it predicts nothing without."""
-    from steptime.attached.summary import attached_run
-    from steptime.predict.attached_profile import attached_profile, write_attached_profile
-    from steptime.predict.model.measured_links import stored_links
-
     links = stored_links(store)
     cores = (store.machine() or {}).get("cores")
     run = attached_run(*recorded)
@@ -82,8 +81,6 @@ def _fit_attached(
     profile = profile.model_copy(update={"trainings": " ".join(notes) or None})
     write_attached_profile(profile, path)
     if as_json:
-        from steptime.cli.streams import print_json
-
         attached = profile.model_dump(mode="json", by_alias=True)
         print_json({"profile": str(path), "attached": attached, "notes": notes})
         return
@@ -93,7 +90,7 @@ def _fit_attached(
     warn([f"profile: {path}"])
 
 
-def _form(group: "ProfileGroup") -> dict[str, object]:
+def _form(group: ProfileGroup) -> dict[str, object]:
     """A group without its draws, which the profile has."""
     data = group.model_dump(mode="json")
     for parameter in data["parameters"].values():
@@ -101,14 +98,7 @@ def _form(group: "ProfileGroup") -> dict[str, object]:
     return data
 
 
-def _show(profile: "Profile") -> None:
-    from rich import box
-    from rich.table import Table
-
-    from steptime.cli.console import PlainConsole
-    from steptime.predict.curve.reference_models import NULLS
-    from steptime.predict.held_out import errors_of
-
+def _show(profile: Profile) -> None:
     console = PlainConsole()
     console.print(f"{profile.steps} steps, {len(profile.groups)} models. Errors on configurations that were held out:")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -130,14 +120,8 @@ def _show(profile: "Profile") -> None:
     _tell(profile)
 
 
-def _show_link(fitted: "FittedTable") -> None:
+def _show_link(fitted: FittedTable) -> None:
     """Print a table of nccl-tests beside its model: time and busbw of each size."""
-    from rich import box
-    from rich.table import Table
-
-    from steptime.cli.console import PlainConsole
-    from steptime.units import format_bytes, format_seconds
-
     table, giga = fitted.table, 1e9
     hosts = f"{table.hosts} host{'s'[: table.hosts > 1]}"
     shown = Table(
@@ -161,7 +145,7 @@ def _show_link(fitted: "FittedTable") -> None:
     PlainConsole().print(shown)
 
 
-def _tell(profile: "Profile") -> None:
+def _tell(profile: Profile) -> None:
     """Print each reason and note once, with the models that it is about."""
     where: dict[str, list[str]] = {}
     for group in profile.groups:
@@ -170,57 +154,3 @@ def _tell(profile: "Profile") -> None:
     for note, names in where.items():
         about = "all models" if len(names) == len(profile.groups) else "; ".join(dict.fromkeys(names))
         say(f"{about}: {note}")
-
-
-def evidence(
-    points: Annotated[Path, typer.Argument(metavar="POINTS.csv", help="Measured scaling curves, one point a row.")],
-    seeds: Annotated[
-        int, typer.Option(min=1, max=100, help="Draw the model's samples so many times, and print the mean scores.")
-    ] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every point and all scores as JSON.")] = False,
-) -> None:
-    """Predict the large worker counts of measured curves from the small ones, and score it beside null models."""
-    from steptime.predict.curve.assessment import assess
-    from steptime.predict.curve.table import read_curves
-
-    found = assess(read_curves(points), seeds)
-    if as_json:
-        print_json(found)
-    else:
-        _show_scores(found)
-
-
-def _show_scores(found: dict[str, Any]) -> None:
-    from rich import box
-    from rich.table import Column, Table
-
-    from steptime.cli.console import PlainConsole
-
-    numbers = ("points", "MAPE", "median", "P90", "bias", "in 90%", "score")
-    columns = [Column("of", no_wrap=True), *(Column(name, no_wrap=True, justify="right") for name in numbers)]
-    table = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
-    summary = found["summary"]
-    for rows in (
-        {"all": summary["all"], **summary["by_class"]},
-        summary["by_source"],
-        {f"null: {name}": score for name, score in found["null_models"].items()},
-        {f"other: {name}": score for name, score in found["reference_models"].items()},
-    ):
-        for name, score in rows.items():
-            if score["n"]:
-                table.add_row(name, *_cells(score))
-        table.add_section()
-    console = PlainConsole()
-    console.print(table)
-    if len(each := found["seeds"]) > 1:
-        mapes, covers = ([one[key] for one in each] for key in ("mape", "coverage90"))
-        console.print(
-            f"Scores of the model are means over {len(each)} seeds of its samples: their MAPE lies between "
-            f"{min(mapes):.2f} and {max(mapes):.2f}, their share in the intervals between {min(covers):.1%} and "
-            f"{max(covers):.1%}."
-        )
-
-
-def _cells(score: dict[str, float]) -> list[str]:
-    errors = [f"{score[key]:.1f}" for key in ("mape", "median_ape", "p90_ape", "bias")]
-    return [str(score["n"]), *errors, f"{score['coverage90']:.0%}", f"{score['interval_score']:.3f}"]

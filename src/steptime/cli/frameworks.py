@@ -9,9 +9,15 @@ from typing import Annotated
 
 import typer
 
+from steptime.catalog.manifest import load_manifests, manifest_named
+from steptime.catalog.workloads.table import LIBRARY
+from steptime.cli.console import print_rows, stderr_console
+from steptime.cli.progress import LiveObserver
 from steptime.cli.streams import say
+from steptime.errors import UsageError, choices_message
+from steptime.runner.framework_template import write_framework, write_workload
 
-app = typer.Typer(no_args_is_help=True, help="Begin a framework of your own.")
+app = typer.Typer(no_args_is_help=True)
 
 EXIT_FAILED = 1
 
@@ -29,8 +35,6 @@ def new(
     ] = None,
 ) -> None:
     """Write a package with a small framework that runs: install it, check it, then put your own in its place."""
-    from steptime.runner.framework_template import write_framework
-
     target = folder or Path(name)
     say(*map(str, write_framework(name, target)))
     say("", f"next: pip install -e {target} (beside steptime), then: steptime check {name}")
@@ -38,8 +42,6 @@ def new(
 
 def complete_framework() -> list[str]:
     """Return the names that a shell completes."""
-    from steptime.catalog.manifest import load_manifests
-
     return list(load_manifests())
 
 
@@ -60,14 +62,8 @@ def check(
 
     Ends with exit code 1 when something does not hold. Results are not kept.
     """
-    from steptime.catalog.manifest import manifest_named
-    from steptime.catalog.workloads.table import LIBRARY
-    from steptime.cli.console import stderr_console
-    from steptime.cli.progress import LiveObserver
-    from steptime.cli.streams import print_rows
-    from steptime.errors import UsageError, choices_message
-    from steptime.runner.framework_check import launch_findings, usual_workload
-    from steptime.runner.framework_files import file_findings
+    from steptime.runner.framework_check import launch_findings, usual_workload  # noqa: PLC0415 - other verbs run nothing
+    from steptime.runner.framework_files import file_findings  # noqa: PLC0415 - likewise
 
     manifest = manifest_named(name)
     chosen = usual_workload(manifest) if workload is None else workload
@@ -87,7 +83,7 @@ def check(
         sys.exit(EXIT_FAILED)
 
 
-workloads_app = typer.Typer(no_args_is_help=True, help="Begin with a module of your own.")
+workloads_app = typer.Typer(no_args_is_help=True)
 
 
 @workloads_app.callback()
@@ -104,8 +100,6 @@ def new_workload(
     ] = "pytorch",
 ) -> None:
     """Write a module with its batches, and a study that races it; put your own in its place."""
-    from steptime.runner.framework_template import write_workload
-
     files = write_workload(name, folder or Path(), framework)
     say(*map(str, files))
     say("", f"next: steptime run {files[-1]}")

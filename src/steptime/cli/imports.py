@@ -7,8 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from steptime.cli.streams import print_json, print_rows, say, warn
+from steptime.attached.summary import attached_run
+from steptime.cli.console import print_rows, report_console, stderr_console
+from steptime.cli.streams import print_json, say, warn
+from steptime.errors import UsageError
+from steptime.imported.imported_run import write_imported
+from steptime.imported.source import watched
+from steptime.importers import curve_points, read_run, recognised_runs
+from steptime.report.attached_answer import AttachedAnswer
 
 if TYPE_CHECKING:
     from steptime.results.attached_files import AttachedHeader
@@ -26,11 +34,6 @@ def import_files(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was read as JSON and nothing else.")] = False,
 ) -> None:
     """Make a results folder of what other programs logged or traced, which report, compare and export read."""
-    from steptime.attached.summary import attached_run
-    from steptime.errors import UsageError
-    from steptime.imported.imported_run import write_imported
-    from steptime.importers import curve_points, read_run, recognised_runs
-
     if output is None and not dry_run:
         message = "name the results folder: steptime import FILE -o DIR; or --dry-run"
         raise UsageError(message)
@@ -48,8 +51,6 @@ def import_files(
         where = {"folder": str(output), "curve": str(curve) if curve else None}
         print_json({**where, "files": read, "attached": run.to_json()})
         return
-    from steptime.cli.section_output import report_console
-    from steptime.report.attached_answer import AttachedAnswer
 
     report_console().print(AttachedAnswer(run))
     if curve is not None:
@@ -57,18 +58,13 @@ def import_files(
     warn([f"results: {output}"])
 
 
-def _files(header: "AttachedHeader") -> "list[dict[str, Any]]":
+def _files(header: "AttachedHeader") -> list[dict[str, Any]]:
     return [each.model_dump(mode="json") for each in header.imported]
 
 
 @contextmanager
 def _progress(paths: Sequence[Path]) -> Iterator[None]:
     """Show on a terminal how much of the files is read within the block, in bytes as they lie on the disk."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from steptime.cli.console import stderr_console
-    from steptime.imported.source import watched
-
     console = stderr_console()
     sizes = {path: path.stat().st_size for path in paths}
     read = dict.fromkeys(paths, 0)

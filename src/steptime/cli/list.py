@@ -5,7 +5,12 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from steptime.catalog.choices import LOADERS, STRATEGIES
+from steptime.catalog.manifest import broken_frameworks, load_manifests
 from steptime.catalog.plugins import OWN, Registry, plugins_of
+from steptime.catalog.workloads.table import LIBRARY
+from steptime.cli.console import print_rows
+from steptime.errors import EnvironmentFailure, PluginError, UsageError, choices_message
 
 Rows = list[dict[str, Any]]
 T = TypeVar("T")
@@ -23,9 +28,6 @@ def list_things(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """List what can be named in a study."""
-    from steptime.cli.streams import print_rows
-    from steptime.errors import UsageError, choices_message
-
     if what not in _LISTS:
         raise UsageError(choices_message("list", what, _LISTS))
     make_rows, columns = _LISTS[what]
@@ -38,10 +40,8 @@ def list_things(
 def framework_rows() -> Rows:
     """One row per framework, true on this machine."""
     from steptime.catalog.accelerators import find_accelerators
-    from steptime.catalog.manifest import broken_frameworks, load_manifests
     from steptime.environments.kinds import find_ready
     from steptime.environments.spec import choose_python
-    from steptime.errors import EnvironmentFailure
     from steptime.runner.preparation import environment_spec
 
     accelerators = find_accelerators()
@@ -80,8 +80,6 @@ def framework_rows() -> Rows:
 
 
 def _workload_rows() -> Rows:
-    from steptime.catalog.workloads.table import LIBRARY
-
     return _registry_rows(
         LIBRARY,
         "title",
@@ -96,9 +94,6 @@ def _workload_rows() -> Rows:
 
 
 def _strategy_rows() -> Rows:
-    from steptime.catalog.choices import STRATEGIES
-    from steptime.catalog.manifest import load_manifests
-
     manifests = load_manifests()
     return [
         {
@@ -111,9 +106,6 @@ def _strategy_rows() -> Rows:
 
 
 def _loader_rows() -> Rows:
-    from steptime.catalog.choices import LOADERS
-    from steptime.catalog.manifest import load_manifests
-
     manifests = load_manifests()
     return [
         {"name": name, "summary": loader.summary, "frameworks": [k for k, m in manifests.items() if name in m.loaders]}
@@ -129,7 +121,6 @@ def _launcher_rows() -> Rows:
 
 def back_end_rows() -> Rows:
     """One row per back end of the network benchmark."""
-    from steptime.catalog.manifest import load_manifests
     from steptime.runner.net_plan import back_ends_of
 
     return [
@@ -164,8 +155,6 @@ def _study_rows() -> Rows:
 
 def _registry_rows(registry: Registry[T], column: str, describe: Callable[[T], dict[str, Any]]) -> Rows:
     """One row per entry; the ``column`` of a plug-in that cannot be used has the cause."""
-    from steptime.errors import PluginError
-
     rows = []
     for name in registry:
         try:

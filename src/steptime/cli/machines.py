@@ -4,11 +4,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steptime.analysis.machines import folders_by_machine
+from steptime.analysis.summary import summarise
+from steptime.attached.summary import attached_run
+from steptime.cli.arguments import open_results
 from steptime.cli.streams import print_json, say, warn
+from steptime.errors import UsageError
+from steptime.report.export_formats import SectionFormat, formats_of
+from steptime.report.machines import ReportedFolder, machine_sections, machines_in_a_line
+from steptime.report.terminal import SectionText
 
 if TYPE_CHECKING:
     from steptime.cli.console import PlainConsole
-    from steptime.report.machines import ReportedFolder
 
 
 def report_machines(folders: Sequence[Path], form: str, console: "PlainConsole", options: Mapping[str, Any]) -> None:
@@ -22,13 +29,6 @@ def report_machines(folders: Sequence[Path], form: str, console: "PlainConsole",
 
     Raises UsageError for such an option, and StoreError where a folder cannot be read.
     """
-    from steptime.analysis.machines import folders_by_machine
-    from steptime.analysis.summary import summarise
-    from steptime.attached.summary import attached_run
-    from steptime.cli.arguments import open_results
-    from steptime.errors import UsageError
-    from steptime.report.machines import ReportedFolder
-
     if given := [name for name, value in options.items() if value]:
         message = f"{', '.join(given)}: of one results folder, and {len(folders)} are of several machines; name one"
         raise UsageError(message)
@@ -43,11 +43,7 @@ def report_machines(folders: Sequence[Path], form: str, console: "PlainConsole",
         own.folder.store.require_launches()
 
 
-def _print(reported: "Sequence[ReportedFolder]", form: str, console: "PlainConsole") -> None:
-    from steptime.report.export_formats import SectionFormat, formats_of
-    from steptime.report.machines import machine_sections, machines_in_a_line
-    from steptime.report.terminal import SectionText
-
+def _print(reported: Sequence[ReportedFolder], form: str, console: "PlainConsole") -> None:
     title, sections = machines_in_a_line(reported), machine_sections(reported)
     if form == "json":
         print_json({"machines": [_json(own) for own in reported]})
@@ -58,7 +54,7 @@ def _print(reported: "Sequence[ReportedFolder]", form: str, console: "PlainConso
         console.print(SectionText(sections))
 
 
-def _json(own: "ReportedFolder") -> dict[str, Any]:
+def _json(own: ReportedFolder) -> dict[str, Any]:
     attached = {"attached": own.attached.to_json()} if own.attached else {}
     return {
         "machine": own.folder.machine,

@@ -2,16 +2,42 @@
 
 import shlex
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from steptime.analysis.message_times import SCHEMA, NetSummary
+from steptime.catalog.accelerators import find_accelerators
+from steptime.catalog.manifest import load_manifests
+from steptime.cli.arguments import Mistakes, count, open_results
+from steptime.cli.console import print_rows, stderr_console
+from steptime.cli.list import back_end_rows
+from steptime.cli.progress import LiveObserver
 from steptime.cli.section_output import FormOption, PageOption, chosen_form, show_sections
+from steptime.cli.streams import print_json
 from steptime.interruption import Interrupted, unmasked
-
-if TYPE_CHECKING:
-    from steptime.runner.net_plan import NetPlan
+from steptime.predict.model.measured_links import stored_links
+from steptime.report.links import link_section
+from steptime.report.ranking import flop_rate
+from steptime.report.section import Part, Section, Sentences, text_table
+from steptime.results.store import Store
+from steptime.runner.message_timing import NetRun
+from steptime.runner.net_plan import (
+    NetPlan,
+    NetQuery,
+    back_ends_named,
+    back_ends_of,
+    net_plan_of,
+    parse_hosts,
+    parse_operation,
+    ready_back_ends,
+)
+from steptime.runner.site import site_of_messages
+from steptime.study.quantities import delay as emulated_delay
+from steptime.units import format_bytes, parse_bit_rate, parse_bytes, parse_duration
 
 EXIT_WRONG = 1
 EXIT_FAILED = 3
@@ -58,25 +84,6 @@ def net(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/net.md) and nothing else.")] = False,
 ) -> None:
     """Time messages over the back ends of frameworks, check the sums, and fit latencies and bandwidth."""
-    from dataclasses import replace
-    from functools import partial
-
-    from steptime.catalog.accelerators import find_accelerators
-    from steptime.catalog.manifest import load_manifests
-    from steptime.cli.arguments import Mistakes, count
-    from steptime.runner.net_plan import (
-        NetQuery,
-        back_ends_named,
-        back_ends_of,
-        net_plan_of,
-        parse_hosts,
-        parse_operation,
-        ready_back_ends,
-    )
-    from steptime.runner.site import site_of_messages
-    from steptime.study.quantities import delay as emulated_delay
-    from steptime.units import parse_bit_rate, parse_bytes, parse_duration
-
     form = chosen_form(form, as_json=as_json)
     manifests = load_manifests()
     known = back_ends_of(manifests)
@@ -113,9 +120,6 @@ def net(
     if dry_run:
         _print_plan(plan, launches, output, form, html)
         return
-    from steptime.cli.console import stderr_console
-    from steptime.cli.progress import LiveObserver
-    from steptime.runner.message_timing import NetRun
 
     console = stderr_console()
     again = shlex.join(["steptime", *sys.argv[1:]])
@@ -138,10 +142,6 @@ def net(
 
 
 def _print_back_ends(form: str, html: Path | None) -> None:
-    from steptime.cli.list import back_end_rows
-    from steptime.cli.streams import print_json
-    from steptime.report.section import Section, text_table
-
     back_ends = back_end_rows()
     if form == "json":
         print_json(back_ends)
@@ -153,11 +153,7 @@ def _print_back_ends(form: str, html: Path | None) -> None:
     show_sections([Section("Back ends", [table])], form, html, "Back ends")
 
 
-def _print_plan(plan: "NetPlan", launches: int, output: Path, form: str, html: Path | None) -> None:
-    from steptime.cli.streams import print_json
-    from steptime.report.section import Part, Section, Sentences, text_table
-    from steptime.units import format_bytes
-
+def _print_plan(plan: NetPlan, launches: int, output: Path, form: str, html: Path | None) -> None:
     if form == "json":
         settings = [{"id": each.id, **each.model_dump(mode="json")} for each in plan.settings]
         print_json({"folder": str(output), "launches": launches, "settings": settings, "skipped": plan.skipped})
@@ -180,12 +176,6 @@ def _print_plan(plan: "NetPlan", launches: int, output: Path, form: str, html: P
 
 
 def _print_found(folder: Path, form: str, html: Path | None) -> None:
-    from steptime.analysis.message_times import SCHEMA, NetSummary
-    from steptime.cli.streams import print_json
-    from steptime.predict.model.measured_links import stored_links
-    from steptime.report.links import link_section
-    from steptime.results.store import Store
-
     store = Store.open(folder)
     found = stored_links(store) or NetSummary(rows=[])
     if form == "json":
@@ -201,12 +191,7 @@ def peak(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """Measure how quickly devices multiply matrices, while nothing else runs; reports then have MFU."""
-    from steptime.cli.arguments import open_results
-    from steptime.cli.console import stderr_console
-    from steptime.cli.progress import LiveObserver
-    from steptime.cli.streams import print_rows
-    from steptime.report.ranking import flop_rate
-    from steptime.runner.doctor import measure_for, measure_peaks, settings_of_machine
+    from steptime.runner.doctor import measure_for, measure_peaks, settings_of_machine  # noqa: PLC0415 - peak alone needs it
 
     with LiveObserver(stderr_console()) as observer:
         if folder is None:

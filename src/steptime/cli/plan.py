@@ -3,9 +3,13 @@
 import os
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.text import Text
 
 from steptime.analysis.flags import Varied, varied_names, varied_options
+from steptime.cli.console import PlainConsole
+from steptime.cli.streams import print_json
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.plan import StudyPlan, missing_in_words
 from steptime.runner.run_kinds import RUN_KINDS, TRAININGS, without_breakdown
@@ -14,21 +18,13 @@ from steptime.study.study import further_settings
 from steptime.study.trial import Trial
 from steptime.units import format_count, format_seconds
 
-if TYPE_CHECKING:
-    from steptime.cli.console import PlainConsole
-
 
 def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     """Print what a run would do."""
     trials = plan.expansion.trials
     if as_json:
-        from steptime.cli.streams import print_json
-
         print_json(_as_json(plan))
         return
-    from rich.text import Text
-
-    from steptime.cli.console import PlainConsole
 
     varied = varied_options(trials)
     helpers = len({trial.loader_processes for trial in trials}) > 1
@@ -57,7 +53,7 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     console.print(f"results go to {plan.folder}")
 
 
-def _print_times(plan: StudyPlan, console: "PlainConsole") -> None:
+def _print_times(plan: StudyPlan, console: PlainConsole) -> None:
     """Say about how long the launches take, what the budget leaves out of them, and what that rests on."""
     wanted, budget_s = plan.wanted_s, plan.budget_s
     guesses = []

@@ -1,37 +1,45 @@
 """``steptime predict``: unmeasured configurations, from a profile or from a measured scaling curve."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steptime.cli.own_forecasts import EXIT_REFUSED, predict_attached_script, predict_curve
+from steptime.catalog.choices import STRATEGIES
+from steptime.catalog.workloads.table import LIBRARY
+from steptime.cli.arguments import Mistakes
 from steptime.cli.section_output import FormOption, PageOption, chosen_form, show_sections
+from steptime.cli.streams import print_json, warn
+from steptime.predict.assumptions import assumed, other_layouts, without_effect, worker_counts
+from steptime.predict.attached import predict_attached, refuse_changes
+from steptime.predict.attached_profile import AttachedProfile, read_attached_profile
+from steptime.predict.model.compute import DEVICES
+from steptime.predict.predict import BASELINE, Prediction
+from steptime.predict.predict import predict as predict_all
+from steptime.predict.profile import Profile, read_profile
+from steptime.predict.query import KEYS, read_queries, read_workers
+from steptime.report.predictions import curve_sections, model_section, remarks_section, script_section
+from steptime.scaling.knee import knee_line, read_shares
+from steptime.scaling.predicted_knees import PredictedKnees, attached_knees, profile_knees
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from steptime.predict.predict import Prediction
-    from steptime.predict.profile import Profile
     from steptime.report.section import Section
     from steptime.results.json_form import Interval, IntervalOverLaunches
-    from steptime.scaling.predicted_knees import PredictedKnees
+
 
 _NOTHING = (
     "nothing to predict from; give the PROFILE that `steptime fit DIR` wrote, or a scaling curve: --curve POINTS.csv"
 )
+EXIT_REFUSED = 3
+"""Where every configuration is refused."""
 _USUAL_WORKERS = (1, 2, 4, 8)
 _WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
 
 
 def _complete_keys(incomplete: str) -> list[str]:
-    from steptime.catalog.choices import STRATEGIES
-    from steptime.catalog.workloads.table import LIBRARY
-    from steptime.predict.model.compute import DEVICES
-    from steptime.predict.query import KEYS
-
     values = {"strategy": STRATEGIES, "workload": LIBRARY, "device": ["cpu", "cuda", *DEVICES]}
     key, equals, _ = incomplete.partition("=")
     if equals:
@@ -67,10 +75,6 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/prediction.md) and nothing else.")] = False,
 ) -> None:
     """Predict step time, throughput and phases, with an interval of 90 %, or say which measurement is missing."""
-    from steptime.cli.arguments import Mistakes
-    from steptime.predict.query import read_queries, read_workers
-    from steptime.scaling.knee import read_shares
-
     form = chosen_form(form, as_json=as_json)
     mistakes = Mistakes()
     counts = mistakes.read("--workers", workers, read_workers) or _USUAL_WORKERS
@@ -78,19 +82,17 @@ def predict(
     if curve is not None:
         mistakes.add(_contradictions(profile, overrides))
         mistakes.complain()
-        predict_curve(curve, counts, shares, form=form, html=html)
+        _predict_curve(curve, counts, shares, form=form, html=html)
         return
     if profile is None:
         mistakes.add([_NOTHING])
         mistakes.complain()
         return
-    from steptime.predict.attached_profile import read_attached_profile
-    from steptime.predict.profile import read_profile
 
     own = read_attached_profile(profile)
     if own is not None:
         mistakes.complain()
-        predict_attached_script(own, overrides or [], counts, shares, form=form, html=html)
+        _predict_script(own, overrides or [], counts, shares, form=form, html=html)
         return
     read = read_profile(profile)
     mistakes.read("overrides", "", lambda _: read_queries(overrides or [], read))
@@ -99,23 +101,17 @@ def predict(
 
 
 def _predict_profile(
-    read: "Profile",
-    overrides: "Sequence[str]",
-    workers: "Sequence[int] | None",
-    shares: "Sequence[float]",
+    read: Profile,
+    overrides: Sequence[str],
+    workers: Sequence[int] | None,
+    shares: Sequence[float],
     *,
     form: str,
     html: Path | None,
 ) -> None:
     """Print predictions of a fitted profile; ``workers`` is None if none were asked for."""
-    from steptime.predict.assumptions import without_effect, worker_counts
-    from steptime.predict.predict import BASELINE
-    from steptime.predict.predict import predict as predict_all
-    from steptime.predict.query import read_queries
-    from steptime.report.predictions import remarks_section
-    from steptime.scaling.predicted_knees import profile_knees
 
-    def predicted(texts: "Sequence[str]") -> "list[Prediction]":
+    def predicted(texts: Sequence[str]) -> list[Prediction]:
         queries = read_queries(texts, read)
         if workers is not None or not any(query.hosts for query in queries):
             return predict_all(read, workers or _USUAL_WORKERS, queries)
@@ -128,8 +124,6 @@ def _predict_profile(
     predictions = predicted(overrides)
     bends = profile_knees(read, read_queries(overrides, read), shares)
     if form == "json":
-        from steptime.cli.streams import print_json
-
         knees = [each.to_json() for each in bends]
         print_json({"predictions": [to_json(each) for each in predictions], "baseline": BASELINE, "knees": knees})
     if form != "json" or html is not None:
@@ -140,12 +134,7 @@ def _predict_profile(
         sys.exit(EXIT_REFUSED)
 
 
-def _models(
-    predictions: "Sequence[Prediction]", profile: "Profile", bends: "Sequence[PredictedKnees]"
-) -> "list[Section]":
-    from steptime.predict.assumptions import assumed, other_layouts
-    from steptime.report.predictions import model_section
-
+def _models(predictions: Sequence[Prediction], profile: Profile, bends: Sequence[PredictedKnees]) -> "list[Section]":
     models: dict[str, list[Prediction]] = {}
     for each in predictions:
         models.setdefault(each.key.name, []).append(each)
@@ -160,14 +149,14 @@ def _models(
     ]
 
 
-def _contradictions(profile: Path | None, overrides: "Sequence[str] | None") -> list[str]:
+def _contradictions(profile: Path | None, overrides: Sequence[str] | None) -> list[str]:
     given = [str(each) for each in (profile, *(overrides or ())) if each is not None]
     if not given:
         return []
     return [f"--curve predicts from the points of a curve alone; leave out {' '.join(given)}"]
 
 
-def to_json(each: "Prediction") -> dict[str, Any]:
+def to_json(each: Prediction) -> dict[str, Any]:
     """Return one prediction as docs/prediction.md describes it."""
     key = each.key
     return {
@@ -202,3 +191,41 @@ def _bounds(interval: "Interval[float | None] | IntervalOverLaunches[float | Non
     if interval is None:
         return {"value": None, "low": None, "high": None}
     return {"value": interval.value, "low": interval.low, "high": interval.high}
+
+
+def _predict_script(
+    profile: AttachedProfile,
+    overrides: Sequence[str],
+    workers: Sequence[int],
+    shares: Sequence[float],
+    *,
+    form: str,
+    html: Path | None,
+) -> None:
+    """Print what a user's own script takes on other numbers of workers."""
+    refuse_changes(overrides)
+    predictions = predict_attached(profile, workers)
+    bends = attached_knees(profile, shares)
+    if form == "json":
+        steps = [each.to_json() for each in predictions]
+        knees = None if bends is None else [knee.to_json() for knee in bends]
+        print_json({"predictions": steps, "knees": knees, "trainings": profile.trainings})
+    section = script_section(profile, predictions, knee_line(bends or []))
+    show_sections([section], form, html, "Predictions of your own script")
+    if predictions and all(each.refused for each in predictions):
+        sys.exit(EXIT_REFUSED)
+
+
+def _predict_curve(
+    points: Path, workers: Sequence[int], shares: Sequence[float], *, form: str, html: Path | None
+) -> None:
+    """Print the forecasts of measured scaling curves."""
+    from steptime.importers import read_imports  # noqa: PLC0415 - likewise
+    from steptime.scaling.forecast import forecast  # noqa: PLC0415 - profiles need no models of curves
+
+    [records] = read_imports([points], "curves")
+    warn(records.notes)
+    forecasts = forecast(records.curves, workers, shares)
+    if form == "json":
+        print_json({"curves": [each.to_json() for each in forecasts]})
+    show_sections(curve_sections(forecasts), form, html, "Forecasts of measured scaling curves")

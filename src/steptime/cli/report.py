@@ -14,10 +14,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import steptime
-from steptime.cli.section_output import report_console
-from steptime.cli.streams import say, warn
+from steptime.analysis.summary import summarise
+from steptime.attached.summary import attached_run
+from steptime.cli.arguments import open_results
+from steptime.cli.console import report_console
+from steptime.cli.machines import report_machines
+from steptime.cli.streams import print_json, say, warn
 from steptime.cli.trackers import ToTrackers, chosen_trackers, write_to_trackers
+from steptime.diagnosis.expected import expected_steps, scenarios
+from steptime.diagnosis.job_accounts import job_accounts
+from steptime.diagnosis.own_script import script_findings
+from steptime.diagnosis.rules import diagnose
+from steptime.errors import StoreError, UsageError, choices_message
+from steptime.extras import why_absent
+from steptime.plain_file import PlainFolder
+from steptime.predict.model.measured_links import stored_links
+from steptime.predict.profile import default_profile_path
+from steptime.predict.study_predictions import with_models
+from steptime.report.advice import what_if_section
+from steptime.report.attached import attached_section
+from steptime.report.attached_answer import AttachedAnswer
+from steptime.report.conditions import machine_in_a_line
 from steptime.report.export_formats import ReportFormat, format_help, formats_of
+from steptime.report.links import link_section
+from steptime.report.overview import MOST_LINES, overview
+from steptime.report.sections import StudyFindings, sections
+from steptime.report.sweep import sweep_section
+from steptime.report.terminal import SectionText, WholeReport
+from steptime.report.trial_names import Names
+from steptime.results.joined_files import Recorded, are_of_machines, reported_folder
+from steptime.study.study_file import study_files
+from steptime.sweep.plan import STORED
 
 if TYPE_CHECKING:
     from steptime.analysis.message_times import NetSummary
@@ -25,11 +52,8 @@ if TYPE_CHECKING:
     from steptime.attached.form import AttachedRun
     from steptime.cli.trackers import ChosenTracker
     from steptime.diagnosis.form import Diagnosis
-    from steptime.errors import StoreError
     from steptime.predict.held_out import Anomaly
     from steptime.report.section import Section
-    from steptime.report.sections import StudyFindings
-    from steptime.results.joined_files import Recorded
     from steptime.results.store import Store
     from steptime.scaling.sweep_answer import SweepAnswer
 
@@ -69,16 +93,11 @@ def report(
     to: ToTrackers = None,
 ) -> None:
     """Show who is fastest, with intervals, the equivalence check and what failed."""
-    from steptime.errors import UsageError, choices_message
-    from steptime.results.joined_files import are_of_machines, reported_folder
-
     formats = formats_of(ReportFormat)
     if form not in formats:
         raise UsageError(choices_message("format", form, formats))
     trackers = chosen_trackers(to)
     if are_of_machines(folders):
-        from steptime.cli.machines import report_machines
-
         of_one = {"--html": html, "--what-if": what_if, "--reference": reference, "--figures": figures, "--to": to}
         report_machines(folders, "json" if as_json else form, report_console(), of_one)
         return
@@ -116,15 +135,13 @@ def _kept_page(folder: Path) -> Path | None:
 
 def _write_figures(reported: "ReportedResults", folder: Path | None) -> None:
     if folder is not None:
-        from steptime.report.formats import write_figures
+        from steptime.report.formats import write_figures  # noqa: PLC0415 - draws charts
 
         written = write_figures(reported.summary, reported.sections, folder)
         warn([f"figures: {len(written)} files in {folder.resolve()}"])
 
 
 def _require_attached(reported: "ReportedResults", trackers: "Sequence[ChosenTracker]") -> None:
-    from steptime.errors import UsageError
-
     if trackers and reported.attached is None:
         message = (
             f"--to {trackers[0].place.name} needs the results of steptime attach; {reported.store.path} has a study"
@@ -134,10 +151,8 @@ def _require_attached(reported: "ReportedResults", trackers: "Sequence[ChosenTra
 
 def _tracker_failure(
     reported: "ReportedResults", trackers: "Sequence[ChosenTracker]", html: Path | None
-) -> "StoreError | None":
+) -> StoreError | None:
     """Write an attached run to trackers; return why it is not in all of them."""
-    from steptime.errors import StoreError
-
     if not trackers or reported.attached is None:
         return None
     folder = reported.store.path
@@ -147,10 +162,8 @@ def _tracker_failure(
     return StoreError("\n".join(failed)) if failed else None
 
 
-def _page_failure(found: "ReportedResults", path: Path | None) -> "StoreError | None":
+def _page_failure(found: "ReportedResults", path: Path | None) -> StoreError | None:
     """Write the page that was asked for; return why it could not be, since the report is shown all the same."""
-    from steptime.errors import StoreError
-
     if path is not None:
         try:
             write_report_page(found, path)
@@ -171,21 +184,17 @@ class ReportedResults:
     sweep: "SweepAnswer | None" = None
 
     @property
-    def findings(self) -> "StudyFindings":
+    def findings(self) -> StudyFindings:
         """What sections are made of."""
-        from steptime.report.sections import StudyFindings
-
         return StudyFindings(self.summary, self.net, attached=self.attached, sweep=self.sweep, diagnosis=self.diagnosis)
 
     @property
     def sections(self) -> "list[Section]":
         """All sections of the report."""
-        from steptime.report.sections import sections
-
         return sections(self.findings)
 
 
-def read_report(folder: Path, reference: Path | None = None, recorded: "Recorded | None" = None) -> ReportedResults:
+def read_report(folder: Path, reference: Path | None = None, recorded: Recorded | None = None) -> ReportedResults:
     """Return what the report of ``folder`` shows.
 
     Args:
@@ -195,17 +204,6 @@ def read_report(folder: Path, reference: Path | None = None, recorded: "Recorded
 
     Raises StoreError when the folder cannot be read, and UsageError when the reference cannot.
     """
-    from steptime.analysis.summary import summarise
-    from steptime.attached.summary import attached_run
-    from steptime.cli.arguments import open_results
-    from steptime.diagnosis.expected import expected_steps, scenarios
-    from steptime.diagnosis.job_accounts import job_accounts
-    from steptime.diagnosis.own_script import script_findings
-    from steptime.diagnosis.rules import diagnose
-    from steptime.errors import StoreError
-    from steptime.predict.model.measured_links import stored_links
-    from steptime.predict.study_predictions import with_models
-
     store = open_results(folder)
     net = stored_links(store)
     recorded = recorded or store.attached()
@@ -228,20 +226,14 @@ def read_report(folder: Path, reference: Path | None = None, recorded: "Recorded
 
 def _swept(store: "Store") -> "SweepAnswer | None":
     """Return what a sweep found, whose model takes longer to import than most reports; None of other results."""
-    from steptime.sweep.plan import STORED
-
     if store.get(STORED) is None:
         return None
-    from steptime.sweep.answer import swept
+    from steptime.sweep.answer import swept  # noqa: PLC0415 - only of a sweep
 
     return swept(store)
 
 
 def _print_what_if(found: ReportedResults) -> None:
-    from steptime.report.advice import what_if_section
-    from steptime.report.terminal import SectionText
-    from steptime.report.trial_names import Names
-
     section = what_if_section(found.summary, found.diagnosis.what_if, Names(found.summary.trials))
     if section is None:
         warn([f"no breakdown to simulate from: steptime run STUDY breakdown=true -o {found.store.path}"])
@@ -251,8 +243,6 @@ def _print_what_if(found: ReportedResults) -> None:
 
 def print_json_report(found: ReportedResults) -> None:
     """Print a report as JSON."""
-    from steptime.cli.streams import print_json
-
     net = found.net.to_json() if found.net else []
     attached = {"attached": found.attached.to_json()} if found.attached else {}
     attached |= {"sweep": found.sweep.model_dump()} if found.sweep else {}
@@ -262,9 +252,6 @@ def print_json_report(found: ReportedResults) -> None:
 
 def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Sequence[str]) -> None:
     """Print the short report; one of messages alone is whole."""
-    from steptime.report.attached_answer import AttachedAnswer
-    from steptime.report.overview import MOST_LINES, overview
-
     if found.attached:
         report_console().print(AttachedAnswer(found.attached))
         return
@@ -282,11 +269,6 @@ def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Seq
 
 def print_whole_report(found: ReportedResults) -> None:
     """Print everything that a report has for a terminal."""
-    from steptime.report.attached import attached_section
-    from steptime.report.links import link_section
-    from steptime.report.sweep import sweep_section
-    from steptime.report.terminal import SectionText, WholeReport
-
     if found.attached:
         links = [link_section(found.net)] if found.net and found.net.rows else []
         report_console().print(SectionText([attached_section(found.attached), *links]))
@@ -300,8 +282,7 @@ def print_whole_report(found: ReportedResults) -> None:
 
 def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -> None:
     """Write the page of a report, with a notice above it; raises StoreError when it cannot be written."""
-    from steptime.extras import why_absent
-    from steptime.report.formats import write_page
+    from steptime.report.formats import write_page  # noqa: PLC0415 - draws charts
 
     write_page(found.store, found.findings, path, notice=notice)
     if undrawn := why_absent("page"):
@@ -310,9 +291,6 @@ def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -
 
 def _next_steps(found: ReportedResults, page: Path | None) -> list[str]:
     """Return the commands that go on from a short report."""
-    from steptime.predict.profile import default_profile_path
-    from steptime.study.study_file import study_files
-
     folder = found.store.path
     profile = default_profile_path(folder)
     steps = [(["steptime", "report", "--all", str(folder)], "everything")]
@@ -340,8 +318,7 @@ def _with_anomalies(report: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _anomalies(report: Mapping[str, Any], folder: Path) -> "dict[str, Anomaly]":
-    from steptime.errors import StoreError
-    from steptime.predict.held_out import anomalies_of
+    from steptime.predict.held_out import anomalies_of  # noqa: PLC0415 - JSON alone has anomalies
 
     steps = {trial["id"]: (trial.get("step_time_s") or {}).get("mean") for trial in report["trials"]}
     try:
@@ -365,8 +342,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
 ) -> None:
     """Show the recorded results of a real race: ranking, breakdown and prediction. Nothing is measured or installed."""
-    from steptime.cli.predict import predict
-    from steptime.cli.streams import say, warn
+    from steptime.cli.predict import predict  # noqa: PLC0415 - the demo alone predicts
 
     folder = unpack(output)
     profile = output / f"{STUDY}.profile.json"
@@ -395,9 +371,6 @@ def unpack(target: Path) -> Path:
 
     Raises UsageError where a file in ``target`` has the name of one of the recording and holds something else.
     """
-    from steptime.errors import UsageError
-    from steptime.plain_file import PlainFolder
-
     folder = PlainFolder(target)
     files = recorded_files()
     kept = {name: folder.read(target / name) for name in files if (target / name).exists()}
@@ -415,10 +388,8 @@ def recorded_files() -> dict[str, bytes]:
         return {member.name: file.read() for member in archive if (file := archive.extractfile(member))}
 
 
-def _recorded(found: "ReportedResults") -> str:
+def _recorded(found: ReportedResults) -> str:
     """Return where and when the results were measured, in a sentence."""
-    from steptime.report.conditions import machine_in_a_line
-
     machine = {name: value for name, value in found.summary.machine.items() if name != "hostname"}
     launches = (launch for trial in found.summary.trials for launch in found.store.launches(trial.id))
     days = sorted({launch.started_at[:10] for launch in launches})

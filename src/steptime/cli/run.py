@@ -7,16 +7,21 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from steptime.errors import Unfinished
+from steptime.cli.console import stderr_console
+from steptime.cli.progress import LiveObserver
+from steptime.errors import SteptimeError, Unfinished, UsageError
 from steptime.interruption import Interrupted, unmasked
-
-if TYPE_CHECKING:
-    from steptime.runner.allocation import Allocation
-    from steptime.runner.plan import StudyPlan
+from steptime.results.jsonlines import json_text
+from steptime.results.store import Store
+from steptime.runner.allocation import Allocation, until_end
+from steptime.runner.plan import StudyPlan, plan_study
+from steptime.runner.slurm_job import script_of
+from steptime.runner.study_run import StudyRun
+from steptime.units import format_count
 
 EXIT_NOT_EQUIVALENT = 1
 EXIT_FAILED = 3
@@ -69,22 +74,15 @@ def run(
     ] = False,
 ) -> None:
     """Measure what a study asks for; run it again on the same folder to resume."""
-    from steptime.runner.plan import plan_study
-
     began = time.monotonic()
     changes = [*(overrides or []), *([f"scale={scale}"] if scale else [])]
     changes += _named_environments(environments) if environments else []
     plan = plan_study(study, changes, output, budget, paths_from)
     if dry_run:
-        from steptime.cli.plan import print_plan
+        from steptime.cli.plan import print_plan  # noqa: PLC0415 - a dry run alone prints it
 
         print_plan(plan, as_json=as_json)
         return
-    from steptime.cli.console import stderr_console
-    from steptime.cli.progress import LiveObserver
-    from steptime.runner.allocation import Allocation, until_end
-    from steptime.runner.study_run import StudyRun
-    from steptime.units import format_count
 
     console = stderr_console()
     foreign = [f"runs {program}" for program in plan.foreign_programs()]
@@ -121,9 +119,6 @@ def run(
 
 def _named_environments(text: str) -> list[str]:
     """Return the overrides of ``NAME=PYTHON,...``; raises UsageError with all mistakes."""
-    from steptime.errors import UsageError
-    from steptime.results.jsonlines import json_text
-
     mistakes: list[str] = []
     found: dict[str, dict[str, str]] = {}
     for part in text.split(","):
@@ -147,10 +142,8 @@ def _named_environments(text: str) -> list[str]:
 
 def _ranking_so_far(folder: Path) -> list[str]:
     """Return a sentence for each workload of the results in ``folder``; none where it cannot be read meanwhile."""
-    from steptime.analysis.summary import summarise
-    from steptime.errors import SteptimeError
-    from steptime.report.overview import sentences
-    from steptime.results.store import Store
+    from steptime.analysis.summary import summarise  # noqa: PLC0415 - nothing to rank before the first launch
+    from steptime.report.overview import sentences  # noqa: PLC0415 - likewise
 
     try:
         return sentences(summarise(Store.open(folder)))
@@ -158,11 +151,8 @@ def _ranking_so_far(folder: Path) -> list[str]:
         return []
 
 
-def _ways_on(plan: "StudyPlan", allocation: "Allocation | None") -> list[str]:
+def _ways_on(plan: StudyPlan, allocation: Allocation | None) -> list[str]:
     """Queue the job of ``allocation`` again, if there is one to be; say what becomes of the study, a line each."""
-    from steptime.results.store import Store
-    from steptime.runner.slurm_job import script_of
-
     lines = [f"everything measured is kept in {plan.folder}"]
     if allocation and Store.exists(plan.folder):
         again = allocation.requeue(Store.open(plan.folder))
@@ -180,7 +170,7 @@ def _report(folder: Path, *, as_json: bool) -> int:
     What draws the charts takes more memory than the rest of steptime together, in the process that is said to be
     small. ``-P``: a folder named steptime in the current one must not be taken for the program.
     """
-    from steptime.cli.report import PAGE
+    from steptime.cli.report import PAGE  # noqa: PLC0415 - draws charts
 
     command = [sys.executable, "-P", "-m", "steptime", "report", "--html", str(folder / PAGE)]
     sys.stdout.flush()

@@ -1,6 +1,5 @@
 """Sections that a verb prints: as text as wide as the terminal, in the forms of other programs, and as a page."""
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -8,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steptime.cli.console import report_console
 from steptime.cli.streams import say, warn
+from steptime.errors import UsageError, choices_message
+from steptime.plain_file import write_whole
 from steptime.report.export_formats import SectionFormat, format_help, formats_of
+from steptime.report.terminal import SectionText
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steptime.cli.console import PlainConsole
     from steptime.report.section import Section
 
-_FILE_WIDTH = 140
-"""Columns where no terminal sets them: a line per trial can be searched and cut."""
 
 FormOption = Annotated[
     str,
@@ -29,8 +29,6 @@ PageOption = Annotated[Path | None, typer.Option("--html", help="Also write one 
 
 def chosen_form(form: str, *, as_json: bool) -> str:
     """Return the form that was chosen, by either option; raises UsageError for one that there is not."""
-    from steptime.errors import UsageError, choices_message
-
     if form not in formats_of(SectionFormat):
         raise UsageError(choices_message("format", form, formats_of(SectionFormat)))
     return "json" if as_json else form
@@ -47,23 +45,12 @@ def show_sections(sections: "Sequence[Section]", form: str, html: Path | None, t
 
     Raises OSError where the page cannot be written.
     """
-    from steptime.report.terminal import SectionText
-
     if write := formats_of(SectionFormat)[form].text:
         say(write(title, sections))
     elif form != "json":
         report_console().print(SectionText(sections))
     if html is not None:
-        from steptime.plain_file import write_whole
-        from steptime.report.formats import sections_page
+        from steptime.report.formats import sections_page  # noqa: PLC0415 - draws charts
 
         write_whole(html, sections_page(sections, title, shlex.join(["steptime", *sys.argv[1:]])).encode())
         warn([f"report: {html.resolve()}"])
-
-
-def report_console() -> "PlainConsole":
-    """Return the console for reports: as wide as the terminal, or as a file may be."""
-    from steptime.cli.console import PlainConsole
-
-    sized = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return PlainConsole(width=None if sized else _FILE_WIDTH)

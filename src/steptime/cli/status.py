@@ -9,22 +9,25 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from steptime.analysis.trial_progress import progress_of_trials
+from steptime.cli.arguments import open_results
 from steptime.cli.section_output import FormOption, PageOption, chosen_form, show_sections
-from steptime.cli.streams import say
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from steptime.report.section import Section
-    from steptime.results.progress import RunProgress, RunState
+from steptime.cli.streams import print_json, say, warn
+from steptime.errors import SteptimeError
+from steptime.report.plain_text import plain_text
+from steptime.report.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
+from steptime.results.progress import RunProgress, RunState, last_line_age_s, last_sign_age_s, run_progress, run_state
+from steptime.units import format_seconds, time_left
 
 _MOST_NAMED = 4
 """Trials with the same reason; of more, only the number is said."""
@@ -40,11 +43,6 @@ def status(
 
     This reads the results folder only: it may be another host that runs the study, such as the node of a Slurm job.
     """
-    from steptime.analysis.trial_progress import progress_of_trials
-    from steptime.cli.arguments import open_results
-    from steptime.cli.streams import print_json, warn
-    from steptime.results.progress import run_progress, run_state
-
     form = chosen_form(form, as_json=as_json)
     store = open_results(folder)
     found = run_progress(folder)
@@ -75,9 +73,7 @@ def status(
     store.require_launches()
 
 
-def _section(
-    lines: "Sequence[str]", progress: "Sequence[Mapping[str, Any]]", columns: "Mapping[str, str]"
-) -> "Section":
+def _section(lines: Sequence[str], progress: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Section:
     """Return what a run does, the launches of each trial, and why trials stopped.
 
     Args:
@@ -85,8 +81,6 @@ def _section(
         progress: a row for each trial.
         columns: titles of what is shown of a row, by its key.
     """
-    from steptime.report.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
-
     rows = [
         TableRow(
             row["trial"],
@@ -103,7 +97,7 @@ def _section(
     return Section(lines[0], [Sentences(lines[1:]), *table, Sentences(_reasons_in_words(progress))])
 
 
-def _reasons_in_words(rows: "Sequence[Mapping[str, Any]]") -> list[str]:
+def _reasons_in_words(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return why trials stopped or have no launch: a line for each reason, with the trials that it is of."""
     trials: dict[str, list[str]] = {}
     for row in rows:
@@ -112,7 +106,7 @@ def _reasons_in_words(rows: "Sequence[Mapping[str, Any]]") -> list[str]:
     return [f"{_trials_in_words(ids, len(rows))}: {reason}" for reason, ids in trials.items()]
 
 
-def _trials_in_words(ids: "Sequence[str]", count: int) -> str:
+def _trials_in_words(ids: Sequence[str], count: int) -> str:
     if len(ids) == 1:
         return ids[0]
     some = "all " if len(ids) == count else ""
@@ -120,13 +114,8 @@ def _trials_in_words(ids: "Sequence[str]", count: int) -> str:
     return f"{some}{len(ids)} trials{names}"
 
 
-def _run_lines(found: "RunProgress", state: "RunState", folder: Path) -> list[str]:
+def _run_lines(found: RunProgress, state: RunState, folder: Path) -> list[str]:
     """Return what the latest run of a folder does or how it ended, how much is left, and how old its last line is."""
-    from datetime import UTC, datetime
-
-    from steptime.results.progress import last_line_age_s, last_sign_age_s
-    from steptime.units import format_seconds, time_left
-
     try:
         since_s = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(found.at)).total_seconds())
     except (ValueError, TypeError):
@@ -157,10 +146,8 @@ def _run_lines(found: "RunProgress", state: "RunState", folder: Path) -> list[st
     return lines
 
 
-def _run_json(found: "RunProgress", state: "RunState", folder: Path) -> dict[str, Any]:
+def _run_json(found: RunProgress, state: RunState, folder: Path) -> dict[str, Any]:
     """Return the same for programs; ``silent_s`` are the seconds since the run's last heartbeat."""
-    from steptime.results.progress import last_sign_age_s
-
     who = {"host": found.host, "pid": found.pid, "job": found.job}
     doing = {"stage": found.stage, "item": found.item, "ended": found.ended}
     return {"state": state, **who, **doing, "silent_s": last_sign_age_s(folder)}
@@ -190,8 +177,6 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
 ) -> None:
     """Show the report in a browser of this machine, live and read-only, until Ctrl-C."""
-    from steptime.cli.arguments import open_results
-
     open_results(folder)
     server = PageServer(folder, port)
     say(f"report of {folder}, on this machine only: {server.address}", "Ctrl-C ends it")
@@ -203,7 +188,7 @@ def serve(
 
 
 @contextmanager
-def page_served(folder: Path) -> "Iterator[str]":
+def page_served(folder: Path) -> Iterator[str]:
     """Serve the page of a folder from a thread that takes no signal; return its address. Raises OSError."""
     with PageServer(folder) as server:
         thread = threading.Thread(target=server.serve_forever, args=(_POLL_S,), daemon=True)
@@ -255,13 +240,10 @@ class PageServer(ThreadingHTTPServer):
 
 def _page(folder: Path) -> bytes:
     """Return the page of a folder as it is now."""
-    from steptime.attached.latest_steps import latest_attempt, latest_steps
-    from steptime.attached.memory import memory_now
-    from steptime.cli.report import read_report
-    from steptime.errors import SteptimeError
-    from steptime.report.formats import page_of
-    from steptime.report.plain_text import plain_text
-    from steptime.results.progress import run_progress, run_state
+    from steptime.attached.latest_steps import latest_attempt, latest_steps  # noqa: PLC0415 - serve alone needs it
+    from steptime.attached.memory import memory_now  # noqa: PLC0415 - serve alone needs it
+    from steptime.cli.report import read_report  # noqa: PLC0415 - serve alone needs it
+    from steptime.report.formats import page_of  # noqa: PLC0415 - serve alone needs it
 
     try:
         found = read_report(folder)
@@ -276,7 +258,7 @@ def _page(folder: Path) -> bytes:
             notice += f" Memory now: {memory}." if memory else ""
         page = page_of(found.store, found.findings, notice=notice, refresh_s=_LEAST_S if running else None)
     except SteptimeError as error:
-        from markupsafe import escape
+        from markupsafe import escape  # noqa: PLC0415 - serve alone needs it
 
         said = escape(plain_text(str(error)))
         page = (

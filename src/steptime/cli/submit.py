@@ -2,15 +2,30 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from steptime.catalog.cluster import FoundHost
+from steptime.cli.console import PlainConsole, stderr_console
+from steptime.cli.streams import say, warn
 from steptime.errors import UsageError, choices_message
-
-if TYPE_CHECKING:
-    from steptime.launchers.kubernetes import PodJob
-    from steptime.runner.plan import StudyPlan
+from steptime.launchers.kubernetes import (
+    IMAGE,
+    NEVER_RUN,
+    Mount,
+    PodJob,
+    host_names,
+    manifest_text,
+    mpijob,
+    name_of_job,
+    trainjob,
+)
+from steptime.runner.plan import StudyPlan, plan_study
+from steptime.runner.slurm_job import STUDY_HERE, SlurmJob, lines_with_study
+from steptime.study.hosts import HostsChoice, SlurmChoice
+from steptime.study.study_file import folder_of_paths
+from steptime.units import parse_duration
 
 SLURM, KUBERNETES = "slurm", "kubernetes"
 _REQUEUES = 10
@@ -66,8 +81,6 @@ def submit(
     ] = False,
 ) -> None:
     """Write the batch script of a study, show it, and submit it to Slurm: one job, in which all launches take turns."""
-    from steptime.runner.plan import plan_study
-
     if to not in (SLURM, KUBERNETES):
         raise UsageError(choices_message("scheduler", to, (SLURM, KUBERNETES)))
     changes = list(overrides or [])
@@ -88,7 +101,7 @@ def submit(
 
 
 def _submit_to_slurm(
-    plan: "StudyPlan",
+    plan: StudyPlan,
     study: str,
     changes: list[str],
     setup: list[str],
@@ -97,9 +110,6 @@ def _submit_to_slurm(
     *,
     dry_run: bool,
 ) -> None:
-    from steptime.cli.console import PlainConsole, stderr_console
-    from steptime.runner.slurm_job import SlurmJob
-
     job = SlurmJob(plan, study, changes, setup, option, requeue)
     console = PlainConsole()
     console.print(job.script, soft_wrap=True, end="")
@@ -121,7 +131,7 @@ def _submit_to_slurm(
 
 
 def _print_manifest(
-    plan: "StudyPlan",
+    plan: StudyPlan,
     study: str,
     changes: list[str],
     output: Path | None,
@@ -131,9 +141,6 @@ def _print_manifest(
     commands: bool,
 ) -> None:
     """Print a manifest, with the commands of a launch as comments if they are asked for; it stays YAML."""
-    from steptime.cli.streams import say, warn
-    from steptime.launchers.kubernetes import NEVER_RUN, manifest_text, mpijob, trainjob
-
     folder = _folder_in_pods(output or _CLAIM_PATH / plan.folder.name)
     job = _pod_job(plan, changes, folder, setup, image)
     several = job.hosts > 1
@@ -165,13 +172,8 @@ def _folder_in_pods(folder: Path) -> Path:
     return folder
 
 
-def _pod_job(plan: "StudyPlan", changes: list[str], folder: Path, setup: list[str], image: str | None) -> "PodJob":
+def _pod_job(plan: StudyPlan, changes: list[str], folder: Path, setup: list[str], image: str | None) -> PodJob:
     """Return what pods run: the study as it is now, on all hosts of an MPIJob or in one pod."""
-    from steptime.launchers.kubernetes import IMAGE, Mount, PodJob, name_of_job
-    from steptime.runner.slurm_job import STUDY_HERE, lines_with_study
-    from steptime.study.hosts import HostsChoice, SlurmChoice
-    from steptime.units import parse_duration
-
     hosts, asked = plan.study.hosts or HostsChoice(), plan.study.slurm or SlurmChoice()
     if hosts.names:
         message = (
@@ -200,21 +202,16 @@ def _pod_job(plan: "StudyPlan", changes: list[str], folder: Path, setup: list[st
     )
 
 
-def _in_pods(plan: "StudyPlan", job: "PodJob") -> "StudyPlan":
+def _in_pods(plan: StudyPlan, job: PodJob) -> StudyPlan:
     """Return a plan whose hosts are the pods, to show its commands."""
-    from steptime.catalog.cluster import FoundHost
-    from steptime.launchers.kubernetes import host_names
-
     if job.hosts == 1 or plan.site is None:
         return replace(plan, site=None)
     hosts = tuple(FoundHost(name, name, "INTERFACE") for name in host_names(job))
     return replace(plan, site=replace(plan.site, hosts=hosts, reach="ssh"))
 
 
-def _copies_in_words(plan: "StudyPlan", study: str, claim: Path) -> list[str]:
+def _copies_in_words(plan: StudyPlan, study: str, claim: Path) -> list[str]:
     """Return what must be copied into the claim or the image, a sentence each."""
-    from steptime.study.study_file import folder_of_paths
-
     needed, around = plan.needed_paths(), folder_of_paths(study).absolute()
     inside = {
         path: claim / Path(path).relative_to(around) if Path(path).is_relative_to(around) else Path(path)

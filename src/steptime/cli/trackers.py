@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steptime.errors import UsageError, choices_message, error_line
+from steptime.exports.trackers.tracked_run import tracked_run
+from steptime.extras import require_extra, why_absent
 from steptime.report.export_formats import TrackerFormat, format_help, formats_of
 
 if TYPE_CHECKING:
@@ -33,8 +36,6 @@ class ChosenTracker:
 
 def chosen_trackers(words: Sequence[str] | None) -> list[ChosenTracker]:
     """Return the trackers that the words name; raises UsageError with all mistakes."""
-    from steptime.errors import UsageError, choices_message
-
     places = formats_of(TrackerFormat)
     parted = [word.partition("=") for word in words or ()]
     if mistakes := [choices_message("tracker", name, places) for name, _, _ in parted if name not in places]:
@@ -44,8 +45,6 @@ def chosen_trackers(words: Sequence[str] | None) -> list[ChosenTracker]:
 
 def missing_libraries(chosen: Sequence[ChosenTracker]) -> list[str]:
     """Return what is to be installed for trackers, in sentences."""
-    from steptime.extras import why_absent
-
     return [reason for tracker in chosen if (reason := why_absent(tracker.place.name))]
 
 
@@ -60,10 +59,6 @@ def write_to_trackers(
         folder: its results.
         page: its report, or the folder if there is none.
     """
-    from steptime.errors import error_line
-    from steptime.exports.trackers.tracked_run import tracked_run
-    from steptime.extras import require_extra
-
     run = tracked_run(attached.to_json(), folder.resolve().name, str(page.resolve()))
     written, failed = [], []
     for tracker in chosen:
