@@ -75,7 +75,7 @@ def test_a_terminal_gets_its_cursor_back(tmp_path):
     assert said.rfind(b"\x1b[?25h") > said.rfind(b"\x1b[?25l")
 
 
-@pytest.mark.parametrize("module", ["shlex", "steptime.cli.verbs", "steptime.interruption", "steptime.cli.list"])
+@pytest.mark.parametrize("module", ["shlex", "steptime.cli.verbs", "steptime.interruption", "steptime.cli.console"])
 def test_ctrl_c_while_the_program_is_imported_ends_it_without_a_traceback(tmp_path, module):
     command = [sys.executable, "-X", "importtime", *PROGRAM[1:], "list", "workloads"]
     running = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
