@@ -12,6 +12,7 @@ import numpy as np
 from steptime.errors import UsageError
 from steptime.imported.imported_run import LARGEST_STEP, LONGEST_STEP_S, PARTS, ImportedSource, ImportedSteps, mean_step
 from steptime.imported.log_forms import LOG_FORMS, UNITS, WAYS, LogForm
+from steptime.imported.slow_ranks import SlowRanks
 from steptime.imported.source import LIMITS, ReadLimits, open_source
 from steptime.results.attached_lines import StepLine
 
@@ -32,6 +33,7 @@ class _ReadEntries:
     """Entries; a step number that does not grow begins a further run of the training."""
     first_at: str = ""
     ambiguous: bool = False
+    slow_ranks: SlowRanks = field(default_factory=SlowRanks)
 
     def take(self, line: str) -> None:
         """Read a line."""
@@ -39,6 +41,7 @@ class _ReadEntries:
             self._take_entry(line)
             return
         line = line[:_MOST_FACTS]
+        self.slow_ranks.take(line)
         if self.form.ambiguous and self.form.ambiguous[0] in line:
             self.ambiguous = True
         for pattern in self.form.facts:
@@ -136,7 +139,11 @@ def read_log(path: Path, form: LogForm, limits: ReadLimits = LIMITS) -> Imported
     if workers is None:
         unknown["workers"] = f"{path.name} does not have how many workers train"
     means = any(step.flags for process in processes for step in process.steps)
-    notes = [*form.notes, *(["entries are means over several steps: single steps vary more"] if means else [])]
+    notes = [
+        *read.slow_ranks.sentences(),
+        *form.notes,
+        *(["entries are means over several steps: single steps vary more"] if means else []),
+    ]
     figures = {"step_s": WAYS[way].source} if processes and way else {}
     return ImportedSource(
         path, form.name, processes, figures, _means(read), unknown, notes, began_at=read.first_at
