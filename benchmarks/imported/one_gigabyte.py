@@ -1,22 +1,23 @@
-"""Time and memory for a large trace of PyTorch's profiler: steptime's reader in turns with HTA.
+"""Time and memory for a large trace of PyTorch's profiler: steptime's reader in turns with HTA and TraceLens.
 
-The trace is made here: a rank of DDP with operators, launches, kernels on two streams, arrows and annotations, as
-the profiler writes them. Both read it in a fresh process and give the same figures: computing, and how much of the
-communication something computes beside.
+The trace is a real one, repeated. All read it in fresh processes and give the same figures: computing, and how much of
+the communication something computes beside.
 
-    .venv/bin/python benchmarks/imported/one_gigabyte.py FOLDER HTA_PYTHON [GIGABYTES] [TURNS]
+    .venv/bin/python benchmarks/imported/one_gigabyte.py TRACE FOLDER PYTHON [GIGABYTES] [TURNS]
 
-HTA_PYTHON is an interpreter with HolisticTraceAnalysis 0.5.0.
+PYTHON is an interpreter with HolisticTraceAnalysis 0.5.0 and TraceLens 0.1.0 of AMD-AGI (commit 171dd747 on GitHub;
+the package index has another program of that name). Both refuse traces of gloo on processors.
 """
 
+import gzip
 import json
+import os
 import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-STEP_US, EVENTS = 100_000.0, 400
 OURS = """
 import json, sys
 from pathlib import Path
@@ -29,7 +30,7 @@ exposed = sum(step.regions.get("collective", 0) for step in steps) * 1e-9
 hidden = source.values["hidden_communication_s"] * len(steps)
 print(json.dumps({"computing_s": computing, "overlap": hidden / (hidden + exposed)}))
 """
-THEIRS = """
+HTA = """
 import json, sys
 from hta.trace_analysis import TraceAnalysis
 analysis = TraceAnalysis(trace_files={0: sys.argv[1] + "/rank0.json"}, trace_dir=sys.argv[1])
@@ -38,52 +39,64 @@ overlap = analysis.get_comm_comp_overlap(visualize=False)
 computing = float(busy["compute_time(us)"].iloc[0]) * 1e-6
 print(json.dumps({"computing_s": computing, "overlap": float(overlap["comp_comm_overlap_pctg"].iloc[0]) / 100}))
 """
+TRACELENS = """
+import json, sys
+from TraceLens import TreePerfAnalyzer
+line = TreePerfAnalyzer.from_file(sys.argv[1] + "/rank0.json").get_df_gpu_timeline().set_index("type")["time ms"]
+computing, exposed, whole = (float(line[name]) for name in ("computation_time", "exposed_comm_time", "total_comm_time"))
+print(json.dumps({"computing_s": computing * 1e-3, "overlap": 1 - exposed / whole}))
+"""
+READERS = {"steptime": OURS, "HTA": HTA, "TraceLens": TRACELENS}
+STEP = "ProfilerStep#"
+JOINING = ("correlation", "External id", "Sequence number", "Ev Idx", "Python id", "Python parent id")
+LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))\n"
+"""A reader that needs more than 16 GiB ends with an error, instead of taking what other programs need."""
 
 
-def write_trace(path: Path, most_bytes: float) -> int:
-    """Write a trace of at least so many bytes; return its steps."""
-    step = written = 0
+def write_trace(source: Path, path: Path, most_bytes: float) -> int:
+    """Write a real trace again and again, until it has so many bytes; return how often.
+
+    Each copy lies behind the one before: times, numbers of steps and whatever joins events go on, so that the whole is
+    valid as a single trace.
+    """
+    read = source.read_bytes()
+    trace = json.loads(gzip.decompress(read) if source.suffix == ".gz" else read)
+    events = trace.pop("traceEvents")
+    once = [event for event in events if "ts" not in event or event["ph"] == "M"]
+    again = [event for event in events if "ts" in event and event["ph"] != "M"]
+    again = [event for event in again if event.get("cat") != "Trace" and not event["name"].startswith("Record Window")]
+    lasted = max(event["ts"] + event.get("dur", 0) for event in again) - min(event["ts"] for event in again) + 1000
+    most = 1 + max(number for event in again for number in _numbers(event).values())
+    steps = len({event["name"] for event in again if event["name"].startswith(STEP)})
+    copies = written = 0
     with path.open("w") as file:
-        about = {"backend": "nccl", "rank": 0, "world_size": 2}
-        written += file.write(f'{{"schemaVersion": 1, "distributedInfo": {json.dumps(about)}, "traceEvents": [\n')
+        written += file.write(json.dumps(trace)[:-1] + ',\n"traceEvents": [\n')
+        written += file.write(",\n".join(json.dumps(event) for event in once))
         while written < most_bytes:
-            for event in step_events(step):
-                written += file.write(f"{json.dumps(event)},\n")
-            step += 1
-        file.write('{"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 9.0}\n')
-        file.write('], "traceName": "made", "displayTimeUnit": "ms", "baseTimeNanoseconds": 1711964646000000000}\n')
-    return step
+            for event in again:
+                written += file.write(f",\n{json.dumps(_moved(event, copies, lasted, most, steps))}")
+            copies += 1
+        file.write("\n]}\n")
+    return copies
 
 
-def step_events(step: int) -> list[dict]:
-    """Return the events of a step."""
-    at = 1_000_000.0 + step * STEP_US
+def _numbers(event: dict) -> dict[str, int]:
+    """Return what joins an event with others, by key."""
+    args = {key: event.get("args", {}).get(key) for key in JOINING}
+    return {key: number for key, number in {**args, "id": event.get("id")}.items() if isinstance(number, int)}
 
-    def event(kind: str, name: str, begin: float, lasted: float, tid: int, **args: object) -> dict:
-        place = {"pid": 0 if kind in {"kernel", "gpu_memcpy"} else 4242, "tid": tid}
-        return {"ph": "X", "cat": kind, "name": name, **place, "ts": round(begin, 3), "dur": lasted, "args": args}
 
-    events = [event("user_annotation", f"ProfilerStep#{step}", at, STEP_US - 10.0, 4242)]
-    for index in range(EVENTS):
-        begin = at + 200.0 * index
-        number = step * EVENTS * 2 + index + 1
-        shape = {"Input Dims": [[8, 1024], [1024, 1024]], "Input type": ["float", "float"], "Sequence number": number}
-        events += [
-            event("cpu_op", "aten::addmm", begin, 150.0, 4242, **{"External id": number, "Fwd thread id": 0, **shape}),
-            event("cuda_runtime", "cudaLaunchKernel", begin + 20.0, 8.0, 4242, correlation=number, cbid=211),
-            {"ph": "s", "id": number, "pid": 4242, "tid": 4242, "ts": begin + 20.0, "cat": "ac2g", "name": "ac2g"},
-            {"ph": "f", "id": number, "pid": 0, "tid": 7, "ts": begin + 60.0, "cat": "ac2g", "name": "ac2g", "bp": "e"},
-            event("kernel", "void gemm_kernel<float, 128, 64>(int, float const*)", begin + 60.0, 120.0, 7,
-                  correlation=number, device=0, stream=7, grid=[64, 1, 1], block=[256, 1, 1]),
-        ]  # fmt: skip
-        if index % 40 == 0:
-            number += EVENTS
-            events += [
-                event("cuda_runtime", "cudaLaunchKernel", begin + 30.0, 8.0, 4242, correlation=number, cbid=211),
-                event("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", begin + 100.0, 150.0, 20,
-                      correlation=number, device=0, stream=20, **{"Collective name": "allreduce"}),
-            ]  # fmt: skip
-    return events
+def _moved(event: dict, copy: int, lasted: float, most: int, steps: int) -> dict:
+    """Return an event of a further copy."""
+    moved = {**event, "ts": round(event["ts"] + copy * lasted, 3)}
+    joined = {key: number + copy * most for key, number in _numbers(event).items()}
+    if "id" in joined:
+        moved["id"] = joined.pop("id")
+    if joined:
+        moved["args"] = {**event["args"], **joined}
+    if event["name"].startswith(STEP):
+        moved["name"] = f"{STEP}{int(event['name'].removeprefix(STEP)) + copy * steps}"
+    return moved
 
 
 def measured(interpreter: str, program: str, folder: Path) -> dict[str, object]:
@@ -106,15 +119,17 @@ def measured(interpreter: str, program: str, folder: Path) -> dict[str, object]:
 
 def main() -> None:
     """Print what each turn took, as JSON Lines."""
-    folder, theirs = Path(sys.argv[1]), sys.argv[2]
-    size, turns = (float(text) for text in (*sys.argv[3:], *("1", "3")[len(sys.argv) - 3 :]))
+    source, folder, theirs = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    size, turns = (float(text) for text in (*sys.argv[4:], *("1", "3")[len(sys.argv) - 4 :]))
     folder.mkdir(parents=True, exist_ok=True)
     trace = folder / "rank0.json"
-    steps = write_trace(trace, size * 1e9)
+    copies = write_trace(source, trace, size * 1e9)
     for turn in range(int(turns)):
-        for name, interpreter, program in (("steptime", sys.executable, OURS), ("HTA", theirs, THEIRS)):
-            row = {"turn": turn, "reader": name, "bytes": trace.stat().st_size, "steps": steps}
-            print(json.dumps({**row, **measured(interpreter, program, folder)}), flush=True)
+        for name, program in READERS.items():
+            interpreter = sys.executable if name == "steptime" else theirs
+            row = {"turn": turn, "reader": name, "bytes": trace.stat().st_size, "copies": copies}
+            load = {"load": round(os.getloadavg()[0], 1)}
+            print(json.dumps({**row, **load, **measured(interpreter, f"{LIMITED}{program}", folder)}), flush=True)
 
 
 if __name__ == "__main__":

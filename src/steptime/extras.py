@@ -3,6 +3,7 @@
 import resource
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 from steptime.errors import SteptimeError
 from steptime.units import format_bytes
@@ -40,6 +41,11 @@ class MissingExtra(SteptimeError):  # noqa: N818 - nothing failed
 def why_absent(name: str) -> str | None:
     """Return what an extra leaves out here, why, and what helps; None if it can be used."""
     extra = EXTRAS[name]
+    if hiding := _hidden_by(extra.module):
+        return (
+            f"{extra.purpose} need the extra '{name}', and Python takes {hiding} for its {extra.module}: start "
+            "steptime in another folder"
+        )
     if not _is_installed(extra.module):
         return f"{extra.purpose} need the extra '{name}': pip install 'steptime[{name}]'"
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -48,11 +54,23 @@ def why_absent(name: str) -> str | None:
     return None
 
 
+def _hidden_by(module: str) -> Path | None:
+    """Return the user's own file or package of that name in the current folder, if Python would import it instead."""
+    spec = find_spec(module.partition(".")[0])
+    if spec is None or spec.origin is None or not spec.has_location:
+        return None
+    found = Path(spec.origin).absolute()
+    found = found.parent if spec.submodule_search_locations is not None else found
+    return found if found.parent == Path.cwd() else None
+
+
 def _is_installed(module: str) -> bool:
+    """Whether a module has a file; a folder of that name without one, anywhere on the path, is none."""
     try:
-        return find_spec(module) is not None
+        spec = find_spec(module)
     except ModuleNotFoundError:  # of a package above it
         return False
+    return spec is not None and spec.has_location
 
 
 def require_extra(name: str) -> None:

@@ -8,7 +8,7 @@ from summaries import quickstart
 from test_charts import quantiles_of
 
 from steptime import api
-from steptime.extras import EXTRAS, MissingExtra, require_extra
+from steptime.extras import EXTRAS, MissingExtra, require_extra, why_absent
 from steptime.report.formats import page_text, write_figures
 from steptime.report.sections import StudyFindings
 
@@ -25,6 +25,40 @@ def without(monkeypatch):
 def test_an_absent_extra_is_named_with_the_command_that_installs_it(name):
     with pytest.raises(MissingExtra, match=rf"pip install 'steptime\[{name}\]'"):
         require_extra(name)
+
+
+@pytest.fixture
+def here(monkeypatch, tmp_path):
+    """Return the current folder, which Python looks in first, as it does for `python -m` and in a notebook."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    tops = {extra.module.partition(".")[0] for extra in EXTRAS.values()}
+    for module in [name for name in sys.modules if name.partition(".")[0] in tops]:
+        monkeypatch.delitem(sys.modules, module)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_a_folder_with_the_name_of_a_library_is_not_taken_for_it(name, here, monkeypatch):
+    (here / EXTRAS[name].module.replace(".", "/") / "results").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [""])
+    assert why_absent(name).endswith(f"need the extra '{name}': pip install 'steptime[{name}]'")
+
+
+@pytest.mark.parametrize("form", ["{}/__init__.py", "{}.py"])
+@pytest.mark.parametrize("name", EXTRAS)
+def test_a_module_of_the_user_s_own_that_hides_a_library_is_named_and_not_run(name, form, here):
+    own = here / form.format(EXTRAS[name].module.partition(".")[0])
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("raise SystemExit('of the user')\n")
+    hiding = own.parent if own.name == "__init__.py" else own
+    assert f"Python takes {hiding} for its {EXTRAS[name].module}: start steptime in another folder" in why_absent(name)
+
+
+@pytest.mark.parametrize("name", ["export", "page"])
+def test_an_installed_library_is_found_beside_a_folder_of_its_name(name, here):
+    (here / EXTRAS[name].module).mkdir()
+    assert why_absent(name) is None
 
 
 def test_a_page_without_its_extra_has_every_table_and_no_picture(without):
