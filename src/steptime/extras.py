@@ -59,9 +59,9 @@ def _hidden_by(module: str) -> Path | None:
     spec = find_spec(module.partition(".")[0])
     if spec is None or spec.origin is None or not spec.has_location:
         return None
-    found = Path(spec.origin).absolute()
-    found = found.parent if spec.submodule_search_locations is not None else found
-    return found if found.parent == Path.cwd() else None
+    place = Path(spec.origin).absolute()
+    place = place.parent if spec.submodule_search_locations is not None else place
+    return place if place.parent == Path.cwd() else None
 
 
 def _is_installed(module: str) -> bool:

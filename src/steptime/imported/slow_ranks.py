@@ -63,7 +63,7 @@ class SlowRanks:
 
     def take(self, line: str) -> None:
         """Read a line."""
-        if self._timer is not None and self._is_of_timers(line):
+        if self._timer is not None and self._is_timer_sentences(line):
             return
         if self._scoring:
             if (known := _SCORE.search(line)) is not None:
@@ -88,20 +88,20 @@ class SlowRanks:
         """Yield what is known of slow ranks, a sentence each."""
         self._end_report()
         if self._trips:
-            yield self._of_trips()
+            yield self._trip_sentence()
         often = [rank for rank, count in self._lowest.items() if 2 * count > self._lists]
         if often:
             lists = format_count(self._lists, "list")
             yield f"{listed_ranks(often)}: among those of least throughput in most of {lists}"
-        yield from self._of_timers()
+        yield from self._timer_sentences()
         if self._scores:
-            yield self._of_scores()
+            yield self._score_sentence()
         if self._warnings:
-            told = [rank for rank, count in self._warned.items() if 2 * count > self._warnings]
-            which = listed_ranks(told) if told else "other ranks each time"
+            mostly = [rank for rank, count in self._warned.items() if 2 * count > self._warnings]
+            which = listed_ranks(mostly) if mostly else "other ranks each time"
             yield f"NVRx warns of stragglers in {format_count(self._warnings, 'report')}, mostly of {which}"
 
-    def _is_of_timers(self, line: str) -> bool:
+    def _is_timer_sentences(self, line: str) -> bool:
         """Read a line of the times of all ranks; a line of another form ends their report."""
         if (known := _TIME.search(line)) is not None:
             if self._timer in _COMPUTING:
@@ -136,7 +136,7 @@ class SlowRanks:
         self._trips[rank] = (sums[0] + shortest, sums[1] + longest)
         self._slowest[rank] += 1
 
-    def _of_trips(self) -> str:
+    def _trip_sentence(self) -> str:
         ((rank, count),) = self._slowest.most_common(1)
         reports = f"{format_count(self._slowest.total(), 'report')} of Megatron-LM's straggler detector"
         if 2 * count <= self._slowest.total():
@@ -147,7 +147,7 @@ class SlowRanks:
             f"{shortest}"
         )
 
-    def _of_timers(self) -> Iterator[str]:
+    def _timer_sentences(self) -> Iterator[str]:
         """Yield the ranks that are slow in most reports of a timer, the timer that costs most first."""
         costs: dict[str, tuple[float, str]] = {}
         for timer, reports in self._reports.items():
@@ -157,7 +157,7 @@ class SlowRanks:
                 costs[timer] = _cost(timer, means, slow, reports)
         yield from (sentence for _, sentence in sorted(costs.values(), reverse=True))
 
-    def _of_scores(self) -> str:
+    def _score_sentence(self) -> str:
         means = {rank: total / reports for rank, (total, reports, _) in self._scores.items()}
         worst, best = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
         _, reports, node = self._scores[worst]
