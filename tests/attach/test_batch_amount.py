@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from steptime.attach.batch_amount import AskedSizes, BatchAmount, BatchReader
+from steptime.attach.batch_amount import COMPARED, NO_BATCH, AskedSizes, BatchAmount, BatchReader
 
 
 class Pair(NamedTuple):
@@ -145,3 +145,42 @@ def test_a_single_index_is_no_size_and_a_loader_is_kept_by_nothing():
     assert sizes.take(loader) is None
     del loader
     assert not sizes.queues
+
+
+def checksums(*batches):
+    reader = BatchReader()
+    return [reader.read(batch).checksum for batch in batches]
+
+
+@pytest.mark.parametrize(
+    "name", ["images and labels", "a dictionary", "pairs and labels", "one array", "a named tuple"]
+)
+def test_equal_batches_have_one_checksum_in_two_processes(name):
+    batch, _ = SAMPLES[name]
+    assert checksums(batch) == checksums(batch)
+    assert checksums(batch)[0] is not None
+
+
+def test_a_batch_that_differs_in_its_labels_alone_has_another_checksum():
+    one, other = (images(8, 3, 4, 4), words(8)), (images(8, 3, 4, 4), 2 * words(8))
+    assert len(set(checksums(one, other))) == 2
+
+
+def test_batches_of_one_step_have_a_checksum_of_both_and_the_end_of_an_epoch_changes_none():
+    reader = BatchReader()
+    one, other = reader.read(words(8)), reader.read(2 * words(8))
+    assert one.plus(other).checksum not in {one.checksum, other.checksum, None}
+    assert (one.plus(NO_BATCH).checksum, NO_BATCH.plus(one).checksum) == (one.checksum, one.checksum)
+
+
+@pytest.mark.parametrize(
+    "batch", [None, ["a"], np.array([object()]), [object()]], ids=["nothing", "a text", "objects of NumPy", "an object"]
+)
+def test_what_has_no_numbers_has_no_checksum(batch):
+    assert checksums(batch) == [None]
+
+
+def test_later_batches_are_not_compared():
+    reader = BatchReader()
+    found = [reader.read(words(8)).checksum is not None for _ in range(COMPARED + 2)]
+    assert found == [True] * COMPARED + [False] * 2

@@ -1,7 +1,11 @@
-"""How many samples and tokens a batch holds, by the shapes of its arrays; no array on a device is read."""
+"""How many samples and tokens a batch holds, by the shapes of its arrays, and a checksum of its first values.
+
+No array on a device is read.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from typing import Any, Iterator
 from weakref import WeakKeyDictionary
@@ -12,6 +16,8 @@ from .patches import raised_by_signal_handler
 DEPTH, ARRAYS = 3, 16
 # The first masks are counted, then one of so many, where they are not larger.
 COUNTED_ALWAYS, COUNTED_EVERY, LARGEST_MASK = 16, 16, 1 << 20
+# First batches that have a checksum, and values of each of their first arrays that it is of.
+COMPARED, VALUES, COMPARED_ARRAYS = 32, 4096, 4
 IDENTIFIERS, MASK = "input_ids", "attention_mask"
 # Libraries whose arrays have a shape that costs nothing to read.
 LIBRARIES = ("torch", "numpy", "tensorflow", "jax", "jaxlib", "torchvision", "mxnet")
@@ -24,9 +30,12 @@ SHORTEST = 16
 
 
 class BatchAmount:
-    """Samples and tokens of a batch (None if they cannot be told), and the real ones of the tokens looked at."""
+    """Samples and tokens of a batch (None if they cannot be told), and the real ones of the tokens looked at.
 
-    __slots__ = ("looked_at", "real", "samples", "tokens")
+    ``checksum`` is of its values, so that ranks that read the same batches are seen.
+    """
+
+    __slots__ = ("checksum", "looked_at", "real", "samples", "tokens")
 
     def __init__(
         self, samples: int | None = None, tokens: int | None = None, looked_at: int = 0, real: int = 0
@@ -35,12 +44,18 @@ class BatchAmount:
         self.tokens = tokens
         self.looked_at = looked_at
         self.real = real
+        self.checksum: int | None = None
 
     def plus(self, other: BatchAmount) -> BatchAmount:
         """Return what two batches of one step hold."""
         samples = None if self.samples is None or other.samples is None else self.samples + other.samples
         tokens = None if self.tokens is None or other.tokens is None else self.tokens + other.tokens
-        return BatchAmount(samples, tokens, self.looked_at + other.looked_at, self.real + other.real)
+        both = BatchAmount(samples, tokens, self.looked_at + other.looked_at, self.real + other.real)
+        if other is NO_BATCH or self is NO_BATCH:
+            both.checksum = self.checksum if other is NO_BATCH else other.checksum
+        elif self.checksum is not None and other.checksum is not None:
+            both.checksum = zlib.crc32(b"%d" % other.checksum, self.checksum)
+        return both
 
     def beside(self, other: BatchAmount) -> BatchAmount:
         """Return what two texts of the same samples hold."""
@@ -57,6 +72,8 @@ class BatchAmount:
             line["tokens"] = self.tokens
         if self.looked_at:
             line["mask"] = [self.looked_at, self.real]
+        if self.checksum is not None:
+            line["content"] = self.checksum
         return line
 
 
@@ -84,7 +101,7 @@ class AskedSizes:
             queue.append(len(indices))
 
     def take(self, loader: Any) -> int | None:
-        """Return the size of the batch that ``loader`` gave, None where it was not asked for by samples."""
+        """Return the size of the batch that ``loader`` gave, or None if it was not asked for by samples."""
         queue = self.queues.get(loader)
         return queue.popleft() if queue else None
 
@@ -93,18 +110,35 @@ class BatchReader:
     """Reads the batches of the loaders of a process."""
 
     def __init__(self) -> None:
-        self.texts = 0
+        self.texts = self.batches = 0
         self.array_types: dict[type, bool] = {}
         self.integer_types: dict[Any, bool] = {}
 
     def read(self, batch: Any) -> BatchAmount:
         """Return what ``batch`` holds; nothing where it is of no known form."""
+        amount = BatchAmount()
         try:
-            return self._read(batch)
+            amount = self._read(batch)
+            self.batches += 1
+            if self.batches <= COMPARED:
+                amount.checksum = self._checksum(batch)
         except Exception as error:
             if raised_by_signal_handler(error):
                 raise
-            return BatchAmount()
+        return amount
+
+    def _checksum(self, batch: Any) -> int | None:
+        """Return a checksum of the first values of the first arrays, or None if one of them cannot be read."""
+        checksum, arrays = 0, 0
+        for array in self._arrays(batch, DEPTH):
+            values = _on_host(array)
+            if values is None or values.dtype.hasobject:
+                return None
+            checksum = zlib.crc32(values.flat[:VALUES].tobytes(), checksum)
+            arrays += 1
+            if arrays == COMPARED_ARRAYS:
+                break
+        return checksum if arrays else None
 
     def _read(self, batch: Any) -> BatchAmount:
         shapes: list[tuple[int, ...]] = []
@@ -220,11 +254,13 @@ def _is_list_of_images(batch: Any, shapes: list[tuple[int, ...]]) -> bool:
 
 def _count_real(mask: Any) -> int | None:
     """Return how many positions of a mask are not 0, without an operation of torch; None on a device."""
-    kind = mask.__class__
+    values = _on_host(mask)
+    return None if values is None else int((values != 0).sum())
+
+
+def _on_host(array: Any) -> Any:
+    """Return ``array`` as one of NumPy's that shares its memory, None of one on a device or of another library."""
+    kind = array.__class__
     if kind.__module__ == "torch" and kind.__name__ == "Tensor":
-        if mask.device.type != "cpu":
-            return None
-        mask = mask.numpy()
-    elif kind.__module__ != "numpy":
-        return None
-    return int((mask != 0).sum())
+        return array.numpy() if array.device.type == "cpu" else None
+    return array if kind.__module__ == "numpy" else None

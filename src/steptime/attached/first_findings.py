@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from steptime.attached.attempts import Attempt
 from steptime.attached.form import AttachedFinding, AttachedTraining
+from steptime.attached.same_batches import same_batches
 from steptime.attached.separate_models import diverged_weights, separate_models
 from steptime.attached.step_parts import KeptSteps, at_line, step_length
 from steptime.attached.trainings import TrainingAttempts, arrangement
@@ -12,7 +13,7 @@ from steptime.results.attached_files import AttachedFiles, AttachedHeader
 from steptime.results.attached_lines import FailureLine
 from steptime.units import format_count, format_seconds
 
-FIRST = ("failed", "separate_models", "diverged_weights", "trainings", "incomplete_record")
+FIRST = ("failed", "separate_models", "diverged_weights", "same_batches", "trainings", "incomplete_record")
 """Kinds of findings, in the order in which an answer begins with them."""
 _SECOND_HAND = {"ChildFailedError", "CalledProcessError", "ProcessExitedException"}
 """Exceptions of a process about the end of another one."""
@@ -42,6 +43,8 @@ def first_findings(
         yield _finding("separate_models", separate)
     if (diverged := diverged_weights(attempt)) is not None:
         yield _finding("diverged_weights", diverged)
+    if (same := same_batches(attempt)) is not None:
+        yield _finding("same_batches", same)
     if len(trainings) > 1:
         yield _finding("trainings", _trainings(trainings, described_trainings(trainings, kept)))
     if header.imported:  # which may have every tenth step alone

@@ -178,6 +178,8 @@ class Throughput(JsonForm):
     tokens: TrainedAmount
     padding: float | None
     """Share of tokens."""
+    same_batches: list[list[int]]
+    """Ranks that read the same batches, which count once."""
 
 
 class RankMemory(JsonForm):
@@ -239,6 +241,7 @@ class AttachedFinding(JsonForm):
         "failed",
         "separate_models",
         "diverged_weights",
+        "same_batches",
         "trainings",
         "incomplete_record",
         "straggler",

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.attached.form import Throughput, TrainedAmount
+from steptime.attached.same_batches import batch_groups
 from steptime.attached.step_parts import KeptSteps, why_input_is_unseen
 from steptime.results.attached_lines import StepLine
 from steptime.results.json_form import NOT_MEASURED, Interval
@@ -24,12 +25,14 @@ def throughput(kept: KeptSteps) -> Throughput:
     steps = [step for number in kept.numbers for step in kept.attempt.steps[number]]
     alone = all("no_loader" in step.flags and step.elsewhere is None for step in steps)
     unseen = (why_input_is_unseen(kept) or _NO_LOADER) if alone else None
-    split = _SPLIT if kept.attempt.is_pipeline(kept.numbers) else None
+    groups = batch_groups(kept.attempt)
+    split = _SPLIT if groups is None and kept.attempt.is_pipeline(kept.numbers) else None
     masks = [step.mask for step in steps if step.mask is not None]
     looked_at = sum(tokens for tokens, _ in masks)
     return Throughput(
         samples=_amount(kept, lambda step: step.samples, unseen or _NO_BATCH, split),
         tokens=_amount(kept, lambda step: step.tokens, unseen or _NO_TEXT, split),
+        same_batches=[ranks for ranks in groups or () if len(ranks) > 1],
         padding=1.0 - sum(real for _, real in masks) / looked_at if looked_at else None,
     )
 
@@ -53,7 +56,9 @@ def _amount(
     ranks = [float(value) for value in amounts.sum(axis=1) / length.sum()]
     if split is not None:
         return TrainedAmount(per_s=NOT_MEASURED, per_step=None, ranks_per_s=ranks, reason=split)
-    total = amounts.sum(axis=0)
+    # What several ranks read counts once.
+    readers = [kept.attempt.ranks.index(ranks[0]) for ranks in batch_groups(kept.attempt) or ()]
+    total = amounts[readers or slice(None)].sum(axis=0)
     rate = float(total.sum() / length.sum())
     beyond = difference_within((total - rate * length) / length.mean())
     known = beyond.low is not None and beyond.high is not None

@@ -7,6 +7,9 @@ from steptime.report.number_format import number, percent, rate, scaled
 from steptime.results.json_form import Interval
 from steptime.units import format_bytes
 
+_NAMED = 4
+"""Groups of ranks that a sentence names."""
+
 
 def throughput_sentences(throughput: Throughput, ranks: int) -> Iterator[str]:
     """Yield samples and tokens a second, or why samples are not known."""
@@ -24,7 +27,17 @@ def throughput_sentences(throughput: Throughput, ranks: int) -> Iterator[str]:
             if throughput.padding is None
             else f"; {percent(throughput.padding, None, None).text} of tokens are padding"
         )
-        yield f"{who} on {rates}, {steps} a step{padding}."
+        yield f"{who} on {rates}, {steps} a step{padding}{_readers(throughput.same_batches, ranks)}."
+
+
+def _readers(groups: Sequence[Sequence[int]], ranks: int) -> str:
+    """Return who reads the same batches."""
+    if not groups:
+        return ""
+    if len(groups[0]) == ranks:
+        return "; all ranks read the same batches"
+    named = "; ".join(", ".join(map(str, group)) for group in groups[:_NAMED])
+    return f"; ranks read the same batches in groups ({named}{'; …' if len(groups) > _NAMED else ''})"
 
 
 def _rate(amount: TrainedAmount, noun: str) -> str:

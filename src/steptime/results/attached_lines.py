@@ -103,6 +103,8 @@ class StepLine:
     tokens: Bytes | None = None
     mask: tuple[Bytes, Bytes] | None = None
     """Tokens whose mask was looked at, and those of them that are real."""
+    content: Bytes | None = None
+    """A checksum of the first values of these batches, where they were looked at."""
     elsewhere: tuple[Count, Nanoseconds] | None = None
     """Requests to loaders in another thread of the script: how many brought a batch, and how long they took."""
     collections: tuple[Count, Nanoseconds] | None = None

@@ -1,0 +1,74 @@
+"""Ranks that read the same batches, from records with a known truth."""
+
+import pytest
+from stored_processes import ddp_steps, found_in, process_lines, sentences_of, write
+
+from steptime.report.attached import run_notes
+
+READS = {
+    "all the same": lambda _, number: number,
+    "parts of their own": lambda rank, number: 1000 * rank + number,
+    "pairs": lambda rank, number: 1000 * (rank // 2) + number,
+    "one batch again and again": lambda _, __: 7,
+    "few batches": lambda _, number: number if number < 3 else None,
+    "one rank that is not read": lambda rank, number: number if rank else None,
+    "one batch in common": lambda rank, number: number if number == 5 else 1000 * rank + number,
+}
+
+
+def job(folder, read, world=4, *, averaged=True):
+    """Ranks whose steps take 40 ms and 8 samples; ``read`` gives the checksum of the first 16 batches of a rank."""
+    lines = []
+    for rank in range(world):
+        steps = [{**step, "samples": 8} for step in ddp_steps(rank, lambda _: [0.0] * world)]
+        for number in range(16):
+            steps[number] |= {} if read(rank, number) is None else {"content": read(rank, number)}
+        if not averaged:
+            steps = [{**step, "backwards": []} for step in steps]
+        lines.append(process_lines(rank, world, steps))
+    return found_in(write(folder, *lines), 60_000.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "per_step"),
+    [
+        ("all the same", [[0, 1, 2, 3]], 8.0),
+        ("parts of their own", [], 32.0),
+        ("pairs", [[0, 1], [2, 3]], 16.0),
+        ("one batch again and again", [], 32.0),
+        ("few batches", [], 32.0),
+        ("one rank that is not read", [], 32.0),
+        ("one batch in common", [], 32.0),
+    ],
+)
+def test_what_several_ranks_read_counts_once(tmp_path, name, groups, per_step):
+    throughput = job(tmp_path, READS[name]).throughput
+    assert (throughput.same_batches, throughput.samples.per_step) == (groups, per_step)
+
+
+@pytest.mark.parametrize("name", READS)
+def test_ddp_whose_ranks_all_read_the_same_is_a_finding_and_nothing_else_is(tmp_path, name):
+    sentence = sentences_of(job(tmp_path, READS[name])).get("same_batches")
+    assert (sentence is not None) == (name == "all the same")
+    assert sentence is None or sentence.startswith(
+        "all 4 ranks train on the same batches (16 were compared): a step learns from 8 samples, not 32;"
+    )
+
+
+def test_ranks_whose_gradients_ddp_does_not_average_may_read_the_same(tmp_path):
+    run = job(tmp_path, READS["all the same"], averaged=False)
+    assert "same_batches" not in sentences_of(run)
+    assert run.throughput.same_batches == [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("all the same", "8.00 a step; all ranks read the same batches."),
+        ("pairs", "16.0 a step; ranks read the same batches in groups (0, 1; 2, 3)."),
+        ("parts of their own", "32.0 a step."),
+    ],
+)
+def test_the_answer_names_who_reads_the_same(tmp_path, name, words):
+    (line,) = (line for line in run_notes(job(tmp_path, READS[name])) if "samples/s" in line)
+    assert line.endswith(words)
