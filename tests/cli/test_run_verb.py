@@ -1,8 +1,13 @@
 """The exit codes of ``steptime run``, and what it says at its end."""
 
+import csv
+import json
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from program import steptime
 from small_study import CHECKED_STUDY
 
 from steptime.cli import run as verb
@@ -110,3 +115,44 @@ def test_a_variable_of_the_shell_that_launches_get_is_named(study, monkeypatch, 
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib")
     exit_code(study)
     assert "LD_LIBRARY_PATH" in capfd.readouterr().err
+
+
+PLANS = {
+    "tiers": ("tiers",),
+    "trainings": ("schedules",),
+    "options": ("quickstart", "frameworks=pytorch", "options={pytorch: {bucket_mb: [5.0, 25.0]}}"),
+}
+
+
+@pytest.fixture(scope="module", params=PLANS)
+def plan_words(request):
+    return ("run", *PLANS[request.param], "--dry-run")
+
+
+def letters(text: str) -> Counter[str]:
+    return Counter(re.sub(r"[\s─]", "", text))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_plan_loses_no_letter_on_a_narrow_terminal_and_breaks_commands_alone_nowhere(plan_words, width, tmp_path):
+    wide, narrow = (steptime(*plan_words, cwd=tmp_path, COLUMNS=str(columns)).stdout for columns in (2000, width))
+    commands = [line for line in wide.splitlines() if "STEPTIME_RUN=" in line]
+    assert letters(narrow) == letters(wide)
+    assert commands
+    assert [line for line in narrow.splitlines() if len(line) > width and line not in commands] == []
+    assert all(line in narrow.splitlines() for line in commands)
+
+
+def test_every_trial_of_a_plan_is_a_row_in_each_form(plan_words, tmp_path):
+    ids = {each["id"] for each in json.loads(steptime(*plan_words, "--json", cwd=tmp_path).stdout)["trials"]}
+    shown = steptime(*plan_words, "--format", "csv", "--html", "plan.html", cwd=tmp_path).stdout
+    markdown = steptime(*plan_words, "--format", "markdown", cwd=tmp_path).stdout.replace("\\", "")
+    assert {row["value"] for row in csv.DictReader(shown.splitlines()) if row["column"] == "trial"} == ids
+    assert all(f" {each} |" in markdown and each in (tmp_path / "plan.html").read_text() for each in ids)
+
+
+def test_the_page_of_a_plan_is_refused_where_the_study_is_run(tmp_path):
+    assert (
+        "report.html in its results folder"
+        in steptime("run", "quickstart", "--html", "x", cwd=tmp_path, check=2).stderr
+    )

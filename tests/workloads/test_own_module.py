@@ -38,27 +38,27 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_dry_run_names_the_files_that_a_run_imports_and_imports_none(folder):
-    said = steptime("run", "study.yaml", "--dry-run", cwd=folder).stdout
+    said = steptime("run", "study.yaml", "--dry-run", cwd=folder, COLUMNS="1000").stdout
     assert f"runs mine: imports {folder / 'mine.py'}, with {folder / 'helpers.py'}" in said
     assert not (folder / "imported").exists()
 
 
 def test_a_framework_of_another_kind_of_module_is_skipped_with_the_import_that_shows_it(folder):
-    said = steptime("run", "study.yaml", "--dry-run", cwd=folder).stdout
+    said = steptime("run", "study.yaml", "--dry-run", cwd=folder, COLUMNS="1000").stdout
     assert f"tensorflow (1): cannot train mine: {folder / 'mine.py'} imports torch" in said
     assert "TensorFlow trains a keras.Model" in said
 
 
 def test_a_framework_without_modules_of_users_is_skipped_with_the_reason(folder):
     (folder / "study.yaml").write_text(STUDY.replace("tensorflow", "chainer"))
-    said = steptime("run", "study.yaml", "--dry-run", cwd=folder).stdout
+    said = steptime("run", "study.yaml", "--dry-run", cwd=folder, COLUMNS="1000").stdout
     assert "chainer (1): cannot train mine: Chainer takes no module of your own" in said
 
 
 def test_a_strategy_without_modules_of_users_is_skipped_with_the_reason(folder):
     (folder / "mine.py").write_text(MODULE.replace("import torch", "import keras"))
     (folder / "study.yaml").write_text(STUDY.replace("pytorch, ", "") + "strategies: [single, ps_async]\nworkers: 1\n")
-    said = steptime("run", "study.yaml", "--dry-run", cwd=folder).stdout
+    said = steptime("run", "study.yaml", "--dry-run", cwd=folder, COLUMNS="1000").stdout
     assert "'ps_async' cannot train mine: the coordinator schedules" in said
 
 
@@ -157,7 +157,7 @@ def test_keys_that_contradict_each_other_are_named_with_their_line(folder, workl
 def test_workloads_new_writes_a_study_that_can_be_planned(framework, tmp_path):
     said = steptime("workloads", "new", "mine", "--framework", framework, cwd=tmp_path).stdout
     assert "next: steptime run mine.yaml" in said
-    said = steptime("run", "mine.yaml", "--dry-run", cwd=tmp_path).stdout
+    said = steptime("run", "mine.yaml", "--dry-run", cwd=tmp_path, COLUMNS="1000").stdout
     assert f"imports {tmp_path / 'mine.py'}" in said
     assert framework in said
 

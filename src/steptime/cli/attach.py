@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steptime.cli.attached_environment import FORMS, print_environment
+from steptime.cli.section_output import PAGE
 from steptime.cli.streams import warn
 from steptime.cli.trackers import ToTrackers, chosen_trackers, missing_libraries, write_to_trackers
 from steptime.errors import SteptimeError, StoreError, UsageError, error_line
@@ -138,7 +139,7 @@ def _prepared(
 def _show_in_trackers(folder: Path, trackers: "list[ChosenTracker]") -> None:
     """Write the page and the run to trackers; whatever fails is one line."""
     try:
-        from steptime.cli.report import PAGE, read_report, write_report_page
+        from steptime.cli.report import read_report, write_report_page
 
         report = read_report(folder)
         assert report.attached is not None  # noqa: S101 - the folder is of this run

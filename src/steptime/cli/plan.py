@@ -1,15 +1,16 @@
-"""The plan of a run as text or JSON, for ``steptime run --dry-run``."""
+"""The plan of a run as a section or JSON, for ``steptime run --dry-run``."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from rich.text import Text
-
 from steptime.analysis.flags import Varied, varied_names, varied_options
-from steptime.cli.console import PlainConsole
+from steptime.cli.section_output import show_sections
 from steptime.cli.streams import print_json
+from steptime.report.number_format import UNKNOWN
+from steptime.report.section import Column, Part, Section, SectionTable, Sentences, TableRow, Verbatim, cells
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.plan import StudyPlan, missing_in_words
 from steptime.runner.run_kinds import RUN_KINDS, TRAININGS, without_breakdown
@@ -19,41 +20,53 @@ from steptime.study.trial import Trial
 from steptime.units import format_count, format_seconds
 
 
-def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
+def print_plan(plan: StudyPlan, form: str, html: Path | None) -> None:
     """Print what a run would do."""
-    trials = plan.expansion.trials
-    if as_json:
+    if form == "json":
         print_json(_as_json(plan))
-        return
+    show_sections([_section(plan)], form, html, f"Plan of {plan.study.name}")
 
-    varied = varied_options(trials)
-    helpers = len({trial.loader_processes for trial in trials}) > 1
-    console = PlainConsole()
-    counted = f": {_launches_in_words(plan)}"
-    console.print(Text.assemble((plan.study.name, "bold"), counted))
-    for group in dict.fromkeys(trial.group for trial in trials):
-        console.print(f"\n{group}")
-        for trial in trials:
-            if trial.group == group:
-                implementation = plan.manifests[trial.framework].strategies[trial.strategy].implementation
-                mark = f" ({implementation})" if implementation else ""
-                console.print(
-                    f"  {_name(trial, varied, helpers=helpers)}{mark}{_tier(trial, plan)}{_training(trial)}",
-                    soft_wrap=True,
-                )
+
+def _section(plan: StudyPlan) -> Section:
+    """Return the trials of each group, their conditions, the commands of one of them, and about how long all take."""
+    trials = plan.expansion.trials
     missing = {trial.id: plan.missing_requirement(trial) for trial in trials}
-    for line in (*missing_in_words(trials, missing), *_conditions(plan)):
-        console.print(line, soft_wrap=True)
+    parts: list[Part] = [
+        Section(group, [_trial_table(plan, [trial for trial in trials if trial.group == group])])
+        for group in dict.fromkeys(trial.group for trial in trials)
+    ]
+    conditions = [*missing_in_words(trials, missing), *_conditions(plan)]
+    parts += [Section("Conditions", [Sentences(conditions)])] if conditions else []
     if trials:
         shown = next((trial for trial in reversed(trials) if not missing[trial.id]), trials[-1])
-        console.print(f"\nExact commands of {shown.id}, one per process, in its run folder:")
-        for command in plan.commands(shown):
-            console.print(f"  {command}", soft_wrap=True)
-    _print_times(plan, console)
-    console.print(f"results go to {plan.folder}")
+        title = f"Exact commands of {shown.id}, one per process, in its run folder"
+        parts.append(Section(title, [Verbatim("\n".join(plan.commands(shown)), only=None)]))
+    parts.append(Section("Time", [Sentences([*_times(plan), f"results go to {plan.folder}"])]))
+    return Section(f"{plan.study.name}: {_launches_in_words(plan)}", parts)
 
 
-def _print_times(plan: StudyPlan, console: PlainConsole) -> None:
+def _trial_table(plan: StudyPlan, trials: Sequence[Trial]) -> SectionTable:
+    """Return trials of a group with what the study varies; a terminal shows a line for each."""
+    varied = varied_options(plan.expansion.trials)
+    helpers = len({trial.loader_processes for trial in plan.expansion.trials}) > 1
+    columns: dict[str, Callable[[Trial], str]] = {
+        "implementation": lambda trial: plan.manifests[trial.framework].strategies[trial.strategy].implementation,
+        "tier": partial(_tier, plan=plan),
+        "training": _training,
+        "trial": lambda trial: trial.id,
+    }
+    shown = {title: value for title, value in columns.items() if any(value(trial) for trial in trials)}
+    rows = []
+    for trial in trials:
+        name = _name(trial, varied, helpers=helpers)
+        implementation = columns["implementation"](trial)
+        texts = [f"{name} ({implementation})" if implementation else name, _tier(trial, plan), _training(trial)]
+        values = [value(trial) or UNKNOWN for value in shown.values()]
+        rows.append(TableRow(name, cells(*values), sentence=", ".join(filter(None, texts))))
+    return SectionTable([Column(title, "text") for title in shown], rows, label="Planned trials")
+
+
+def _times(plan: StudyPlan) -> Iterator[str]:
     """Say about how long the launches take, what the budget leaves out of them, and what that rests on."""
     wanted, budget_s = plan.wanted_s, plan.budget_s
     guesses = []
@@ -61,22 +74,17 @@ def _print_times(plan: StudyPlan, console: PlainConsole) -> None:
         guesses.append("longer where a step takes a tenth of a second or more")
     trainings, training_s = plan.launches(TRAININGS)
     if trainings:
-        each = format_seconds(training_s / trainings)
-        guesses.append(f"a guess of {each} for each of {trainings} trainings, until the first has ended")
-    console.print(
-        f"\nabout {format_seconds(wanted)} of launches, besides environments, datasets and checks; {'; '.join(guesses)}"
-    )
+        per_training = format_seconds(training_s / trainings)
+        guesses.append(f"a guess of {per_training} for each of {trainings} trainings, until the first has ended")
+    yield f"about {format_seconds(wanted)} of launches, besides environments, datasets and checks; {'; '.join(guesses)}"
     if budget_s is not None:
         ends = "which ends them" if wanted > budget_s else "which may end them"
-        held = f"a run has {format_seconds(budget_s)} for checks, launches and report"
-        console.print(f"{held}, {ends}; rerun to continue")
+        yield f"a run has {format_seconds(budget_s)} for checks, launches and report, {ends}; rerun to continue"
     for kind in RUN_KINDS:
         launches, seconds = plan.launches(kind)
         if launches and not kind.is_result:
             if_affordable = " if the budget allows them" if budget_s is not None else ""
-            console.print(
-                f"among them {launches} launches that {kind.purpose}, about {format_seconds(seconds)}{if_affordable}"
-            )
+            yield f"among them {launches} launches that {kind.purpose}, about {format_seconds(seconds)}{if_affordable}"
 
 
 def _name(trial: Trial, varied: Varied, *, helpers: bool) -> str:
@@ -106,7 +114,7 @@ def _training(trial: Trial) -> str:
     parts = [trial.optimizer.name, found.rate_schedule.in_words, f"{found.epochs} epochs"]
     parts += [f"{found.scaling_rule} scaling"] if found.scaling_rule != "none" else []
     parts += [f"warm-up {found.warmup_epochs}"] if found.warmup_epochs else []
-    return ", " + ", ".join(parts)
+    return ", ".join(parts)
 
 
 def _tier(trial: Trial, plan: StudyPlan) -> str:
@@ -115,8 +123,8 @@ def _tier(trial: Trial, plan: StudyPlan) -> str:
         return ""
     if trial.tuning == "documented":
         unchanged = "tuned" in plan.expansion.tiers[trial.id]
-        return ", documented=tuned (tuned changes nothing)" if unchanged else ", documented"
-    return ", tuned: " + ", ".join(f"{name}={trial.options[name]}" for name in trial.documented_options)
+        return "documented=tuned (tuned changes nothing)" if unchanged else "documented"
+    return "tuned: " + ", ".join(f"{name}={trial.options[name]}" for name in trial.documented_options)
 
 
 def _conditions(plan: StudyPlan) -> Iterator[str]:

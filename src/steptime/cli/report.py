@@ -19,6 +19,7 @@ from steptime.attached.summary import attached_run
 from steptime.cli.arguments import open_results
 from steptime.cli.console import report_console
 from steptime.cli.machines import report_machines
+from steptime.cli.section_output import PAGE
 from steptime.cli.streams import print_json, say, warn
 from steptime.cli.trackers import ToTrackers, chosen_trackers, write_to_trackers
 from steptime.diagnosis.expected import expected_steps, scenarios
@@ -56,9 +57,6 @@ if TYPE_CHECKING:
     from steptime.report.section import Section
     from steptime.results.store import Store
     from steptime.scaling.sweep_answer import SweepAnswer
-
-PAGE = "report.html"
-"""In a results folder, where a run writes its page."""
 
 
 def report(

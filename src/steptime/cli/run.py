@@ -13,6 +13,7 @@ import typer
 
 from steptime.cli.console import stderr_console
 from steptime.cli.progress import LiveObserver
+from steptime.cli.section_output import PAGE, FormOption, chosen_form
 from steptime.errors import SteptimeError, Unfinished, UsageError
 from steptime.interruption import Interrupted, unmasked
 from steptime.results.jsonlines import json_text
@@ -69,19 +70,25 @@ def run(
             min=0, metavar="N", help="In a batch job of Slurm that runs out of time: queue it again, at most N times."
         ),
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="With --dry-run: also write the plan as one offline HTML page to this file.")
+    ] = None,
+    form: FormOption = "text",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON when done (with --dry-run: the plan).")
     ] = False,
 ) -> None:
     """Measure what a study asks for; run it again on the same folder to resume."""
     began = time.monotonic()
+    form = chosen_form(form, as_json=as_json)
+    _check_page(html, dry_run=dry_run)
     changes = [*(overrides or []), *([f"scale={scale}"] if scale else [])]
     changes += _named_environments(environments) if environments else []
     plan = plan_study(study, changes, output, budget, paths_from)
     if dry_run:
         from steptime.cli.plan import print_plan  # noqa: PLC0415 - a dry run alone prints it
 
-        print_plan(plan, as_json=as_json)
+        print_plan(plan, form, html)
         return
 
     console = stderr_console()
@@ -102,7 +109,7 @@ def run(
         stop.__notes__ = _ways_on(plan, allocation if study_run.kept or not stop.for_time else None)
         raise
     began = time.monotonic()
-    report_code = _report(plan.folder, as_json=as_json)
+    report_code = _report(plan.folder, form)
     study_run.durations.note("report", None, time.monotonic() - began)
     study_run.durations.keep()
     for sentence in study_run.not_done:
@@ -115,6 +122,12 @@ def run(
         sys.exit(EXIT_FAILED)
     if counts.not_equivalent:
         sys.exit(EXIT_NOT_EQUIVALENT)
+
+
+def _check_page(html: Path | None, *, dry_run: bool) -> None:
+    if html is not None and not dry_run:
+        message = f"--html {html} is of --dry-run; a run writes its page to {PAGE} in its results folder"
+        raise UsageError(message)
 
 
 def _named_environments(text: str) -> list[str]:
@@ -164,14 +177,12 @@ def _ways_on(plan: StudyPlan, allocation: Allocation | None) -> list[str]:
     return [*lines, f"resume with: {shlex.join(['sbatch', str(script)]) if in_job else plan.command}"]
 
 
-def _report(folder: Path, *, as_json: bool) -> int:
+def _report(folder: Path, form: str) -> int:
     """Report in a process of its own, whose output goes where this one's does; return its exit code.
 
     What draws the charts takes more memory than the rest of steptime together, in the process that is said to be
     small. ``-P``: a folder named steptime in the current one must not be taken for the program.
     """
-    from steptime.cli.report import PAGE  # noqa: PLC0415 - draws charts
-
     command = [sys.executable, "-P", "-m", "steptime", "report", "--html", str(folder / PAGE)]
     sys.stdout.flush()
-    return subprocess.run([*command, *(["--json"] if as_json else []), "--", str(folder)], check=False).returncode
+    return subprocess.run([*command, "--format", form, "--", str(folder)], check=False).returncode

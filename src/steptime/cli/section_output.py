@@ -12,13 +12,15 @@ from steptime.cli.streams import say, warn
 from steptime.errors import UsageError, choices_message
 from steptime.plain_file import write_whole
 from steptime.report.export_formats import SectionFormat, format_help, formats_of
-from steptime.report.terminal import SectionText
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steptime.report.section import Section
 
+
+PAGE = "report.html"
+"""In a results folder, where a run writes its page."""
 
 FormOption = Annotated[
     str,
@@ -45,10 +47,12 @@ def show_sections(sections: "Sequence[Section]", form: str, html: Path | None, t
 
     Raises OSError where the page cannot be written.
     """
+    from steptime.report.terminal import SectionText  # noqa: PLC0415 - a run has the options alone
+
     if write := formats_of(SectionFormat)[form].text:
         say(write(title, sections))
     elif form != "json":
-        report_console().print(SectionText(sections))
+        report_console().print(SectionText(sections), crop=False)
     if html is not None:
         from steptime.report.formats import sections_page  # noqa: PLC0415 - draws charts
 

@@ -4,6 +4,7 @@ A comparison for continuous integration: Markdown for a comment below a change, 
 """
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -25,7 +26,19 @@ from steptime.report.number_format import (
     times,
 )
 from steptime.report.plain_text import plain_text
-from steptime.report.section import Cell, Column, Pairs, Part, Section, SectionTable, Sentences, Style, TableRow, cells
+from steptime.report.section import (
+    Cell,
+    Column,
+    Pairs,
+    Part,
+    Section,
+    SectionTable,
+    Sentences,
+    Style,
+    TableRow,
+    Verbatim,
+    cells,
+)
 from steptime.results.json_form import IntervalOverLaunches
 from steptime.units import MOST_PERCENT
 
@@ -282,6 +295,8 @@ def _part(part: Part) -> Iterator[str]:
         yield "\n".join(f"- {_escaped(name)}: {_escaped(value)}" for name, value in part.pairs)
     elif isinstance(part, SectionTable):
         yield "\n".join(_table(part))
+    elif isinstance(part, Verbatim):
+        yield textwrap.indent(part.text, "    ")
 
 
 def _table(table: SectionTable) -> Iterator[str]:

@@ -57,7 +57,7 @@ class Pairs(Part):
 
 @dataclass(frozen=True)
 class Verbatim(Part):
-    """Lines of a file or a shell, on a page alone."""
+    """Lines of a file or a shell, which no width breaks; by default on a page alone."""
 
     form = "verbatim"
     text: str

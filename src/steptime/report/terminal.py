@@ -16,7 +16,7 @@ from rich.text import Text
 
 from steptime.report.answer import first_answer, paper_line
 from steptime.report.conditions import machine_in_a_line
-from steptime.report.section import Cell, Column, Layout, Pairs, Part, Section, SectionTable, Sentences, Style
+from steptime.report.section import Cell, Column, Layout, Pairs, Part, Section, SectionTable, Sentences, Style, Verbatim
 from steptime.report.sections import StudyFindings, sections
 
 _STYLES: dict[Style, str] = {
@@ -132,6 +132,8 @@ def _section_lines(
                 yield from _split(part, console, options)
             else:
                 yield from [narrowed(_grid(part, layout), console, options)] if layout else _lists(part, options)
+        elif isinstance(part, Verbatim):
+            yield Text(textwrap.indent(part.text, "  "), no_wrap=True, overflow="ignore")
         else:
             for text, style in _texts(part):
                 yield wrapped(text, _STYLES[style], options, indent=2)
