@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TABLE = {
     "torch": ("torch_passes", "install"),
     "torch.distributed._functional_collectives": ("torch_collectives", "install_functional"),
+    "torch.distributed.checkpoint.state_dict_saver": ("torch_extensions", "install_checkpoints"),
     "torch.nn.parallel.distributed": ("torch_collectives", "install_data_parallel"),
     "deepspeed.runtime.engine": ("torch_extensions", "install_deepspeed"),
     "horovod.torch.optimizer": ("torch_extensions", "install_horovod"),

@@ -20,6 +20,7 @@ def region_of(
     recorder = process.recorder()
 
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        recorder.saves += region == "save"
         if not recorder.is_mine() or recorder.inside(region, *not_inside):
             return None
         recorder.enter(region)

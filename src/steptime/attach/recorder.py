@@ -48,7 +48,7 @@ class Recorder:
         self.lines = StepLines(self.file)
         self.number = 0
         self.begin: int | None = None
-        self.micro_steps = self.forwards = self.cost = 0
+        self.micro_steps = self.forwards = self.cost = self.saves = 0
         self.backwards: list[list[Any]] = []
         self.optimizers: list[int] = []
         self.rounds = OptimizerRounds()

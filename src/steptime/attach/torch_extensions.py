@@ -63,6 +63,12 @@ def install_dali(module: Any) -> None:
     requests_of(module.DALIGenericIterator, "__next__", id, patches.never)
 
 
+def install_checkpoints(module: Any) -> None:
+    """Patch distributed checkpoints, which processes or threads of their own may write."""
+    for name in ("save", "async_save"):
+        region_of(module, name, "save")
+
+
 def install_safetensors(module: Any) -> None:
     """Patch the writing of a file of tensors."""
     region_of(module, "save_file", "save")

@@ -13,7 +13,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import patches, process, torch_collectives, torch_device, torch_graphs
+from . import early_end, patches, process, torch_collectives, torch_device, torch_graphs
 from .batch_amount import AskedSizes
 from .library_calls import region_of, requests_of
 from .record_file import now
@@ -46,6 +46,7 @@ def install(torch: Any) -> None:
         except Exception as error:  # noqa: PERF203 - the other parts are seen
             patches.report(f"torch: {getattr(part, '__name__', 'a part')}", error)
     training.recorder.at_step += [training.flops.step_closed, training.weights.step_closed]
+    early_end.watch(training.recorder)
     if os.environ.get("STEPTIME_ATTACH_ABLATE"):
         importlib.import_module(".torch_ablation", __package__).install(torch)
     hide_from_dynamo()

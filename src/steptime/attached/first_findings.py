@@ -34,7 +34,7 @@ def first_findings(
         trainings: all of them.
         kept: of every attempt; the numbers are of the first.
     """
-    if header.exit_code:
+    if header.exit_code and header.ended_early is None:
         yield _finding("failed", _failure(header.exit_code, files.failures))
     if not kept:
         return

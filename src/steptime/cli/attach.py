@@ -175,17 +175,17 @@ def _shown_while_it_runs(folder: Path) -> Iterator[None]:
         yield
 
 
-def _silent() -> None:
+def _silent(_process: int) -> None:
     return
 
 
-def _live_line(folder: Path) -> Callable[[], None]:
+def _live_line(folder: Path) -> Callable[[int], None]:
     """Return what writes a line to the terminal now and then, if there is one."""
     from steptime.attached.latest_steps import latest_attempt, latest_steps
 
     next_at = time.monotonic() + _LIVE_S
 
-    def beat() -> None:
+    def beat(_process: int) -> None:
         nonlocal next_at
         if time.monotonic() < next_at:
             return

@@ -50,6 +50,16 @@ def sweep(
             help="Begin no run that would end later, such as 20m; rounds are added until a forecast can be made.",
         ),
     ] = None,
+    most_steps: Annotated[
+        int | None,
+        typer.Option(
+            "--stop-after-steps",
+            metavar="N",
+            min=20,
+            help="End runs of PyTorch after N steps, or once the step is known within 1 %, by SIGTERM between two "
+            "steps; never those that save.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output-dir", help="Folder (default: steptime-results/sweep-SCRIPT).")
     ] = None,
@@ -106,6 +116,7 @@ def sweep(
         return
     kind = None if weak is None else "weak" if weak else "strong"
     options = {"kind": kind, "batch": batch, "samples": samples, "price": price, "shares": shares}
+    options["most_steps"] = most_steps
     plan, store, outcome = _run(plan, folder, budget_s, options)
     as_json = as_json or form == "json"
     _answer(store, form="json" if as_json else form, html=html, figures=figures)
@@ -184,6 +195,7 @@ def _answer(store: "Store", *, form: str, html: Path | None, figures: Path | Non
 
 def _say_what_is_left(plan: SweepPlan, outcome: "SweepRuns") -> None:
     warn([f"failed: {name}: {problem}" for name, problem in outcome.failed.items()])
+    warn([f"{name} ran to its end: {reason}" for name, reason in outcome.whole.items()])
     if outcome.left:
         names: Sequence[str] = list(dict.fromkeys(run.setting.name for run in outcome.left))
         runs = f"{len(outcome.left)} of {len(plan.settings) * plan.repeats} runs are left ({'; '.join(names)})"

@@ -58,7 +58,7 @@ class AttachedCommand:
     def run(self) -> CommandEnd:
         """Run the command to its end, measured; raises StoreError where it cannot be, LaunchError where not started."""
         prepared = self.prepare()
-        ended = prepared.run(lambda: None)
+        ended = prepared.run(lambda _: None)
         if prepared.problems:
             raise StoreError(prepared.problems[0])
         return ended
@@ -166,13 +166,13 @@ class PreparedCommand:
     def folder(self) -> Path:
         return self.command.folder
 
-    def run(self, beat: Callable[[], None]) -> CommandEnd:
-        """Run the command to its end; ``beat`` is called twice a second meanwhile, until it fails.
+    def run(self, beat: Callable[[int], None]) -> CommandEnd:
+        """Run the command to its end; ``beat`` is called with its process twice a second meanwhile, until it fails.
 
         Whatever fails besides the command is one of ``problems``. Raises LaunchError where it cannot be started.
         """
         folder, before = PlainFolder(self.folder), None
-        watched: list[Callable[[int], None]] = [self.watch.look, lambda _: beat()]
+        watched: list[Callable[[int], None]] = [self.watch.look, beat]
 
         def observe(process: int) -> None:
             for look in list(watched):

@@ -158,6 +158,8 @@ class SweptRuns:
     parts_s: Mapping[str, float]
     samples: float | None = None
     """Of a step, of all workers; None if a loader was not seen."""
+    ended_early: bool = False
+    """Whether the sweep ended a run, whose steps do not tell then how the script goes through its data."""
     foreign_cores: float | None = None
     """That other programs kept busy, in the busiest run; None if that is not known."""
 
@@ -174,6 +176,7 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
     steps: list[int] = []
     runs: list[AttachedRun] = []
     worlds: set[int] = set()
+    early = False
     for block, store in stores:
         recorded = store.attached()
         attempts = attempts_of(recorded[1].processes) if recorded else []
@@ -186,6 +189,7 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
         blocks.append(block)
         steps.append(len(training.attempt.steps))
         runs.append(attached_run(*recorded))
+        early |= recorded[0].ended_early is not None
     if not lengths:
         what = "trained a step that steptime knows" if stores else "ended well so far"
         return None, f"no run with {format_count(workers, 'worker')} {what}"
@@ -203,7 +207,9 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
     known = [samples for samples in amounts if samples is not None]
     samples = sum(known) / len(known) if len(known) == len(amounts) else None
     busy = _foreign_cores(runs)
-    return SweptRuns(workers, reduce_times(lengths, blocks), int(np.median(steps)), means, samples, busy), problem
+    return SweptRuns(
+        workers, reduce_times(lengths, blocks), int(np.median(steps)), means, samples, early, busy
+    ), problem
 
 
 def _foreign_cores(runs: Sequence["AttachedRun"]) -> float | None:
@@ -242,7 +248,8 @@ def _kind_of(swept: Sequence[SweptRuns], options: SweepOptions) -> tuple[Kind, K
         # The middle between as many samples and as many for each worker.
         return ("weak" if last.samples / first.samples > more**0.5 else "strong"), "batches"
     if (
-        last.steps < _SAME_STEPS * first.steps
+        not (first.ended_early or last.ended_early)
+        and last.steps < _SAME_STEPS * first.steps
         and last.steps * last.workers >= _SAME_STEPS * first.steps * first.workers
     ):
         return "weak", "steps"

@@ -39,7 +39,8 @@ def run_rounds(  # noqa: PLR0913 - what to run, where, within what, and who watc
     end = None if budget_s is None else clock() + budget_s
     while True:
         store.put(STORED, {**plan.to_json(), "options": dict(options)})
-        outcome = run_sweep(plan, store, None if end is None else end - clock(), observer, clock)
+        left_s = None if end is None else end - clock()
+        outcome = run_sweep(plan, store, left_s, observer, clock=clock, most_steps=options.get("most_steps"))
         if end is None or outcome.left or outcome.failed or plan.repeats >= MOST_ROUNDS:
             return plan, outcome
         if not any(needs_runs(curve) for curve in sweep_answer(plan, store, options_of(options)).curves):

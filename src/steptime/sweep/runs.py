@@ -14,6 +14,7 @@ from steptime.results.attached_files import AttachedHeader
 from steptime.results.store import Store
 from steptime.runner.attached_run import OUTPUT, AttachedCommand
 from steptime.runner.progress import Observer
+from steptime.sweep.early_end import EarlyEnd
 from steptime.sweep.plan import STORED, PlannedRun, SweepPlan, plan_of, require_same
 
 _TEXT = "# Made by 'steptime sweep': no study, but the runs of a command.\n"
@@ -27,6 +28,8 @@ class SweepRuns:
     """That ended well, now or before."""
     failed: dict[str, str] = field(default_factory=dict)
     """By setting, how its first run that failed ended."""
+    whole: dict[str, str] = field(default_factory=dict)
+    """By setting, why a run was not ended early."""
     left: list[PlannedRun] = field(default_factory=list)
     """That the budget left out."""
 
@@ -50,12 +53,14 @@ def sweep_store(plan: SweepPlan, folder: Path) -> Store:
     return store
 
 
-def run_sweep(
+def run_sweep(  # noqa: PLR0913 - what to run, where, within what, and who watches
     plan: SweepPlan,
     store: Store,
     budget_s: float | None,
     observer: Observer,
+    *,
     clock: Callable[[], float] = time.monotonic,
+    most_steps: int | None = None,
 ) -> SweepRuns:
     """Run what is missing of a sweep, one run after the other; the folder must be locked.
 
@@ -66,6 +71,7 @@ def run_sweep(
             run so far, decides whether another fits.
         observer: is shown the runs.
         clock: seconds that never go back.
+        most_steps: after which a run is ended early, where that can harm nothing.
 
     Raises Interrupted, once the run that was interrupted has ended, and LaunchError where a command cannot be started.
     """
@@ -90,7 +96,9 @@ def run_sweep(
                 continue
             observer.working_on(what)
             start = clock()
-            problem = _run(run, plan.command, store.path)
+            problem, whole_because = _run(run, plan.command, store.path, most_steps)
+            if whole_because is not None:
+                outcome.whole.setdefault(name, whole_because)
             if problem is None:
                 outcome.done += 1
                 lasted.setdefault(name, []).append(clock() - start)
@@ -100,17 +108,28 @@ def run_sweep(
     return outcome
 
 
-def _run(run: PlannedRun, command: Sequence[str], folder: Path) -> str | None:
-    """Run the command once; return how it failed, or None."""
+def _run(
+    run: PlannedRun, command: Sequence[str], folder: Path, most_steps: int | None
+) -> tuple[str | None, str | None]:
+    """Run the command once; return how it failed, or None, and why it was not ended early."""
     PlainFolder(folder).make(run.folder.parent, mode=0o700)
     PlainFolder(folder).remove(run.folder)
     words = run.setting.words(command)
-    ended = AttachedCommand(words, run.folder, lines=False, flops=False, quiet=True).run()
+    attached = AttachedCommand(words, run.folder, lines=False, flops=False, quiet=True)
+    early, whole_because = None, None
+    if most_steps is None:
+        ended = attached.run()
+    else:
+        prepared = attached.prepare()
+        early = EarlyEnd(prepared, most_steps)
+        ended = prepared.run(early.beat)
+        whole_because = next(iter(prepared.problems), None) or early.reason()
     if ended.signal is not None:
         raise Interrupted(ended.signal)
-    if ended.code:
-        return f"{shlex.join(words)} ended with exit code {ended.exit_code}; see {run.folder / OUTPUT}"
-    return None
+    if ended.code and not ended_well(run.folder):
+        problem = f"{shlex.join(words)} ended with exit code {ended.exit_code}; see {run.folder / OUTPUT}"
+        return problem, None
+    return None, whole_because
 
 
 def ended_well(folder: Path) -> bool:
@@ -124,7 +143,7 @@ def _seconds_of(folder: Path) -> float | None:
         return None
     kept = Store.open(folder).get("attached")
     header = None if kept is None else AttachedHeader.model_validate(kept)
-    if header is None or header.exit_code != 0 or header.end_ns is None:
+    if header is None or (header.exit_code != 0 and header.ended_early is None) or header.end_ns is None:
         return None
     return (header.end_ns - header.begin_ns) * 1e-9
 
