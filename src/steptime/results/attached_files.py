@@ -313,7 +313,7 @@ class AttachedHeader(StoredObject):
     exit_code: int | None = None
     """As a shell shows it."""
     ended_early: int | None = None
-    """The step before which a sweep ended it; None where it ended by itself."""
+    """The step before which a sweep ended it; None if it ended by itself."""
     not_attached: str | None = None
     """Why no process wrote anything."""
     noise: dict[str, Quantity | None] = Field(default_factory=dict)
