@@ -113,5 +113,7 @@ def test_a_dry_run_prints_the_runs_in_their_order_and_starts_none(tmp_path):
 
 
 def test_all_mistakes_of_a_sweep_are_named_at_once(tmp_path):
-    text = steptime("sweep", "--counts", "x", "--price", "2", "--", "true", cwd=tmp_path, check=2).stderr
-    assert all(each in text for each in ("--counts: 'x'", "--samples N", "has no {workers}"))
+    text = steptime(
+        "sweep", "--counts", "x", "--price", "2", "--stop-after", "3", "--", "true", cwd=tmp_path, check=2
+    ).stderr
+    assert all(each in text for each in ("--counts: 'x'", "--samples N", "--stop-after 3", "has no {workers}"))

@@ -16,6 +16,7 @@ from steptime.interruption import Interrupted, unmasked
 from steptime.launchers.own_command import require_program
 from steptime.report.export_formats import ReportFormat, format_help, formats_of
 from steptime.scaling.knee import read_shares
+from steptime.sweep.early_end import LEAST_STEPS
 from steptime.sweep.plan import WORKERS, SweepPlan, named_sweep, read_plan
 from steptime.units import parse_duration
 
@@ -53,9 +54,8 @@ def sweep(
     most_steps: Annotated[
         int | None,
         typer.Option(
-            "--stop-after-steps",
+            "--stop-after",
             metavar="N",
-            min=20,
             help="End runs of PyTorch after N steps, or once the step is known within 1 %, by SIGTERM between two "
             "steps; never those that save.",
         ),
@@ -101,6 +101,8 @@ def sweep(
     if form not in formats_of(ReportFormat):
         mistakes.add([choices_message("format", form, formats_of(ReportFormat))])
     mistakes.add(_unusable(samples, price))
+    if most_steps is not None and most_steps < LEAST_STEPS:
+        mistakes.add([f"--stop-after {most_steps} leaves hardly a steady step; write {LEAST_STEPS} or more"])
     axes = {WORKERS: _values(counts)}
     for text in settings or ():
         name, equals, values = text.partition("=")
