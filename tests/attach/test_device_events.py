@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from steptime.attach import torch_device
+from steptime.attach import device_clock, record_file, torch_device
+from steptime.attach import recorder as recorder_module
 from steptime.attach.record_file import ProcessRecord
 from steptime.attach.recorder import Recorder
 
@@ -58,9 +60,89 @@ class Event:
         return other.at - self.at
 
 
+class TimedDevice(Device):
+    """One that works as the time of the host goes on; times are those that one H100 showed."""
+
+    def __init__(self):
+        super().__init__()
+        self.host_ms = 1000.0
+
+    def compute(self, milliseconds):
+        self.queued_ms = max(self.queued_ms, self.host_ms) + milliseconds
+
+    def ask(self, host_ms, device_ms):
+        """Ask for work, which takes the host and the device so long; the first of it begins at once."""
+        self.compute(device_ms)
+        self.host_ms += host_ms
+
+    def ask_in_pieces(self, host_ms, device_ms, pieces=20):
+        for _ in range(pieces):
+            self.host_ms += host_ms / pieces
+            self.compute(device_ms / pieces)
+
+    def wait(self, behind_ms=0.0):
+        self.host_ms = max(self.host_ms, self.queued_ms - behind_ms)
+
+    def Event(self, *, enable_timing):  # noqa: N802 - torch's name
+        assert enable_timing
+        return TimedEvent(self)
+
+
+class TimedEvent(Event):
+    """One that the device passes at a time."""
+
+    def record(self):
+        self.at = max(self.device.queued_ms, self.device.host_ms)
+        self.device.host_ms += 0.012
+
+    def query(self):
+        self.device.host_ms += 0.002
+        return self.at <= self.device.host_ms
+
+
 @pytest.fixture
 def device():
     return Device()
+
+
+@pytest.fixture
+def timed(tmp_path, monkeypatch):
+    """Return a recorder and the device that it records."""
+    device = TimedDevice()
+    for module in (torch_device, device_clock, recorder_module, record_file):
+        monkeypatch.setattr(module, "now", lambda: round(device.host_ms * 1e6))
+    made = Recorder(ProcessRecord(str(tmp_path), "test"))
+    made.device = torch_device.DeviceEvents(device, made)
+    made.at_step.append(made.device.step_closed)
+    return made, device
+
+
+def train(recorder, ask, parts, wait=None):
+    """Train 40 steps whose parts take the host and the device so many milliseconds."""
+    for _ in range(40):
+        recorder.request_begin()
+        recorder.request_end(1, "input")
+        name = recorder.forward_begin(training=True)
+        ask(*parts["forward"])
+        recorder.forward_end(name)
+        ask(*parts["loss"])
+        recorder.backward_begin()
+        ask(*parts["backward"])
+        recorder.backward_end(synchronised=None)
+        if wait is not None:
+            wait()
+        recorder.update_begin()
+        ask(*parts["update"])
+        recorder.update_end(0)
+
+
+def settled(recorder):
+    """Return the lines of steps behind the first ones."""
+    return [line for line in written(recorder) if line["step"] >= 10]
+
+
+GPT2 = {"forward": (5.0, 14.18), "loss": (0.3, 2.0), "backward": (7.0, 25.52), "update": (1.0, 1.5)}
+TINY = {"forward": (3.5, 0.35), "loss": (0.3, 0.04), "backward": (4.0, 0.5), "update": (2.5, 0.2)}
 
 
 @pytest.fixture
@@ -163,3 +245,111 @@ def test_an_event_that_cannot_be_recorded_ends_the_times_of_the_device_alone(rec
     recorder.end()
     lines = [json.loads(line) for line in Path(recorder.file.path).read_text().splitlines()]
     assert [line["number"] for line in lines if line["kind"] == "step"] == [0, 1, 2]
+
+
+def test_a_step_on_the_device_is_its_regions_and_the_gaps_between(timed):
+    recorder, device = timed
+    train(recorder, device.ask, GPT2)
+    device.wait()
+    recorder.device.ended()
+    for line in settled(recorder):
+        assert line["gaps"] == pytest.approx({"forward>backward": 2_000_000}, abs=5)
+        assert line["step_ns"] == sum(line["regions"].values()) + sum(line["gaps"].values())
+        assert line["step_ns"] == pytest.approx(43_200_000, abs=5)
+
+
+def test_a_device_that_the_host_waits_for_in_every_step_worked_nearly_all_of_it(timed):
+    """As in fp16, where the scaler reads whether gradients overflowed."""
+    recorder, device = timed
+    train(recorder, device.ask, GPT2, wait=device.wait)
+    for line in settled(recorder):
+        assert line["waited_ns"][1] < 0.03 * line["step_ns"]
+
+
+def test_a_device_that_is_always_as_far_behind_did_not_wait(timed):
+    """The host is held up by a full queue, so that it marks as often as the device passes marks."""
+    recorder, device = timed
+    train(recorder, device.ask, GPT2, wait=lambda: device.wait(behind_ms=30.0))
+    assert settled(recorder)
+    for line in settled(recorder):
+        assert line["waited_ns"][0] < 0.05 * line["step_ns"]
+
+
+def test_a_device_with_small_kernels_waits_for_the_host(timed):
+    recorder, device = timed
+    train(recorder, device.ask_in_pieces, TINY)
+    for line in settled(recorder):
+        assert line["step_ns"] == pytest.approx(10_300_000, rel=0.02)
+        assert line["waited_ns"][0] > 0.8 * line["step_ns"]
+
+
+def test_a_step_behind_one_without_events_has_no_length(recorder, device):
+    for number in range(4):
+        device.capturing = number == 1
+        train_step(recorder, device)
+        device.finish()
+    device.capturing = False
+    recorder.request_begin()
+    recorder.request_end(1, "input")
+    recorder.forward_begin(training=True)
+    assert [("step_ns" in line, line["step"]) for line in written(recorder)] == [(False, 0), (False, 2), (True, 3)]
+
+
+def test_the_last_steps_are_written_at_the_end(recorder, device):
+    train_step(recorder, device)
+    train_step(recorder, device)
+    device.finish()
+    recorder.device.ended()
+    assert [line["step"] for line in written(recorder)] == [0]
+
+
+class Graph:
+    """A captured graph that counts its replays."""
+
+    replays = 0
+
+    def replay(self):
+        Graph.replays += 1
+
+
+@pytest.fixture
+def replaying(recorder, device, monkeypatch):
+    """Return a graph whose replays are measured."""
+    own = type("CUDAGraph", (Graph,), {"replay": Graph.replay})
+    monkeypatch.setattr(device, "is_initialized", lambda: True, raising=False)
+    monkeypatch.setattr(device, "CUDAGraph", own, raising=False)
+    torch_device.install(SimpleNamespace(cuda=device), recorder, lambda: False)
+    return own()
+
+
+def test_a_replay_inside_a_region_is_a_part_of_that(recorder, device, replaying):
+    """As of a module compiled with CUDA graphs, whose forward and backward passes replay one each."""
+    for _ in range(3):
+        name = recorder.forward_begin(training=True)
+        device.compute(8)
+        replaying.replay()
+        recorder.forward_end(name)
+        recorder.backward_begin()
+        device.compute(16)
+        replaying.replay()
+        recorder.backward_end(synchronised=None)
+        recorder.update_begin()
+        device.compute(1)
+        recorder.update_end(0)
+        device.finish()
+    line = written(recorder)[0]
+    assert line["regions"] == {"forward": 8_000_000, "backward": 16_000_000, "update": 1_000_000}
+
+
+def test_a_replay_outside_of_regions_is_a_step_and_runs_once(recorder, device, replaying):
+    before = Graph.replays
+    for _ in range(3):
+        recorder.request_begin()
+        recorder.request_end(1, "input")
+        device.compute(8)
+        replaying.replay()
+        device.finish()
+    recorder.end()
+    steps = [json.loads(line) for line in Path(recorder.file.path).read_text().splitlines()]
+    assert [list(line["regions"]) for line in steps if line["kind"] == "step"] == [["input", "replay"]] * 3
+    assert Graph.replays - before == 3

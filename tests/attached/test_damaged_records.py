@@ -130,4 +130,4 @@ def test_processes_that_did_not_train_are_named_by_their_libraries(tmp_path):
 
 def test_the_records_are_json(tmp_path):
     run = found_in(write(tmp_path, lines_of_one()), 9_000.0)
-    assert json.loads(json.dumps(run.to_json()))["schema"] == 2
+    assert json.loads(json.dumps(run.to_json()))["schema"] == 3

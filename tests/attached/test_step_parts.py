@@ -177,6 +177,15 @@ def test_of_two_kinds_of_steps_the_parts_are_of_one(tmp_path):
     assert "the parts are of those with 4" in sentences_of(run)["micro_steps"]
 
 
+def test_replays_of_a_graph_and_eager_steps_are_two_kinds(tmp_path):
+    eager = plain_steps(12)
+    begin = eager[-1]["begin_ns"] + eager[-1]["duration_ns"]
+    replays = [step(12 + i, begin + i * 20 * MS, {"input": 1.0, "replay": 19.0}) for i in range(60)]
+    run = one_process(tmp_path, [*eager, *replays])
+    assert (run.steps, run.left_out) == (60, 12)
+    assert run.step_s.value == pytest.approx(0.020)
+
+
 def test_the_parts_are_of_all_steps_where_two_kinds_take_turns(tmp_path):
     """As of a network whose every fifth update is followed by that of another."""
     steps, begin = [], 10_000 * MS

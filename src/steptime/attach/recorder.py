@@ -359,15 +359,14 @@ class Recorder:
             self.ledger.extend_apart(timed[0], timed[1])
 
     def replay_begin(self, graph: int) -> None:
-        """Begin the replay of captured work: where no forward or backward is seen, the call of a whole step."""
-        if not self.stack:
-            self._call(f"replay of {graph}", now())
+        """Begin the replay of captured work outside of any region, which is the call of a whole step."""
+        self._call(f"replay of {graph}", now())
         self.enter("replay")
 
     def replay_end(self) -> None:
         """End it."""
         timed = self.leave("replay")
-        if timed is not None and not self.stack:
+        if timed is not None:
             self._called(timed[1])
 
     def collective(self, kind: str, size: int, begin: int, end: int) -> None:

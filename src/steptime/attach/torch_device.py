@@ -9,6 +9,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import patches
+from .device_clock import DeviceClock, Mark
+from .record_file import now
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -17,6 +19,8 @@ REGIONS = frozenset({"forward", "nograd", "backward", "update", "gradient", "cli
 # Steps whose events may wait; of a device that is further behind the oldest are given up.
 WAITING_STEPS = 64
 EVENTS_OF_A_STEP = 512
+# In every so many steps events are asked for at once, so often: one that is passed then shows how clocks differ.
+LOOKED_AT, LOOKS = 16, 4
 
 
 class DeviceEvents:
@@ -27,16 +31,22 @@ class DeviceEvents:
         self.recorder = recorder
         self.on = True
         self.name = device_name(cuda)  # written once
+        self.parents: list[Any] = []
+        self._begin()
+
+    def _begin(self) -> None:
         self.free: list[Any] = []
         self.open: list[tuple[str, list[Any] | None]] = []
-        self.pairs: list[list[Any]] = []  # name, first event, last event, the pair around it
+        self.pairs: list[list[Any]] = []  # name, first mark, last mark, the pair around it
         self.waiting: deque[tuple[int, list[list[Any]]]] = deque()
-        self.parents: list[Any] = []
+        self.clock = DeviceClock()
+        self.ended_with = ""  # the last region of the step before
+        self.looks = True
 
     def begin_again(self) -> None:
         """Use no event of a parent process in a forked child, nor have the child's interpreter destroy one."""
-        self.parents.append((self.free, self.open, self.pairs, self.waiting))
-        self.free, self.open, self.pairs, self.waiting = [], [], [], deque()
+        self.parents.append((self.free, self.open, self.pairs, self.waiting, self.clock))
+        self._begin()
 
     def enter(self, name: str) -> None:
         """Record the first event of region ``name``."""
@@ -70,10 +80,13 @@ class DeviceEvents:
         except Exception as error:
             self._fault(error)
 
-    def _record(self) -> Any:
+    def _record(self) -> Mark:
         event = self.free.pop() if self.free else self.cuda.Event(enable_timing=True)
+        mark = Mark(event, now())
         event.record()
-        return event
+        if self.looks:
+            any(mark.is_passed() for _ in range(LOOKS))
+        return mark
 
     def step_closed(self, number: int) -> None:
         """Set the events of the step before ``number`` aside, and write those that the device has passed."""
@@ -83,35 +96,81 @@ class DeviceEvents:
             kept = [pair for pair in self.pairs if pair[2] is None]
             self.waiting.append((number - 1, [pair for pair in self.pairs if pair[2] is not None]))
             self.pairs = kept if self.open else []
-            if self.cuda.is_current_stream_capturing():  # to ask for an event now would void the script's graph
-                return
-            while self.waiting and self._passed(self.waiting[0][1]):
-                step, pairs = self.waiting.popleft()
-                self._write(step, pairs)
+            self.looks = number % LOOKED_AT == 0
+            self.write_passed()
             while len(self.waiting) > WAITING_STEPS:
-                self.waiting.popleft()
+                self._release(self.waiting.popleft()[1])
+                self.clock = DeviceClock()
         except Exception as error:
             self._fault(error)
 
+    def ended(self) -> None:
+        """Write what the device has passed by the end of the script."""
+        try:
+            if self.on:
+                self.write_passed()
+        except Exception as error:
+            self._fault(error)
+
+    def write_passed(self) -> None:
+        """Write the steps whose events the device has passed."""
+        if self.cuda.is_current_stream_capturing():  # to ask for an event now would void the script's graph
+            return
+        while self.waiting:
+            asked = now()
+            if not self._passed(self.waiting[0][1]):
+                newest = self.waiting[-1][1]
+                if newest:
+                    newest[-1][2].earliest = asked
+                return
+            step, pairs = self.waiting.popleft()
+            self._write(step, pairs)
+
     @staticmethod
     def _passed(pairs: list[list[Any]]) -> bool:
-        return all(pair[2].query() for pair in reversed(pairs))
+        return all(pair[2].is_passed() for pair in reversed(pairs))
 
     def _write(self, step: int, pairs: list[list[Any]]) -> None:
         if not pairs:
+            self.clock = DeviceClock()
             return
+        before = self.clock.last
+        marks = sorted((mark for pair in pairs for mark in pair[1:3]), key=lambda mark: mark.handed)
+        self.clock.read(marks)
         regions: dict[str, int] = {}
         for name, first, last, around in pairs:
-            duration = round(first.elapsed_time(last) * 1e6)
+            duration = last.at - first.at
             regions[name] = regions.get(name, 0) + duration
             if around is not None:
                 regions[around[0]] = regions.get(around[0], 0) - duration
-        last_of_all = max((pair[2] for pair in pairs), key=pairs[0][1].elapsed_time)
-        span = round(pairs[0][1].elapsed_time(last_of_all) * 1e6)
-        named = {"name": self.name} if self.name else {}
-        self.name = ""
-        self.recorder.file.write({"kind": "device", "step": step, "regions": regions, "span_ns": span, **named})
-        self.free += [event for pair in pairs for event in pair[1:3]]
+        end = max(marks, key=lambda mark: mark.at)
+        line = {"kind": "device", "step": step, "regions": regions, "span_ns": end.at - pairs[0][1].at}
+        if before is not None:
+            line["step_ns"] = end.at - before.at
+            line["gaps"] = self._gaps(pairs, before)
+            line["waited_ns"] = self.clock.waited([before, *marks])
+            self.free.append(before.event)
+        if self.name:
+            line["name"], self.name = self.name, ""
+        self.recorder.file.write(line)
+        self.clock.last, self.ended_with = end, pairs[-1][0]
+        self._release(pairs)
+
+    def _gaps(self, pairs: list[list[Any]], since: Mark) -> dict[str, int]:
+        """Return the times on the device between regions that lie in no other, named by both."""
+        gaps: dict[str, int] = {}
+        before, done = self.ended_with, since.at
+        for name, first, last, around in pairs:
+            if around is None:
+                gap = f"{before}>{name}"
+                gaps[gap] = gaps.get(gap, 0) + max(0, first.at - done)
+                before, done = name, max(done, last.at)
+        return {name: duration for name, duration in gaps.items() if duration}
+
+    def _release(self, pairs: list[list[Any]]) -> None:
+        """Use the events of ``pairs`` again, but for one that the next step is measured from."""
+        last = self.clock.last
+        self.free += [mark.event for pair in pairs for mark in pair[1:3] if mark is not last]
 
     def _fault(self, error: Exception) -> None:
         if patches.raised_by_signal_handler(error):
@@ -141,13 +200,18 @@ def install(torch: Any, recorder: Recorder, compiling: Callable[[], bool]) -> No
         elif cuda.is_initialized():
             recorder.device = DeviceEvents(cuda, recorder)
 
+    def ended() -> None:
+        if recorder.device is not None:
+            recorder.device.ended()
+
     recorder.at_step.append(step_closed)
+    recorder.at_end.append(ended)
     graph = getattr(cuda, "CUDAGraph", None)
     if not callable(getattr(graph, "replay", None)):
         return
 
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-        if not recorder.is_mine() or recorder.inside("replay"):
+        if not recorder.is_mine() or recorder.stack:  # one inside an open region is a part of that
             return None
         recorder.replay_begin(id(args[0]))
         return True

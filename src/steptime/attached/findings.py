@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from steptime.attached.device_steps import device_time, host_findings
 from steptime.attached.form import AttachedFinding, JobPart, RankMemory, StepPart, WaitedFor
 from steptime.attached.garbage import garbage_findings
 from steptime.attached.memory import memory_findings
@@ -53,6 +54,7 @@ _PLURAL = {"no_grad", "copy"}
 """Parts whose titles are plural."""
 _EVERY_STEP = (
     "straggler",
+    "host_limit",
     "waiting",
     "input",
     "communication",
@@ -102,6 +104,9 @@ def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
         *_of_ablation(found),
         *_of_faults(found),
     ]
+    if found.main.device:
+        step_s = float(found.main.length_s.mean())
+        all_found += host_findings(device_time(found.main.of_device, 0.0), step_s, found.steps)
     all_found += memory_findings(found.memory, *_extent(found.main))
     all_found += garbage_findings(found.main, found.part("garbage_collection"), found.steps)
     again = {*_EVERY_STEP, *_coming_again(found)}
@@ -200,7 +205,8 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
         most = gaps[0]
         others = f", and {format_seconds(sum(part.time_s.value or 0.0 for part in gaps[1:]))} elsewhere"
         sentence = (
-            f"{_with_interval(most.time_s)} of each step, {_percent(most.share)}, passes {title_of(most.name)}"
+            f"{_with_interval(most.time_s)} of each step, {_percent(most.share)}, passes "
+            f"{'on the device ' if found.main.device else ''}{title_of(most.name)}"
             f"{at_line(most.where)}{others if len(gaps) > 1 else ''}: {whose_code(most.where)} that nothing marks"
             f"{_in_turn(most)}{_asked_elsewhere(*asked) if asked else ''}"
         )

@@ -4,6 +4,7 @@ Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 
 1. First version.
 2. ``forward`` is of passes with gradient; those without are ``no_grad``.
+3. With ``device``, steps and parts are by its clock.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 from steptime.results.json_form import Interval, JsonForm
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 class AttachedRank(JsonForm):
@@ -48,6 +49,8 @@ class StepPart(JsonForm):
     """Of each rank, in the order of ``ranks``."""
     device_s: float | None
     """What the device took for it, where known."""
+    host_s: float | None
+    """The host's, where ``time_s`` is the device's."""
     where: str | None
     """The line that most samples show."""
     reason: str | None
@@ -225,6 +228,14 @@ class StepWindow(JsonForm):
     parts_s: dict[str, float]
 
 
+class DeviceTime(JsonForm):
+    """From last event to last event."""
+
+    host_step_s: float
+    worked: float  # least share of the step
+    waited: float  # least share in which the device had done all it was given
+
+
 class StepHistogram(JsonForm):
     """Steps by length."""
 
@@ -245,6 +256,7 @@ class AttachedFinding(JsonForm):
         "trainings",
         "incomplete_record",
         "straggler",
+        "host_limit",
         "waiting",
         "input",
         "communication",
@@ -319,6 +331,8 @@ class AttachedRun(JsonForm):
     """Backward passes of such a step; None if that changes."""
     level: float  # of all intervals
     step_s: Interval[float | None]
+    device: DeviceTime | None
+    """Whose clock counts."""
     median_step_s: Interval[float | None]
     """Shown where the interval of ``step_s`` is wider than itself."""
     spread: StepSpread | None

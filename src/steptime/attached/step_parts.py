@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.attached.attempts import Attempt
+from steptime.attached.device_steps import device_lengths, device_sums
 from steptime.attached.exchange import Exchange
 from steptime.attached.form import CollectiveCount, StepPart
 from steptime.phases import BY_NAME, EXCHANGED, REST
 from steptime.results.attached_files import ProcessLines
-from steptime.results.attached_lines import StepLine
+from steptime.results.attached_lines import DeviceLine, StepLine
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.statistics.interval import difference_within, mean_within, median_within, step_time
 from steptime.statistics.launch_times import reduce_times
@@ -87,6 +88,8 @@ class KeptSteps:
     """Whether they lie beside evaluations, since too few others do not."""
     left_out_for: Mapping[str, int] = field(default_factory=dict)
     """How many other steps are left out for what."""
+    device: Mapping[int, DeviceLine] = field(default_factory=dict)
+    """These steps on the device, whose clock then counts; empty where the host's does."""
 
     @property
     def left_out(self) -> int:
@@ -100,11 +103,32 @@ class KeptSteps:
     @cached_property
     def length_s(self) -> Array:
         """Ranks x steps."""
+        return device_lengths(self.of_device) if self.device else self.host_length_s
+
+    @cached_property
+    def host_length_s(self) -> Array:
+        """Of the host, ranks x steps."""
         return self.of_ranks(lambda step: step.active_s)
+
+    @property
+    def of_device(self) -> list[DeviceLine]:
+        """The device's times of these steps; none where the host's count."""
+        return [self.device[number] for number in self.numbers] if self.device else []
+
+    @cached_property
+    def _device_s(self) -> dict[str, Array]:
+        steps = [self.attempt.steps[number][0] for number in self.numbers]
+        return device_sums(self.of_device, steps)
 
     @cached_property
     def phases_s(self) -> dict[str, Array]:
         """Of each phase that is known, ranks x steps, in the order of time."""
+        if self.device:
+            none = np.zeros_like(self.length_s)
+            times = {
+                name: sum((self._device_s.get(region, none) for region in own), none) for name, own in REGIONS.items()
+            }
+            return {name: times[name] for name in _ORDER if name in times and times[name].any()}
         seconds = {name: self.of_ranks(lambda step, own=own: step.seconds(*own)) for name, own in REGIONS.items()}  # type: ignore[misc]
         for name in _unseen(self).keys() & REGIONS.keys() - {"input_wait"}:  # what was asked for, not what was done
             seconds["call"] = seconds["call"] + seconds.pop(name)
@@ -124,11 +148,19 @@ class KeptSteps:
     @cached_property
     def gaps_s(self) -> dict[str, Array]:
         """Of each gap, ranks x steps, the longest first."""
+        if self.device:
+            gaps = {name: times for name, times in self._device_s.items() if ">" in name}
+        else:
+            gaps = self.host_gaps_s
+        return dict(sorted(gaps.items(), key=lambda gap: -float(gap[1].mean())))
+
+    @cached_property
+    def host_gaps_s(self) -> dict[str, Array]:
+        """Likewise by the host, in no order."""
         names = dict.fromkeys(
             name for number in self.numbers for step in self.attempt.steps[number] for name in step.gaps
         )
-        gaps = {name: self.of_ranks(lambda step, name=name: step.gaps.get(name, 0) * 1e-9) for name in names}  # type: ignore[misc]
-        return dict(sorted(gaps.items(), key=lambda gap: -float(gap[1].mean())))
+        return {name: self.of_ranks(lambda step, name=name: step.gaps.get(name, 0) * 1e-9) for name in names}  # type: ignore[misc]
 
     @cached_property
     def rest_s(self) -> Array:
@@ -189,8 +221,17 @@ def step_parts(kept: KeptSteps) -> list[StepPart]:
     if kept.no_exchange:
         unseen = {**dict.fromkeys(("comm_exposed", "sync_wait"), kept.no_exchange), **unseen}
     parts += [_unknown(name, reason) for name, reason in unseen.items() if name not in phases]
-    parts += [_part(kept, name, seconds, total, (name,), gap=True) for name, seconds in kept.gaps_s.items()]
+    parts += [
+        _part(kept, name, seconds, total, _host_gaps(kept, name), gap=True) for name, seconds in kept.gaps_s.items()
+    ]
     return [*parts, _part(kept, REST, kept.rest_s, total, ())]
+
+
+def _host_gaps(kept: KeptSteps, name: str) -> list[str]:
+    """Return the gaps of the host that make up a gap, which on the device may hold regions of the host alone."""
+    before, _, after = name.partition(">")
+    inside = [own for own in kept.host_gaps_s if own.startswith(f"{before}>") or own.endswith(f">{after}")]
+    return inside if kept.device else [name]
 
 
 def _unseen(kept: KeptSteps) -> dict[str, str]:
@@ -217,7 +258,8 @@ def _part(  # noqa: PLR0913 - what a part is made of
         share=found.value / total if total > 0.0 else None,
         gain_s=_gain(kept, name, seconds),
         ranks_s=[float(value) for value in seconds.mean(axis=1)],
-        device_s=_on_device(kept, places),
+        device_s=float(seconds.mean()) if kept.device else _on_device(kept, places),
+        host_s=_on_host(kept, name, places) if kept.device else None,
         where=most_seen_line(kept.attempt.processes.values(), places),
         reason=None,
     )
@@ -243,9 +285,17 @@ def _unknown(name: str, reason: str) -> StepPart:
         gain_s=NOT_MEASURED,
         ranks_s=[],
         device_s=None,
+        host_s=None,
         where=None,
         reason=reason,
     )
+
+
+def _on_host(kept: KeptSteps, name: str, places: Sequence[str]) -> float:
+    """Return the mean time of a part by the host."""
+    if ">" in name:
+        return float(sum((kept.host_gaps_s[own].mean() for own in places if own in kept.host_gaps_s), 0.0))
+    return float(kept.of_ranks(lambda step: step.seconds(*places)).mean())
 
 
 def _on_device(kept: KeptSteps, regions: Sequence[str]) -> float | None:

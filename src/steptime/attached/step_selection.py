@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from steptime.attached.attempts import Attempt
+from steptime.attached.device_steps import device_lines
 from steptime.attached.exchange import split_exchange
 from steptime.attached.step_parts import FEWEST, KeptSteps
 from steptime.results.attached_lines import StepLine
@@ -45,14 +46,17 @@ def kept_steps(attempt: Attempt) -> KeptSteps:
     alike = _of_main_kind(steps, calm)
     steady = alike[_first_steady(steps, alike) :]
     kept = _with_exchange(attempt, steady)
+    device = {} if near_evaluation else device_lines(attempt, kept.numbers)
+    by_device = replace(kept, device=device, numbers=list(device)) if device else kept
     left_out = {
         "whose parts are longer than they are": len(attempt.steps) - len(steps),
         "compiled, incomplete, or beside an evaluation or a checkpoint": len(steps) - len(calm),
-        "with another number of micro-steps": len(calm) - len(alike),
+        "of another kind (micro-steps, or replays of graphs)": len(calm) - len(alike),
         "before steps were steady": len(alike) - len(steady),
         "without all collectives on record": len(steady) - len(kept.numbers),
+        "whose events on the device were not read": len(kept.numbers) - len(by_device.numbers),
     }
-    return replace(kept, near_evaluation=near_evaluation, left_out_for=left_out)
+    return replace(by_device, near_evaluation=near_evaluation, left_out_for=left_out)
 
 
 def _undisturbed(steps: Mapping[int, Sequence[StepLine]]) -> tuple[list[int], bool]:
@@ -105,15 +109,17 @@ def _is_spoilt(step: StepLine) -> bool:
 
 
 def _of_main_kind(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int]) -> list[int]:
-    """Return the steps with the number of micro-steps that takes most time; all where these numbers take turns.
+    """Return the steps of the kind that takes most time; all where kinds take turns.
+
+    Kinds are told apart by the number of micro-steps, and by whether captured graphs are replayed.
 
     So do those of a network whose every fifth update is followed by that of another. Fewer than four steps do not make
     a kind: a first one can hold what came before the update was known.
     """
-    kinds: dict[int, list[int]] = {}
+    kinds: dict[tuple[int, bool], list[int]] = {}
     for number in numbers:
-        if len(counts := {step.micro_steps for step in steps[number]}) == 1:
-            kinds.setdefault(counts.pop(), []).append(number)
+        if len(own := {_kind(step) for step in steps[number]}) == 1:
+            kinds.setdefault(own.pop(), []).append(number)
         else:
             return list(numbers)
     if len(kinds) > _MOST_KINDS:
@@ -123,9 +129,13 @@ def _of_main_kind(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int
         return max(kinds.values(), key=len, default=[])
     lasted = {kind: sum(steps[number][0].active_s for number in own) for kind, own in several.items()}
     main = max(reversed(several), key=lasted.__getitem__)
-    changes = sum(steps[one][0].micro_steps != steps[other][0].micro_steps for one, other in pairwise(numbers))
+    changes = sum(_kind(steps[one][0]) != _kind(steps[other][0]) for one, other in pairwise(numbers))
     take_turns = changes > _MOST_CHANGES * len(kinds) and lasted[main] < _MAIN * sum(lasted.values())
     return list(numbers) if take_turns else several[main]
+
+
+def _kind(step: StepLine) -> tuple[int, bool]:
+    return step.micro_steps, "replay" in step.regions
 
 
 def _first_steady(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int]) -> int:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
+from steptime.attached.device_steps import busy_sentence
 from steptime.attached.form import (
     AttachedRun,
     AttachedTraining,
@@ -127,8 +128,8 @@ def _note(part: StepPart, run: AttachedRun) -> str:
     if part.reason:
         return part.reason
     notes = []
-    if part.device_s is not None:
-        notes.append(f"{format_seconds(part.device_s)} on the device")
+    if beside := _on_other_clock(part):
+        notes.append(beside)
     if by_rank := _by_rank(part, run):
         notes.append(by_rank)
     elif part.where:
@@ -158,6 +159,11 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
         yield (
             f"Means of {count(run.steps, 'step')}{left}; {100 * run.level:.0f} % intervals within this run: another "
             "run may differ by more."
+        )
+    if run.device is not None:
+        yield (
+            f"Times are the device's, from the last event of a step to that of the next (the host's mean is "
+            f"{format_seconds(run.device.host_step_s)}); {busy_sentence(run.device)}."
         )
     if run.spread is not None:
         yield from _quantiles(run.spread)
@@ -243,14 +249,17 @@ def _table_rows(parts: Sequence[StepPart], ranks: int, unit: tuple[float, str]) 
 def _table_row(part: StepPart, ranks: int, unit: tuple[float, str]) -> TableRow:
     known = [value for value in part.ranks_s if value is not None]
     values = [seconds(value, None, None, unit).text for value in known[:ranks]] or [UNKNOWN] * ranks
-    last = part.reason or "; ".join(filter(None, [part.where or "", _on_device(part)]))
+    last = part.reason or "; ".join(filter(None, [part.where or "", _on_other_clock(part)]))
     shown = _time(part, unit)
     return TableRow(
         title_of(part.name), cells((shown.text, shown.interval), _share(part) or UNKNOWN, *values, last or UNKNOWN)
     )
 
 
-def _on_device(part: StepPart) -> str:
+def _on_other_clock(part: StepPart) -> str:
+    """Return what a part took the host, where its time is the device's, and else the device."""
+    if part.host_s is not None:
+        return f"{format_seconds(part.host_s)} on the host"
     return "" if part.device_s is None else f"{format_seconds(part.device_s)} on the device"
 
 

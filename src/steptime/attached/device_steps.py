@@ -1,0 +1,102 @@
+"""Steps by the clock of a device: from the last event of one step to the last of the next, and what lies between.
+
+Where the host runs ahead, its own times are off by what has queued up, and show what it asks for, not what is done.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.attached.attempts import Attempt
+from steptime.attached.form import AttachedFinding, DeviceTime
+from steptime.results.attached_lines import DeviceLine, StepLine
+
+_PER_S = 1e-9
+_FEWEST = 4
+_SHARE = 0.5
+"""Of the steps, that must be known on the device."""
+_NOTABLE = 0.1
+_INPUT = ("input", "epoch", "loader_start")
+_FED = ("forward", "nograd", "replay")
+"""Regions before which a batch is asked for."""
+ASKED = "input"
+"""The key of waiting for input among the device's own times."""
+
+
+def device_lines(attempt: Attempt, numbers: Sequence[int]) -> Mapping[int, DeviceLine]:
+    """Return the steps of a process that trains alone by its device, of those with ``numbers``; none of too few."""
+    if len(attempt.ranks) != 1 or attempt.world > 1:
+        return {}
+    (process,) = attempt.processes.values()
+    lines = {line.step: line for line in process.devices if line.step_ns and line.regions}
+    known = {number: lines[number] for number in numbers if number in lines}
+    return known if len(known) >= max(_FEWEST, _SHARE * len(numbers)) else {}
+
+
+def device_lengths(lines: Sequence[DeviceLine]) -> NDArray[np.float64]:
+    """Return how long steps take on the device: one rank x steps, in seconds."""
+    return np.array([[line.step_ns for line in lines]]) * _PER_S
+
+
+def device_sums(lines: Sequence[DeviceLine], steps: Sequence[StepLine]) -> dict[str, NDArray[np.float64]]:
+    """Return the times of regions and gaps on the device, one rank x steps; ``ASKED`` is what it waits for input.
+
+    It waits at most as long as the host asks the loader, and not longer than the gaps in which that happens.
+    """
+    rows = [_with_input(line, step) for line, step in zip(lines, steps, strict=True)]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: np.array([[row.get(name, 0) for row in rows]]) * _PER_S for name in names}
+
+
+def _with_input(line: DeviceLine, step: StepLine) -> dict[str, int]:
+    left = sum(step.regions.get(name, 0) for name in _INPUT)
+    sums = {ASKED: left, **line.regions, **line.gaps}
+    for name in line.gaps:
+        if name.partition(">")[2] in _FED:
+            taken = min(left, sums[name])
+            sums[name] -= taken
+            left -= taken
+    sums[ASKED] -= left
+    return sums
+
+
+def device_time(lines: Sequence[DeviceLine], host_s: float) -> DeviceTime | None:
+    """Return how busy the device was in these steps; None without any.
+
+    Args:
+        lines: of the steps.
+        host_s: mean step by the clock of the host.
+    """
+    whole = sum(line.step_ns for line in lines)
+    if not whole:
+        return None
+    least, most = (sum(line.waited_ns[bound] for line in lines) / whole for bound in (0, 1))
+    return DeviceTime(host_step_s=host_s, worked=max(0.0, 1.0 - most), waited=min(1.0, least))
+
+
+def busy_sentence(time: DeviceTime) -> str:
+    """Return in one line how busy the device was."""
+    if time.waited >= _NOTABLE:
+        return f"the host is the limit: for {_percent(time.waited)} of a step the device had done all it was given"
+    return f"the device worked at least {_percent(time.worked)} of the step"
+
+
+def host_findings(time: DeviceTime | None, step_s: float, steps: int) -> Iterator[AttachedFinding]:
+    """Yield that the host is the limit, where it is.
+
+    Args:
+        time: of the device.
+        step_s: mean of a step.
+        steps: of the whole job.
+    """
+    if time is not None and time.waited >= _NOTABLE:
+        yield AttachedFinding(
+            kind="host_limit",
+            sentence=f"{busy_sentence(time)}, and worked at most on what it was given just then",
+            lost_s=time.waited * step_s * steps,
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
