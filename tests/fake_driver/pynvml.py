@@ -19,8 +19,13 @@ MACHINES: dict[str, list[dict[str, Any]]] = {
     "neighbours": [{**H100, "processes": 3, "reasons": 0x20}, {**H100, "processes": 1}],
     "geforce": [{**GEFORCE, "violations": False, "energy": False, "reasons": 0x40}],
     "mig": [{**H100, "parts": 3}, H100],
+    "waiting": [{**H100, "busy": 11}],
+    "old driver": [{**H100, "versions": False}],
     "none": [],
 }
+nvmlMemory_v2 = 0x2000028  # noqa: N816 - the library's name
+RESERVED = 503_000_000
+"""That the driver of an H100 held with no program running."""
 NVML_CLOCK_SM, NVML_TEMPERATURE_GPU = 1, 0
 NVML_PERF_POLICY_POWER, NVML_PERF_POLICY_THERMAL = 0, 1
 NVML_P2P_CAPS_INDEX_NVLINK, NVML_NVLINK_MAX_LINKS = 2, 18
@@ -101,9 +106,18 @@ def nvmlDeviceGetCudaComputeCapability(handle: tuple[int, int | None]) -> tuple[
     return found
 
 
-def nvmlDeviceGetMemoryInfo(handle: tuple[int, int | None]) -> SimpleNamespace:  # noqa: N802
+def nvmlDeviceGetMemoryInfo(handle: tuple[int, int | None], version: int | None = None) -> SimpleNamespace:  # noqa: N802
+    if version is not None and not _of(handle).get("versions", True):
+        raise NVMLError
     whole = _of(handle)["memory"]
-    return SimpleNamespace(total=whole if handle[1] is None else whole // 8, used=5 * GIB)
+    used = 5 * GIB if version is not None else 5 * GIB + RESERVED
+    return SimpleNamespace(total=whole if handle[1] is None else whole // 8, used=used)
+
+
+def nvmlDeviceGetUtilizationRates(handle: tuple[int, int | None]) -> SimpleNamespace:  # noqa: N802
+    if handle[1] is not None:
+        raise NVMLError  # of a part it is not known
+    return SimpleNamespace(gpu=_of(handle).get("busy", 97), memory=20)
 
 
 def nvmlDeviceGetPciInfo(handle: tuple[int, int | None]) -> SimpleNamespace:  # noqa: N802

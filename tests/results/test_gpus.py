@@ -50,6 +50,18 @@ def test_clocks_heat_power_and_memory_are_those_of_the_timed_steps(machine):
     assert flags(found, 1, 1, 1) == []
 
 
+@pytest.mark.parametrize(("name", "reserved"), [("h100", 0), ("old driver", fake.RESERVED)])
+def test_memory_in_use_is_without_what_the_driver_reserves_where_it_tells_that_apart(machine, name, reserved):
+    machine(name)
+    assert gpu_states()[0].memory_used_bytes == 5 * 2**30 + reserved
+
+
+@pytest.mark.parametrize(("name", "busy"), [("h100", 0.97), ("waiting", 0.11), ("mig", None)])
+def test_the_share_of_time_with_a_kernel_at_work_is_kept(machine, name, busy):
+    machine(name)
+    assert sampled(1, 0.1)["gpu_busy_share"] == (busy and pytest.approx(busy))
+
+
 @pytest.mark.parametrize(("name", "used", "watts"), [("h100", 1, 350.0), ("hgx", 2, 700.0), ("geforce", 1, None)])
 def test_power_is_counted_over_the_timed_steps_of_the_gpus_used(machine, name, used, watts):
     machine(name)

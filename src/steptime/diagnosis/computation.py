@@ -18,6 +18,10 @@ _UPDATE_OPTIONS = ("update", "arrays_per_update", "multi_tensor")
 _OVERHEAD_OPTIONS = ("bulk_nodes", "onednn", "windows", "ideep")
 _ON_GPUS = ("compile",)
 """Beside them; on processors their value ``auto`` changes nothing."""
+_REPLAYED = {"compile": "yes", "compile_mode": "cuda_graphs"}
+_NOTABLE_IDLE = 0.2
+_BUSY_OPEN = 0.05
+"""Of the share of time with a kernel at work, as NVML samples it: a belief, beside no sum of kernels yet."""
 _QUICKER = {"fp32": "bf16", "tf32": "bf16"}
 
 
@@ -95,6 +99,27 @@ def _precise(at: DiagnosedTrial, share: Interval) -> Claim | None:
     return Claim(claim, f"compute products in {wanted}", [f"precision={wanted}"], gain_without(share, (0.0, 0.75)))
 
 
+def _idle(at: DiagnosedTrial) -> Interval | None:
+    """The share of time in which no kernel was at work, less what steps wait for input."""
+    busy, waiting = at.summary.noise.get("gpu_busy_share"), at.share("input_wait")
+    if busy is None or at.trial.device != "cuda":
+        return None
+    idle = max(0.0, 1.0 - busy - (waiting.value if waiting else 0.0))
+    return Interval(idle, max(0.0, idle - _BUSY_OPEN), min(1.0, idle + _BUSY_OPEN))
+
+
+def _host_bound(at: DiagnosedTrial, idle: Interval) -> Claim | None:
+    """Replay the calls of a step as CUDA graphs; where that is on or unknown, give each call more to compute."""
+    claim = f"the device has no kernel at work for {100 * idle.value:.0f} % of the time: the host is the limit"
+    options = {name: value for name, value in _REPLAYED.items() if at.option(name) not in {None, value}}
+    if at.option("compile") is not None and options:
+        named = ", ".join(f"{name}={value}" for name, value in options.items())
+        return Claim(claim, f"use {named}, or a larger batch", at.overrides(options), gain_without(idle))
+    batch = _LARGER * at.trial.batch_per_worker
+    change = f"use a batch of {batch}, which changes what is learned: the learning rate must follow"
+    return Claim(claim, change, [f"batch_per_worker={batch}"], gain_of_batch(idle, _LARGER))
+
+
 UPDATE = DiagnosisRule(
     "update_bound", "update", _updated, _NOTABLE, _update_bound, "the update takes as long with the change"
 )
@@ -113,6 +138,14 @@ OVERHEAD = DiagnosisRule(
     _NOTABLE,
     _overhead,
     "passes take four times as long with four times the batch",
+)
+HOST = DiagnosisRule(
+    "host_bound",
+    "time without a kernel at work",
+    _idle,
+    _NOTABLE_IDLE,
+    _host_bound,
+    "a step takes as long when it is replayed as CUDA graphs",
 )
 PRECISION = DiagnosisRule(
     "precision_unused",

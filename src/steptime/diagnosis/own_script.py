@@ -82,9 +82,21 @@ def _gap(run: AttachedRun) -> _ScriptClaim | None:
         )
         return _ScriptClaim("each step waits for a thread that asks the loader", change, _shorter(largest))
     change = f"take that code out of the loop, run it every few steps, or in a thread{at_line(largest.where)}"
+    if run.device is not None:
+        change = f"do it less often, or compile it, such as the loss{at_line(largest.where)}"
     if library := library_of(largest.where):
         change = f"have {library} do that less often, or not at all, by its settings{at_line(largest.where)}"
     return _ScriptClaim(f"{whose_code(largest.where)} runs {title_of(largest.name)}", change, _shorter(largest))
+
+
+def _host(run: AttachedRun) -> _ScriptClaim | None:
+    """Name a host that keeps the device waiting; what that does meanwhile is not known, so that this is a bound."""
+    time, step_s = run.device, run.step_s.value
+    if time is None or not step_s:
+        return None
+    least, most = time.waited, max(time.waited, 1.0 - time.worked)
+    waits = Interval((least + most) / 2 * step_s, least * step_s, most * step_s)
+    return _ScriptClaim("the host is the limit: the device had done all it was given", _FEWER_CALLS, waits)
 
 
 def _garbage(run: AttachedRun) -> _ScriptClaim | None:
@@ -104,7 +116,12 @@ def _shorter(part: StepPart) -> Interval[float | None]:
     return part.gain_s if is_in_turn(part) else part.time_s
 
 
+_FEWER_CALLS = (
+    "hand over more at once: torch.compile(mode='reduce-overhead') or a captured CUDA graph, a larger batch, an "
+    "optimizer with fused=True or foreach=True, fewer small tensors"
+)
 RULES: tuple[_ScriptRule, ...] = (
+    _ScriptRule("own_host", "time without work handed over", 0.1, _host, "as long a step as a captured CUDA graph"),
     _ScriptRule("own_input", "waiting for input", 0.05, _input, "as short a step with one batch that is used again"),
     _ScriptRule("own_exchange", "exposed communication", 0.10, _exchange, "as long a step without an exchange"),
     _ScriptRule("own_straggler", "waiting for slow ranks", 0.05, _straggler, "as long a step without them"),

@@ -32,6 +32,7 @@ RULES: tuple[DiagnosisRule, ...] = (
     computation.UPDATE,
     computation.BATCH,
     computation.OVERHEAD,
+    computation.HOST,
     computation.PRECISION,
     workers.THROTTLED,
     workers.MEMORY,
