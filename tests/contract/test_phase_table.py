@@ -34,6 +34,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "analysis/ablation/nested_stages.py": ({*NAMES} - {"residual"}, "knows the order in which stages are nested"),
     "analysis/ablation/pop.py": (EXCHANGE | {"input_wait"}, "defines efficiencies by phases"),
     "attached/exchange.py": (PASSES, "knows sharded parameters by the passes of their collectives"),
+    "attached/device_steps.py": ({"forward"}, "gives the host's waiting for input to the gap before a pass"),
     "attached/findings.py": (EXCHANGE | {"input_wait", "update"}, "finds what takes long in a step"),
     "attached/job_time.py": ({"input_wait"}, "adds up the waiting for input of a whole job"),
     "attached/separate_models.py": (EXCHANGE, "knows where nothing of an exchange can be seen"),
