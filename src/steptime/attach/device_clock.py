@@ -14,7 +14,7 @@ UNSEEN = 1 << 62
 LATE_NS = 50_000
 
 
-class Mark:
+class DeviceMark:
     """An event on a stream: when the host handed it over, between when the device passed it, and when by its clock."""
 
     __slots__ = ("at", "earliest", "event", "handed", "latest")
@@ -40,10 +40,10 @@ class DeviceClock:
     """Nanoseconds on the device since its first mark, and between which bounds the host's clock is ahead."""
 
     def __init__(self) -> None:
-        self.last: Mark | None = None  # of the step before
+        self.last: DeviceMark | None = None  # of the step before
         self.bounds: deque[tuple[int, int]] = deque(maxlen=WINDOW)
 
-    def read(self, marks: Sequence[Mark]) -> None:
+    def read(self, marks: Sequence[DeviceMark]) -> None:
         """Read when the device passed ``marks``, which it has."""
         since = self.last or marks[0]
         for mark in marks:
@@ -51,7 +51,7 @@ class DeviceClock:
         low = max(mark.earliest - mark.at for mark in marks)
         self.bounds.append((low, min(mark.latest - mark.at for mark in marks)))
 
-    def waited(self, marks: Sequence[Mark]) -> list[int]:
+    def waited(self, marks: Sequence[DeviceMark]) -> list[int]:
         """Return how long at least, and at most, the device had passed a mark before the next was handed over.
 
         It may have worked meanwhile on what was handed over between the two. Where it passes the second one late, it

@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import patches
-from .device_clock import DeviceClock, Mark
+from .device_clock import DeviceClock, DeviceMark
 from .record_file import now
 
 if TYPE_CHECKING:
@@ -80,9 +80,9 @@ class DeviceEvents:
         except Exception as error:
             self._fault(error)
 
-    def _record(self) -> Mark:
+    def _record(self) -> DeviceMark:
         event = self.free.pop() if self.free else self.cuda.Event(enable_timing=True)
-        mark = Mark(event, now())
+        mark = DeviceMark(event, now())
         event.record()
         if self.looks:
             any(mark.is_passed() for _ in range(LOOKS))
@@ -156,7 +156,7 @@ class DeviceEvents:
         self.clock.last, self.ended_with = end, pairs[-1][0]
         self._release(pairs)
 
-    def _gaps(self, pairs: list[list[Any]], since: Mark) -> dict[str, int]:
+    def _gaps(self, pairs: list[list[Any]], since: DeviceMark) -> dict[str, int]:
         """Return the times on the device between regions that lie in no other, named by both."""
         gaps: dict[str, int] = {}
         before, done = self.ended_with, since.at
