@@ -56,3 +56,35 @@ def test_a_device_without_a_data_sheet_relates_to_no_other():
 
 def test_a_processor_says_nothing_of_a_device():
     assert "cuda" in asked(a_profile(observed(World(), 1)), 2, "device=h200").refused
+
+
+GPT2 = replace(CUDA, strategy="single", workload="gpt2", input_shape=(1024,), classes=50257, precision="bf16")
+"""Of 124 million parameters: with batch 8 PyTorch allocated 8.70 GB at its most on an H100, on which 92 fit."""
+
+
+def gpt2_of(device_bytes):
+    """A profile of it with batch 8."""
+    machine = Machine(cpu=None, cores=16, gpus=1, gpu="NVIDIA H100 80GB HBM3")
+    measured = observed(World(machine=machine), 1, [(1, 4), (1, 8)], GPT2)
+    peaks = [device_bytes and device_bytes / 2, device_bytes]
+    return a_profile(
+        [replace(each, device_bytes=peak) for each, peak in zip(measured, peaks, strict=True)], machine=machine
+    )
+
+
+@pytest.mark.parametrize(("batch", "fits"), [(92, True), (128, False), (192, False)])
+def test_what_fits_a_device_follows_from_the_memory_that_was_measured(batch, fits):
+    refused = asked(gpt2_of(8.70e9), 1, f"batch_per_worker={batch}").refused
+
+    assert (refused is None or "of memory" not in refused) == fits
+
+
+def test_the_batch_that_may_fit_is_named():
+    assert "batch_per_worker=96 may fit" in asked(gpt2_of(8.70e9), 1, "batch_per_worker=128").refused
+
+
+@pytest.mark.parametrize(("device_bytes", "fits"), [(None, True), (12e9, False)])
+def test_measured_memory_counts_more_than_its_estimate(device_bytes, fits):
+    refused = asked(gpt2_of(device_bytes), 1, "batch_per_worker=80").refused
+
+    assert (refused is None or "of memory" not in refused) == fits

@@ -69,6 +69,11 @@ def version_of(text: str) -> Version:
     return tuple(int(part) for part in text.split(".") if part.isdecimal())
 
 
+OCCUPIED_BYTES = 754e6 + 503e6
+"""Of a device before the first weight: the context with cuBLAS (651 MB without), and what the driver reserves with no
+program running, on an H100 (driver 580, PyTorch 2.11)."""
+
+
 class NvmlFunctions(Protocol):
     """The functions of NVIDIA's management library that list accelerators, as the module ``pynvml`` names them."""
 

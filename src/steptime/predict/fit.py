@@ -244,6 +244,7 @@ def _measured(
         inner=inner_link(each.key, each.deployment, net, machine),
         pieces=list(next((one.pieces for one in each.launch_phases if one.pieces), ())),
         effects=effects,
+        device_bytes=each.device_bytes,
     )
 
 

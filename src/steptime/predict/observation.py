@@ -234,6 +234,8 @@ class Observation:
     """Involuntary switches of a worker in a step, median over launches; None if not counted."""
     token_buckets: bool = False
     """Whether messages crossed the token buckets of emulated links."""
+    device_bytes: float | None = None
+    """Most that a worker had allocated on its device; None if its framework does not tell."""
     pooled_spread: float | None = None
     """Standard deviation of the logarithm of a launch, with what all trials of the folder show of it, as in reports."""
 
@@ -298,6 +300,7 @@ def _observation(store: Store, trial: Trial, timed: Sequence[tuple[Launch, Launc
         token_buckets |= crossed_token_buckets(launch)
     ablations = store.records(ABLATION, trial.id)
     versions += [versions_of(launch) for launch in ablations if launch.status == "ok"]
+    peaks = [worker.facts.get("device_peak_bytes") for launch, _ in timed for worker in launch.workers]
     launch_phases = _launch_phases(trial, [each for each in ablations if each.status == "ok" and each.workers])
     return Observation(
         trial=trial.id,
@@ -311,6 +314,7 @@ def _observation(store: Store, trial: Trial, timed: Sequence[tuple[Launch, Launc
         pooled=tuple(pooled_versions(versions)),
         preemptions=_median(count for count in preemptions if count is not None),
         token_buckets=token_buckets,
+        device_bytes=max((float(peak) for peak in peaks if isinstance(peak, int)), default=None),
     )
 
 

@@ -147,6 +147,8 @@ class MeasuredConfiguration(_ProfileForm):
     pieces: list[tuple[Annotated[float, Field(ge=0.0, le=1e18)], Share]]
     """Bytes of each piece of gradients, and the share of the backward pass after which it went; empty if unknown."""
     effects: MachineEffects = NO_EFFECTS
+    device_bytes: Annotated[float, Field(gt=0.0, le=1e18)] | None = None
+    """Most that a worker had allocated on its device; None if unknown."""
 
     @model_validator(mode="after")
     def _is_ordered(self) -> Self:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from steptime.catalog.accelerators import OCCUPIED_BYTES
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.costs import activation_width, memory_bytes
 from steptime.catalog.workloads.layers import Workload
@@ -276,10 +277,15 @@ def _check_memory(
     if key.device != "cuda" or device is None or (fits and target.transferred is None):
         return
     workload = build_workload(key.workload, key.input_shape, key.classes)
-    needed = worker_bytes(workload, key.strategy, key.precision, deployment)
+    factor = _measured_memory(key, workload, own)
+
+    def needed_by(planned: Deployment) -> float:
+        return factor * worker_bytes(workload, key.strategy, key.precision, planned) + OCCUPIED_BYTES
+
+    needed = needed_by(deployment)
     if needed <= device.memory:
         return
-    per_sample = (needed - worker_bytes(workload, key.strategy, key.precision, replace(deployment, batch=0))) or 1.0
+    per_sample = (needed - needed_by(replace(deployment, batch=0))) or 1.0
     most = deployment.batch - -(-(needed - device.memory) // (per_sample / deployment.batch))
     remedy = f"batch_per_worker={int(most)} may fit" if most >= 1 else "shard its state: strategy=fsdp"
     message = (
@@ -287,6 +293,15 @@ def _check_memory(
         f"{device.name} has {format_bytes(device.memory)}; {remedy}"
     )
     raise Refusal(message)
+
+
+def _measured_memory(key: GroupKey, workload: Workload, own: Sequence[MeasuredConfiguration]) -> float:
+    """Return the memory that the largest measured batch took, over its estimate; 1 where none was measured."""
+    measured = [each for each in own if each.device_bytes]
+    if not measured:
+        return 1.0
+    largest = max(measured, key=lambda each: each.deployment.batch)
+    return (largest.device_bytes or 0.0) / worker_bytes(workload, key.strategy, key.precision, largest.deployment)
 
 
 def worker_bytes(workload: Workload, strategy: str, precision: str, deployment: Deployment) -> float:

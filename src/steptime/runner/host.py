@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from steptime.catalog.accelerators import find_accelerators
+from steptime.catalog.accelerators import OCCUPIED_BYTES, find_accelerators
 from steptime.catalog.workloads.costs import activation_width, memory_bytes
 from steptime.catalog.workloads.layers import Workload
 from steptime.study.trial import Trial
@@ -17,9 +17,6 @@ from steptime.worker.samples import PREFETCHED_PER_HELPER
 _FRAMEWORK_BYTES = 400 * 2**20
 """What a framework needs before it holds a single weight."""
 _FLOAT_BYTES = 4
-_CUDA_CONTEXT_BYTES = 754e6
-"""What the driver's context and cuBLAS take of a device before the first weight: 651 MB without cuBLAS and 754 MB with
-it on an H100 (driver 580, PyTorch 2.11)."""
 
 
 def usable_cores() -> tuple[int, ...]:
@@ -84,7 +81,7 @@ def memory_shortage(
     if trial.device == "cuda":
         if device_bytes is None:
             return None
-        available, together, own_bytes = device_bytes, 1, _CUDA_CONTEXT_BYTES
+        available, together, own_bytes = device_bytes, 1, OCCUPIED_BYTES
     else:
         available = psutil.virtual_memory().available if available_bytes is None else available_bytes
         together, own_bytes = sharing or trial.workers, _FRAMEWORK_BYTES
