@@ -66,6 +66,7 @@ class TimedDevice(Device):
     def __init__(self):
         super().__init__()
         self.host_ms = 1000.0
+        self.record_ms, self.recorded = 0.012, 0
 
     def compute(self, milliseconds):
         self.queued_ms = max(self.queued_ms, self.host_ms) + milliseconds
@@ -93,7 +94,8 @@ class TimedEvent(Event):
 
     def record(self):
         self.at = max(self.device.queued_ms, self.device.host_ms)
-        self.device.host_ms += 0.012
+        self.device.host_ms += self.device.record_ms
+        self.device.recorded += 1
 
     def query(self):
         self.device.host_ms += 0.002
@@ -117,9 +119,9 @@ def timed(tmp_path, monkeypatch):
     return made, device
 
 
-def train(recorder, ask, parts, wait=None):
-    """Train 40 steps whose parts take the host and the device so many milliseconds."""
-    for _ in range(40):
+def train(recorder, ask, parts, wait=None, *, steps=40):
+    """Train steps whose parts take the host and the device so many milliseconds."""
+    for _ in range(steps):
         recorder.request_begin()
         recorder.request_end(1, "input")
         name = recorder.forward_begin(training=True)
@@ -353,3 +355,40 @@ def test_a_replay_outside_of_regions_is_a_step_and_runs_once(recorder, device, r
     steps = [json.loads(line) for line in Path(recorder.file.path).read_text().splitlines()]
     assert [list(line["regions"]) for line in steps if line["kind"] == "step"] == [["input", "replay"]] * 3
     assert Graph.replays - before == 3
+
+
+SHORT = {"forward": (0.8, 0.2), "loss": (0.1, 0.02), "backward": (1.0, 0.3), "update": (0.6, 0.1)}
+
+
+def test_parts_of_short_steps_are_timed_so_seldom_that_events_cost_little(timed):
+    recorder, device = timed
+    device.record_ms = 0.03
+    train(recorder, device.ask, SHORT, steps=64)
+    recorded, begun = device.recorded, device.host_ms
+    train(recorder, device.ask, SHORT, steps=400)
+    assert 0.03 * (device.recorded - recorded) < 0.03 * (device.host_ms - begun)
+
+
+def test_the_length_of_a_step_that_is_not_timed_in_parts_is_known(timed):
+    recorder, device = timed
+    device.record_ms = 0.03
+    train(recorder, device.ask, SHORT, steps=200)
+    others = [line for line in written(recorder) if "regions" not in line]
+    assert len(others) > 100
+    assert all(line["step_ns"] == pytest.approx(2_530_000, rel=0.15) for line in others)
+
+
+def test_all_steps_are_timed_in_parts_where_that_costs_little(timed):
+    recorder, device = timed
+    train(recorder, device.ask_in_pieces, TINY)
+    assert all("regions" in line and line["cost_ns"] < 100_000 for line in written(recorder))
+
+
+def test_a_region_that_goes_on_into_the_next_step_leaves_no_negative_time(recorder, device):
+    """As Lightning's, in whose optimizer's step the passes run."""
+    for _ in range(5):
+        recorder.update_begin()
+        train_step(recorder, device)
+        device.finish()
+    assert all(duration >= 0 for line in written(recorder) for duration in line["regions"].values())
+    assert recorder.device.on

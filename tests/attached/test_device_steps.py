@@ -106,3 +106,14 @@ def test_a_host_that_keeps_the_device_waiting_is_advised_to_hand_over_more_at_on
 def test_a_busy_device_is_not_blamed_on_the_host(tmp_path):
     run = run_of(tmp_path, [device_line(number) for number in range(50)])
     assert "own_host" not in {found.rule for found in script_findings(run)}
+
+
+def test_parts_of_steps_of_which_some_are_timed_in_parts_sum_to_the_step(tmp_path):
+    lines = [device_line(number, step_ns=43_200_000, cost_ns=72_000) for number in range(50)]
+    for line in lines:
+        if line["step"] % 4:
+            line.update(regions={}, gaps={}, step_ns=43_000_000)
+    run = run_of(tmp_path, lines)
+    assert sum(part.time_s.value for part in run.parts if part.time_s.value) == pytest.approx(run.step_s.value)
+    assert (run.device.parted, run.device.events_s) == (pytest.approx(12, abs=1), pytest.approx(72e-6))
+    assert part_of(run, "forward").time_s.value == pytest.approx(0.01418, rel=0.01)

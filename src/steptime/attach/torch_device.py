@@ -5,6 +5,7 @@ Nothing waits for the device, and no event is recorded or asked for while a grap
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -21,6 +22,9 @@ WAITING_STEPS = 64
 EVENTS_OF_A_STEP = 512
 # In every so many steps events are asked for at once, so often: one that is passed then shows how clocks differ.
 LOOKED_AT, LOOKS = 16, 4
+# Events of parts cost at most this share of all steps, by what those of so many steps cost; an end is marked in each.
+COST_SHARE, COSTED_STEPS, FEWEST_PARTED = 0.01, 16, 256
+_SPREAD, _WHOLE = 2_654_435_761, 1 << 32  # Knuth's multiplier: parted steps follow no period of the script
 
 
 class DeviceEvents:
@@ -38,7 +42,9 @@ class DeviceEvents:
         self.free: list[Any] = []
         self.open: list[tuple[str, list[Any] | None]] = []
         self.pairs: list[list[Any]] = []  # name, first mark, last mark, the pair around it
-        self.waiting: deque[tuple[int, list[list[Any]]]] = deque()
+        self.waiting: deque[tuple[int, list[list[Any]], int]] = deque()  # step, its pairs, cost of its parts or -1
+        self.parted, self.every, self.ending = True, 1, ""  # whether this step is, one in how many, its last region
+        self.cost, self.costs = 0, [0, 0, 0]  # of this step; of steps, how long these were, and how many
         self.clock = DeviceClock()
         self.ended_with = ""  # the last region of the step before
         self.looks = True
@@ -54,7 +60,7 @@ class DeviceEvents:
             return
         try:
             pair = None
-            if self._wanted(name):
+            if self.parted and self._wanted(name):
                 around = next((pair for _, pair in reversed(self.open) if pair is not None), None)
                 pair = [name, self._record(), None, around]
                 self.pairs.append(pair)
@@ -76,14 +82,26 @@ class DeviceEvents:
                 if pair is not None and found == name and not self.cuda.is_current_stream_capturing():
                     pair[2] = self._record()
                 if found == name:
+                    self._mark_end(name)
                     break
         except Exception as error:
             self._fault(error)
+
+    def _mark_end(self, name: str) -> None:
+        """Mark where a step may end that is not timed in parts; its last mark alone is kept."""
+        if self.parted or name != self.ending or any(each in REGIONS for each, _ in self.open):
+            return
+        if self.cuda.is_current_stream_capturing():
+            return
+        if self.pairs and self.pairs[-1][1] is None:
+            self.free.append(self.pairs.pop()[2].event)
+        self.pairs.append([name, None, self._record(), None])
 
     def _record(self) -> DeviceMark:
         event = self.free.pop() if self.free else self.cuda.Event(enable_timing=True)
         mark = DeviceMark(event, now())
         event.record()
+        self.cost += now() - mark.handed
         if self.looks:
             any(mark.is_passed() for _ in range(LOOKS))
         return mark
@@ -94,8 +112,10 @@ class DeviceEvents:
             return
         try:
             kept = [pair for pair in self.pairs if pair[2] is None]
-            self.waiting.append((number - 1, [pair for pair in self.pairs if pair[2] is not None]))
-            self.pairs = kept if self.open else []
+            done = [pair for pair in self.pairs if pair[2] is not None]
+            self.waiting.append((number - 1, done, self.cost if self.parted else -1))
+            self.pairs, self.cost = kept if self.open else [], 0
+            self.parted = not self.ending or number * _SPREAD % _WHOLE * self.every < _WHOLE
             self.looks = number % LOOKED_AT == 0
             self.write_passed()
             while len(self.waiting) > WAITING_STEPS:
@@ -123,38 +143,59 @@ class DeviceEvents:
                 if newest:
                     newest[-1][2].earliest = asked
                 return
-            step, pairs = self.waiting.popleft()
-            self._write(step, pairs)
+            self._write(*self.waiting.popleft())
 
     @staticmethod
     def _passed(pairs: list[list[Any]]) -> bool:
         return all(pair[2].is_passed() for pair in reversed(pairs))
 
-    def _write(self, step: int, pairs: list[list[Any]]) -> None:
+    def _write(self, step: int, pairs: list[list[Any]], cost: int) -> None:
         if not pairs:
             self.clock = DeviceClock()
             return
         before = self.clock.last
-        marks = sorted((mark for pair in pairs for mark in pair[1:3]), key=lambda mark: mark.handed)
+        marks = sorted((mark for pair in pairs for mark in pair[1:3] if mark is not None), key=lambda each: each.handed)
         self.clock.read(marks)
+        end = max(marks, key=lambda mark: mark.at)
+        line: dict[str, Any] = {"kind": "device", "step": step}
+        if before is not None:
+            line["step_ns"] = end.at - before.at
+            self.free.append(before.event)
+        if cost >= 0:
+            line.update(self._parts(pairs, marks, before))
+            line["cost_ns"] = cost
+            self._count_cost(cost, line.get("step_ns", 0))
+        if self.name:
+            line["name"], self.name = self.name, ""
+        if ("step_ns" in line or cost >= 0) and step % self.recorder.lines.every == 0:
+            self.recorder.file.write(line)
+        self.clock.last, self.ended_with = end, pairs[-1][0]
+        self._release(pairs)
+
+    def _count_cost(self, cost: int, length: int) -> None:
+        """Time parts so seldom that their events cost little."""
+        if not length:
+            return
+        self.costs = [self.costs[0] + cost, self.costs[1] + length, self.costs[2] + 1]
+        if self.costs[2] == COSTED_STEPS:
+            self.every = min(FEWEST_PARTED, max(1, math.ceil(self.costs[0] / (COST_SHARE * self.costs[1]))))
+            self.costs = [0, 0, 0]
+
+    def _parts(self, pairs: list[list[Any]], marks: list[DeviceMark], before: DeviceMark | None) -> dict[str, Any]:
+        """Return regions and gaps, and for how long the device waited; the last two where the step's begin is known."""
         regions: dict[str, int] = {}
+        own = set(map(id, pairs))
         for name, first, last, around in pairs:
             duration = last.at - first.at
             regions[name] = regions.get(name, 0) + duration
-            if around is not None:
+            if id(around) in own:  # else that goes on into another step
                 regions[around[0]] = regions.get(around[0], 0) - duration
-        end = max(marks, key=lambda mark: mark.at)
-        line = {"kind": "device", "step": step, "regions": regions, "span_ns": end.at - pairs[0][1].at}
+        self.ending = next((pair[0] for pair in reversed(pairs) if pair[3] is None), "")
+        parts: dict[str, Any] = {"regions": regions, "span_ns": max(mark.at for mark in marks) - pairs[0][1].at}
         if before is not None:
-            line["step_ns"] = end.at - before.at
-            line["gaps"] = self._gaps(pairs, before)
-            line["waited_ns"] = self.clock.waited([before, *marks])
-            self.free.append(before.event)
-        if self.name:
-            line["name"], self.name = self.name, ""
-        self.recorder.file.write(line)
-        self.clock.last, self.ended_with = end, pairs[-1][0]
-        self._release(pairs)
+            parts["gaps"] = self._gaps(pairs, before)
+            parts["waited_ns"] = self.clock.waited([before, *marks])
+        return parts
 
     def _gaps(self, pairs: list[list[Any]], since: DeviceMark) -> dict[str, int]:
         """Return the times on the device between regions that lie in no other, named by both."""
@@ -170,7 +211,7 @@ class DeviceEvents:
     def _release(self, pairs: list[list[Any]]) -> None:
         """Use the events of ``pairs`` again, but for one that the next step is measured from."""
         last = self.clock.last
-        self.free += [mark.event for pair in pairs for mark in pair[1:3] if mark is not last]
+        self.free += [mark.event for pair in pairs for mark in pair[1:3] if mark not in {None, last}]
 
     def _fault(self, error: Exception) -> None:
         if patches.raised_by_signal_handler(error):

@@ -29,9 +29,10 @@ def device_lines(attempt: Attempt, numbers: Sequence[int]) -> Mapping[int, Devic
     if len(attempt.ranks) != 1 or attempt.world > 1:
         return {}
     (process,) = attempt.processes.values()
-    lines = {line.step: line for line in process.devices if line.step_ns and line.regions}
+    lines = {line.step: line for line in process.devices if line.step_ns}
     known = {number: lines[number] for number in numbers if number in lines}
-    return known if len(known) >= max(_FEWEST, _SHARE * len(numbers)) else {}
+    parted = sum(bool(line.regions) for line in known.values())
+    return known if parted >= _FEWEST and len(known) >= _SHARE * len(numbers) else {}
 
 
 def device_lengths(lines: Sequence[DeviceLine]) -> NDArray[np.float64]:
@@ -42,11 +43,20 @@ def device_lengths(lines: Sequence[DeviceLine]) -> NDArray[np.float64]:
 def device_sums(lines: Sequence[DeviceLine], steps: Sequence[StepLine]) -> dict[str, NDArray[np.float64]]:
     """Return the times of regions and gaps on the device, one rank x steps; ``ASKED`` is what it waits for input.
 
-    It waits at most as long as the host asks the loader, and not longer than the gaps in which that happens.
+    It waits at most as long as the host asks the loader, and not longer than the gaps in which that happens. A step
+    that is not timed in parts has the mean shares of those that are.
     """
-    rows = [_with_input(line, step) for line, step in zip(lines, steps, strict=True)]
+    rows = [_with_input(line, step) if line.regions else {} for line, step in zip(lines, steps, strict=True)]
     names = dict.fromkeys(name for row in rows for name in row)
-    return {name: np.array([[row.get(name, 0) for row in rows]]) * _PER_S for name in names}
+    whole = sum(line.step_ns for line in lines if line.regions)
+    shares = {name: sum(row.get(name, 0) for row in rows) / whole for name in names}
+    return {
+        name: np.array(
+            [[row.get(name, 0) if row else shares[name] * line.step_ns for row, line in zip(rows, lines, strict=True)]]
+        )
+        * _PER_S
+        for name in names
+    }
 
 
 def _with_input(line: DeviceLine, step: StepLine) -> dict[str, int]:
@@ -68,11 +78,18 @@ def device_time(lines: Sequence[DeviceLine], host_s: float) -> DeviceTime | None
         lines: of the steps.
         host_s: mean step by the clock of the host.
     """
-    whole = sum(line.step_ns for line in lines)
+    parted = [line for line in lines if line.regions]
+    whole = sum(line.step_ns for line in parted)
     if not whole:
         return None
-    least, most = (sum(line.waited_ns[bound] for line in lines) / whole for bound in (0, 1))
-    return DeviceTime(host_step_s=host_s, worked=max(0.0, 1.0 - most), waited=min(1.0, least))
+    least, most = (sum(line.waited_ns[bound] for line in parted) / whole for bound in (0, 1))
+    return DeviceTime(
+        host_step_s=host_s,
+        worked=max(0.0, 1.0 - most),
+        waited=min(1.0, least),
+        parted=len(parted),
+        events_s=sum(line.cost_ns for line in parted) / len(parted) * _PER_S,
+    )
 
 
 def busy_sentence(time: DeviceTime) -> str:

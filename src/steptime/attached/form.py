@@ -234,6 +234,8 @@ class DeviceTime(JsonForm):
     host_step_s: float
     worked: float  # least share of the step
     waited: float  # least share in which the device had done all it was given
+    parted: int  # steps timed in parts
+    events_s: float  # what events cost the host in one of these
 
 
 class StepHistogram(JsonForm):

@@ -247,7 +247,13 @@ def _part(  # noqa: PLR0913 - what a part is made of
     kept: KeptSteps, name: str, seconds: Array, total: float, places: Sequence[str], *, gap: bool = False
 ) -> StepPart:
     series = seconds.mean(axis=0)
+    mean = float(series.mean())
+    if kept.device:
+        series = series[[bool(line.regions) for line in kept.of_device]]
     found = difference_within(series) if series.min() < 0.0 else mean_within(series)  # parts may overlap in the rest
+    if kept.device:  # of which not every step may be timed in parts
+        bounds = (None if each is None else each + mean - found.value for each in (found.low, found.high))
+        found = Interval(mean, *bounds)
     if name in EXCHANGED and kept.exchange and found.low is not None and found.high is not None:
         open_s = kept.exchange.clock.uncertainty_s
         found = Interval(found.value, max(0.0, found.low - open_s), found.high + open_s)

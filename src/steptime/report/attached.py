@@ -163,7 +163,8 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
     if run.device is not None:
         yield (
             f"Times are the device's, from the last event of a step to that of the next (the host's mean is "
-            f"{format_seconds(run.device.host_step_s)}); {busy_sentence(run.device)}."
+            f"{format_seconds(run.device.host_step_s)}); {busy_sentence(run.device)}. Parts are of "
+            f"{count(run.device.parted, 'step')}, in which events take the host {format_seconds(run.device.events_s)}."
         )
     if run.spread is not None:
         yield from _quantiles(run.spread)
