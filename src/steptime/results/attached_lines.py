@@ -234,8 +234,7 @@ class DeviceLine:
     gaps: Durations = field(default_factory=dict)
     span_ns: Nanoseconds = 0
     step_ns: Nanoseconds = 0  # from the last event of the step before to the last of this one; 0 if unknown
-    waited_ns: tuple[Nanoseconds, Nanoseconds] = (0, 0)
-    """At least and at most so long was all that was marked done, and the host had not come to the next mark."""
+    waited_ns: tuple[Nanoseconds, Nanoseconds] = (0, 0)  # least and most: all that was marked done, the next not asked
     cost_ns: Nanoseconds = 0  # of its events, to the host
     begin_ns: Nanoseconds = 0  # of JAX, when the device began the step
     end_ns: Nanoseconds = 0  # when it had finished the step
