@@ -21,6 +21,7 @@ from steptime.report.breakdown import BreakdownRow, breakdown_groups
 from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, unranked, unranked_in_words, verdict
 from steptime.report.number_format import count
 from steptime.report.ranking import NO_RESULT
+from steptime.report.ranking_columns import SHORT_LAYOUTS, RankingColumn, short_columns
 from steptime.report.terminal import empty_table, fits, narrowed, section, widest_line, wrapped
 from steptime.report.trial_names import Names
 
@@ -230,7 +231,7 @@ def _ranking(
     workload: _WorkloadRanking, most: int, console: Console, options: ConsoleOptions
 ) -> Iterator[RenderableType]:
     """Yield the table with the most columns that fit; a name may be broken, a number may not: rows are then lines."""
-    tables = [_table(workload, most, columns) for columns in _COLUMNS]
+    tables = [_table(workload, most, short_columns(workload.groups, layout)) for layout in SHORT_LAYOUTS]
     whole = next((table for table in tables if fits(table, console, options)), None)
     if whole is not None:
         yield whole
@@ -244,23 +245,19 @@ def _ranking(
             yield from section(label, "", [*lines, *([f"and {left} slower"] if left else [])], options)
 
 
-def _table(workload: _WorkloadRanking, most: int, columns: Sequence[str]) -> Table:
-    efficient = any(group.has_efficiency for group in workload.groups)
-    compared = any(len(group.rows) > 1 for group in workload.groups)
-    columns = [title for title in columns if {_EFFICIENCY: efficient, _RATIO: compared}.get(title, True)]
+def _table(workload: _WorkloadRanking, most: int, columns: Sequence[RankingColumn]) -> Table:
     table = empty_table()
     table.add_column("", no_wrap=max(map(len, workload.labels)) <= _WHOLE_LABEL)
     table.add_column("#", no_wrap=True)
     table.add_column("framework, strategy", min_width=14)
-    shown = [row for group in workload.groups for row in _best(group, most)]
-    for title in columns:
-        heading = f"{title}\n{workload.baseline}".strip() if title == _EFFICIENCY else title
-        room = widest_line([heading, *(_cell(title, row) for row in shown)])
-        table.add_column(heading, justify="right", no_wrap=True, min_width=room)
+    for column in columns:
+        heading = column.short_heading(workload.baseline)
+        lines = [column.cell(group, row).line for group in workload.groups for row in _best(group, most)]
+        table.add_column(heading, justify="right", no_wrap=True, min_width=widest_line([heading, *lines]))
     for group, label in zip(workload.groups, workload.labels, strict=True):
         rows = _best(group, most)
         for row in rows:
-            cells = [_cell(title, row) for title in columns]
+            cells = [column.cell(group, row).line for column in columns]
             style = "bold" if row.place.rank == 1 else None
             table.add_row(label if row is rows[0] else "", group.rank(row), Text(row.name), *cells, style=style)
         if len(rows) < len(group.rows):
@@ -275,25 +272,6 @@ def _best(group: RankedGroup, most: int) -> list[RankedRow]:
 
 _WHOLE_LABEL = 30
 """Letters of a label that is not broken."""
-_EFFICIENCY, _RATIO = "efficiency", "slowdown vs best"
-_COLUMNS = (
-    ("samples/s", "step time", _RATIO, _EFFICIENCY),
-    ("step time", _RATIO, _EFFICIENCY),
-    ("samples/s", "step time", _RATIO),
-    ("step time", _RATIO),
-    ("step time",),
-)
-"""Titles of the columns of numbers, widest table first."""
-
-
-def _cell(title: str, row: RankedRow) -> str:
-    shown = {
-        "samples/s": row.rate,
-        "step time": row.time,
-        _RATIO: row.ratio,
-        _EFFICIENCY: row.efficiency,
-    }
-    return shown[title].line
 
 
 def _share(row: BreakdownRow, name: str) -> str:

@@ -16,7 +16,6 @@ from steptime.report.groups import MOST_ANSWERS, RankedGroup, RankedRow, verdict
 from steptime.report.number_format import (
     UNKNOWN,
     Shown,
-    count,
     drawn_interval,
     percent,
     rate,
@@ -25,6 +24,7 @@ from steptime.report.number_format import (
     staleness,
     time_unit,
 )
+from steptime.report.ranking_columns import RankingColumn, columns_of
 from steptime.report.section import (
     Cell,
     Column,
@@ -37,7 +37,6 @@ from steptime.report.section import (
     TableRow,
     cells,
     mark_notes,
-    short_marks,
 )
 from steptime.report.trial_names import Names
 from steptime.results.json_form import Interval, IntervalOverLaunches
@@ -77,10 +76,11 @@ def ranking_section(groups: Sequence[RankedGroup], quantiles: Quantiles, marks: 
 
 def _group_section(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> Section:
     compared = len(group.rows) > 1
+    columns = columns_of(group)
     parts_: list[Part] = [
         SectionTable(
-            _columns(group),
-            [_table_row(group, row) for row in group.rows],
+            [column.column(group) for column in columns],
+            [_table_row(group, row, columns) for row in group.rows],
             layouts=("wide", "plain", "stacked"),
             label=f"Ranking: {group.title}",
         ),
@@ -92,25 +92,10 @@ def _group_section(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> Se
     return Section(group.title, parts_, verdict=verdict(group) if compared else "")
 
 
-def _columns(group: RankedGroup) -> list[Column]:
-    columns = [
-        Column("samples/s"),
-        Column("step time"),
-        Column("median, p90, p99", shown=("wide", "list", "page")),
-        Column("slowdown\nvs best"),
-    ]
-    if group.has_efficiency:
-        columns.append(Column(("scaling\nefficiency\n" + group.baseline.replace(" (", "\n(")).strip()))
-    columns.append(Column("launches", shown=("page",)))
-    return [*columns, Column("marks", "text", shown=("page",))] if group.flags else columns
-
-
-def _table_row(group: RankedGroup, row: RankedRow) -> TableRow:
-    shown = [row.rate, row.time, row.quantiles, row.ratio, *([group.efficiency(row)] if group.has_efficiency else [])]
-    launches = Cell(str(row.trial.launches), note=count(row.trial.steps, "step"))
+def _table_row(group: RankedGroup, row: RankedRow, columns: Sequence[RankingColumn]) -> TableRow:
     return TableRow(
         row.name,
-        [*cells(*shown), launches, Cell(marks=short_marks(row.trial.flags))],
+        [column.cell(group, row) for column in columns],
         group.rank(row),
         [f"{row.trial.framework} {row.trial.framework_version or 'of unknown version'}"],
         best=row.place.rank == 1,
