@@ -4,7 +4,7 @@ import io
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from steptime.analysis.accuracy import accuracy_of, loss_of, seconds_of
 from steptime.analysis.machines import folders_by_machine
 from steptime.analysis.summary import summarise
-from steptime.analysis.summary_form import Summary
+from steptime.analysis.summary_form import Efficiency, StepTime, Summary, TrialSummary
 from steptime.extras import require_extra
+from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.results.record_kinds import TIMING, TRAINING
 from steptime.results.records import Launch
 from steptime.results.store import Store
@@ -27,11 +28,14 @@ if TYPE_CHECKING:
 
 _PIECE = 256
 """Launches whose columns are put together at once."""
+_FIGURES = (StepTime, Interval, IntervalOverLaunches, Efficiency)
+_NOT_EXPORTED = {"least", "most"}
 _INTERVALS = {
-    "step_time_s": ("mean", "low", "high", "level", "median", "p90", "p99"),
-    "throughput_samples_per_s": ("value", "low", "high"),
-    "efficiency": ("value", "low", "high", "baseline_workers", "baseline_strategy"),
+    name: [key for key in get_type_hints(form) if not key.startswith("_") and key not in _NOT_EXPORTED]
+    for name, field in TrialSummary.model_fields.items()
+    if (form := get_origin(field.annotation) or field.annotation) in _FIGURES
 }
+"""Every figure of a trial with its interval, and what of it is a column: one that trials get later is exported too."""
 _WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
 _MEMORY = ("worker_memory_bytes", "host_memory_bytes", "device_memory_bytes")
 _BOUNDS = ("value", "low", "high")
