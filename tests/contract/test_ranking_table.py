@@ -11,7 +11,7 @@ from steptime.analysis.summary import summarise
 from steptime.cli.app import app
 from steptime.exports.export import trials_table
 from steptime.report.groups import ranked_groups
-from steptime.report.ranking_columns import RANKING_COLUMNS, SHORT_LAYOUTS, RankingColumn, ShortColumn, columns_of
+from steptime.report.ranking import RANKING_COLUMNS, SHORT_LAYOUTS, RankingColumn, ShortColumn, columns_of
 from steptime.report.section import Cell
 from steptime.report.trial_names import Names
 from steptime.results.store import Store
@@ -45,7 +45,7 @@ def test_a_row_is_a_column_of_every_view(folder, view, place, monkeypatch):
     row = RankingColumn("letters", lambda _, row: Cell(f"{len(row.name)} letters"), ShortColumn("letters"))
     columns = (*RANKING_COLUMNS[:place], row, *RANKING_COLUMNS[place:])
     before = ask("report", folder, *view)
-    monkeypatch.setattr("steptime.report.ranking_columns.RANKING_COLUMNS", columns)
+    monkeypatch.setattr("steptime.report.ranking.RANKING_COLUMNS", columns)
     after = ask("report", folder, *view)
     assert "14 letters" not in before
     assert all(f"{len(name)} letters" in after for name in ("pytorch single", "chainer single"))

@@ -26,7 +26,7 @@ HELD_SAMPLES = 100_000
 NUMERICAL = {"numpy", "scipy", "pandas", "PIL", "cv2"}
 JOINED_WITHIN_S = 1.0
 # Of the library that calls a module the function is named, of torch only if no other does.
-INNERMOST = {"", "torch"}
+REPLACEABLE_CALLERS = {"", "torch"}
 MODULE_CALLS = os.sep + "torch_passes.py"
 
 
@@ -91,7 +91,7 @@ class LineSampler:
                     frame = caller_of_module(frame)
                 while frame is not None and not is_user_frame(frame, self.libraries):
                     package = package_of(frame.f_code.co_filename)
-                    if package and package != called and not (asked and called not in INNERMOST):
+                    if package and package != called and not (asked and called not in REPLACEABLE_CALLERS):
                         called, function = package, frame.f_code.co_name
                     frame = frame.f_back
                 if frame is not None:

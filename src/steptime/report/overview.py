@@ -20,8 +20,7 @@ from steptime.report.answer import first_answer, in_order, paper_line
 from steptime.report.breakdown import BreakdownRow, breakdown_groups
 from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, unranked, unranked_in_words, verdict
 from steptime.report.number_format import count
-from steptime.report.ranking import NO_RESULT
-from steptime.report.ranking_columns import SHORT_LAYOUTS, RankingColumn, short_columns
+from steptime.report.ranking import NO_RESULT, SHORT_LAYOUTS, RankingColumn, short_columns
 from steptime.report.terminal import empty_table, fits, narrowed, section, widest_line, wrapped
 from steptime.report.trial_names import Names
 
