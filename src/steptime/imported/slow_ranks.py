@@ -63,7 +63,7 @@ class SlowRanks:
 
     def take(self, line: str) -> None:
         """Read a line."""
-        if self._timer is not None and self._is_timer_sentences(line):
+        if self._timer is not None and self._reads_times(line):
             return
         if self._scoring:
             if (known := _SCORE.search(line)) is not None:
@@ -101,7 +101,7 @@ class SlowRanks:
             which = listed_ranks(mostly) if mostly else "other ranks each time"
             yield f"NVRx warns of stragglers in {format_count(self._warnings, 'report')}, mostly of {which}"
 
-    def _is_timer_sentences(self, line: str) -> bool:
+    def _reads_times(self, line: str) -> bool:
         """Read a line of the times of all ranks; a line of another form ends their report."""
         if (known := _TIME.search(line)) is not None:
             if self._timer in _COMPUTING:
