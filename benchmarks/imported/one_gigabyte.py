@@ -49,8 +49,8 @@ print(json.dumps({"computing_s": computing * 1e-3, "overlap": 1 - exposed / whol
 READERS = {"steptime": OURS, "HTA": HTA, "TraceLens": TRACELENS}
 STEP = "ProfilerStep#"
 JOINING = ("correlation", "External id", "Sequence number", "Ev Idx", "Python id", "Python parent id")
-LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))\n"
-"""A reader that needs more than 16 GiB ends with an error, instead of taking what other programs need."""
+LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))\n"
+"""A reader that wants more addresses than 24 GiB ends with an error, instead of taking what other programs need."""
 
 
 def write_trace(source: Path, path: Path, most_bytes: float) -> int:
