@@ -43,7 +43,9 @@ class TorchAblation(AblatedStep):
         held = next(forward.batches)
         taken = itertools.repeat(held)
         stages = {name: self._stage(name, taken, update) for name, update in updates.items()}
-        stages.update(forward=self._stage("forward", taken, _no_update), input=lambda: next(forward.batches))
+        if not self.strategy.compilation.records_forward_anew:
+            stages["forward"] = self._stage("forward", taken, _no_update)
+        stages["input"] = lambda: next(forward.batches)
         if self.strategy.device.torch_device.type == "cuda":
             copies = forward.batches.copies()
             stages["h2d"] = self._stage("h2d", copies, updates.get("exchange", updates.get("local")))

