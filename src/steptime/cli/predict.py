@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from steptime.results.json_form import Interval, IntervalOverLaunches
 
 
-_NOTHING = (
+_NO_SOURCE = (
     "nothing to predict from; give the PROFILE that `steptime fit DIR` wrote, or a scaling curve: --curve POINTS.csv"
 )
 EXIT_REFUSED = 3
@@ -85,7 +85,7 @@ def predict(
         _predict_curve(curve, counts, shares, form=form, html=html)
         return
     if profile is None:
-        mistakes.add([_NOTHING])
+        mistakes.add([_NO_SOURCE])
         mistakes.complain()
         return
 

@@ -39,7 +39,7 @@ MOST_PAIRS, MOST_MAPS = 84, 16
 """Comparisons and heat maps on a page, over all its groups."""
 _MOST_CELLS = 480
 """Of a heat map; a page stays small."""
-_NOTHING = 1e-9
+_NEGLIGIBLE_SHARE = 1e-9
 """Of a step."""
 Pair = tuple[BreakdownRow, BreakdownRow, Gap]
 
@@ -110,7 +110,10 @@ def _gap_figure(group: BreakdownGroup, one: BreakdownRow, other: BreakdownRow, w
         numbers = _numbers(part.value_s, part.low_s, part.high_s, factor)
         kind = "rest" if name == REST else "phase"
         # What neither has is no way from one to the other, nor is what rounding leaves of it.
-        if any(abs(each or 0.0) > _NOTHING * abs(one.breakdown.step_s.value_s) * factor for each in numbers.values()):
+        if any(
+            abs(each or 0.0) > _NEGLIGIBLE_SHARE * abs(one.breakdown.step_s.value_s) * factor
+            for each in numbers.values()
+        ):
             rows.append({"name": TITLES[name], "shown": _signed(part, (factor, unit)).line, "kind": kind, **numbers})
     rows.append(_step(other, f"second: {other.row.name}", factor))
     folded = ", ".join(TITLES[name] for name in way.folded)

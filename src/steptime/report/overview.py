@@ -32,7 +32,7 @@ _MOST_CLAUSES = 3
 """Groups of a workload that its sentence is about: those listed last, of most workers."""
 _MOST_LINES = 5
 """Of one kind: trials without a rank, failed checks, records set aside, trainings of a group."""
-_NOTHING = "0.00 %"
+_ROUNDED_TO_ZERO = "0.00 %"
 _SHORT = {phase.name: phase.short_title for phase in PHASES}
 
 
@@ -275,7 +275,7 @@ _WHOLE_LABEL = 30
 
 def _share(row: BreakdownRow, name: str) -> str:
     cell = next(cell for cell in row.cells if cell.name == name)
-    return "" if cell.is_none or cell.share.text == _NOTHING else cell.share.text
+    return "" if cell.is_none or cell.share.text == _ROUNDED_TO_ZERO else cell.share.text
 
 
 def _few(lines: Sequence[str]) -> list[str]:

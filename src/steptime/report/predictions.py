@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # whose models take longer to import than most reports
     from steptime.scaling.forecast import Forecast
     from steptime.scaling.predicted_knees import PredictedKnees
 
-_NOTHING_S = 5e-8
+_NEGLIGIBLE_S = 5e-8
 _NARROWER = 0.98
 """An empty column that is not expected to narrow an interval by as much is not asked for."""
 _LONGEST_COMMAND = 60
@@ -157,7 +157,7 @@ def _phases(group: "Sequence[Prediction]") -> Iterator[Part]:
     names = [
         name
         for name in dict.fromkeys(name for each in known for name in each.phases)
-        if any((phase := each.phases.get(name)) and abs(phase.value_s) > _NOTHING_S for each in known)
+        if any((phase := each.phases.get(name)) and abs(phase.value_s) > _NEGLIGIBLE_S for each in known)
     ]
     rows = [
         [format_seconds(phase.value_s) if (phase := each.phases.get(name)) else UNKNOWN for name in names]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PYTHON = re.compile(r"python[\d.]*$")
-_OFTEN, _SELDOM = 20, 20
+_FIRST_LOOKS, _BEATS_BETWEEN = 20, 20
 """Looks at each beat first, and then at every so many."""
 _WITH_VALUE = "cmWXQ"
 """Options of Python behind which others end, or that take a value."""
@@ -63,7 +63,7 @@ class ProcessWatch:
     def look(self, process: int) -> None:
         """Look at the processes below ``process`` and at itself."""
         self._looks += 1
-        if self._looks > _OFTEN and self._looks % _SELDOM:
+        if self._looks > _FIRST_LOOKS and self._looks % _BEATS_BETWEEN:
             return
         for each in _below(process):
             words = _words(each)

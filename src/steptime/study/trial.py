@@ -147,14 +147,16 @@ class Trial(BaseModel):
             del fields["cluster"]["kind"]
         if self.own is not None:
             del fields["own"]["folder"]  # the same files elsewhere are the same
-        kept = {name: each for name, each in fields.items() if getattr(self, name) != _LEFT_OUT.get(name, _NOTHING)}
+        kept = {
+            name: each for name, each in fields.items() if getattr(self, name) != _LEFT_OUT.get(name, _NEVER_LEFT_OUT)
+        }
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
 
 
 _HASHED_BY_DEFAULT = frozenset(
     ("loader_processes", "servers", "server_placement", "hosts", "threads", "options", "optimizer", "launcher", "seed")
 )
-_NOTHING = object()
+_NEVER_LEFT_OUT = object()
 _LEFT_OUT = {
     name: field.get_default(call_default_factory=True)
     for name, field in Trial.model_fields.items()

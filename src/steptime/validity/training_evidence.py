@@ -32,7 +32,7 @@ def own_mistake(trial: Trial, launch: Launch) -> str | None:
     strategy = strategy_named(trial.strategy)
     if strategy.answer == "any_order":
         momentum = trial.optimizer.momentum if trial.optimizer.name == "sgd" else 0.0
-        return _unshared(workers, momentum)
+        return _unshared_updates_in_words(workers, momentum)
     return _apart(workers) if strategy.synchronous and strategy.exact else None
 
 
@@ -91,11 +91,11 @@ _FAR, _SHARE = 4.0, 0.05
 one step after another are not so far apart."""
 _COUNTED = 0.9
 """Of a worker's steps, that have an update which servers counted."""
-_NOTHING = 3e-4
+_LEAST_CHANGE = 3e-4
 """Of what gradients of the others change: what a worker's at least change."""
 
 
-def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
+def _unshared_updates_in_words(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
     """Return the sentence about workers of servers whose steps do not reach the others, or who see none of theirs.
 
     Each took steps in turn with the others at the end, and noted the weights that it saw behind them. What two turns in
@@ -125,16 +125,16 @@ def _unshared(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
             )
     moved: dict[int, list[float]] = {}
     for (_, first), (_, before), (rank, after) in zip(known, known[1:], known[2:], strict=False):
-        gone_on = {name: _gone_on(first[name], before[name], momentum) for name in before}
-        moved.setdefault(rank, []).append(distance_of_updates(after, gone_on))
+        continued = {name: _continued_change(first[name], before[name], momentum) for name in before}
+        moved.setdefault(rank, []).append(distance_of_updates(after, continued))
     for rank, own in moved.items():
         others = [share for other, shares in moved.items() if other != rank for share in shares]
-        if others and max(own) < _NOTHING * median(others):
+        if others and max(own) < _LEAST_CHANGE * median(others):
             return f"{WRONG}: the gradients of worker {rank} change nothing of the weights that the servers hold"
     return None
 
 
-def _gone_on(first: Sequence[float], before: Sequence[float], momentum: float) -> list[float]:
+def _continued_change(first: Sequence[float], before: Sequence[float], momentum: float) -> list[float]:
     """Return the sketch of weights that go on from ``before`` by their momentum alone."""
     sums = [now + momentum * (now - then) for then, now in zip(first[SUMS], before[SUMS], strict=True)]
     return [*before[: SUMS.start], *sums]
