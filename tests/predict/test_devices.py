@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from world import KEY, World, a_profile, asked, observed
 
-from steptime.predict.profile import Machine
+from steptime.predict.profile import Machine, read_profile, write_profile
 from steptime.predict.targets import measured_device
 
 CUDA = replace(KEY, device="cuda")
@@ -88,3 +88,12 @@ def test_measured_memory_counts_more_than_its_estimate(device_bytes, fits):
     refused = asked(gpt2_of(device_bytes), 1, "batch_per_worker=80").refused
 
     assert (refused is None or "of memory" not in refused) == fits
+
+
+@pytest.mark.parametrize("device_bytes", [None, 8.7e9])
+def test_a_profile_keeps_measured_memory_and_writes_none_that_is_unknown(tmp_path, device_bytes):
+    path = tmp_path / "gpt2.profile.json"
+    write_profile(gpt2_of(device_bytes), path)
+
+    assert ("device_bytes" in path.read_text()) == (device_bytes is not None)
+    assert read_profile(path).groups[0].measured[-1].device_bytes == device_bytes

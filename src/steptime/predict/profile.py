@@ -13,11 +13,19 @@ from collections.abc import Mapping
 from functools import cached_property
 from math import isclose, prod
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.errors import FileError, StoreError, choices_message
@@ -148,7 +156,14 @@ class MeasuredConfiguration(_ProfileForm):
     """Bytes of each piece of gradients, and the share of the backward pass after which it went; empty if unknown."""
     effects: MachineEffects = NO_EFFECTS
     device_bytes: Annotated[float, Field(gt=0.0, le=1e18)] | None = None
-    """Most that a worker had allocated on its device; None if unknown."""
+    """Most that a worker had allocated on its device; None, and not written, if unknown."""
+
+    @model_serializer(mode="wrap")
+    def _without_unknown_memory(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        if self.device_bytes is None:
+            del written["device_bytes"]
+        return written
 
     @model_validator(mode="after")
     def _is_ordered(self) -> Self:
