@@ -132,6 +132,19 @@ def test_one_run_each_shows_no_interval_and_is_not_forecast(swept):
     assert needs_runs(curve)
 
 
+@pytest.mark.parametrize("shift", [-2.0, -3.0, 6.0])
+def test_a_step_that_jumps_though_it_is_known_well_has_no_forecast_but_a_next_step(swept, shift):
+    jumped = [replace(run, log_mean=run.log_mean + shift) for run in swept[1].launches]
+    curve = sweep_curve("", [swept[0], replace(swept[1], launches=jumped)], SweepOptions())
+    assert curve.no_forecast.endswith("takes; see that both do the same work, or leave one of them out of --counts")
+
+
+def test_runs_that_were_ended_early_do_not_tell_by_their_steps_what_workers_share(swept):
+    first, second = (replace(runs, launches=runs.launches[:1]) for runs in swept)
+    fewer = replace(second, steps=first.steps // 2, ended_early=True)
+    assert sweep_curve("", [first, fewer], SweepOptions()).kind_from == "assumed"
+
+
 def test_a_curve_with_a_forecast_needs_no_more_runs(curve):
     assert not needs_runs(curve)
 
@@ -141,7 +154,7 @@ def test_other_programs_are_named_where_runs_lie_too_far_apart(swept):
     busy = replace(swept[1], launches=far, foreign_cores=1.7)
     assert "other programs kept up to 1.7 cores busy" in sweep_curve("", [swept[0], busy], SweepOptions()).no_forecast
     farther = replace(busy, launches=[replace(run, log_mean=3 * run.log_mean) for run in far])
-    assert "--repeats" not in sweep_curve("", [swept[0], farther], SweepOptions()).no_forecast
+    assert "more runs would hardly help" in sweep_curve("", [swept[0], farther], SweepOptions()).no_forecast
     idle = replace(busy, foreign_cores=0.1)
     assert "other programs" not in sweep_curve("", [swept[0], idle], SweepOptions()).no_forecast
 

@@ -45,6 +45,7 @@ _MOST_RUNS = 30
 """Of each number of workers, that are asked for."""
 _BUSY_CORES = 0.25
 """That other programs kept busy during runs, from which on they are named as a cause of wide intervals."""
+_LEAVE_OUT = "see that both do the same work, or leave one of them out of --counts"
 _NORMAL_95, _NORMAL_90 = 1.96, 1.645
 """Standard deviations from the middle of a normal distribution to the ends of its intervals."""
 
@@ -309,12 +310,12 @@ def _forecast(
     if len(points) < 2:  # noqa: PLR2004 - a curve
         return [], None, None, "one number of workers makes no curve; measure another: --counts 1,2,4"
     curve = curve_of(name, points, kind)
-    if wrong := next(iter(jumps(curve)), None):
-        return [], None, None, wrong
     first, most = points[0], points[-1].workers
     width = half_width(points[-1].speedup)
     if width > MOST_UNKNOWN:
         return [], None, None, _explain_width(points, width, foreign)
+    if wrong := next(iter(jumps(curve, _LEAVE_OUT)), None):
+        return [], None, None, wrong
     batch = curve.setup.global_batch or np.inf
     counts = [most * 2**power for power in range(1, _DOUBLINGS + 1) if most * 2**power <= batch]
     if not counts:

@@ -25,6 +25,7 @@ _DEEPEST_FALL = 0.5
 """By how much a step may shrink, for each time as many workers."""
 _MILLI = (300.0, 5000.0)
 """Factors that are as between milliseconds and seconds."""
+_OF_A_TABLE = "write all step times in seconds, or leave the wrong point out"
 
 
 def disagreement(row: Mapping[str, str]) -> str:
@@ -81,8 +82,8 @@ def _rounding(text: str) -> float:
     return 0.5 / int(digits) if digits.isdecimal() and int(digits) else 0.0
 
 
-def jumps(curve: ScalingCurve) -> list[str]:
-    """Return the steps of a curve that no training takes, a sentence each."""
+def jumps(curve: ScalingCurve, remedy: str = _OF_A_TABLE) -> list[str]:
+    """Return the steps of a curve that no training takes, a sentence each, with the ``remedy`` at its end."""
     sentences = []
     for before, after in pairwise(sorted((*curve.fit, *curve.holdout), key=lambda point: point.workers)):
         more = after.workers / before.workers
@@ -93,10 +94,10 @@ def jumps(curve: ScalingCurve) -> list[str]:
             times = f"{float(f'{1 / grown:.3g}'):,g} times less than the {before.step_time:g} s"
         else:
             continue
+        hint = _milliseconds(max(grown, 1 / grown)) if remedy == _OF_A_TABLE else ""
         sentences.append(
             f"{after.step_time:g} s at {after.workers} workers is {times} at {before.workers}, which no training of "
-            f"one batch per worker takes{_milliseconds(max(grown, 1 / grown))}; write all step times in seconds, or "
-            "leave the wrong point out"
+            f"one batch per worker takes{hint}; {remedy}"
         )
     return sentences
 
