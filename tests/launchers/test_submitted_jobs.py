@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cluster_bed import ClusterBed, running_bed
+from launching import interpreter_for
 
 from steptime.results.progress import run_progress
 from steptime.results.store import Store
@@ -18,6 +19,19 @@ launches: {min: 1, max: 1}
 seconds_per_launch: 0.1
 steps: {warmup: 3, min: 5, max: 10}
 equivalence: {enabled: false}
+"""
+TRAINING = """
+import os, torch, torch.distributed as dist
+
+torch.set_num_threads(1)
+rank, world = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
+dist.init_process_group("gloo", init_method="file://" + os.path.abspath("store"), rank=rank, world_size=world)
+net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(16, 4))
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+for x in torch.utils.data.DataLoader(torch.randn(100, 16), batch_size=4):
+    optimizer.zero_grad()
+    net(x).square().mean().backward()
+    optimizer.step()
 """
 pytestmark = pytest.mark.needs("hosts", "root")
 
@@ -38,6 +52,20 @@ def test_a_study_by_mpi_uses_the_nodes_of_the_allocation_that_it_runs_in(bed, tm
     launches = [launch for trial in store.trials() for launch in store.launches(trial.id)]
     assert [launch.status for launch in launches] == ["ok"], (done.stderr, launches)
     assert [worker.host for worker in launches[0].workers] == ["n0", "n1"]
+
+
+@pytest.mark.framework("pytorch")
+def test_a_sweep_in_an_allocation_records_the_ranks_of_all_its_nodes(bed, tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text(TRAINING)
+    monkeypatch.chdir(tmp_path)
+    sweep = [sys.executable, "-P", "-m", "steptime", "sweep", "--counts", "2", "--repeats", "1", "-o", "swept", "--"]
+    step = ["srun", "-N", "{workers}", "-n", "{workers}", str(interpreter_for("pytorch")), "train.py"]
+    done = bed.run("salloc", "-Q", "-N2", "--exclusive", *sweep, *step, limit_s=300)
+    assert done.returncode == 0, done.stderr
+    [run] = (tmp_path / "swept").glob("runs/*/1")
+    _, files = Store.open(run).attached()
+    ranks = {process.place.rank: (process.process.host, len(process.steps)) for process in files.processes}
+    assert ranks == {0: ("n0", 25), 1: ("n1", 25)}
 
 
 def await_jobs(bed: ClusterBed, limit_s: float = 300.0) -> None:
