@@ -16,7 +16,7 @@ READS = {
 }
 
 
-def job(folder, read, world=4, *, averaged=True):
+def job(folder, read, world=4, *, averaged=True, sums=None):
     """Ranks whose steps take 40 ms and 8 samples; ``read`` gives the checksum of the first 16 batches of a rank."""
     lines = []
     for rank in range(world):
@@ -25,7 +25,8 @@ def job(folder, read, world=4, *, averaged=True):
             steps[number] |= {} if read(rank, number) is None else {"content": read(rank, number)}
         if not averaged:
             steps = [{**step, "backwards": []} for step in steps]
-        lines.append(process_lines(rank, world, steps))
+        weights = [{"kind": "weights", "step": 40, "parameters": 2, "sums": sums(rank)}] if sums else []
+        lines.append(process_lines(rank, world, steps, lines=weights))
     return found_in(write(folder, *lines), 60_000.0)
 
 
@@ -55,9 +56,14 @@ def test_ddp_whose_ranks_all_read_the_same_is_a_finding_and_nothing_else_is(tmp_
     )
 
 
-def test_ranks_whose_gradients_ddp_does_not_average_may_read_the_same(tmp_path):
-    run = job(tmp_path, READS["all the same"], averaged=False)
-    assert "same_batches" not in sentences_of(run)
+@pytest.mark.parametrize(
+    ("sums", "is_named"),
+    [(None, False), (lambda rank: [1.0, 2.0 + rank], False), (lambda _: [1.0, 2.0], True)],
+    ids=["no weights", "pieces of a model", "equal weights"],
+)
+def test_ranks_without_ddp_read_the_same_by_mistake_where_their_weights_are_equal(tmp_path, sums, is_named):
+    run = job(tmp_path, READS["all the same"], averaged=False, sums=sums)
+    assert ("same_batches" in sentences_of(run)) == is_named
     assert run.throughput.same_batches == [[0, 1, 2, 3]]
 
 

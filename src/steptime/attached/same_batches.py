@@ -1,6 +1,7 @@
 """Ranks that read the same batches, by checksums of the first ones: on purpose, or for want of a sampler."""
 
 from steptime.attached.attempts import Attempt
+from steptime.attached.separate_models import compared_weights
 
 _FEWEST = 4
 """Batches that are compared, and differ among themselves: one that always comes again shows nothing."""
@@ -23,10 +24,11 @@ def batch_groups(attempt: Attempt) -> list[list[int]] | None:
 
 
 def same_batches(attempt: Attempt) -> str | None:
-    """Return a sentence about ranks that all train on the same batches though DDP averages their gradients."""
+    """Return a sentence about ranks that train one model on the same batches: DDP averages, or weights stay equal."""
     groups = batch_groups(attempt)
     averaged = any(each[3] is True for steps in attempt.steps.values() for step in steps for each in step.backwards)
-    if groups is None or len(groups) > 1 or not averaged:
+    weights = compared_weights(attempt)
+    if groups is None or len(groups) > 1 or not (averaged or (weights is not None and weights.equal)):
         return None
     samples = max((step.samples or 0 for steps in attempt.steps.values() for step in steps), default=0)
     whole = (
@@ -35,7 +37,8 @@ def same_batches(attempt: Attempt) -> str | None:
     who = "both ranks" if len(attempt.ranks) == 2 else f"all {len(attempt.ranks)} ranks"  # noqa: PLR2004 - a pair
     return (
         f"{who} train on the same batches ({len(_compared(attempt))} were compared): a step "
-        f"learns from {whole}; a sampler that divides the data among ranks is missing (DistributedSampler)"
+        f"learns from {whole}; unless they divide each sample (context parallel), the sampler that divides "
+        "the data is missing (DistributedSampler)"
     )
 
 
