@@ -44,6 +44,7 @@ def run(*overrides: str) -> Store:
 @pytest.mark.parametrize("launcher", ["local", "mpi", "emulated"])
 def test_a_dry_run_shows_the_whole_command_starts_nothing_and_writes_nothing(folder, capsys, monkeypatch, launcher):
     write_study(APPTAINER, python="python3")
+    monkeypatch.setenv("COLUMNS", "400")
     emulated = ["cluster={hosts: 2}"] if launcher == "emulated" else []
     monkeypatch.setattr("steptime.launchers.mpiexec.shutil.which", lambda name: f"/usr/bin/{name}")
     started: list[str] = []
@@ -77,8 +78,10 @@ def test_a_dry_run_as_json_has_the_container_of_each_trial_and_names_it_among_th
     assert f" {APPTAINER} python3 " in trial["commands"][0]
 
 
-def test_a_dry_run_on_hosts_names_the_container_too(folder, capsys):
+@pytest.mark.usefixtures("folder")
+def test_a_dry_run_on_hosts_names_the_container_too(capsys, monkeypatch):
     write_study(APPTAINER, python="python3")
+    monkeypatch.setenv("COLUMNS", "400")
     assert run_program(["run", "small.yaml", "--dry-run", "launcher=ssh", "hosts=n0,n1", "device=cpu"]) == 0
 
     assert f"runs reference with {APPTAINER} python3, as the study has it" in capsys.readouterr().out
