@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 STEPS, EVERY, WIDTH = 60, 20, 256
 
@@ -23,7 +23,7 @@ class Pictures(Dataset[tuple[Tensor, int]]):
     """Random samples that take two milliseconds each to decode."""
 
     def __len__(self) -> int:
-        return 8 * STEPS
+        return 8 * STEPS * dist.get_world_size()
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         time.sleep(0.002)
@@ -71,7 +71,8 @@ def main() -> None:
     rank = dist.get_rank()
     net = DistributedDataParallel(Net(watched=rank == 1))
     optimizer = torch.optim.AdamW(net.parameters())
-    for number, (x, y) in enumerate(DataLoader(Pictures(), batch_size=8), 1):
+    sampler = DistributedSampler(Pictures())
+    for number, (x, y) in enumerate(DataLoader(sampler.dataset, batch_size=8, sampler=sampler), 1):
         loss = nn.functional.cross_entropy(net(x), y)
         loss.backward()
         optimizer.step()
