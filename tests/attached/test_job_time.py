@@ -95,8 +95,9 @@ def test_ranks_wait_for_no_evaluation_behind_the_last_step(tmp_path, evaluating)
     run = found_in(write(tmp_path, *processes), 9_000.0)
     assert job_of(run)["evaluation"].count == len(evaluating) + 1
     said = sentences_of(run).get("evaluation_on_few_ranks", "")
-    assert said.startswith("rank 0 evaluates 2 times while" if evaluating else "")
-    assert bool(said) == bool(evaluating)
+    assert said.startswith("rank 0 evaluates 2 times while the others wait, 1 s in all" if evaluating else "")
+    lost = [finding.lost_s for finding in run.findings if finding.kind == "evaluation_on_few_ranks"]
+    assert lost == ([pytest.approx(1.0, abs=0.01)] if evaluating else [])
 
 
 def test_steps_that_are_on_record_as_sums_count(tmp_path):

@@ -248,11 +248,12 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
             (sum(line.evaluation_ns > 0 for line in lines) for lines in outside), default=0
         )
         if alone and kind == "evaluation" and within > 0:
+            longest_s = max(held_up.ranks_s) if held_up else 0.0
             sentence = (
                 f"rank {_few(busy)} {verb} {format_count(within, 'time')} while the others wait, "
-                f"{format_seconds(max(held_up.ranks_s) if held_up else 0.0)} in all"
+                f"{format_seconds(longest_s)} in all"
             )
-            yield AttachedFinding(kind="evaluation_on_few_ranks", sentence=sentence, lost_s=lost_s)
+            yield AttachedFinding(kind="evaluation_on_few_ranks", sentence=sentence, lost_s=longest_s)
         elif lost_s + waited >= _NOTABLE_ONCE * _whole_s(found):
             takes = "takes" if part.count == 1 else "take"
             share = _percent(lost_s / _whole_s(found))
