@@ -1,14 +1,14 @@
 """Ranks that read the same batches, by checksums of the first ones: on purpose, or for want of a sampler."""
 
 from steptime.attached.attempts import Attempt
-from steptime.attached.separate_models import compared_weights
+from steptime.attached.separate_models import averages_gradients, compared_weights
 
 _FEWEST = 4
 """Batches that are compared, and differ among themselves: one that always comes again shows nothing."""
 
 
 def batch_groups(attempt: Attempt) -> list[list[int]] | None:
-    """Return the ranks in groups that read the same batches, most of them alone; None where that is not known.
+    """Return the ranks in groups that read the same batches, most of them alone; None if that is not known.
 
     Ranks that hold pieces of one layer (tensor parallel) or of one network (pipeline) read the same on purpose.
     """
@@ -26,9 +26,12 @@ def batch_groups(attempt: Attempt) -> list[list[int]] | None:
 def same_batches(attempt: Attempt) -> str | None:
     """Return a sentence about ranks that train one model on the same batches: DDP averages, or weights stay equal."""
     groups = batch_groups(attempt)
-    averaged = any(each[3] is True for steps in attempt.steps.values() for step in steps for each in step.backwards)
     weights = compared_weights(attempt)
-    if groups is None or len(groups) > 1 or not (averaged or (weights is not None and weights.equal)):
+    if (
+        groups is None
+        or len(groups) > 1
+        or not (averages_gradients(attempt) or (weights is not None and weights.equal))
+    ):
         return None
     samples = max((step.samples or 0 for steps in attempt.steps.values() for step in steps), default=0)
     whole = (

@@ -56,7 +56,7 @@ def separate_models(attempt: Attempt) -> str | None:
     """
     processes = list(attempt.processes.values())
     lines = [line for process in processes for line in process.weights]
-    if len(processes) < 2 or _may_exchange_unseen(attempt, lines) or any(map(_synchronised, _steps(attempt))):  # noqa: PLR2004 - ranks
+    if len(processes) < 2 or _may_exchange_unseen(attempt, lines) or averages_gradients(attempt):  # noqa: PLR2004 - ranks
         return None
     moved = max(map(_bytes_moved, _steps(attempt)), default=0)
     in_all = max((process.end.moved for process in processes if process.end), default=0)
@@ -83,7 +83,7 @@ def diverged_weights(attempt: Attempt) -> str | None:
     if weights is None or weights.close or any(map(_bytes_moved, _steps(attempt))):
         return None
     differ = f"the ranks' weights differ after step {weights.step}"
-    if any(map(_synchronised, _steps(attempt))):
+    if averages_gradients(attempt):
         return f"{differ}, although DDP averages their gradients"
     lines = [line for process in attempt.processes.values() for line in process.weights]
     channels = sorted({name for line in lines for name in line.channels})
@@ -122,8 +122,9 @@ def _steps(attempt: Attempt) -> Iterator[StepLine]:
     return (step for process in attempt.processes.values() for step in process.steps)
 
 
-def _synchronised(step: StepLine) -> bool:
-    return any(synchronised is True for _, _, _, synchronised in step.backwards)
+def averages_gradients(attempt: Attempt) -> bool:
+    """Return whether a backward pass was seen in which DDP averages gradients."""
+    return any(synchronised is True for step in _steps(attempt) for _, _, _, synchronised in step.backwards)
 
 
 def _may_hide(step: StepLine) -> bool:

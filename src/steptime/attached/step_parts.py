@@ -112,7 +112,7 @@ class KeptSteps:
 
     @property
     def of_device(self) -> list[DeviceLine]:
-        """The device's times of these steps; none where the host's count."""
+        """The device's times of these steps; empty if the clock of the host counts."""
         return [self.device[number] for number in self.numbers] if self.device else []
 
     @cached_property

@@ -1,6 +1,6 @@
 """Samples and tokens that an attached script trains on in a second, by the shapes of its loader's batches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,21 +26,29 @@ def throughput(kept: KeptSteps) -> Throughput:
     alone = all("no_loader" in step.flags and step.elsewhere is None for step in steps)
     unseen = (why_input_is_unseen(kept) or _NO_LOADER) if alone else None
     groups = batch_groups(kept.attempt)
+    readers = _readers(kept.attempt.ranks, groups)
     split = _SPLIT if groups is None and kept.attempt.is_pipeline(kept.numbers) else None
     masks = [step.mask for step in steps if step.mask is not None]
     looked_at = sum(tokens for tokens, _ in masks)
     return Throughput(
-        samples=_amount(kept, lambda step: step.samples, unseen or _NO_BATCH, split),
-        tokens=_amount(kept, lambda step: step.tokens, unseen or _NO_TEXT, split),
+        samples=_amount(kept, lambda step: step.samples, unseen or _NO_BATCH, split, readers),
+        tokens=_amount(kept, lambda step: step.tokens, unseen or _NO_TEXT, split, readers),
         same_batches=[ranks for ranks in groups or () if len(ranks) > 1],
         padding=1.0 - sum(real for _, real in masks) / looked_at if looked_at else None,
     )
 
 
 def _amount(
-    kept: KeptSteps, amount_of: Callable[[StepLine], int | None], reason: str, split: str | None
+    kept: KeptSteps,
+    amount_of: Callable[[StepLine], int | None],
+    reason: str,
+    split: str | None,
+    readers: Sequence[int],
 ) -> TrainedAmount:
-    """Return an amount a second; ``reason`` is why it is not known where a step lacks it, ``split`` why its sum is not.
+    """Return an amount a second.
+
+    ``reason`` is why it is not known where a step lacks it, ``split`` why its sum is not; ``readers`` are the places of
+    the ranks that count.
 
     The rate is the sum over steps by the sum of their times. Its interval is that of the mean of what each step has
     beyond the rate (the delta method), since steps of larger batches take longer.
@@ -56,9 +64,7 @@ def _amount(
     ranks = [float(value) for value in amounts.sum(axis=1) / length.sum()]
     if split is not None:
         return TrainedAmount(per_s=NOT_MEASURED, per_step=None, ranks_per_s=ranks, reason=split)
-    # What several ranks read counts once.
-    readers = [kept.attempt.ranks.index(ranks[0]) for ranks in batch_groups(kept.attempt) or ()]
-    total = amounts[readers or slice(None)].sum(axis=0)
+    total = amounts[readers].sum(axis=0)
     rate = float(total.sum() / length.sum())
     beyond = difference_within((total - rate * length) / length.mean())
     known = beyond.low is not None and beyond.high is not None
@@ -66,6 +72,11 @@ def _amount(
     return TrainedAmount(
         per_s=Interval(rate, low, high), per_step=float(np.mean(total)), ranks_per_s=ranks, reason=None
     )
+
+
+def _readers(ranks: Sequence[int], groups: Sequence[Sequence[int]] | None) -> list[int]:
+    """Return the places of one rank of each group, since what several read counts once; all if none are known."""
+    return [ranks.index(group[0]) for group in groups or [[rank] for rank in ranks]]
 
 
 def _counted(totals: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -1,5 +1,6 @@
 """``steptime submit``: measure what a study asks for as one job of Slurm, or of Kubernetes by a manifest."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -81,23 +82,30 @@ def submit(
     ] = False,
 ) -> None:
     """Write the batch script of a study, show it, and submit it to Slurm: one job, in which all launches take turns."""
-    if to not in (SLURM, KUBERNETES):
-        raise UsageError(choices_message("scheduler", to, (SLURM, KUBERNETES)))
+    _refuse_options(to, {"--option": option, "--requeue": requeue, "--image": image})
     changes = list(overrides or [])
+    plan = plan_study(study, [*changes, "launcher=slurm"], output, None)
     if to == KUBERNETES:
-        if unusable := [name for name, value in (("--option", option), ("--requeue", requeue)) if value]:
-            message = f"{' and '.join(unusable)}: of Slurm alone; edit the manifest, which is printed and not submitted"
-            raise UsageError(message)
-        plan = plan_study(study, [*changes, "launcher=slurm"], output, None)
         _print_manifest(plan, study, changes, output, setup or [], image, commands=dry_run)
         return
-    if image is not None:
-        message = f"--image {image}: of --to kubernetes; in Slurm, a study names containers under environments"
-        raise UsageError(message)
-    plan = plan_study(study, [*changes, "launcher=slurm"], output, None)
     _submit_to_slurm(
         plan, study, changes, setup or [], option or [], _REQUEUES if requeue is None else requeue, dry_run=dry_run
     )
+
+
+def _refuse_options(to: str, given: Mapping[str, object]) -> None:
+    """Raise UsageError for a scheduler that is not known, and for options of the other one."""
+    if to not in (SLURM, KUBERNETES):
+        raise UsageError(choices_message("scheduler", to, (SLURM, KUBERNETES)))
+    unusable = [name for name in ("--option", "--requeue") if given[name]]
+    if to == KUBERNETES and unusable:
+        message = f"{' and '.join(unusable)}: of Slurm alone; edit the manifest, which is printed and not submitted"
+        raise UsageError(message)
+    if to == SLURM and given["--image"] is not None:
+        message = (
+            f"--image {given['--image']}: of --to kubernetes; in Slurm, a study names containers under environments"
+        )
+        raise UsageError(message)
 
 
 def _submit_to_slurm(

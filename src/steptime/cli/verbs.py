@@ -154,7 +154,7 @@ class VerbGroup(TyperGroup):
         return list(self.commands)
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | None:  # type: ignore[override]  # noqa: ARG002 - likewise
-        """Return what is listed of a verb."""
+        """Return a command with the name and summary of a verb."""
         return next((verb.listed() for verb in VERBS if verb.name == cmd_name), None)
 
     def resolve_command(  # type: ignore[override]

@@ -116,7 +116,7 @@ def _run(
     PlainFolder(folder).remove(run.folder)
     words = run.setting.words(command)
     attached = AttachedCommand(words, run.folder, lines=False, flops=False, quiet=True)
-    early, whole_because = None, None
+    whole_because = None
     if most_steps is None:
         ended = attached.run()
     else:
