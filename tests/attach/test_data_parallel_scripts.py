@@ -44,6 +44,7 @@ for x, y in torch.utils.data.DataLoader(Slow(), 4):
     loss.backward()
     optimizer.step()
 os.write(1, f"{rank} {loss.item():.9f}\\n".encode())  # in one piece: the other rank writes to the same pipe
+time.sleep(1)  # gloo's thread lets go of what a hook of Python held; an interpreter that ends meanwhile aborts
 dist.destroy_process_group()
 """
 PYTHON_HOOK = (
@@ -63,9 +64,7 @@ def trained(folder, environ, **changes):
     done = subprocess.run(
         words, cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=240
     )
-    # torch 2.13 at times aborts when a process with a hook of Python ends, attached or not: that is repeated.
-    crash = "a rank was ended by SIGABRT: " if "(SIGABRT)" in done.stderr else ""
-    assert done.returncode == 0, crash + done.stderr[-4000:]
+    assert done.returncode == 0, done.stderr[-4000:]
     return sorted(done.stdout.split("\n"))
 
 
