@@ -7,7 +7,7 @@ from stored_processes import ddp_job
 from test_attached_comparison import a_run, compared
 
 from steptime.cli.app import run_program
-from steptime.diagnosis.own_script import script_findings
+from steptime.diagnosis.rules import script_findings
 from steptime.results.json_form import Interval
 from steptime.results.store import Store
 from steptime.runner.attached_run import OUTPUT, run_in_turns

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from steptime.diagnosis.own_script import OWN_SCRIPT
-from steptime.diagnosis.own_script import RULES as SCRIPT_RULES
-from steptime.diagnosis.rules import ALL_RULES
+from steptime.diagnosis.form import OWN_SCRIPT
+from steptime.diagnosis.rules import ALL_RULES, SCRIPT_RULES
 from steptime.diagnosis.verification import read_verified, record_of
 
 ROOT = Path(__file__).parents[2]

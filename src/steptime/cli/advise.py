@@ -11,8 +11,14 @@ from steptime.cli.console import report_console, stderr_console
 from steptime.cli.progress import LiveObserver
 from steptime.cli.report import ReportedResults, read_report
 from steptime.cli.streams import print_json, warn
-from steptime.diagnosis.own_script import script_outcome
-from steptime.diagnosis.verification import AdviceOutcome, AdvisedPair, outcomes, study_of, write_verified
+from steptime.diagnosis.verification import (
+    AdviceOutcome,
+    AdvisedPair,
+    outcomes,
+    script_outcome,
+    study_of,
+    write_verified,
+)
 from steptime.errors import SteptimeError, StudyError, UsageError, choices_message
 from steptime.report.advice import advice_section, outcome_section
 from steptime.report.terminal import SectionText

@@ -2,7 +2,8 @@
 
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
-from steptime.diagnosis.rule import Claim, DiagnosisRule, gain_without
+from steptime.diagnosis.gain import gain_without
+from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.results.json_form import Interval
 
 _NOTABLE = 0.1

@@ -7,7 +7,8 @@ from steptime.catalog.choices import LOADERS, SYNTHETIC
 from steptime.datasets.builtins import BUILTINS
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
-from steptime.diagnosis.rule import Claim, DiagnosisRule, gain_of_batch, gain_without
+from steptime.diagnosis.gain import gain_of_batch, gain_without
+from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.results.json_form import Interval
 
 _NOTABLE = 0.1

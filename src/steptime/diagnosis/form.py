@@ -10,6 +10,8 @@ Unit = Literal["share", "seconds", "count", "bytes", "ratio"]
 Judgement = Literal["as expected", "slower", "faster"]
 GAIN_LEVEL = 0.9
 """Confidence of predicted gains, as of all predictions."""
+OWN_SCRIPT = "own script"
+"""The trial of findings about a user's own script."""
 
 
 class EvidenceNumber(JsonForm):

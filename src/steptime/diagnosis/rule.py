@@ -1,23 +1,16 @@
-"""The form of a rule: one number that is large where something is wrong, and a claim about it.
-
-The gain that removing a part of the step would give, with an interval.
-
-A step of T seconds of which a share r can be removed, and of which a change removes the part q, takes T (1 - r q):
-samples per second grow by 1 / (1 - r q) (Amdahl 1967). The share r is measured, with its interval. How much of it a
-change removes is known of few changes; where it is not, every q between two bounds is taken to be as likely.
-"""
+"""The form of a rule: one number that is large where something is wrong, and a claim about it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist
+from typing import Generic, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
-from steptime.diagnosis.form import GAIN_LEVEL, EvidenceNumber, Unit
+from steptime.diagnosis.form import EvidenceNumber, TrialFinding, Unit, Unsettled
+from steptime.diagnosis.verification import record_of_rule
+from steptime.flags import FOREIGN_CORES
 from steptime.results.json_form import NOT_MEASURED, Interval
-from steptime.statistics.interval import LEVEL
+
+Subject = TypeVar("Subject")
+"""What rules are about: a trial of a study, or a run of a user's own script."""
 
 
 @dataclass(frozen=True)
@@ -33,72 +26,65 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class DiagnosisRule:
+class DiagnosisRule(Generic[Subject]):
     """One way in which a step is slower than it need be."""
 
     name: str
     title: str
     """What its number is, as a report shows it."""
-    number: Callable[[DiagnosedTrial], Interval | None]
-    """Of a trial, at the level of all intervals; None if the rule does not apply, or nothing was measured."""
+    number: Callable[[Subject], Interval | None]
+    """At the level of all intervals; None if the rule does not apply, or nothing was measured."""
     least: float
     """Above which the whole interval of the number must be."""
-    claim: Callable[[DiagnosedTrial, Interval], Claim | None]
+    claim: Callable[[Subject, Interval], Claim | None]
     """None if the number has another cause, or the change is on already."""
     disproof: str
     unit: Unit = "share"
     alone: bool = False
     """Whether the machine must be the trial's own: of cores that others use, nothing follows from a count."""
 
+    def judge(self, subject: Subject, trial: str, foreign_cores: float) -> TrialFinding | Unsettled | None:
+        """Return what the rule says of a trial or a run, None if nothing.
 
-_DRAWS = 4000
-_SEED = 36
-_MOST_SHARE = 0.99
-ANY_PART: tuple[float, float] = (-0.1, 1.0)
-"""Of a change of which nothing is known but what it acts on: it may gain nothing, or cost a little."""
-Draws = NDArray[np.float64]
+        Args:
+            subject: the trial or the run.
+            trial: the name of it in findings.
+            foreign_cores: that other programs kept busy meanwhile.
+        """
+        number = self.number(subject)
+        if number is None or number.value <= self.least:
+            return None
+        claim = self.claim(subject, number)
+        if claim is None:
+            return None
+        reason = self._unsettled(number, foreign_cores)
+        if reason is not None:
+            return Unsettled(rule=self.name, trial=trial, reason=reason)
+        own = EvidenceNumber(what=self.title, value=number, unit=self.unit)
+        return TrialFinding(
+            rule=self.name,
+            trial=trial,
+            claim=claim.claim,
+            evidence=[own, *claim.evidence],
+            gain=claim.gain,
+            change=claim.change,
+            overrides=list(claim.overrides),
+            disproof=self.disproof,
+            record=record_of_rule(self.name),
+        )
 
+    def _unsettled(self, number: Interval, foreign_cores: float) -> str | None:
+        """Return why nothing follows from a number that is large, None if something does."""
+        value, low, high = (self._shown(each) for each in (number.value, number.low or 0.0, number.high or 0.0))
+        if self.alone and foreign_cores > FOREIGN_CORES:
+            kept_busy = f"but other programs kept {foreign_cores:.2g} cores busy meanwhile"
+            return f"{self.title}: {value} ({low} to {high}), {kept_busy}"
+        if number.low is None:
+            return f"a single launch has no interval of its {self.title}"
+        if number.low <= self.least:
+            bounds = f"{value} ({low} to {high}) is not shown to be above {self._shown(self.least)}"
+            return f"{self.title}: {bounds}; more launches would tell"
+        return None
 
-def gain_without(share: Interval, removed: tuple[float, float] = ANY_PART) -> Interval[float | None]:
-    """Return samples per second without a part of the step over those with it.
-
-    Args:
-        share: of the step, that could be removed; its interval is at ``LEVEL``.
-        removed: least and largest part of it that the change removes.
-
-    >>> gain_without(Interval(0.5, 0.5, 0.5), (1.0, 1.0)).value
-    2.0
-    """
-    whole = np.clip(draws_of(share), 0.0, _MOST_SHARE)
-    return interval_of(1.0 / (1.0 - whole * _between(*removed)))
-
-
-def gain_of_batch(fixed: Interval, factor: int) -> Interval[float | None]:
-    """Return samples per second with a batch ``factor`` times as large over those now.
-
-    Args:
-        fixed: share of the step that does not grow with the batch.
-        factor: 2 or more. The rest grows with it: k T / (F + k (T - F)).
-    """
-    share = np.clip(draws_of(fixed), 0.0, _MOST_SHARE)
-    return interval_of(factor / (share + factor * (1.0 - share)))
-
-
-def draws_of(found: Interval) -> Draws:
-    """Return normal draws of a number with an interval at ``LEVEL``; all alike where it has none."""
-    if found.low is None or found.high is None:
-        return np.full(_DRAWS, found.value)
-    deviation = (found.high - found.low) / 2 / NormalDist().inv_cdf((1 + LEVEL) / 2)
-    drawn = np.random.default_rng(_SEED).standard_normal(_DRAWS)
-    return np.asarray(found.value + deviation * drawn, dtype=np.float64)
-
-
-def interval_of(draws: Draws, level: float = GAIN_LEVEL) -> Interval[float | None]:
-    """Return the median of draws with its interval."""
-    low, value, high = np.quantile(draws, [(1 - level) / 2, 0.5, (1 + level) / 2])
-    return Interval(float(value), float(low), float(high))
-
-
-def _between(least: float, most: float) -> Draws:
-    # Not the generator of draws_of: the part that is removed has nothing to do with the noise of its share.
-    return np.asarray(np.random.default_rng(_SEED + 1).uniform(least, most, _DRAWS), dtype=np.float64)
+    def _shown(self, value: float) -> str:
+        return f"{100 * value:.0f} %" if self.unit == "share" else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""All rules, and what they say of a study."""
+"""All rules, and what they say of a study and of a run of a user's own script."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -6,19 +6,17 @@ import numpy as np
 
 from steptime.analysis.message_times import NetSummary
 from steptime.analysis.summary_form import Summary, TrialSummary
+from steptime.attached.form import AttachedRun
 from steptime.catalog.manifest import Manifest, load_manifests
-from steptime.diagnosis import communication, computation, workers
+from steptime.diagnosis import communication, computation, own_script, workers
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
-from steptime.diagnosis.form import Diagnosis, EvidenceNumber, TrialFinding, Unsettled
-from steptime.diagnosis.rule import Claim, DiagnosisRule
-from steptime.diagnosis.verification import record_of_rule
-from steptime.flags import FOREIGN_CORES
+from steptime.diagnosis.form import OWN_SCRIPT, Diagnosis, TrialFinding, Unsettled
+from steptime.diagnosis.rule import DiagnosisRule
 from steptime.results.ablation_records import AblationLaunch
-from steptime.results.json_form import Interval
 from steptime.results.record_kinds import ABLATION
 from steptime.results.store import Store
 
-RULES: tuple[DiagnosisRule, ...] = (
+RULES: tuple[DiagnosisRule[DiagnosedTrial], ...] = (
     communication.EXPOSED,
     communication.LATENCY,
     communication.BANDWIDTH,
@@ -38,6 +36,16 @@ RULES: tuple[DiagnosisRule, ...] = (
     workers.MEMORY,
 )
 """A new rule is a row here and its place in the module of its family."""
+SCRIPT_RULES: tuple[DiagnosisRule[AttachedRun], ...] = (
+    own_script.SEPARATE,
+    own_script.HOST,
+    own_script.INPUT,
+    own_script.EXCHANGE,
+    own_script.STRAGGLER,
+    own_script.GAP,
+    own_script.GARBAGE,
+)
+"""The first silences the others."""
 ALL_RULES = (workers.NOISE, *RULES)
 """With the rule that silences all others."""
 
@@ -72,65 +80,32 @@ def diagnose(store: Store, summary: Summary, net: NetSummary | None = None) -> D
 
 def diagnosis_of(looked_at: Sequence[DiagnosedTrial]) -> Diagnosis:
     """Return what the rules say of trials, largest predicted gain first."""
-    said = [each for at in looked_at for each in _said_of(at)]
+    said = [each for at in looked_at for each in _judgements(at)]
     findings = [each for each in said if isinstance(each, TrialFinding)]
     findings.sort(key=lambda each: (each.rule != workers.NOISE.name, -(each.gain.value or 0.0)))
     return Diagnosis(findings=findings, unsettled=[each for each in said if isinstance(each, Unsettled)])
 
 
-def _said_of(at: DiagnosedTrial) -> Iterator[TrialFinding | Unsettled]:
-    noise = _judged(workers.NOISE, at)
+def _judgements(at: DiagnosedTrial) -> Iterator[TrialFinding | Unsettled]:
+    foreign = at.summary.noise.get("foreign_cpu_cores") or 0.0
+    noise = workers.NOISE.judge(at, at.trial.id, foreign)
     if noise is not None:
         yield noise
         return
-    for rule in RULES:
-        found = _judged(rule, at)
-        if found is not None:
-            yield found
+    judged = (rule.judge(at, at.trial.id, foreign) for rule in RULES)
+    yield from filter(None, judged)
 
 
-def _judged(rule: DiagnosisRule, at: DiagnosedTrial) -> TrialFinding | Unsettled | None:
-    number = rule.number(at)
-    if number is None or number.value <= rule.least:
-        return None
-    claim = rule.claim(at, number)
-    if claim is None:
-        return None
-    foreign = at.summary.noise.get("foreign_cpu_cores") or 0.0
-    if rule.alone and foreign > FOREIGN_CORES:
-        reason = f"{rule.title}: {_shown(number, rule)}, but other programs kept {foreign:.2g} cores busy meanwhile"
-        return Unsettled(rule=rule.name, trial=at.trial.id, reason=reason)
-    if number.low is None:
-        reason = f"a single launch has no interval of its {rule.title}"
-        return Unsettled(rule=rule.name, trial=at.trial.id, reason=reason)
-    if number.low <= rule.least:
-        bounds = f"{_shown(number, rule)} is not shown to be above {_one(rule.least, rule)}"
-        return Unsettled(rule=rule.name, trial=at.trial.id, reason=f"{rule.title}: {bounds}; more launches would tell")
-    return _finding(rule, at, number, claim)
+def script_findings(run: AttachedRun) -> list[TrialFinding]:
+    """Return what the rules say of an attached run, largest predicted gain first.
 
-
-def _finding(rule: DiagnosisRule, at: DiagnosedTrial, number: Interval, claim: Claim) -> TrialFinding:
-    own = EvidenceNumber(what=rule.title, value=number, unit=rule.unit)
-    return TrialFinding(
-        rule=rule.name,
-        trial=at.trial.id,
-        claim=claim.claim,
-        evidence=[own, *claim.evidence],
-        gain=claim.gain,
-        change=claim.change,
-        overrides=list(claim.overrides),
-        disproof=rule.disproof,
-        record=record_of_rule(rule.name),
-    )
-
-
-def _shown(number: Interval, rule: DiagnosisRule) -> str:
-    value, low, high = (_one(each, rule) for each in (number.value, number.low or 0.0, number.high or 0.0))
-    return f"{value} ({low} to {high})"
-
-
-def _one(value: float, rule: DiagnosisRule) -> str:
-    return f"{100 * value:.0f} %" if rule.unit == "share" else f"{value:.3g}"
+    Intervals of shares are those of the steps of this run (95 %); another run may differ by more. Ranks that train
+    separate models have something else to change first.
+    """
+    judged = [rule.judge(run, OWN_SCRIPT, run.noise.get("foreign_cpu_cores") or 0.0) for rule in SCRIPT_RULES]
+    findings = [each for each in judged if isinstance(each, TrialFinding)]
+    separate = [each for each in findings if each.rule == own_script.SEPARATE.name]
+    return separate or sorted(findings, key=lambda each: -(each.gain.value or 0.0))
 
 
 def exchanged_of(launches: Sequence[AblationLaunch]) -> Exchanged | None:

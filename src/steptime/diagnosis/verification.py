@@ -10,11 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from functools import cache
 from pathlib import Path
+from shlex import join
 from statistics import median
 from typing import Any
 
+from steptime.analysis.compared.change import change_between
+from steptime.analysis.compared.sides import ComparedSide
+from steptime.attached.form import AttachedRun
 from steptime.catalog.manifest import load_manifests
-from steptime.diagnosis.form import RuleRecord, TrialFinding
+from steptime.diagnosis.form import OWN_SCRIPT, RuleRecord, TrialFinding
 from steptime.results.record_kinds import TIMING
 from steptime.results.records import Launch
 from steptime.results.store import Store
@@ -231,3 +235,38 @@ def _chosen_options(trial: Trial) -> dict[str, Any]:
     manifest = load_manifests().get(trial.framework)
     usual = manifest.tier_options(trial.tuning, trial.strategy, trial.device) if manifest else {}
     return {name: [value] for name, value in trial.options.items() if usual.get(name) != value}
+
+
+def script_outcome(
+    finding: TrialFinding, command: Sequence[str], run: AttachedRun, sides: tuple[ComparedSide, ComparedSide]
+) -> AdviceOutcome:
+    """Return what a changed script gained beside what a finding predicted.
+
+    Args:
+        finding: of ``run``, with a gain.
+        command: of the changed script.
+        run: of the script as it was.
+        sides: runs of the script as it was, and of the changed one, that took turns.
+    """
+    ratio = change_between(*sides).trials[0]
+    gain, measured = finding.gain, ratio.ratio
+    if None in (gain.value, gain.low, gain.high, measured.low, measured.high):
+        return AdviceOutcome(finding, join(command), None, "single runs do not show how runs differ")
+    row = VerifiedAdvice(
+        rule=finding.rule,
+        framework=OWN_SCRIPT,
+        strategy=run.back_end or "single",
+        workload=OWN_SCRIPT,
+        workers=run.world,
+        batch_per_worker=0,
+        overrides=join(command),
+        predicted=gain.value or 0.0,
+        predicted_low=gain.low or 0.0,
+        predicted_high=gain.high or 0.0,
+        measured=1.0 / measured.value,
+        measured_low=1.0 / (measured.high or 1.0),
+        measured_high=1.0 / (measured.low or 1.0),
+        launches=min(ratio.launches),
+        load=run.noise.get("foreign_cpu_cores") or 0.0,
+    )
+    return AdviceOutcome(finding, join(command), row, None)

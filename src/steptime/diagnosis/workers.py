@@ -5,7 +5,8 @@ Rules about the machine: what held it back, what it is short of, and noise in wh
 
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial
 from steptime.diagnosis.form import EvidenceNumber
-from steptime.diagnosis.rule import Claim, DiagnosisRule, gain_without
+from steptime.diagnosis.gain import gain_without
+from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.flags import FOREIGN_CORES, MEMORY_LEFT_SHARE, STEAL_SHARE, THROTTLED_SHARE
 from steptime.results.json_form import Interval
 from steptime.units import MOST_PERCENT
