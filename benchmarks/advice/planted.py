@@ -22,7 +22,7 @@ from verify import BASE, PHOTOS, PROGRAM, ROOT, UPDATED, add_rows, cell, verify_
 
 from steptime.cli.report import ReportedResults, read_report
 from steptime.diagnosis.form import TrialFinding
-from steptime.diagnosis.verification import VerifiedAdvice, read_verified
+from steptime.diagnosis.tried_advice import VerifiedAdvice, read_verified
 from steptime.diagnosis.workers import NOISE
 from steptime.results.json_form import Interval
 from steptime.results.record_kinds import TIMING

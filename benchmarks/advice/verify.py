@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from steptime.diagnosis.verification import PATH, VerifiedAdvice, read_verified, write_verified
+from steptime.diagnosis.tried_advice import PATH, VerifiedAdvice, read_verified, write_verified
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, "-m", "steptime"]

@@ -9,7 +9,7 @@ from simulated import a_launch
 from typer.testing import CliRunner
 
 from steptime.cli.app import app
-from steptime.diagnosis.verification import read_verified
+from steptime.diagnosis.tried_advice import read_verified
 from steptime.results.store import Store
 from steptime.runner.plan import plan_study
 

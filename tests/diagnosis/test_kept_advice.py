@@ -8,7 +8,7 @@ import pytest
 
 from steptime.diagnosis.form import OWN_SCRIPT
 from steptime.diagnosis.rules import ALL_RULES, SCRIPT_RULES
-from steptime.diagnosis.verification import read_verified, record_of
+from steptime.diagnosis.tried_advice import is_inside, read_verified, record_of, widening
 
 ROOT = Path(__file__).parents[2]
 PAGE = " ".join((ROOT / "docs" / "advice.md").read_text(encoding="utf-8").split())
@@ -40,12 +40,24 @@ def test_the_page_counts_the_advice_that_was_tried():
 
 
 def test_the_page_says_how_often_the_advice_was_right():
-    record = record_of(read_verified())
+    record = record_of(read_verified(), read_verified())
 
-    found = re.search(r"(\d+) showed a difference, (\d+) of them a gain[^.]*?; (\d+) gains were inside", PAGE)
+    found = re.search(r"(\d+) showed a difference, (\d+) of them a gain.* Only (\d+) gains.* others, (\d+) gains", PAGE)
 
     assert found is not None
-    assert [int(each) for each in found.groups()] == [record.shown, record.sign_right, record.inside]
+    counts = [record.shown, record.sign_right, record.inside_unwidened, record.inside]
+    assert [int(each) for each in found.groups()] == counts
+
+
+def test_the_page_has_the_factor_that_widens_gains():
+    assert f"{widening(read_verified()):.2f} times as wide to both sides" in PAGE
+
+
+@pytest.mark.parametrize("key", ["rule", "framework"])
+def test_the_page_counts_gains_inside_without_those_of_their_kind(key):
+    rows = read_verified()
+    inside = sum(is_inside(row, [each for each in rows if getattr(each, key) != getattr(row, key)]) for row in rows)
+    assert f"left out as well, {inside}." in PAGE
 
 
 def test_the_page_counts_the_planted_causes_that_were_found(planted):

@@ -207,7 +207,7 @@ def test_nothing_follows_from_a_count_of_cores_that_others_use(rule):
 @pytest.mark.parametrize("workers", [2, 4])
 def test_a_step_without_its_straggler_takes_as_long_as_the_others(workers):
     """Worker 1 computes half as long again, so that a step without it is 1.5 times as quick, however many wait."""
-    found = said_of(looked_at(launch={"slow": {1: 1.5}}, workers=workers))["straggler"].gain
+    found = said_of(looked_at(launch={"slow": {1: 1.5}}, workers=workers))["straggler"].rule_gain
     assert 1.35 < found.high < 1.55
 
 
@@ -216,7 +216,7 @@ def test_a_straggler_is_named():
 
 
 def test_a_larger_batch_gains_at_most_its_factor():
-    gain = said_of(PLANTED["small_batch"]())["small_batch"].gain
+    gain = said_of(PLANTED["small_batch"]())["small_batch"].rule_gain
 
     assert 1.0 < gain.value < gain.high <= 4.0
 

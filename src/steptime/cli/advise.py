@@ -11,13 +11,13 @@ from steptime.cli.console import report_console, stderr_console
 from steptime.cli.progress import LiveObserver
 from steptime.cli.report import ReportedResults, read_report
 from steptime.cli.streams import print_json, warn
+from steptime.diagnosis.tried_advice import write_verified
 from steptime.diagnosis.verification import (
     AdviceOutcome,
     AdvisedPair,
     outcomes,
     script_outcome,
     study_of,
-    write_verified,
 )
 from steptime.errors import SteptimeError, StudyError, UsageError, choices_message
 from steptime.report.advice import advice_section, outcome_section

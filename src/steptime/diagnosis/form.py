@@ -32,7 +32,9 @@ class RuleRecord(JsonForm):
     sign_right: int
     """Of ``shown``, those that gained."""
     inside: int
-    """Of ``verified``, those inside the predicted interval."""
+    """Of ``verified``, those inside the interval as it is predicted now: widened by all other gains that were tried."""
+    inside_unwidened: int
+    """Of ``verified``, those inside the rule's own interval."""
     median_error: float | None
     """Of |predicted / measured - 1|."""
 
@@ -46,6 +48,8 @@ class TrialFinding(JsonForm):
     evidence: list[EvidenceNumber]
     gain: Interval[float | None]
     """Predicted samples per second with the change over those without, with an interval of 90 %."""
+    rule_gain: Interval[float | None]
+    """The same by the rule alone, before what earlier predictions missed widened it."""
     change: str
     overrides: list[str]
     """As ``key.path=value`` for ``steptime run``; empty where no key of a study makes the change."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from steptime.diagnosis.form import EvidenceNumber, TrialFinding, Unit, Unsettled
-from steptime.diagnosis.verification import record_of_rule
+from steptime.diagnosis.tried_advice import record_of_rule, widened
 from steptime.flags import FOREIGN_CORES
 from steptime.results.json_form import NOT_MEASURED, Interval
 
@@ -44,7 +44,7 @@ class DiagnosisRule(Generic[Subject]):
     """Whether the machine must be the trial's own: of cores that others use, nothing follows from a count."""
 
     def judge(self, subject: Subject, trial: str, foreign_cores: float) -> TrialFinding | Unsettled | None:
-        """Return what the rule says of a trial or a run, None if nothing.
+        """Return the finding about a trial or a run, or why it is not settled; None if the rule is silent.
 
         Args:
             subject: the trial or the run.
@@ -66,7 +66,8 @@ class DiagnosisRule(Generic[Subject]):
             trial=trial,
             claim=claim.claim,
             evidence=[own, *claim.evidence],
-            gain=claim.gain,
+            gain=widened(claim.gain),
+            rule_gain=claim.gain,
             change=claim.change,
             overrides=list(claim.overrides),
             disproof=self.disproof,

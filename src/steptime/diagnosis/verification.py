@@ -1,24 +1,19 @@
 """Whether advice gained what was predicted: a study of one trial that a change can be made to, and what came of both.
 
 The trials with and without the change are measured in the same randomised blocks.
-
-The advice that was tried: a row of ``verified.csv`` for each, and the record of each rule that follows.
 """
 
-import csv
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
-from functools import cache
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from shlex import join
-from statistics import median
 from typing import Any
 
 from steptime.analysis.compared.change import change_between
 from steptime.analysis.compared.sides import ComparedSide
 from steptime.attached.form import AttachedRun
 from steptime.catalog.manifest import load_manifests
-from steptime.diagnosis.form import OWN_SCRIPT, RuleRecord, TrialFinding
+from steptime.diagnosis.form import OWN_SCRIPT, TrialFinding
+from steptime.diagnosis.tried_advice import VerifiedAdvice
 from steptime.results.record_kinds import TIMING
 from steptime.results.records import Launch
 from steptime.results.store import Store
@@ -27,97 +22,6 @@ from steptime.statistics.estimate import estimate
 from steptime.study.study import values_alone
 from steptime.study.trial import Trial
 from steptime.validity.verdicts import verdicts_of
-
-PATH = Path(__file__).with_name("verified.csv")
-
-
-@dataclass(frozen=True)
-class VerifiedAdvice:
-    """One piece of advice, measured in the same randomised blocks as what it changes."""
-
-    rule: str
-    framework: str
-    strategy: str
-    workload: str
-    workers: int
-    batch_per_worker: int
-    overrides: str
-    predicted: float
-    """Samples per second with the change over those without, with its interval of 90 %."""
-    predicted_low: float
-    predicted_high: float
-    measured: float
-    """The same, with its interval of 95 %."""
-    measured_low: float
-    measured_high: float
-    launches: int
-    """Of each of both."""
-    load: float
-    """Cores that other programs kept busy during the launches, on average."""
-
-    @property
-    def shown(self) -> bool:
-        """Whether a gain or a loss was shown."""
-        return self.measured_low > 1.0 or self.measured_high < 1.0
-
-    @property
-    def sign_right(self) -> bool:
-        """Whether a gain was predicted where one was measured, or a loss where that was."""
-        return (self.measured > 1.0) == (self.predicted > 1.0)
-
-    @property
-    def inside(self) -> bool:
-        """Whether the measured gain is in the predicted interval."""
-        return self.predicted_low <= self.measured <= self.predicted_high
-
-
-COLUMNS = tuple(each.name for each in fields(VerifiedAdvice))
-_WHOLE, _TEXT = ("workers", "batch_per_worker", "launches"), ("rule", "framework", "strategy", "workload", "overrides")
-_READ: dict[str, Callable[[str], Any]] = {
-    name: str if name in _TEXT else int if name in _WHOLE else float for name in COLUMNS
-}
-
-
-def read_verified(path: Path = PATH) -> list[VerifiedAdvice]:
-    """Return the rows of a table of verified advice; none if the file is missing."""
-    if not path.is_file():
-        return []
-    with path.open(newline="") as file:
-        return [VerifiedAdvice(**{name: _READ[name](row[name]) for name in COLUMNS}) for row in csv.DictReader(file)]
-
-
-def write_verified(path: Path, rows: Sequence[VerifiedAdvice]) -> None:
-    """Write a table of verified advice."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows([f"{each:.4g}" if isinstance(each, float) else each for each in astuple(row)] for row in rows)
-
-
-def record_of(rows: Sequence[VerifiedAdvice]) -> RuleRecord:
-    """Return the record that pieces of advice make together."""
-    shown = [each for each in rows if each.shown]
-    errors = [abs(each.predicted / each.measured - 1.0) for each in rows]
-    return RuleRecord(
-        verified=len(rows),
-        shown=len(shown),
-        sign_right=sum(each.sign_right for each in shown),
-        inside=sum(each.inside for each in rows),
-        median_error=median(errors) if errors else None,
-    )
-
-
-def record_of_rule(name: str) -> RuleRecord:
-    """Return the record of a rule, an empty one if its advice was never tried."""
-    return rule_records().get(name) or record_of(())
-
-
-@cache
-def rule_records() -> dict[str, RuleRecord]:
-    """Return the record of every rule whose advice was tried."""
-    rows = read_verified()
-    return {rule: record_of([each for each in rows if each.rule == rule]) for rule in {each.rule for each in rows}}
-
 
 _LAUNCHES = 5
 """Of each side of a verification: with fewer, few gains are shown."""
@@ -192,6 +96,8 @@ def _outcome(attempt: AdvisedPair, store: Store, refused: Mapping[str, str]) -> 
         predicted=gain.value,
         predicted_low=gain.low,
         predicted_high=gain.high,
+        rule_low=finding.rule_gain.low or gain.low,
+        rule_high=finding.rule_gain.high or gain.high,
         measured=samples * ratio.ratio,
         measured_low=samples * ratio.low,
         measured_high=samples * ratio.high,
@@ -263,6 +169,8 @@ def script_outcome(
         predicted=gain.value or 0.0,
         predicted_low=gain.low or 0.0,
         predicted_high=gain.high or 0.0,
+        rule_low=finding.rule_gain.low or gain.low or 0.0,
+        rule_high=finding.rule_gain.high or gain.high or 0.0,
         measured=1.0 / measured.value,
         measured_low=1.0 / (measured.high or 1.0),
         measured_high=1.0 / (measured.low or 1.0),
