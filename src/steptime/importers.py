@@ -108,6 +108,7 @@ _NCCL = re.compile(
     r"\b(?!coll_perf\b)\w+_perf\b|nThread\s+\d+\s+nGpus|\bsize\s+count\s+type\s+redop\b|\"(?:alg_bw|out_of_place)\""
 )
 _CURVE = re.compile(r"^[^#\n]*\bworkers\b[^\n]*\b(?:step_time_s|throughput_samples_per_s)\b", re.MULTILINE)
+_TRACE = r'"traceEvents"\s*:\s*\[|^\s*\[\s*\{[^\0]{0,2000}"ph"\s*:\s*"'
 
 
 def _log_row(form: LogForm) -> Importer:
@@ -126,7 +127,8 @@ def _run_row(name: str, about: str, pattern: str, read: Callable[[Path], Importe
 
 _ROWS = (
     Importer("nccl-tests", "output of nccl-tests", "links", lambda head: bool(_NCCL.search(head)), _nccl_tests),
-    Importer("curve", "a CSV of a curve", "curves", lambda head: bool(_CURVE.search(head)), _own_curves),
+    Importer("curve", "a table of a curve", "curves", lambda head: bool(_CURVE.search(head)), _own_curves),
+    _run_row("kineto", "a trace of PyTorch's profiler", _TRACE, read_kineto),  # before those whose keys it has, too
     _run_row("mlperf", "a log of MLPerf", MLLOG, read_mllog),
     _run_row(
         "transformers",
@@ -173,7 +175,6 @@ _ROWS = (
         read_inspector,
     ),
     _run_row("nsys", "an export of Nsight Systems as SQLite", f"^{SQLITE}", read_nsys),
-    _run_row("kineto", "a trace of PyTorch's profiler", r'"traceEvents"\s*:\s*\[', read_kineto),
     *map(_log_row, LOG_FORMS.values()),
 )
 IMPORTS: Registry[Importer] = Registry(

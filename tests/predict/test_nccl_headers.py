@@ -139,3 +139,32 @@ def test_another_benchmark_is_named_as_what_it_is(text, named):
     (mistake,) = mistakes(text)
     assert named in mistake
     assert "steptime net" in mistake
+
+
+_RATES = "0.01 0.01 N/A"
+UNREDUCED = {
+    "all_gather": ("size count type time", f"{{size}} 8 float 34.8 {_RATES} 34.2 {_RATES}"),
+    "broadcast": ("size count type root time", f"{{size}} 8 float 0 34.8 {_RATES} 34.2 {_RATES}"),
+    "alltoall": ("size count type redop time", f"{{size}} 8 float   89.0 {_RATES} 85.1 {_RATES}"),
+}
+"""Tables of old versions, which name neither a program nor a reduction."""
+
+
+@pytest.mark.parametrize("name", UNREDUCED)
+def test_old_tables_of_operations_that_reduce_nothing_are_named_so(name):
+    header, row = UNREDUCED[name]
+    rows = "\n".join(row.format(size=size) for size in SIZES)
+    (mistake,) = mistakes(f"# nThread 1 nGpus 8\n#  {header} algbw busbw error\n{rows}\n")
+    assert f"{len(SIZES)} rows that reduce nothing (all_gather_perf or the like) are not used" in mistake
+
+
+@pytest.mark.parametrize(("factor", "named"), [(0.5, "reduce_scatter_perf"), (8 / 15, "of reduce_perf")])
+def test_a_table_whose_rates_are_of_another_operation_is_named_by_it(factor, named):
+    lines = output().splitlines()
+    for place, line in enumerate(lines):
+        if " float sum " in line:
+            texts = line.split()
+            for column in (7, 11):
+                texts[column] = f"{float(texts[column - 1]) * 1.875 * factor:.3f}"
+            lines[place] = " ".join(texts)
+    assert named in " ".join(mistakes("\n".join(lines)))

@@ -30,6 +30,8 @@ _OPERATION = re.compile(r"\b([a-z]\w*)_perf\b")
 _BEGINS = re.compile(r"nThread\s|Using devices|Collective test starting")
 _FAILED = re.compile(r"Out of bounds values\s*:\s*(\d+)\s+FAILED")
 _ROW = re.compile(r"(?<![\w.])(\d+)\s+(\d+)\s+([a-z]\w+)\s+(sum|prod|max|min|avg|mulsum|none)\s+(\S.*)$")
+_UNREDUCED = re.compile(r"(?<![\w.])(\d+)\s+(\d+)\s+([a-z]\w+)((?:\s+-?[\d.]\S*){3,}.*)$")
+"""A row of an operation that reduces nothing, in old versions without a word for it."""
 _INTERRUPTED = re.compile(r"NCCL (?:INFO|WARN)|:\d+:\d+ \[\d+\]")
 _ALL_REDUCE = "all_reduce"
 _PIPES = 4
@@ -160,9 +162,10 @@ class _NcclRun:
     def tables(self, found: _FoundBeside) -> Iterator[NcclTable]:
         """Yield the tables of all-reduces; what is passed over or wrong is added to ``found``."""
         if self.passed_rows:
-            found.passed_over.append(
-                f"{found.place}: {self.passed_rows} rows of {self.operation}_perf are not used; all_reduce_perf is"
+            kind = (
+                f"of {self.operation}_perf" if self.operation else "that reduce nothing (all_gather_perf or the like)"
             )
+            found.passed_over.append(f"{found.place}: {self.passed_rows} rows {kind} are not used; all_reduce_perf is")
         if not self.rows:
             return
         if self.failed or any(each.wrong_values for each in self.rows):
@@ -244,6 +247,8 @@ def _read_line(run: _NcclRun, line: str, number: int, found: _FoundBeside) -> No
         run.failed = run.failed or int(failed[1]) > 0
     elif row := _ROW.search(line):
         _add_row(run, row, number, found)
+    elif _UNREDUCED.search(line):
+        run.passed_rows += 1
     if devices := _DEVICES.search(line):
         run.per_process = int(devices[1]) * int(devices[2])
 
@@ -251,7 +256,6 @@ def _read_line(run: _NcclRun, line: str, number: int, found: _FoundBeside) -> No
 def _add_row(run: _NcclRun, row: re.Match[str], number: int, found: _FoundBeside) -> None:
     size_text, _, kind, reduction, rest = row.groups()
     if run.operation not in (None, _ALL_REDUCE) or reduction == "none":
-        run.operation = run.operation or "another"
         run.passed_rows += 1
         return
     place = f"{found.place}, line {number}"
@@ -378,9 +382,13 @@ def _count(found: _FoundBeside, ranks: Sequence[_ListedRank], ratios: Sequence[f
         )
         return None
     if ratio is not None and abs(ratio / (2 * (count - 1) / count) - 1) > _ROUNDING:
+        expected = 2 * (count - 1) / count
+        others = {"all_gather_perf, reduce_scatter_perf or alltoall_perf": expected / 2, "reduce_perf": 1.0}
+        own = [name for name, other in others.items() if abs(ratio / other - 1) <= _ROUNDING]
+        why = f"it is of {own[0]}; run all_reduce_perf" if own else "the list of devices is of another table"
         found.wrong.append(
-            f"{found.place}: busbw is {ratio:.3f} times algbw, but {count} ranks make it "
-            f"{2 * (count - 1) / count:.3f}; the list of devices belongs to another table"
+            f"{found.place}: busbw is {ratio:.3f} times algbw, but {count} ranks make it {expected:.3f} for "
+            f"all-reduces; {why}"
         )
         return None
     return count
