@@ -78,6 +78,7 @@ test-frameworks: $(DEV)  ## make every environment that this machine can have, a
 	@$(MAKE) --no-print-directory further-tests; $(SAY_SKIPPED)
 
 further-tests:
+	$(VENV)/bin/python -m pip install -q -e '.[ray]'
 	$(STEPTIME) env create --all $(WITHOUT_SOME)
 	$(STEPTIME) env create deepspeed-dali horovod_pytorch-dali jax-dali $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos

@@ -90,7 +90,7 @@ def test_the_parts_of_a_step_that_a_log_does_not_have_are_null_with_the_reason(i
         assert parts[name]["reason"]
 
 
-def test_logs_of_several_sizes_make_a_curve_that_predict_takes(tmp_path, capsys):
+def test_logs_of_several_sizes_make_a_curve(tmp_path):
     paths = []
     for workers, ms in [(8, 500.0), (16, 510.0), (32, 520.0), (64, 530.0)]:
         paths.append(tmp_path / f"of-{workers}.log")
@@ -99,9 +99,23 @@ def test_logs_of_several_sizes_make_a_curve_that_predict_takes(tmp_path, capsys)
     rows = (tmp_path / "out" / "curve.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["workers", "8", "16", "32", "64"]
     assert [float(row.split(",")[1]) for row in rows[1:]] == pytest.approx([0.501, 0.511, 0.521, 0.531], rel=3e-3)
+
+
+def test_eight_logs_of_a_curve_are_forecast_to_256_workers_with_an_interval_that_holds_the_truth(tmp_path, capsys):
+    def step_ms(workers: int) -> float:
+        return 400.0 + 40.0 * (workers - 1) / workers + 1.5 * workers.bit_length()  # a ring, and its latency
+
+    paths = []
+    for workers in (2**power for power in range(8)):
+        paths.append(tmp_path / f"of-{workers}.log")
+        paths[-1].write_text(megatron(workers, step_ms(workers)))
+    assert run_program(["import", *map(str, paths), "-o", str(tmp_path / "out")]) == 0
     capsys.readouterr()
     assert run_program(["predict", "--curve", str(tmp_path / "out" / "curve.csv"), "--workers", "256", "--json"]) == 0
-    assert "256" in capsys.readouterr().out
+    [curve] = json.loads(capsys.readouterr().out)["curves"]
+    forecast = curve["predictions"][0]["step_time_s"]
+    assert forecast["low"] < step_ms(256) * 1e-3 < forecast["high"]
+    assert forecast["high"] < 1.5 * forecast["low"]
 
 
 def test_logs_with_one_batch_for_all_workers_make_a_curve_of_strong_scaling(tmp_path, capsys):

@@ -58,8 +58,10 @@ def kill_the_second(bed: ClusterBed, results: Path, has_ended: Callable[[], bool
     return names
 
 
-def went_on_without(results: Path, names: list[str]) -> bool:
+def went_on_without(bed: ClusterBed, results: Path, names: list[str]) -> bool:
     """Return whether one launch failed for the killed host, and the next ran on the others, with its check passed."""
+    nodes = {bed.address(node): node for node in bed.nodes}
+    others = {nodes.get(name, name) for name in (names[0], *names[2:])}
     store = Store.open(results)
     launches = [launch for trial in store.trials() for launch in store.launches(trial.id)]
     failed, good = launches[0], launches[1:]
@@ -67,6 +69,6 @@ def went_on_without(results: Path, names: list[str]) -> bool:
         [launch.status for launch in launches].count("ok") == 1
         and failed.status != "ok"
         and names[1] in failed.reason
-        and {worker.host for launch in good for worker in launch.workers} == {names[0], *names[2:]}
+        and {worker.host for launch in good for worker in launch.workers} == others
         and [check.passed for check in store.equivalence()] == [True]
     )

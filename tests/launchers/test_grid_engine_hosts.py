@@ -25,5 +25,5 @@ def test_a_study_in_a_job_of_grid_engine_goes_on_with_a_spare_host_where_one_is_
     results = tmp_path / "results"
     job = bed.submit(study_command(tmp_path, "allocation", WORKERS), slots=WORKERS + 1)
     names = kill_the_second(bed, results, lambda: bed.has_ended(job))
-    assert went_on_without(results, names), bed.output(job)
+    assert went_on_without(bed, results, names), bed.output(job)
     assert hosts_of_probe(results)[0] == "$PE_HOSTFILE"

@@ -6,8 +6,8 @@ to all, and lines that they print come out whole. ``one ADDRESS HOST PROGRAM…`
 with its exit code.
 
 It is a driver of Ray, in a process of its own: Ray's threads and memory are never those of steptime, and Ray ends the
-actors of a driver that is killed. A placement group (STRICT_SPREAD) holds a processor and the GPUs of every host while
-a launch runs. Ray sends the actors' code along, so that the cluster's Python needs no steptime.
+actors of a driver that is killed. A placement group (STRICT_SPREAD) holds all processors and GPUs of every host while a
+launch runs. Ray sends the actors' code along, so that the cluster's Python needs no steptime.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ NO_CLUSTER, LOST = 3, 255
 """Exit codes: the cluster cannot be used, and a host was lost, as of ssh."""
 _CONNECT_S = 3.0
 _PLACED_S = 60.0
-"""How long other programs of the cluster may hold the processor or the GPUs of a host."""
+"""How long other programs of the cluster may hold a processor or GPU of a host."""
 _MOST_BYTES = 1 << 16
 _VERSIONS = re.compile(r"Ray: *(\S+)\s+Python: *(\S+)")
 
@@ -226,29 +226,30 @@ class Programs:
         return {"num_cpus": 0, "resources": {f"node:{node['NodeManagerAddress']}": 0.001}}
 
     def _places(self) -> list[dict[str, Any]]:
-        """Return for each actor that it takes the processor and the GPUs of its host."""
+        """Return for each actor that it takes all processors and GPUs of its host, where nothing else shall run."""
         from ray.util.placement_group import placement_group  # noqa: PLC0415 - an extra
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # noqa: PLC0415 - likewise
 
-        gpus = [node["Resources"].get("GPU", 0) for node in self._nodes]
+        held = [{kind: node["Resources"].get(kind, 0) for kind in ("CPU", "GPU")} for node in self._nodes]
         bundles = [
-            {"CPU": 1, f"node:{host}": 0.001, **({"GPU": count} if count else {})}
-            for host, count in zip(self._hosts, gpus, strict=True)
+            {f"node:{host}": 0.001, **{kind: count for kind, count in own.items() if count}}
+            for host, own in zip(self._hosts, held, strict=True)
         ]
         group = placement_group(bundles, strategy="STRICT_SPREAD")
         if not group.wait(_PLACED_S):
+            kinds = "processors and GPUs" if any(own["GPU"] for own in held) else "processors"
             message = (
-                f"within {_PLACED_S:g} s Ray had no free processor{' and GPUs' if any(gpus) else ''} on "
-                f"{', '.join(self._hosts)}: end other programs of the cluster (ray status), or name other hosts"
+                f"within {_PLACED_S:g} s Ray did not have all {kinds} of {', '.join(self._hosts)} free: end other "
+                "programs of the cluster (ray status), or name other hosts"
             )
             raise UnusableCluster(message)
         return [
             {
-                "num_cpus": 1,
-                "num_gpus": count,
+                "num_cpus": own["CPU"],
+                "num_gpus": own["GPU"],
                 "scheduling_strategy": PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index),
             }
-            for index, count in enumerate(gpus)
+            for index, own in enumerate(held)
         ]
 
     def join(self, output: Output, errors: Output, lost: Callable[[int, str], None]) -> int:
@@ -304,7 +305,7 @@ class Programs:
 def _first_words(error: Exception) -> str:
     """Return the sentence of a Ray error that names the cause; the rest are identifiers and a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__)[:200]
+    return (lines[-1].partition(". ")[0] if lines else type(error).__name__)[:200]
 
 
 def main(arguments: Sequence[str]) -> int:
