@@ -20,7 +20,7 @@ from steptime.imported.collective_records import (
     refuse_binary,
     with_ranks_compared,
 )
-from steptime.imported.imported_run import ImportedRun, ImportedSource, imported_run
+from steptime.imported.imported_run import ImportedRun, ImportedSource, imported_run, mark_of_file
 from steptime.imported.kineto import read_kineto
 from steptime.imported.log_forms import LOG_FORMS, LogForm
 from steptime.imported.nsys import SQLITE, read_nsys
@@ -41,7 +41,7 @@ from steptime.plain_file import read_user_text
 from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.table import read_own_curves
 from steptime.predict.nccl_output import NcclTable, read_nccl_tests
-from steptime.results.attached_files import AttachedFiles, AttachedHeader
+from steptime.results.attached_files import AttachedFiles, AttachedHeader, ProcessLines
 
 ImportedKind = Literal["links", "curves", "run"]
 TAKEN_BY: dict[ImportedKind, str] = {
@@ -278,15 +278,17 @@ def read_run(rows: Sequence[tuple[Path, Importer]]) -> ImportedRun:
 def curve_points(imported: ImportedRun) -> Sequence[tuple[int, float, int | None]]:
     """Return workers, the mean step and the batch per worker of each training whose workers are known, ascending."""
     header, files = imported
-    batches = {Path(each.path).name: each.values.get("global_batch") for each in header.imported}
+    batches = {mark_of_file(each.importer, each.path): each.values.get("global_batch") for each in header.imported}
+    trainings: dict[str, list[ProcessLines]] = {}
+    for process in files.processes:
+        if process.place:
+            trainings.setdefault(process.process.boot, []).append(process)
     points = []
-    for training in {process.process.program[0]: None for process in files.processes if process.process.program}:
-        own = [each for each in files.processes if each.process.program[:1] == [training] and each.place]
-        if own:
-            run = attached_run(header.model_copy(update={"imported": []}), AttachedFiles(own, [], [], []))
-            if run.step_s.value:
-                share = (batches.get(training) or 0.0) / run.world
-                points.append((run.world, run.step_s.value, round(share) if share and share == round(share) else None))
+    for mark, own in trainings.items():
+        run = attached_run(header.model_copy(update={"imported": []}), AttachedFiles(own, [], [], []))
+        if run.step_s.value:
+            share = (batches.get(mark) or 0.0) / run.world
+            points.append((run.world, run.step_s.value, round(share) if share and share == round(share) else None))
     return sorted(points, key=lambda point: point[:2])
 
 

@@ -90,15 +90,18 @@ def test_the_parts_of_a_step_that_a_log_does_not_have_are_null_with_the_reason(i
         assert parts[name]["reason"]
 
 
-def test_logs_of_several_sizes_make_a_curve(tmp_path):
+@pytest.mark.parametrize("name", ["of-{}.log", "of-{}/train.log"], ids=["names", "folders"])
+def test_logs_of_several_sizes_make_a_curve(name, tmp_path):
     paths = []
     for workers, ms in [(8, 500.0), (16, 510.0), (32, 520.0), (64, 530.0)]:
-        paths.append(tmp_path / f"of-{workers}.log")
+        paths.append(tmp_path / name.format(workers))
+        paths[-1].parent.mkdir(exist_ok=True)
         paths[-1].write_text(megatron(workers, ms))
     assert run_program(["import", *map(str, paths), "-o", str(tmp_path / "out")]) == 0
-    rows = (tmp_path / "out" / "curve.csv").read_text().splitlines()
-    assert [row.split(",")[0] for row in rows] == ["workers", "8", "16", "32", "64"]
-    assert [float(row.split(",")[1]) for row in rows[1:]] == pytest.approx([0.501, 0.511, 0.521, 0.531], rel=3e-3)
+    rows = [row.split(",") for row in (tmp_path / "out" / "curve.csv").read_text().splitlines()]
+    assert [row[0] for row in rows] == ["workers", "8", "16", "32", "64"]
+    assert [row[2] for row in rows[1:]] == ["4"] * 4
+    assert [float(row[1]) for row in rows[1:]] == pytest.approx([0.501, 0.511, 0.521, 0.531], rel=3e-3)
 
 
 def test_eight_logs_of_a_curve_are_forecast_to_256_workers_with_an_interval_that_holds_the_truth(tmp_path, capsys):

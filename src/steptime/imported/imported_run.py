@@ -150,16 +150,20 @@ def _numbered(source: ImportedSource, source_index: int) -> Iterable[tuple[int, 
     return ((source_index * 1_000_000 + steps.rank, steps) for steps in source.processes)
 
 
+def mark_of_file(importer: str, path: str) -> str:
+    """Return the mark of the processes of a file, whose name others may have in other folders."""
+    return f"{importer}-{hashlib.sha256(path.encode()).hexdigest()[:12]}"
+
+
 def _lines(source: ImportedSource, pid: int, steps: ImportedSteps) -> ProcessLines:
     clock = Clock(wall_ns=0, monotonic_ns=0)
-    where = hashlib.sha256(f"{source.path}".encode()).hexdigest()[:12]
     process = ProcessLine(
         format=FORMAT,
         host=steps.host,
         pid=pid,
         begin_ns=steps.begin_ns,
         clock=clock,
-        boot=f"{source.importer}-{where}",
+        boot=mark_of_file(source.importer, str(source.path)),
         program=[source.path.name],
     )
     lines = ProcessLines(process)
