@@ -10,7 +10,9 @@ import pytest
 from program import steptime
 from small_study import CHECKED_STUDY
 
+from steptime.catalog.accelerators import Accelerator, Accelerators
 from steptime.cli import run as verb
+from steptime.runner import plan as planning
 from steptime.runner.admission import TrialCounts
 from steptime.runner.equivalence import distance
 from steptime.runner.study_run import StudyRun
@@ -88,6 +90,16 @@ def test_a_plan_says_that_the_time_of_trainings_is_a_guess_and_that_a_budget_end
     assert "about 22 min 0 s of launches" in said
     assert "a guess of 1 min 6 s for each of 20 trainings, until the first has ended" in said
     assert "a run has 10 min 0 s for checks, launches and report, which ends them; rerun to continue" in said
+
+
+def test_a_plan_says_how_long_launches_on_a_gpu_search_kernels(study, monkeypatch, capfd):
+    gpus = Accelerators((Accelerator("H100", "GPU-1", (9, 0), 8e10),), "580.65.06")
+    monkeypatch.setattr(planning, "accelerators_of", lambda _: gpus)
+    changes = ["frameworks=[pytorch, jax]", "device=cuda", "workloads={name: resnet50, batch_per_worker: 8}"]
+    verb.run(study, changes, Path("results"), None, dry_run=True, as_json=False)
+    said = " ".join(capfd.readouterr().out.split())
+    assert "of each launch of resnet50 in pytorch about 13.8 s in which cuDNN searches the quickest kernels" in said
+    assert "resnet50 in jax" not in said
 
 
 def test_a_plan_tells_trials_apart_that_differ_in_their_loaders_helpers(study, capfd):

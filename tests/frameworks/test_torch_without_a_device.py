@@ -80,6 +80,26 @@ def test_torch_takes_what_its_paths_of_cuda_call_it_with(version: str) -> None:
     parameters(version, "torch.distributed.init_process_group").bind("nccl", **GROUP)
 
 
+SEARCHES = """
+    import torch
+    from steptime.libraries.torch import devices
+    torch.cuda.device_count, torch.cuda.set_device = (lambda: 1), (lambda _: None)
+    devices.set_threads = lambda _: None
+    context = types.SimpleNamespace(local_rank=0)
+    found = []
+    for job in jobs:
+        devices.open_device(job, context)
+        found.append(torch.backends.cudnn.benchmark)
+    print(json.dumps(found))
+"""
+
+
+@pytest.mark.framework("pytorch")
+def test_cudnn_searches_the_quickest_kernels_where_the_job_wants_it() -> None:
+    jobs = [{"device": "cuda", "precision": "fp32", **more} for more in ({"searches": True}, {"searches": False}, {})]
+    assert in_framework(interpreter_for("pytorch"), SEARCHES, jobs=jobs) == [True, False, False]
+
+
 STEP = """
     import contextlib, ctypes, os
     build = os.path.join(torch_folder, "lib", "libtorch_cuda.so")

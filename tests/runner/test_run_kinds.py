@@ -77,3 +77,19 @@ def test_a_trial_whose_launches_were_all_killed_is_not_given_up(tmp_path):
     for number in range(3):
         store.append(a_launch(TIMED, number, status="failed", reason=KILLED[0], workers=[]))
     assert timed_schedule(study(), [TIMED], store).verdict(TIMED) == "continue"
+
+
+@pytest.mark.parametrize(
+    ("framework", "workload", "device", "seconds"),
+    [
+        pytest.param("pytorch", "resnet50", "cuda", (27.3, 31.3), id="as measured: from 29 s"),
+        pytest.param("jax", "resnet50", "cuda", (13.0, 13.0), id="another framework searches otherwise"),
+        pytest.param("pytorch", "gpt2_tiny", "cuda", (13.0, 13.0), id="no convolution"),
+        pytest.param("pytorch", "resnet50", "cpu", (8.0, 8.0), id="processors"),
+    ],
+)
+def test_a_plan_knows_what_a_launch_on_a_gpu_takes_before_its_steps_are_timed(framework, workload, device, seconds):
+    shape = (128,) if workload == "gpt2_tiny" else (3, 224, 224)
+    one = trial(framework, workload=workload, input_shape=shape, classes=1000, device=device)
+    low, high = seconds
+    assert low - 1.0 <= RUN_KINDS[0].each_s(study(seconds_per_launch=2), one) <= high

@@ -80,6 +80,11 @@ def _times(plan: StudyPlan) -> Iterator[str]:
     if budget_s is not None:
         ends = "which ends them" if wanted > budget_s else "which may end them"
         yield f"a run has {format_seconds(budget_s)} for checks, launches and report, {ends}; rerun to continue"
+    for launch, seconds in plan.searches().items():
+        yield (
+            f"of each launch of {launch} about {format_seconds(seconds)} in which cuDNN searches the quickest kernels, "
+            "which checks and replays leave out"
+        )
     for kind in RUN_KINDS:
         launches, seconds = plan.launches(kind)
         if launches and not kind.is_result:
@@ -159,6 +164,7 @@ def _as_json(plan: StudyPlan) -> dict[str, Any]:
         "estimated_s": plan.estimate_s,
         **_launches(plan),
         "budget_s": plan.budget_s,
+        "kernel_search_s": plan.searches(),
         "datasets": {name: contents.as_json() for name, contents in plan.contents.items()},
         "isolation": plan.isolation(),
         "foreign_programs": plan.foreign_programs(),

@@ -103,7 +103,7 @@ class Budget:
 
     def launch_s(self, trial: Trial) -> float:
         """Return about how long a timed launch takes."""
-        return self.durations.expected_s("launch", trial) or TIMED.each_s(self.study)
+        return self.durations.expected_s("launch", trial) or TIMED.each_s(self.study, trial)
 
     def replay_s(self, trial: Trial) -> float:
         """Return about how much longer the replay of a trial's launches makes a run; 0 where it gets none."""

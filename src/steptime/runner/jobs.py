@@ -48,12 +48,14 @@ class TimingSchedule:
 _WARM_S = 5.0
 
 
-def _warm_device(trial: Trial, seconds: float) -> dict[str, float]:
-    """Return the part of a schedule by which a device is warmed up: clocks take seconds to rise and to settle.
+def warm_up_s(trial: Trial) -> float:
+    """Return for how long a device is warmed up: clocks take seconds to rise and to settle; 0 on processors."""
+    return _WARM_S if trial.device == "cuda" else 0.0
 
-    Empty on processors, and for a launch that does not aim for any seconds.
-    """
-    return {"warmup_seconds": _WARM_S} if trial.device == "cuda" and seconds else {}
+
+def _warm_device(trial: Trial, seconds: float) -> dict[str, float]:
+    """Return the part of a schedule by which a device is warmed up; empty where a launch aims for no seconds."""
+    return {"warmup_seconds": warm_up_s(trial)} if seconds and warm_up_s(trial) else {}
 
 
 def timing_job(

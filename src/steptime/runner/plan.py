@@ -22,6 +22,7 @@ from steptime.launchers.namespaces import NO_NAMESPACE
 from steptime.launchers.request import Process, Request
 from steptime.launchers.table import launcher_named
 from steptime.runner.combinations import DatasetFacts
+from steptime.runner.durations import search_s
 from steptime.runner.expansion import Expansion, Skipped, expand, skipped_in_words
 from steptime.runner.host import usable_cores
 from steptime.runner.jobs import environment_key, request_of
@@ -77,8 +78,14 @@ class StudyPlan:
 
     def launches(self, kind: RunKind[Any]) -> tuple[int, float]:
         """Return how many launches of a kind there will be at least, over all trials, and about how long they take."""
-        count = kind.count(self.study, self.expansion.trials)
-        return count, count * kind.each_s(self.study)
+        trials = self.expansion.trials
+        seconds = sum(kind.launches(self.study, trial) * kind.each_s(self.study, trial) for trial in trials)
+        return kind.count(self.study, trials), seconds
+
+    def searches(self) -> dict[str, float]:
+        """Return for how long each launch whose speed counts searches kernels, by what it trains, where it does."""
+        found = {f"{trial.workload} in {trial.framework}": search_s(trial) for trial in self.expansion.trials}
+        return {launch: seconds for launch, seconds in found.items() if seconds}
 
     @property
     def timed(self) -> list[Trial]:

@@ -19,10 +19,10 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.results.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule
-from steptime.runner.durations import KeptDurations, Work
+from steptime.runner.durations import KeptDurations, Work, search_s
 from steptime.runner.equivalence.replay import Replays
 from steptime.runner.equivalence.training_replay import TrainingReplays
-from steptime.runner.jobs import AblationSchedule
+from steptime.runner.jobs import AblationSchedule, warm_up_s
 from steptime.runner.site import LivingHosts
 from steptime.runner.training_runs import GUESS_S, TrainingRuns, training_schedule
 from steptime.runner.trial_runs import (
@@ -72,8 +72,8 @@ class RunKind(Generic[TrialRecord]):
     """The part of a budget that is kept for it where rows before it are launched too, of what later rows leave."""
     launches: Callable[[Study, Trial], int]
     """How many a study wants of a trial at least; 0 where it wants none."""
-    each_s: Callable[[Study], float]
-    """A guess of the seconds of one."""
+    each_s: Callable[[Study, Trial], float]
+    """A guess of the seconds of one launch of a trial."""
     work: Work
     """Under which durations of its launches are kept."""
     make: Callable[[RunInputs, Sequence[Trial]], Launches[TrialRecord]]
@@ -152,7 +152,7 @@ TIMED = RunKind(
     purpose="time steps",
     share=0.0,
     launches=lambda study, trial: 0 if trial.training else study.launches.min,
-    each_s=lambda study: START_S + study.seconds_per_launch,
+    each_s=lambda study, trial: START_S + warm_up_s(trial) + search_s(trial) + study.seconds_per_launch,
     work="launch",
     make=_timing,
     is_result=True,
@@ -164,7 +164,9 @@ BREAKDOWNS = RunKind(
     purpose="break steps down",
     share=0.4,
     launches=_breaks_down,
-    each_s=lambda study: START_S + study.breakdown.seconds if study.breakdown else 0.0,
+    each_s=lambda study, trial: (
+        START_S + warm_up_s(trial) + search_s(trial) + study.breakdown.seconds if study.breakdown else 0.0
+    ),
     work="ablation",
     make=_ablation,
 )
@@ -174,7 +176,7 @@ LOADERS = RunKind(
     purpose="take batches from a loader alone",
     share=0.2,
     launches=_loads,
-    each_s=lambda study: START_S + 2 * study.loader_alone.seconds if study.loader_alone else 0.0,
+    each_s=lambda study, _: START_S + 2 * study.loader_alone.seconds if study.loader_alone else 0.0,
     work="loader",
     make=_loading,
 )
@@ -184,7 +186,7 @@ TRAININGS = RunKind(
     purpose="train until the end",
     share=0.3,
     launches=lambda study, trial: study.training.seeds if study.training and trial.training else 0,
-    each_s=lambda _: GUESS_S,
+    each_s=lambda _, trial: GUESS_S + search_s(trial),
     work="training",
     make=_training,
     time_limit_s=lambda study: study.training.time_limit if study.training else study.time_limit,
@@ -211,7 +213,8 @@ def deadlines(
         found.insert(0, now + budget_s)
         if wanted[number] and any(wanted[:number]):
             needed_s = sum(
-                kind.launches(study, each) * (seen.expected_s(kind.work, each) or kind.each_s(study)) for each in trials
+                kind.launches(study, each) * (seen.expected_s(kind.work, each) or kind.each_s(study, each))
+                for each in trials
             )
             budget_s -= min(kind.share * budget_s, needed_s)
     return found

@@ -42,6 +42,10 @@ _MODES: Dict[str, Callable[[Session, Job, ProcessContext, RecordFile], None]] = 
 }
 
 
+_RANKED = ("time", "ablation", "train")
+"""Modes by whose speed a framework is ranked, or that explain it."""
+
+
 def run_process(job_path: str, environment: Optional[Mapping[str, str]] = None) -> int:
     """Run this process's role in the launch that ``job_path`` describes; return the exit code.
 
@@ -147,11 +151,13 @@ def _begin_with(begins: Dict[str, Any]) -> None:
 def of_adapter(job: Job) -> Job:
     """Return the job as an adapter sees it, which must not depend on whether its steps are timed or checked.
 
-    ``mode`` and ``schedule`` are left out. Instead, ``ablated`` is whether the step will be broken down, and ``learns``
-    whether the learning rate may change, outputs are asked for and the state is kept.
+    ``mode`` and ``schedule`` are left out. Instead, ``ablated`` is whether the step will be broken down, ``learns``
+    whether the learning rate may change, outputs are asked for and the state is kept, and ``searches`` whether a search
+    for the quickest kernels pays, which takes longer than the steps of a check or a replay.
     """
     seen = {name: value for name, value in job.items() if name not in ("mode", "schedule", "begins")}
     seen["ablated"] = job["mode"] == "ablation"
+    seen["searches"] = job["mode"] in _RANKED
     seen.setdefault("learns", "training" in job or bool(job.get("schedule", {}).get("rates")))
     return seen
 

@@ -55,7 +55,9 @@ def open_device(job: Job, context: ProcessContext) -> "Union[Cpu, Cuda]":
     Raises RuntimeError when there is no CUDA device for this worker.
     """
     set_threads(job)
-    return Cpu() if job["device"] == "cpu" else Cuda(context.local_rank, job["precision"])
+    if job["device"] == "cpu":
+        return Cpu()
+    return Cuda(context.local_rank, job["precision"], job.get("searches", False))
 
 
 class Cpu(object):
@@ -89,11 +91,12 @@ class Cuda(object):
 
     backend = "nccl"
 
-    def __init__(self, index: int, precision: str) -> None:
+    def __init__(self, index: int, precision: str, searches: bool) -> None:
+        """Take the number of the device, the precision, and whether cuDNN searches its quickest kernels first."""
         require_own_device(index, torch.cuda.device_count(), "torch")
         self.torch_device = torch.device("cuda", index)
         torch.cuda.set_device(self.torch_device)
-        torch.backends.cudnn.benchmark = True  # shapes never change, so that searching once pays
+        torch.backends.cudnn.benchmark = searches  # shapes never change: it pays wherever many steps follow
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
