@@ -130,6 +130,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run what needs a CUDA device and nothing else, in the frameworks' environments for CUDA; ends with a "
         "table of what held. A test that is skipped fails, so that without a device all do.",
     )
+    parser.addoption(
+        "--held",
+        type=Path,
+        metavar="FILE",
+        help="with --device: leave out the tests that FILE names, and append each that holds, to go on another day",
+    )
     parser.addoption("--quick", action="store_true", help="leave out what starts processes or takes long")
     parser.addoption("--skipped-to", type=Path, help="append the reason of each skipped test to this file, one a line")
 
@@ -195,9 +201,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):  # the Makefile's for this process alone, whose libraries have been loaded
         os.environ.pop("OPENBLAS_NUM_THREADS", None)
     if config.getoption("--device"):
-        kept = [item for item in items if item.get_closest_marker("cuda")]
+        held = _held_before(config.getoption("--held"))
+        kept = [item for item in items if item.get_closest_marker("cuda") and item.nodeid not in held]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = kept
+        items[:] = _claims_first(kept)
+        return
     if config.getoption("--quick"):
         started = [item for item in items if item.get_closest_marker("framework")]
         config.hook.pytest_deselected(items=started)
@@ -216,6 +224,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     _spend_processor_time()  # what collecting took is no test's
     # Long ones first, so that all processes end at about the same time.
     items.sort(key=lambda item: _LONG.index(item.path.parent.name) if item.path.parent.name in _LONG else len(_LONG))
+
+
+def _held_before(path: Path | None) -> set[str]:
+    return set(path.read_text().splitlines()) if path is not None and path.exists() else set()
+
+
+def _claims_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return tests of a device so that a few minutes show most: every claim once, by PyTorch, then its other cases."""
+    before: Counter[str] = Counter()
+    places = {}
+    for item in sorted(items, key=lambda each: _framework_of(each) != "pytorch"):
+        claim = item.nodeid.partition("[")[0]
+        places[item.nodeid] = before[claim]
+        before[claim] += 1
+    return sorted(items, key=lambda each: places[each.nodeid])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let the tests of a device take turns on it, in however many processes: together each takes many times as long."""
+    if not item.config.getoption("--device"):
+        return (yield)
+    with Path(__file__).open() as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        return (yield)
 
 
 def _framework_of(item: pytest.Item) -> str | None:
@@ -242,6 +275,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.skipped and item.config.getoption("--device"):
         report.outcome = "failed"
         report.longrepr = f"not run: {_reason(report)}"
+    held = item.config.getoption("--held")
+    if held is not None and item.config.getoption("--device") and report.when == "call" and report.passed:
+        with held.open("a") as file:
+            file.write(f"{item.nodeid}\n")
     return report
 
 

@@ -8,6 +8,8 @@
 
 ``run`` needs an interpreter with torch, JAX or Chainer (CuPy alone is probed), and neither a network nor the rest of
 steptime: a run folder has all that a worker imports. A framework that cannot be imported is named and left out.
+One launch runs at a time. As each ends, its name and verdict go to standard error and all of it to ``found.jsonl``, so
+that another ``run`` goes on where a machine was taken away.
 ``prepare --device cpu --workload lenet5`` tries the same code on processors.
 """
 
@@ -18,6 +20,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -37,6 +40,7 @@ _LEAST_S = 20.0
 _COMPARING, _APART = 0.4, 0.25
 """Of a run's share of the time: what loops are compared in, and what the stages of a breakdown get."""
 _ADDRESS = "127.0.0.1"
+_FOUND = "found.jsonl"
 
 
 def prepare(folder: Path, device: str, workload: str, batch: int, steps: int) -> None:
@@ -88,14 +92,21 @@ def prepare(folder: Path, device: str, workload: str, batch: int, steps: int) ->
             make_run_folder(folder / run, manifest.folder, job, manifest.libraries, name)
             entry = {"framework": name, "kind": kind, "precision": precision, "workers": workers, "folder": run}
             plan.append({**entry, "launcher": manifest.launcher_for(strategy, trial.options)})
-    # What several frameworks can say comes before what one says at length.
-    plan.sort(key=lambda each: (each["kind"] != "session", each["workers"], each["precision"] != "fp32"))
+    plan.sort(key=_order)
     (folder / "plan.json").write_text(json.dumps({"device": device, "steps": steps, "runs": plan}, indent=1))
     shutil.copy(__file__, folder / "first_minutes.py")
 
 
+def _order(launch: dict[str, Any]) -> tuple[int, bool, bool]:
+    """Return a key by which what all frameworks can say comes before what one of them says at length.
+
+    Clock and breakdown of each in fp32 are the claims of most numbers, then its other precisions, then two workers.
+    """
+    return launch["workers"], launch["precision"] != "fp32", launch["kind"] != "session"
+
+
 def run(folder: Path, seconds: float) -> dict[str, Any]:
-    """Run the plan until ``seconds`` have passed; return all that was found."""
+    """Run what is left of the plan until ``seconds`` have passed; return all that was found, by earlier runs too."""
     started = time.monotonic()
     plan = json.loads((folder / "plan.json").read_text())
     found: dict[str, Any] = {
@@ -113,17 +124,14 @@ def run(folder: Path, seconds: float) -> dict[str, Any]:
     found["load"] = os.getloadavg()[0]
     found["cupy"] = _ask(["-c", _CUPY], folder, 120.0)
     devices = len((found["smi"] or "").splitlines()) if plan["device"] == "cuda" else None
-    runs = [each for each in plan["runs"] if each["framework"] not in found["left_out"]]
+    kept = _kept(folder / _FOUND)
+    found["runs"] = [*kept.values()]
+    runs = [each for each in plan["runs"] if each["framework"] not in found["left_out"] and each["folder"] not in kept]
     for place, each in enumerate(runs):
         left = seconds - (time.monotonic() - started)
-        if devices is not None and each["workers"] > devices:
-            found["not_begun"].append(f"{each['folder']}: needs {each['workers']} devices, here are {devices}")
-            continue
-        if each["launcher"] == "mpi" and each["workers"] > 1:
-            found["not_begun"].append(f"{each['folder']}: mpiexec starts its workers, which this program does not")
-            continue
-        if left < _LEAST_S:
-            found["not_begun"].append(f"{each['folder']}: no time was left")
+        hindered = _hindrance(each, devices, left)
+        if hindered:
+            found["not_begun"].append(f"{each['folder']}: {hindered}")
             continue
         begun, share_s = time.monotonic(), left / (len(runs) - place)
         if each["kind"] == "session":
@@ -131,9 +139,52 @@ def run(folder: Path, seconds: float) -> dict[str, Any]:
         else:
             result = _ablation(folder / each["folder"], each["workers"], share_s, left)
         found["runs"].append({**each, **result, "wall_s": round(time.monotonic() - begun, 1)})
+        _keep(folder / _FOUND, found["runs"][-1])
     found["derived"] = derived(found["runs"])
     found["wall_s"] = round(time.monotonic() - started, 1)
     return found
+
+
+def _hindrance(launch: dict[str, Any], devices: int | None, left_s: float) -> str:
+    """Return why a launch is not begun; empty where it is."""
+    if devices is not None and launch["workers"] > devices:
+        return f"needs {launch['workers']} devices, here are {devices}"
+    if launch["launcher"] == "mpi" and launch["workers"] > 1:
+        return "mpiexec starts its workers, which this program does not"
+    return "no time was left" if left_s < _LEAST_S else ""
+
+
+def _kept(path: Path) -> dict[str, dict[str, Any]]:
+    """Return what earlier runs kept, by run folder, but for what ended with an error; a cut line is none."""
+    kept = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            launch = json.loads(line)
+        except ValueError:
+            continue
+        if "error" not in launch:
+            kept[launch["folder"]] = launch
+    return kept
+
+
+def _keep(path: Path, launch: dict[str, Any]) -> None:
+    """Print the verdict on a launch, and keep it for another run."""
+    print(f"{launch['folder']}: {verdict(launch)} ({launch['wall_s']:.0f} s)", file=sys.stderr, flush=True)
+    with path.open("a") as file:
+        file.write("\n" + json.dumps(launch))  # the line before may have been cut
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def verdict(launch: dict[str, Any]) -> str:
+    """Return in a few words what a launch showed."""
+    if "error" in launch:
+        return f"failed: {launch['error']}"
+    if launch["kind"] == "ablation":
+        return f"{launch['blocks']} blocks, a step of {1e3 * launch['stages_s']['step']:.3g} ms"
+    word = {True: "held", False: "did not hold", None: "undecided"}[launch["agrees"]]
+    low, high = launch["interval"]
+    return f"{word}: clock over plain loop {launch['clock_over_plain']:.3f} ({low:.3f} to {high:.3f})"
 
 
 def derived(runs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -470,6 +521,7 @@ def main() -> None:
     if chosen.verb == "prepare":
         prepare(chosen.folder, chosen.device, chosen.workload, chosen.batch, chosen.steps)
     elif chosen.verb == "run":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends the launch that runs
         sys.stdout.write(json.dumps(run(Path(__file__).resolve().parent, chosen.seconds), indent=1) + "\n")
     elif chosen.verb == "session":
         sys.stdout.write(json.dumps(session(chosen.folder, chosen.steps, chosen.seconds)) + "\n")

@@ -72,6 +72,56 @@ def test_what_no_time_is_left_for_is_named(prepared: Path) -> None:
     assert late["not_begun"] == [f"pytorch-{kind}-fp32-1: no time was left" for kind in ("session", "ablation")]
 
 
+@pytest.fixture
+def in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[str]]:
+    """A folder whose launches are not made, and the names of those that would be, as they begin."""
+    first_minutes.prepare(tmp_path / "gpu", "cpu", "lenet5", batch=8, steps=10)
+    begun: list[str] = []
+    shown = {"clock_over_plain": 1.002, "interval": [0.99, 1.01], "agrees": True}
+    apart = {"blocks": 6, "stages_s": {"step": 0.01}, "added_s": {}}
+
+    def launched(folder: Path, result: dict[str, Any]) -> dict[str, Any]:
+        begun.append(folder.name)
+        return result
+
+    monkeypatch.setattr(first_minutes, "_ask", lambda *_: {"code": 0, "said": "", "error": ""})
+    monkeypatch.setattr(first_minutes, "_session", lambda folder, *_: launched(folder, shown))
+    monkeypatch.setattr(first_minutes, "_ablation", lambda folder, *_: launched(folder, apart))
+    return tmp_path / "gpu", begun
+
+
+def test_what_all_frameworks_say_comes_before_what_one_says_at_length(in_turn: tuple[Path, list[str]]) -> None:
+    folder, begun = in_turn
+    first_minutes.run(folder, 60.0)
+    frameworks = list(first_minutes.FRAMEWORKS)
+    first = [f"{name}-{kind}-fp32-1" for kind in ("session", "ablation") for name in frameworks]
+    assert begun[: len(first)] == first
+    assert begun[len(first) :] == ["pytorch-session-bf16-1", "pytorch-ablation-fp32-2", "jax-ablation-fp32-2"]
+
+
+def test_each_verdict_is_printed_as_it_ends_and_another_run_goes_on_behind_it(
+    in_turn: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the machine was taken away while a line was written, and where a launch had failed."""
+    folder, begun = in_turn
+    first_minutes.run(folder, 60.0)
+    assert capsys.readouterr().err.splitlines()[:4:3] == [
+        "pytorch-session-fp32-1: held: clock over plain loop 1.002 (0.990 to 1.010) (0 s)",
+        "pytorch-ablation-fp32-1: 6 blocks, a step of 10 ms (0 s)",
+    ]
+    order = [*begun]
+    lines = [line for line in (folder / "found.jsonl").read_text().splitlines() if line]
+    failed = json.dumps({**json.loads(lines[0]), "error": "out of memory"})
+    (folder / "found.jsonl").write_text("\n".join([failed, *lines[1:3], lines[3][:20]]))
+    begun.clear()
+    found = first_minutes.run(folder, 60.0)
+    assert begun == [order[0], *order[3:]]
+    assert sorted(each["folder"] for each in found["runs"]) == sorted(order)
+    begun.clear()
+    first_minutes.run(folder, 60.0)
+    assert begun == []
+
+
 def test_runs_of_more_workers_than_devices_are_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [
         {
