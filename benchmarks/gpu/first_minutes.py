@@ -98,7 +98,7 @@ def prepare(folder: Path, device: str, workload: str, batch: int, steps: int) ->
 
 
 def _order(launch: dict[str, Any]) -> tuple[int, bool, bool]:
-    """Return a key by which what all frameworks can say comes before what one of them says at length.
+    """Return a key by which the claims of all frameworks come before further ones of a single framework.
 
     Clock and breakdown of each in fp32 are the claims of most numbers, then its other precisions, then two workers.
     """

@@ -108,6 +108,45 @@ def test_a_busy_device_is_not_blamed_on_the_host(tmp_path):
     assert "own_host" not in {found.rule for found in script_findings(run)}
 
 
+def with_collections(step_lines, seconds=4e-3, every=5):
+    """Return steps of which every fifth has a collection of garbage within its forward pass."""
+    for one in step_lines[::every]:
+        one["regions"] = {**one["regions"], "collection": round(seconds * 1e9)}
+        one["regions"]["forward"] -= one["regions"]["collection"]
+        one["collections"] = [1, round(seconds * 1e9)]
+    return step_lines
+
+
+def test_a_collection_of_garbage_while_the_device_works_costs_nothing(tmp_path):
+    """The host collects for 4 ms and is 30 ms ahead: the device has work all along."""
+    steps = with_collections(host_steps(gap=0.943 * 43.2 - 13.2))
+    run = run_of(tmp_path, [device_line(number, waited=(0.0, 0.2)) for number in range(50)], steps)
+    assert "garbage_collection" not in {part.name for part in run.parts} | sentences_of(run).keys()
+
+
+def test_a_collection_of_garbage_counts_as_long_as_the_device_waits(tmp_path):
+    """Of 4 ms of the host, the device has nothing to do in 3."""
+    lines = [device_line(number) for number in range(50)]
+    for number in range(0, 50, 5):
+        lines[number] = device_line(number, waited=(3.0 / 46.2, 0.2), gaps={"forward>backward": 5.0})
+    run = run_of(tmp_path, lines, with_collections(host_steps(gap=0.943 * 43.2 - 13.2)))
+    part = part_of(run, "garbage_collection")
+    assert part.time_s.value == pytest.approx(0.003 / 5, rel=0.15)
+    assert sum(each.time_s.value for each in run.parts if each.time_s.value) == pytest.approx(run.step_s.value)
+
+
+def test_several_ranks_are_told_why_their_clocks_are_the_hosts_and_how_long_steps_are_on_devices(tmp_path):
+    ranks = []
+    for rank, longer in ((0, 0), (1, round(6 * MS))):
+        lines = [device_line(number) for number in range(50)]
+        lines = [{**line, "step_ns": line["step_ns"] + longer} for line in lines]
+        ranks.append(process_lines(rank, 2, host_steps(), lines=lines))
+    run = found_in(write(tmp_path, *ranks), 60_000.0)
+    assert run.device is None
+    assert "what ranks wait for each other is known on these clocks alone" in run.notes[0]
+    assert "by devices a step takes 49.2 ms at most, on rank 1" in run.notes[0]
+
+
 def test_parts_of_steps_of_which_some_are_timed_in_parts_sum_to_the_step(tmp_path):
     lines = [device_line(number, step_ns=43_200_000, cost_ns=72_000) for number in range(50)]
     for line in lines:

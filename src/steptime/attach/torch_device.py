@@ -20,6 +20,8 @@ REGIONS = frozenset({"forward", "nograd", "backward", "update", "gradient", "cli
 # Steps whose events may wait; of a device that is further behind the oldest are given up.
 WAITING_STEPS = 64
 EVENTS_OF_A_STEP = 512
+# Events that are made at start-up: a new one costs a busy loop many times as much. Further ones are made when needed.
+RING = 32
 # In every so many steps events are asked for at once, so often: one that is passed then shows how clocks differ.
 LOOKED_AT, LOOKS = 16, 4
 # Events of parts cost at most this share of all steps, by what those of so many steps cost; an end is marked in each.
@@ -34,9 +36,12 @@ class DeviceEvents:
         self.cuda = cuda
         self.recorder = recorder
         self.on = True
-        self.name = device_name(cuda)  # written once
         self.parents: list[Any] = []
+        self.event_ns = 0  # that one costs the host, at start-up
         self._begin()
+        self._fill_ring()
+        known = {"name": device_name(cuda), "event_ns": self.event_ns}
+        self.once = {name: value for name, value in known.items() if value}
 
     def _begin(self) -> None:
         self.free: list[Any] = []
@@ -45,9 +50,26 @@ class DeviceEvents:
         self.waiting: deque[tuple[int, list[list[Any]], int]] = deque()  # step, its pairs, cost of its parts or -1
         self.parted, self.every, self.ending = True, 1, ""  # whether this step is, one in how many, its last region
         self.cost, self.costs = 0, [0, 0, 0]  # of this step; of steps, how long these were, and how many
+        self.costed = False  # whether so many steps have shown what their events cost
         self.clock = DeviceClock()
         self.ended_with = ""  # the last region of the step before
         self.looks = True
+
+    def _fill_ring(self) -> None:
+        """Make the events, which their first record does, and measure what the next one costs."""
+        try:
+            if self.cuda.is_current_stream_capturing():
+                return
+            ring = [self.cuda.Event(enable_timing=True) for _ in range(RING)]
+            for event in ring:
+                event.record()
+            begun = now()
+            for event in ring:
+                event.record()
+            self.event_ns = (now() - begun) // RING
+            self.free = ring
+        except Exception as error:
+            self._fault(error)
 
     def begin_again(self) -> None:
         """Use no event of a parent process in a forked child, nor have the child's interpreter destroy one."""
@@ -164,22 +186,27 @@ class DeviceEvents:
         if cost >= 0:
             line.update(self._parts(pairs, marks, before))
             line["cost_ns"] = cost
-            self._count_cost(cost, line.get("step_ns", 0))
-        if self.name:
-            line["name"], self.name = self.name, ""
+            self._count_cost(cost, line.get("step_ns", 0), len(marks))
+        line.update(self.once)
+        self.once = {}
         if ("step_ns" in line or cost >= 0) and step % self.recorder.lines.every == 0:
             self.recorder.file.write(line)
         self.clock.last, self.ended_with = end, pairs[-1][0]
         self._release(pairs)
 
-    def _count_cost(self, cost: int, length: int) -> None:
-        """Time parts so seldom that their events cost little."""
+    def _count_cost(self, cost: int, length: int, events: int) -> None:
+        """Time parts so seldom that their events cost little: by what one did at start-up until steps have shown it."""
         if not length:
             return
         self.costs = [self.costs[0] + cost, self.costs[1] + length, self.costs[2] + 1]
         if self.costs[2] == COSTED_STEPS:
-            self.every = min(FEWEST_PARTED, max(1, math.ceil(self.costs[0] / (COST_SHARE * self.costs[1]))))
-            self.costs = [0, 0, 0]
+            self._space(*self.costs[:2])
+            self.costs, self.costed = [0, 0, 0], True
+        elif not self.costed:
+            self._space(events * self.event_ns, length)
+
+    def _space(self, cost: int, length: int) -> None:
+        self.every = min(FEWEST_PARTED, max(1, math.ceil(cost / (COST_SHARE * length))))
 
     def _parts(self, pairs: list[list[Any]], marks: list[DeviceMark], before: DeviceMark | None) -> dict[str, Any]:
         """Return regions and gaps, and for how long the device waited; the last two where the step's begin is known."""

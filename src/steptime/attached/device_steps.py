@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from steptime.attached.attempts import Attempt
 from steptime.attached.form import AttachedFinding, DeviceTime
 from steptime.results.attached_lines import DeviceLine, StepLine
+from steptime.units import format_seconds
 
 _PER_S = 1e-9
 _FEWEST = 4
@@ -20,8 +21,8 @@ _NOTABLE = 0.1
 _INPUT = ("input", "epoch", "loader_start")
 _FED = ("forward", "nograd", "replay")
 """Regions before which a batch is asked for."""
-ASKED = "input"
-"""The key of waiting for input among the device's own times."""
+ASKED, COLLECTED = "input", "collection"
+"""The keys of waiting for input and for garbage collection among the device's own times."""
 
 
 def device_lines(attempt: Attempt, numbers: Sequence[int]) -> Mapping[int, DeviceLine]:
@@ -41,12 +42,13 @@ def device_lengths(lines: Sequence[DeviceLine]) -> NDArray[np.float64]:
 
 
 def device_sums(lines: Sequence[DeviceLine], steps: Sequence[StepLine]) -> dict[str, NDArray[np.float64]]:
-    """Return the times of regions and gaps on the device, one rank x steps; ``ASKED`` is what it waits for input.
+    """Return the times of regions and gaps on the device, one rank x steps, with those in which it waits for the host.
 
-    It waits at most as long as the host asks the loader, and not longer than the gaps in which that happens. A step
-    that is not timed in parts has the mean shares of those that are.
+    For input it waits at most as long as the host asks the loader, and not longer than the gaps in which that happens;
+    for collections of garbage as long as they last, and not longer than it had nothing to do. A step that is not timed
+    in parts has the mean shares of those that are.
     """
-    rows = [_with_input(line, step) if line.regions else {} for line, step in zip(lines, steps, strict=True)]
+    rows = [_with_waiting(line, step) if line.regions else {} for line, step in zip(lines, steps, strict=True)]
     names = dict.fromkeys(name for row in rows for name in row)
     whole = sum(line.step_ns for line in lines if line.regions)
     shares = {name: sum(row.get(name, 0) for row in rows) / whole for name in names}
@@ -71,10 +73,44 @@ def _with_input(line: DeviceLine, step: StepLine) -> dict[str, int]:
     return sums
 
 
-def device_time(lines: Sequence[DeviceLine], host_s: float) -> DeviceTime | None:
+def _with_waiting(line: DeviceLine, step: StepLine) -> dict[str, int]:
+    sums = _with_input(line, step)
+    left = min(step.regions.get(COLLECTED, 0), max(0, line.waited_ns[0] - sums[ASKED]))
+    places = sorted(sums.keys() - {ASKED}, key=lambda name: (name not in line.gaps, -sums[name], name))
+    cost = 0
+    for name in places:  # where in a step the host collected is not known: gaps on the device are likelier
+        taken = min(left - cost, sums[name])
+        sums[name] -= taken
+        cost += taken
+    return {**sums, COLLECTED: cost} if cost else sums
+
+
+def devices_of_ranks(attempt: Attempt, numbers: Sequence[int]) -> Iterator[str]:
+    """Yield why the steps of several ranks are not timed by their devices, with how long they are on these.
+
+    Args:
+        attempt: the ranks.
+        numbers: of the steps that are shown.
+    """
+    wanted = set(numbers)
+    lengths = {
+        rank: [line.step_ns for line in process.devices if line.step_ns and line.step in wanted]
+        for rank, process in attempt.processes.items()
+    }
+    known = {rank: float(np.mean(own)) * _PER_S for rank, own in lengths.items() if len(own) >= _FEWEST}
+    if (len(attempt.ranks) > 1 or attempt.world > 1) and known:
+        slow = max(known, key=lambda rank: known[rank])
+        yield (
+            "times are the hosts', since what ranks wait for each other is known on these clocks alone; by devices a "
+            f"step takes {format_seconds(known[slow])} at most, on rank {slow}"
+        )
+
+
+def device_time(attempt: Attempt, lines: Sequence[DeviceLine], host_s: float) -> DeviceTime | None:
     """Return how busy the device was in these steps; None without any.
 
     Args:
+        attempt: that they are of.
         lines: of the steps.
         host_s: mean step by the clock of the host.
     """
@@ -89,6 +125,8 @@ def device_time(lines: Sequence[DeviceLine], host_s: float) -> DeviceTime | None
         waited=min(1.0, least),
         parted=len(parted),
         events_s=sum(line.cost_ns for line in parted) / len(parted) * _PER_S,
+        event_s=max((line.event_ns for each in attempt.processes.values() for line in each.devices), default=0) * _PER_S
+        or None,
     )
 
 

@@ -106,7 +106,7 @@ def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     ]
     if found.main.device:
         step_s = float(found.main.length_s.mean())
-        all_found += host_findings(device_time(found.main.of_device, 0.0), step_s, found.steps)
+        all_found += host_findings(device_time(found.main.attempt, found.main.of_device, 0.0), step_s, found.steps)
     all_found += memory_findings(found.memory, *_extent(found.main))
     all_found += garbage_findings(found.main, found.part("garbage_collection"), found.steps)
     again = {*_EVERY_STEP, *_coming_again(found)}

@@ -236,6 +236,7 @@ class DeviceTime(JsonForm):
     waited: float  # least share in which the device had done all it was given
     parted: int  # steps timed in parts
     events_s: float  # what events cost the host in one of these
+    event_s: float | None  # what one cost at start-up
 
 
 class StepHistogram(JsonForm):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from steptime.attached.attempts import HostOfRanks, attempts_of
-from steptime.attached.device_steps import device_time
+from steptime.attached.device_steps import device_time, devices_of_ranks
 from steptime.attached.findings import AttachedFindings, findings_of
 from steptime.attached.first_findings import described_trainings, first_findings
 from steptime.attached.form import AttachedHost, AttachedRank, AttachedRun, ImportedFigures
@@ -103,7 +103,11 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         micro_steps=micro_steps.pop() if len(micro_steps) == 1 else None,
         level=LEVEL,
         step_s=step_length(main) if main else NOT_MEASURED,
-        device=device_time(main.of_device, float(main.host_length_s.mean())) if main and main.device else None,
+        device=(
+            device_time(main.attempt, main.of_device, float(main.host_length_s.mean()))
+            if main and main.device
+            else None
+        ),
         median_step_s=median_step_length(main) if main else NOT_MEASURED,
         spread=step_spread(main) if main and not _are_means(main) else None,
         windows=step_windows(main, command) if main and not _are_means(main) else [],
@@ -202,7 +206,9 @@ def _notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
     alone = sum(len(process.steps) for process in files.processes)
     if main is not None and summed and alone:
         notes.append(_SAMPLED.format(summed=summed, steps=format_count(summed + alone, "step")))
-    return [*_niceness(files), *((*_too_few(main), *selection_notes(main)) if main else ()), *notes]
+    if main:
+        notes = [*devices_of_ranks(main.attempt, main.numbers), *_too_few(main), *selection_notes(main), *notes]
+    return [*_niceness(files), *notes]
 
 
 def _niceness(files: AttachedFiles) -> Iterator[str]:

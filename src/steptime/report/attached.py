@@ -161,10 +161,12 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
             "run may differ by more."
         )
     if run.device is not None:
+        each_s = run.device.event_s
         yield (
             f"Times are the device's, from the last event of a step to that of the next (the host's mean is "
             f"{format_seconds(run.device.host_step_s)}); {busy_sentence(run.device)}. Parts are of "
-            f"{count(run.device.parted, 'step')}, in which events take the host {format_seconds(run.device.events_s)}."
+            f"{count(run.device.parted, 'step')}, in which events take the host {format_seconds(run.device.events_s)}"
+            f"{'' if each_s is None else f' (one took {format_seconds(each_s)} at start-up)'}."
         )
     if run.spread is not None:
         yield from _quantiles(run.spread)

@@ -1,8 +1,7 @@
 """The lines that a process of an attached script writes, by their kinds, as strict as other records.
 
 The form of the lines is in ``steptime/attach/README.md``. The process is the user's: it may have been killed while it
-wrote, may be of another version, and may have been made up by somebody. A line that does not fit is set aside; keys and
-kinds of lines that this version does not know are left out.
+wrote, be of another version, or be made up. A line that does not fit is set aside; unknown keys and kinds are left out.
 """
 
 from collections.abc import Mapping
@@ -236,6 +235,7 @@ class DeviceLine:
     step_ns: Nanoseconds = 0  # from the last event of the step before to the last of this one; 0 if unknown
     waited_ns: tuple[Nanoseconds, Nanoseconds] = (0, 0)  # least and most: all that was marked done, the next not asked
     cost_ns: Nanoseconds = 0  # of its events, to the host
+    event_ns: Nanoseconds = 0  # of one event at start-up, in the first of these lines
     begin_ns: Nanoseconds = 0  # of JAX, when the device began the step
     end_ns: Nanoseconds = 0  # when it had finished the step
     name: Name = ""  # of the device, in the first of these lines
