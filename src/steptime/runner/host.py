@@ -72,8 +72,7 @@ def memory_shortage(
         trial: to be launched.
         workload: its own.
         available_bytes: free on the host; asked of the system by default.
-        device_bytes: of the smallest CUDA device; None if unknown, so that a device says itself when it is
-            full.
+        device_bytes: of the smallest CUDA device; None if unknown, so that a full device fails the launch.
         sharing: workers that share the host; all of them by default.
     """
     if workload.own is not None:
