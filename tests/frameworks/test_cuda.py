@@ -7,6 +7,7 @@ none of its cases.
 import re
 from itertools import pairwise
 from pathlib import Path
+from statistics import mean
 
 import numpy as np
 import pytest
@@ -22,10 +23,15 @@ from launching import (
     trial_of,
     weight_error,
 )
+from simulated import a_launch, a_trial, a_worker
 
+from steptime.analysis.resources import resources_of
 from steptime.catalog.accelerators import Accelerator, Accelerators, find_accelerators
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.manifest import load_manifests
+from steptime.catalog.workloads.costs import memory_bytes
+from steptime.results.gpus import GpuSamples
+from steptime.results.json_form import IntervalOverLaunches
 from steptime.runner.jobs import AblationSchedule, ablation_job
 
 pytestmark = pytest.mark.cuda
@@ -96,6 +102,49 @@ def test_steps_on_a_device_are_timed_and_end_one_after_the_other(tmp_path: Path,
 
     assert len(ends) >= 50
     assert all(later > earlier for earlier, later in pairwise(ends))
+
+
+TORCH = [name for name, each in MANIFESTS.items() if "torch" in each.libraries]
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_cudnn_searches_kernels_in_timed_launches_and_in_no_check(tmp_path: Path, name: str) -> None:
+    timed = launch_ok(tmp_path / "timed", timing_job(name, "single", "lenet5", steps=5, device="cuda"))
+    checked = launch_ok(tmp_path / "checked", check_job(name, "single", "lenet5", steps=1, device="cuda"))
+    found = [each.record("session")["facts"]["cudnn_benchmark"] for each in (timed, checked)]
+    assert found == [True, False]
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_the_memory_of_a_batch_is_predicted_from_that_of_a_smaller_one(tmp_path: Path, name: str) -> None:
+    """As `predict` does it: the estimate times what a measured batch took over its estimate."""
+    workload, peaks = library_workload("gpt2_tiny"), {}
+    for batch in (32, 128):
+        job = timing_job(name, "single", "gpt2_tiny", batch=batch, steps=5, device="cuda")
+        seen = launch_ok(tmp_path / str(batch), job)
+        peaks[batch] = seen.record("threads")["device_peak_bytes"] / memory_bytes(workload, batch)
+    assert peaks[32] == pytest.approx(peaks[128], rel=0.1)
+
+
+@pytest.mark.parametrize("seconds", [0.5, 8.0])
+def test_energy_is_known_of_long_launches_alone(tmp_path: Path, seconds: float) -> None:
+    """Whose bounds hold the mean power that the driver gives meanwhile."""
+    job = timing_job("pytorch", "single", "gpt2_tiny", batch=32, steps=10, device="cuda")
+    job["schedule"] = {**job["schedule"], "seconds": seconds, "max_steps": 10**6}
+    with GpuSamples() as samples:
+        seen = launch_ok(tmp_path, job)
+    steps = seen.record("steps")
+    noise = samples.noise(steps["origin_s"], steps["ends_s"][-1], 1)
+    watts = [states[0].power_w for at_s, states in samples._found if steps["origin_s"] <= at_s <= steps["ends_s"][-1]]
+    one = a_trial(device="cuda")
+    workers = [a_worker([0.1, 0.2], 0)]
+    found = resources_of(one, [a_launch(one, 0, workers=workers, noise=noise)], IntervalOverLaunches(1.0, 1.0, 1.0))
+    joules = found.joules_per_sample
+    if seconds < 1.0:
+        assert joules.value is None
+        assert "moves every" in found.not_read
+    else:
+        assert 0.95 * joules.low <= mean(watts) <= 1.05 * joules.high
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
