@@ -16,17 +16,18 @@ READS = {
 }
 
 
-def job(folder, read, world=4, *, averaged=True, sums=None):
+def job(folder, read, *, averaged=True, sums=None, collective=None, **facts):
     """Ranks whose steps take 40 ms and 8 samples; ``read`` gives the checksum of the first 16 batches of a rank."""
-    lines = []
+    world, lines = 4, []
     for rank in range(world):
         steps = [{**step, "samples": 8} for step in ddp_steps(rank, lambda _: [0.0] * world)]
         for number in range(16):
             steps[number] |= {} if read(rank, number) is None else {"content": read(rank, number)}
         if not averaged:
-            steps = [{**step, "backwards": []} for step in steps]
-        weights = [{"kind": "weights", "step": 40, "parameters": 2, "sums": sums(rank)}] if sums else []
-        lines.append(process_lines(rank, world, steps, lines=weights))
+            moved = {"collectives": {collective: [1, 400, 1_000_000]}} if collective else {}
+            steps = [{**step, "backwards": [], **moved} for step in steps]
+        weights = {"kind": "weights", "step": 40, "parameters": 2, "sums": sums(rank) if sums else [], **facts}
+        lines.append(process_lines(rank, world, steps, lines=[weights] if sums or facts else []))
     return found_in(write(folder, *lines), 60_000.0)
 
 
@@ -78,3 +79,26 @@ def test_ranks_without_ddp_read_the_same_by_mistake_where_their_weights_are_equa
 def test_the_answer_names_who_reads_the_same(tmp_path, name, words):
     (line,) = (line for line in run_notes(job(tmp_path, READS[name])) if "samples/s" in line)
     assert line.endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("averaging", "collective", "is_named"),
+    [
+        (4, "backward:_reduce_scatter_base", True),
+        (4, "backward:allreduce", True),
+        (2, "backward:_reduce_scatter_base", False),
+        (0, "backward:_reduce_scatter_base", False),
+        (4, "forward:_allgather_base", False),
+    ],
+    ids=["FSDP", "an engine", "pairs that hold halves of layers", "not known", "nothing averaged yet"],
+)
+def test_fsdp_and_engines_that_average_over_all_ranks_are_named_without_a_sampler(
+    tmp_path, averaging, collective, is_named
+):
+    run = job(tmp_path, READS["all the same"], averaged=False, averaging=averaging, collective=collective)
+    assert ("same_batches" in sentences_of(run)) == is_named
+
+
+def test_equal_weights_name_no_sampler_where_ranks_hold_others_in_pieces(tmp_path):
+    run = job(tmp_path, READS["all the same"], averaged=False, sums=lambda _: [1.0, 2.0], pieces=3)
+    assert "same_batches" not in sentences_of(run)

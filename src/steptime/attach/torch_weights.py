@@ -6,6 +6,7 @@ With them goes what their arithmetic is judged by: how many there are, and in wh
 from __future__ import annotations
 
 import math
+import random
 import sys
 import weakref
 from typing import Any
@@ -35,6 +36,7 @@ class Weights:
         self.recorder = process.recorder()
         self.known: list[weakref.ref[Any]] = []
         self.attention = self.frozen = False  # whether a module attends, and whether some weights are not trained
+        self.averaging: set[int] = set()  # over how many ranks libraries average gradients of each outermost module
         self.looked_up: set[int] = set()  # tables of embeddings, of which a token takes a row without multiplying
         self.precision = Precision(torch)
 
@@ -46,6 +48,7 @@ class Weights:
         """Learn whether an outermost module is a transformer that is trained whole."""
         self.attention = self.attention or any("ttention" in type(each).__name__ for each in module.modules())
         self.frozen = self.frozen or not all(each.requires_grad for each in module.parameters())
+        self.averaging.add(averaging_ranks(module))
         tables: set[int] = set()
         multiplied: set[int] = set()
         for each in module.modules():
@@ -61,7 +64,7 @@ class Weights:
         try:
             alive = [parameter for each in self.known if (parameter := each()) is not None]
             plain = [each for each in alive if self._is_plain(each)]
-            sums = [self._sum(each) for each in plain[:: max(1, len(plain) // PARAMETERS)][:PARAMETERS]]
+            sums = [self._sum(plain[at]) for at in drawn(len(plain))]
         except Exception:  # a device that cannot be read: what is not known is left out
             self.recorder.at_step.remove(self.step_closed)
             return
@@ -69,12 +72,14 @@ class Weights:
             "kind": "weights",
             "step": number,
             "parameters": len(alive),
+            "pieces": len(alive) - len(plain),
             "sums": sums,
             "attention": self.attention,
             "elements": self._elements(plain) if len(plain) == len(alive) else 0,
             **self.precision.to_line(),
             "shared": any(each.is_shared() for each in plain[:1] if not each.is_cuda),
             "data_parallel": len(torch_collectives.data_parallel_modules()),
+            "averaging": min(self.averaging) if len(self.averaging) == 1 else 0,
             "bypassed": torch_collectives.data_parallel_passes().bypassed,
             "channels": [*(name for name in CHANNELS if name in sys.modules), *self._calls()],
             "joining": [name for name in JOINING if name in sys.modules],
@@ -113,6 +118,38 @@ class Weights:
         if compiler is not None and compiler.counters["stats"].get("unique_graphs"):
             found.append("torch.compile")
         return [*found, "another thread"] if self.recorder.elsewhere else found
+
+
+def drawn(parameters: int) -> list[int]:
+    """Return which of ``parameters`` are looked at, the same on all ranks; not every so many, as layers repeat."""
+    if parameters <= PARAMETERS:
+        return list(range(parameters))
+    return sorted(random.Random(parameters).sample(range(parameters), PARAMETERS))  # noqa: S311 - a draw of places
+
+
+def averaging_ranks(module: Any) -> int:
+    """Return over how many ranks FSDP or DeepSpeed average the gradients of ``module``; 0 where neither is seen to.
+
+    Ranks that hold pieces of one layer or of one network (tensor and pipeline parallel) are not among these.
+    """
+    try:
+        widths = {width for each in module.modules() if (width := _width(each))}
+    except Exception:  # a release whose inner names are others
+        return 0
+    return widths.pop() if len(widths) == 1 else 0
+
+
+def _width(module: Any) -> int:
+    if hasattr(module, "_get_fsdp_state"):  # FSDP2
+        group = module._get_fsdp_state()._fsdp_param_group
+        mesh = group.mesh_info if group is not None else None
+        # Groups that hold copies of the same shards count, too; a mesh of copies alone is DDP's.
+        return int(getattr(mesh, "shard_mesh_size", 0) * getattr(mesh, "replicate_mesh_size", 1))
+    name = type(module).__name__
+    if name == "FullyShardedDataParallel":
+        copies = getattr(module, "_inter_node_pg", None)
+        return int(module.process_group.size() * (copies.size() if copies is not None else 1))
+    return int(module.dp_world_size) if name in ("DeepSpeedEngine", "DeepSpeedHybridEngine") else 0
 
 
 class Precision:

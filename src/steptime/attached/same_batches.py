@@ -1,7 +1,7 @@
 """Ranks that read the same batches, by checksums of the first ones: on purpose, or for want of a sampler."""
 
 from steptime.attached.attempts import Attempt
-from steptime.attached.separate_models import averages_gradients, compared_weights
+from steptime.attached.separate_models import averages_gradients, averages_shards, compared_weights
 
 _FEWEST = 4
 """Batches that are compared, and differ among themselves: one that always comes again shows nothing."""
@@ -24,13 +24,17 @@ def batch_groups(attempt: Attempt) -> list[list[int]] | None:
 
 
 def same_batches(attempt: Attempt) -> str | None:
-    """Return a sentence about ranks that train one model on the same batches: DDP averages, or weights stay equal."""
+    """Return a sentence about ranks that train one model on the same batches: averaged, or of equal weights."""
     groups = batch_groups(attempt)
     weights = compared_weights(attempt)
     if (
         groups is None
         or len(groups) > 1
-        or not (averages_gradients(attempt) or (weights is not None and weights.equal))
+        or not (
+            averages_gradients(attempt)
+            or averages_shards(attempt)
+            or (weights is not None and weights.equal and weights.whole)
+        )
     ):
         return None
     samples = max((step.samples or 0 for steps in attempt.steps.values() for step in steps), default=0)

@@ -24,6 +24,9 @@ class ComparedWeights:
 
     step: int
     equal: bool
+    """Of those that were looked at."""
+    whole: bool
+    """Whether ranks hold none in pieces, which are not looked at."""
     close: bool
 
 
@@ -40,6 +43,7 @@ def compared_weights(attempt: Attempt) -> ComparedWeights | None:
     return ComparedWeights(
         step,
         equal=all(line.sums == lines[0].sums for line in lines),
+        whole=not any(line.pieces for line in lines),
         close=all(_are_close(line, lines[0]) for line in lines),
     )
 
@@ -125,6 +129,20 @@ def _steps(attempt: Attempt) -> Iterator[StepLine]:
 def averages_gradients(attempt: Attempt) -> bool:
     """Return whether a backward pass was seen in which DDP averages gradients."""
     return any(synchronised is True for step in _steps(attempt) for _, _, _, synchronised in step.backwards)
+
+
+def averages_shards(attempt: Attempt) -> bool:
+    """Return whether FSDP or DeepSpeed average gradients over all ranks: by their groups, and by collectives seen.
+
+    Groups of fewer ranks leave ranks that hold pieces of one layer or network.
+    """
+    lines = [process.weights[-1:] for process in attempt.processes.values()]
+    wide = all(line and line[0].averaging == len(attempt.ranks) for line in lines)
+    return wide and any(_reduces(name) for step in _steps(attempt) for name in step.collectives)
+
+
+def _reduces(collective: str) -> bool:
+    return "reduce" in collective.rpartition(":")[2]
 
 
 def _may_hide(step: StepLine) -> bool:

@@ -292,14 +292,14 @@ class WeightsLine:
     step: Count
     """So many steps were closed."""
     parameters: Count = 0
+    pieces: Count = 0  # of them are not looked at, as where ranks hold a piece of each
     attention: bool = False
     """Whether a module attends, as in transformers."""
     elements: Bytes = 0
     """Of all parameters that multiply, so without tables of embeddings; 0 if some are not trained, or lie in pieces."""
     precisions: Annotated[list[Name], Field(max_length=16)] = field(default_factory=list)
     """In which the modules multiply, as data sheets name them; empty if that is not known."""
-    device: Name = ""
-    """``cpu`` or ``cuda``, of one alone."""
+    device: Name = ""  # ``cpu`` or ``cuda``, of one alone
     threads: Count = 0
     """Of a processor."""
     sums: Annotated[list[float | None], Field(max_length=64)] = field(default_factory=list)
@@ -307,12 +307,14 @@ class WeightsLine:
     """Whether they lie in memory that processes share."""
     data_parallel: Count = 0
     """How many DDP modules there are."""
+    averaging: Count = 0  # ranks over which FSDP or DeepSpeed average the gradients of all networks; 0 if not known
     bypassed: Count = 0
     """Backward passes whose forward pass went around DDP."""
     channels: Annotated[list[Name], Field(max_length=64)] = field(default_factory=list)
     """Through which ranks may exchange what is not seen."""
-    joining: Annotated[list[Name], Field(max_length=64)] = field(default_factory=list)
-    """Libraries that join processes by rules of their own."""
+    joining: Annotated[list[Name], Field(max_length=64)] = field(
+        default_factory=list
+    )  # libraries with own rules for it
 
 
 @dataclass(frozen=True)
