@@ -8,10 +8,10 @@ def job_of(run):
     return {part.name: part for part in run.job}
 
 
-def alternating(rank, evaluating=(), saving=(), steps=40, wait_ms=0.0):
-    """Steps of 60 ms, with an evaluation of 500 ms, a checkpoint of 200 ms or a wait in some of them."""
+def alternating(rank, evaluating=(), saving=(), wait_ms=0.0, beside_ms=0):
+    """Steps of 60 ms, with an evaluation of 500 ms, a checkpoint of 200 ms or a wait in some, and what lies beside."""
     found, begin = [], BEGIN
-    for number in range(steps):
+    for number in range(40):
         longer = wait_ms if number - 1 in evaluating else 0.0
         own = number in evaluating and not wait_ms
         regions = {"input": 20.0, "forward": 10.0, "backward": 25.0 + longer, "update": 5.0}
@@ -22,6 +22,7 @@ def alternating(rank, evaluating=(), saving=(), steps=40, wait_ms=0.0):
         last = at + 20 * MS
         more = {"apart_ms": 500.0} if own else {}
         one = step(number, begin, regions, backwards=[[at, last, end, True]], **more)
+        one["duration_ns"] += beside_ms * MS * (own or number in saving)
         begin += one["duration_ns"]
         found.append(one)
     return found
@@ -101,7 +102,7 @@ def test_ranks_wait_for_no_evaluation_behind_the_last_step(tmp_path, evaluating)
 
 
 def test_steps_that_are_on_record_as_sums_count(tmp_path):
-    steps = alternating(0, steps=20)
+    steps = alternating(0)[:20]
     end = steps[-1]["begin_ns"] + steps[-1]["duration_ns"]
     summed = {
         "kind": "steps",
@@ -123,6 +124,17 @@ def test_steps_that_are_on_record_as_sums_count(tmp_path):
 def test_a_checkpoint_that_stalls_the_job_is_found(tmp_path):
     run = found_in(write(tmp_path, process_lines(0, 1, alternating(0, saving=range(5, 35, 3)))), 9_000.0)
     assert "10 checkpoints take 2 s" in sentences_of(run)["checkpoint"]
+
+
+@pytest.mark.parametrize(
+    ("work", "beside_ms", "is_named"),
+    [("saving", 400, True), ("evaluating", 400, True), ("saving", 5, False), ("evaluating", 0, False)],
+)
+def test_an_upload_or_a_metric_behind_other_work_is_named_with_it(tmp_path, work, beside_ms, is_named):
+    steps = alternating(0, **{work: range(20, 38, 3)}, beside_ms=beside_ms)
+    said = sentences_of(found_in(write(tmp_path, process_lines(0, 1, steps)), 12_000.0))
+    sentence = said["checkpoint" if work == "saving" else "evaluation"]
+    assert ("; what lies beside them makes their steps 2.4 s longer in all" in sentence) == is_named
 
 
 def test_the_end_of_a_command_that_was_killed_with_steptime_is_not_known(tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 from steptime.attached.device_steps import device_time, host_findings
 from steptime.attached.form import AttachedFinding, JobPart, RankMemory, StepPart, WaitedFor
 from steptime.attached.garbage import garbage_findings
+from steptime.attached.job_time import beside_other_work_s
 from steptime.attached.memory import memory_findings
 from steptime.attached.step_parts import (
     KeptSteps,
@@ -254,13 +255,18 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
                 f"{format_seconds(longest_s)} in all"
             )
             yield AttachedFinding(kind="evaluation_on_few_ranks", sentence=sentence, lost_s=longest_s)
-        elif lost_s + waited >= _NOTABLE_ONCE * _whole_s(found):
+            continue
+        beside_s = beside_other_work_s(found.kept, kind)
+        if lost_s + max(waited, beside_s) >= _NOTABLE_ONCE * _whole_s(found):
             takes = "takes" if part.count == 1 else "take"
             share = _percent(lost_s / _whole_s(found))
             work = format_count(part.count or 0, kind) + (_OR_OTHER if kind == "evaluation" else "")
             processes = (process for kept in found.kept for process in kept.attempt.processes.values())
             line = at_line(most_seen_line(processes, ["save" if kind == "checkpoint" else kind]))
             sentence = f"{work} {takes} {format_seconds(lost_s)}, {share} of the job{line}"
+            if beside_s >= _NOTABLE_ONCE * _whole_s(found):
+                sentence += f"; what lies beside them makes their steps {format_seconds(beside_s)} longer in all"
+                lost_s += beside_s
             yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
     for name, words in (
         ("first_steps", "the first steps take {time} more than later ones, {share} of the job"),

@@ -80,6 +80,28 @@ def job_parts(kept: Sequence[KeptSteps], trainings: Sequence[TrainingAttempts], 
     ]
 
 
+def beside_other_work_s(kept: Sequence[KeptSteps], kind: str) -> float:
+    """Return by how many seconds a process' steps with evaluations or checkpoints are longer, beside these.
+
+    As by an upload of what was saved, or a metric over all that was evaluated; of the process with most.
+    """
+    return max(
+        (_longer_s(each, process, kind) for each in kept for process in each.attempt.processes.values()), default=0.0
+    )
+
+
+def _longer_s(kept: KeptSteps, process: ProcessLines, kind: str) -> float:
+    steady = _steady_s(kept, process)
+    if steady is None:
+        return 0.0
+    holding = [
+        step
+        for step in process.steps
+        if step.number >= kept.numbers[0] and (step.save_s > 0.0 if kind == "checkpoint" else step.apart is not None)
+    ]
+    return sum(max(0.0, step.active_s - steady) for step in holding)
+
+
 def _timelines(attempts: Sequence[Attempt]) -> list[_Timeline]:
     """Put the processes of a rank one behind the other; those that ran side by side are timelines of their own."""
     found: list[_Timeline] = []
