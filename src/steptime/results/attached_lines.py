@@ -312,9 +312,7 @@ class WeightsLine:
     """Backward passes whose forward pass went around DDP."""
     channels: Annotated[list[Name], Field(max_length=64)] = field(default_factory=list)
     """Through which ranks may exchange what is not seen."""
-    joining: Annotated[list[Name], Field(max_length=64)] = field(
-        default_factory=list
-    )  # libraries with own rules for it
+    joining: Annotated[list[Name], Field(max_length=64)] = field(default_factory=list)  # libraries with own rules
 
 
 @dataclass(frozen=True)
