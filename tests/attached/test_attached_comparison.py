@@ -5,7 +5,7 @@ import shutil
 import sys
 
 import pytest
-from stored_processes import COMMAND, ddp_steps, process_lines, write
+from stored_processes import COMMAND, ddp_steps, found_in, process_lines, write
 from typer.testing import CliRunner
 
 from steptime.cli.app import app, run_program
@@ -61,6 +61,29 @@ def test_the_ratio_of_two_versions_is_that_of_their_steps(versions):
 
     assert trial["ratio"]["value"] == pytest.approx(48.2 / 40.2, rel=0.01)
     assert trial["verdict"] == "slower"
+
+
+@pytest.mark.parametrize(
+    "late_ms",
+    [
+        lambda step: [4.0 * (step % 2), 4.0 * ((step + 1) % 2)],
+        lambda step: [max(0.0, 9.0 - step), 0.3 * (step % 3)],
+        lambda step: [1.0, 12.0 * (step % 7 == 0)],
+    ],
+    ids=["in turns", "warming up", "stalls"],
+)
+def test_a_step_is_as_long_in_a_comparison_as_in_the_answer_of_its_run(tmp_path, late_ms):
+    for run, name in enumerate(("one", "other")):
+        a_run(tmp_path / name, run, 0.0)
+        steps = [ddp_steps(rank, late_ms, gap=0.2 * run) for rank in range(2)]
+        for number, step in enumerate(steps[1]):  # ends of the ranks alternate
+            shorter = 300_000 * (number % 2)
+            step["duration_ns"] -= shorter
+            step["regions"]["update"] -= shorter
+        write(tmp_path / name, *(process_lines(rank, 2, own) for rank, own in enumerate(steps)))
+    (trial,) = compared(tmp_path / "one", tmp_path / "other")["trials"]
+
+    assert trial["first_step_s"] == pytest.approx(found_in(tmp_path / "one", 60_000.0).step_s.value, rel=1e-9)
 
 
 def test_versions_that_are_as_quick_show_no_difference(versions):

@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from program import steptime
@@ -12,10 +13,15 @@ from small_study import CHECKED_STUDY
 
 from steptime.catalog.accelerators import Accelerator, Accelerators
 from steptime.cli import run as verb
+from steptime.cli.app import run_program
 from steptime.runner import plan as planning
 from steptime.runner.admission import TrialCounts
+from steptime.runner.durations import KeptDurations
 from steptime.runner.equivalence import distance
 from steptime.runner.study_run import StudyRun
+
+TYPED = SimpleNamespace(obj=None)
+"""The context of a verb of a program that did not note when it began."""
 
 
 @pytest.fixture
@@ -30,7 +36,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def exit_code(study: str) -> int:
     """Run the verb as ``steptime run STUDY`` does, and return its exit code."""
     try:
-        verb.run(study, None, Path("results"), None, dry_run=False, as_json=False)
+        verb.run(TYPED, study, None, Path("results"), None, dry_run=False, as_json=False)
     except SystemExit as ended:
         return int(ended.code or 0)
     return 0
@@ -44,6 +50,20 @@ def test_a_framework_that_does_not_pass_the_equivalence_check_ends_with_exit_cod
     said = " ".join(capfd.readouterr().out.split())
     assert "equivalence check: as trained: worker 0: the first loss is" in said
     assert not list(Path("results").glob("trials/*/records.jsonl"))
+
+
+def test_a_budget_begins_with_the_process_and_not_behind_its_imports(study, monkeypatch):
+    began = []
+    monkeypatch.setattr(verb, "StudyRun", lambda *_arguments, **fields: began.append(fields["began"]) or unmeasured())
+    monkeypatch.setattr(verb, "_report", lambda *_paths, **_options: 0)
+
+    assert run_program(["run", study, "-o", "results"], began=12.5) == 0
+    assert began == [12.5]
+
+
+def unmeasured():
+    counts = TrialCounts(ok=0, failed=0, not_equivalent=0, not_run=0)
+    return SimpleNamespace(run=lambda: counts, durations=KeptDurations(), not_done=[])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +93,7 @@ def test_trials_that_the_budget_left_out_are_counted_with_the_command_that_goes_
 
 def planned(capfd: pytest.CaptureFixture[str], *overrides: str) -> str:
     """Return what a dry run says of the shipped study ``schedules``."""
-    verb.run("schedules", list(overrides), Path("results"), None, dry_run=True, as_json=False)
+    verb.run(TYPED, "schedules", list(overrides), Path("results"), None, dry_run=True, as_json=False)
     return " ".join(capfd.readouterr().out.split())
 
 
@@ -96,7 +116,7 @@ def test_a_plan_says_how_long_launches_on_a_gpu_search_kernels(study, monkeypatc
     gpus = Accelerators((Accelerator("H100", "GPU-1", (9, 0), 8e10),), "580.65.06")
     monkeypatch.setattr(planning, "accelerators_of", lambda _: gpus)
     changes = ["frameworks=[pytorch, jax]", "device=cuda", "workloads={name: resnet50, batch_per_worker: 8}"]
-    verb.run(study, changes, Path("results"), None, dry_run=True, as_json=False)
+    verb.run(TYPED, study, changes, Path("results"), None, dry_run=True, as_json=False)
     said = " ".join(capfd.readouterr().out.split())
     assert "of each launch of resnet50 in pytorch about 13.8 s in which cuDNN searches the quickest kernels" in said
     assert "resnet50 in jax" not in said
@@ -104,7 +124,7 @@ def test_a_plan_says_how_long_launches_on_a_gpu_search_kernels(study, monkeypatc
 
 def test_a_plan_tells_trials_apart_that_differ_in_their_loaders_helpers(study, capfd):
     helped = ["workloads.0.dataset=digits", "loaders={name: native, processes: [0, 2]}"]
-    verb.run(study, helped, Path("results"), None, dry_run=True, as_json=False)
+    verb.run(TYPED, study, helped, Path("results"), None, dry_run=True, as_json=False)
     said = capfd.readouterr().out
     assert "reference single loader_processes=0\n" in said
     assert "reference single loader_processes=2\n" in said
@@ -117,7 +137,7 @@ def test_a_variable_of_the_shell_that_changes_nothing_is_named_in_the_plan_alone
     exit_code(study)
     assert "OMP_NUM_THREADS" not in capfd.readouterr().err
 
-    verb.run(study, None, Path("results"), None, dry_run=True, as_json=False)
+    verb.run(TYPED, study, None, Path("results"), None, dry_run=True, as_json=False)
     assert "OMP_NUM_THREADS" in capfd.readouterr().out
 
 

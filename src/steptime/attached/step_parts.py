@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +17,7 @@ from steptime.results.attached_files import ProcessLines
 from steptime.results.attached_lines import DeviceLine, StepLine
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.statistics.interval import difference_within, mean_within, median_within, step_time
-from steptime.statistics.launch_times import reduce_times
+from steptime.statistics.launch_times import LaunchTimes, mean_errors, reduce_times
 
 Array = NDArray[np.float64]
 
@@ -199,6 +199,17 @@ def step_length(kept: KeptSteps) -> Interval[float | None]:
         return _widened(mean_within(series))
     time = step_time([found])
     return Interval(time.value, time.low, time.high)
+
+
+def launch_of(kept: KeptSteps, block: int) -> LaunchTimes:
+    """Return the kept steps of a run as those of a launch, with the mean that ``step_length`` shows."""
+    series = kept.length_s.mean(axis=0)
+    found = reduce_times([series], [block])[0]
+    if not found.dropped:
+        return found
+    mean = float(series.mean())
+    error = mean_errors([series])[0] / mean
+    return replace(found, steady_s=series, dropped=0, log_mean=float(np.log(mean)), mean_error=error)
 
 
 def median_step_length(kept: KeptSteps) -> Interval[float | None]:

@@ -52,12 +52,16 @@ def _program(
     """Race distributed-training frameworks on your own machines, with honest error bars."""
 
 
-def main() -> None:
-    """Run the program as a process; what cannot be printed is told, and never keeps a verb from its work."""
+def main(began: float) -> None:
+    """Run the program as a process; what cannot be printed is told, and never keeps a verb from its work.
+
+    Args:
+        began: when the process did, on the monotonic clock, ahead of all imports.
+    """
     restrict()
     streams = StandardStreams()
     try:
-        code = run_program()
+        code = run_program(began=began)
     except Exception:  # noqa: BLE001 - a defect, told as Python does, but as plain text
         warn(traceback.format_exc().splitlines())
         code = EXIT_DEFECT
@@ -70,17 +74,18 @@ def main() -> None:
     sys.exit(code)
 
 
-def run_program(arguments: Sequence[str] | None = None) -> int:
+def run_program(arguments: Sequence[str] | None = None, *, began: float | None = None) -> int:
     """Run one verb and return its exit code.
 
     A user's mistake, and what the system refuses, is printed. Whatever else is raised is a defect of steptime.
 
     Args:
         arguments: behind the name of the program; None takes those of the process.
+        began: when the process did; a verb finds it in its context. None: when the verb does.
     """
     try:
         with obeyed():
-            return int(app(arguments, standalone_mode=False) or 0)
+            return int(app(arguments, standalone_mode=False, obj=began) or 0)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except Interrupted as stop:

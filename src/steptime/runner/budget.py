@@ -125,7 +125,9 @@ class Budget:
         launches, trials = schedule.records, schedule.configurations
         launched = [each for each in trials if any(one.status == "ok" for one in launches.get(each.id, ()))]
         is_ranked = all(launches.get(each.id) for each in trials)
-        return (end if is_ranked else self.end) - sum(map(self.replay_s, launched))
+        last = end if is_ranked else self.end
+        # A launch that had begun may end behind its deadline, which is not to cost the replays their time.
+        return last - sum(map(self.replay_s, launched)) - (self.grace_s if launched else 0.0)
 
     def checks_s(self, cases: Sequence[Case], *, at_best: bool = False) -> float | None:
         """Return about how long checks take; those of unknown length as the others of their workload, None without any.

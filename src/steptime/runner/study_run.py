@@ -228,8 +228,7 @@ class StudyRun:
             budget.at_once,
             took=lambda trial, seconds: self.durations.note("replay", trial, seconds),
         )
-        end = budget.end
-        with budget.ending(cancelled, None if end is None else end + budget.grace_s):
+        with budget.ending(cancelled, budget.end):
             kind.repeat(replays, run, trials)
         executor.remove(replays.scratch)
         if cancelled.is_set():

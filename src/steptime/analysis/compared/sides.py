@@ -13,15 +13,12 @@ from pathlib import Path
 from shlex import join
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from steptime.analysis.ablation.form import StepBreakdown
 from steptime.analysis.pooled_conditions import versions_of
 from steptime.analysis.summary import summarise
 from steptime.analysis.summary_form import TrialSummary
 from steptime.attached.attempts import attempts_of
-from steptime.attached.step_parts import KeptSteps, longest_training
+from steptime.attached.step_parts import KeptSteps, launch_of, longest_training
 from steptime.attached.step_selection import kept_steps
 from steptime.attached.throughput import throughput
 from steptime.attached.trainings import trainings_of
@@ -31,7 +28,7 @@ from steptime.results.record_kinds import TIMING
 from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.statistics.estimate import estimate
-from steptime.statistics.launch_times import LaunchTimes, in_turns, reduce_times
+from steptime.statistics.launch_times import LaunchTimes, in_turns
 from steptime.study.study import AXES
 from steptime.study.trial import Trial
 
@@ -281,15 +278,9 @@ class _TrainedRun:
     trainings: int
 
     @property
-    def length_s(self) -> NDArray[np.float64]:
-        """Of each step, on the process that took longest."""
-        longest: NDArray[np.float64] = self.steps.length_s.max(axis=0)
-        return longest
-
-    @property
     def identities(self) -> tuple[Hashable, Hashable]:
         """What no other run has: when it began on the clock of its boot, and how long its steps took."""
-        return (self.header.boot, self.header.begin_ns), self.length_s.tobytes()
+        return (self.header.boot, self.header.begin_ns), self.steps.length_s.tobytes()
 
 
 @dataclass(frozen=True)
@@ -328,7 +319,7 @@ def _side(runs: _TrainedRuns, name: str, source: str) -> ComparedSide:
     latest = runs.trained[-1]
     headers = [run.header for run in runs.trained]
     started = [header.started_at for header in headers]
-    reduced = reduce_times([run.length_s for run in runs.trained])
+    reduced = [launch_of(run.steps, number) for number, run in enumerate(runs.trained)]
     launches = [replace(each, started_at=moment) for each, moment in zip(reduced, started, strict=True)]
     flags = [flag for header in headers for flag in header.flags]
     if runs.copies:
