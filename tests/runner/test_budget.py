@@ -102,6 +102,12 @@ class TestEnds:
         behind = own.grace_s if launched else 0.0  # which a launch that had begun may take
         assert own.end_of_launches(60.0, TIMED, plan) == row - 3.0 * launched - behind
 
+    def test_a_report_may_take_as_long_as_the_longest_that_was_seen(self):
+        own = budget(100.0, report=3.0)
+        for seconds in (9.0, 2.0, 2.0):
+            own.durations.note("report", None, seconds)
+        assert own.end == 91.0
+
     def test_the_report_leaves_most_of_a_budget_to_what_it_reports(self):
         assert budget(10.0, report=100.0).end == 6.0
 

@@ -56,6 +56,11 @@ class KeptDurations:
         idle_s = next((typical(self._seen[key]) for key in _keys(work, trial) if key in self._seen), None)
         return None if idle_s is None else idle_s * self.slowdown()
 
+    def longest_s(self, work: Work) -> float | None:
+        """Return how long some work, which depends on no trial, takes if as long as it ever did; None if unknown."""
+        seen = self._seen.get(_keys(work, None)[0])
+        return max(seen) * self.slowdown() if seen else None
+
     def note(self, work: Work, trial: Trial | None, seconds: float) -> None:
         """Take into account how long some work took; a folder that cannot be written does not stop the run."""
         idle_s = round(seconds / self.slowdown(), 3)
