@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from claims import further_digits, large_percentages, too_wide
 from stored_processes import COMMAND, MS, ddp_steps, process_lines, write
 
+from steptime.report.export_formats import SectionFormat, formats_of
 from steptime.report.formats import csv_of
 from steptime.report.section import Figures, Sentences
 from steptime.report.sweep import sweep_section
@@ -198,3 +200,22 @@ def test_rounds_are_added_within_the_budget_where_a_speed_up_is_known_too_little
         ended, _ = run_rounds(plan, store, {}, 12.0, Silent(), clock=lambda: next(seconds))
     assert ended.repeats == rounds
     assert store.get(STORED)["repeats"] == rounds
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.5, 1.5])
+def test_a_sweep_claims_no_number_whose_runs_do_not_show_it(swept, spread):
+    apart = [
+        replace(
+            runs, launches=[replace(run, log_mean=run.log_mean + spread * n) for n, run in enumerate(runs.launches)]
+        )
+        for runs in swept
+    ]
+    curve = sweep_curve("", apart, SweepOptions(batch=16, samples=3200, price=2.0))
+    text = markdown_of(sweep_section(SweepAnswer(command=["train.py"], curves=[curve], missing=[])))
+
+    assert "workers" in text
+    assert not [*too_wide(text), *large_percentages(text), *further_digits(text)]
+
+
+def markdown_of(section):
+    return formats_of(SectionFormat)["markdown"].text("sweep", [section])

@@ -88,7 +88,7 @@ def test_trials_that_the_budget_left_out_are_counted_with_the_command_that_goes_
     monkeypatch.setattr(verb, "_report", lambda *_paths, **_options: 0)
     exit_code(study)
 
-    assert "the budget left out 3 trials; to go on: steptime run small.yaml -o results" in capfd.readouterr().err
+    assert "the budget left out 3 trials; to continue: steptime run small.yaml -o results" in capfd.readouterr().err
 
 
 def planned(capfd: pytest.CaptureFixture[str], *overrides: str) -> str:

@@ -104,7 +104,7 @@ def test_a_budget_ends_a_training_midway_and_its_checkpoint_is_kept(cut: CutTrai
     assert told, cut.said[-2000:]
     assert told[1] == "reference single, lenet5, 1 worker, sgd, constant, seed 0"
     assert int(told[2]) == cut.epochs > 0
-    assert "the budget left out 1 trial; to go on: steptime run" in cut.said
+    assert "the budget left out 1 trial; to continue: steptime run" in cut.said
 
 
 def test_a_training_that_a_budget_ended_is_no_failure(cut: CutTraining) -> None:

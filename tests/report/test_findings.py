@@ -7,7 +7,7 @@ from steptime.diagnosis.form import Diagnosis, Unsettled
 from steptime.report.formats import page_text
 from steptime.report.sections import StudyFindings
 
-REASON = "update: 13 % (7 % to 19 %) is not shown to be above 10 %"
+REASON = "update: 13 % (7 % to 19 %), not shown to be above 10 %"
 
 
 @pytest.fixture(scope="module")

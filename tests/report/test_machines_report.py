@@ -75,6 +75,13 @@ def test_the_table_of_a_group_has_the_machine_as_a_column(two):
     assert text.count("| machine |") == 1
 
 
+def test_a_page_of_several_machines_has_their_table(two, tmp_path):
+    run("report", *two, "--html", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "2 machines, 2 results folders" in page
+    assert all(machine in page for machine in ("lab (EPYC, 8 cores)", "lab (Xeon, 4 cores)"))
+
+
 def test_json_has_the_report_of_each_machine(two):
     found = json.loads(run("report", *two, "--json"))["machines"]
     alone = json.loads(run("report", two[1], "--json"))
@@ -130,7 +137,7 @@ def test_a_study_and_an_attached_run_are_refused_by_name(tmp_path, capsys):
     assert "name folders of one kind" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", [["--html", "x.html"], ["--what-if"], ["--figures", "x"], ["--to", "mlflow"]])
+@pytest.mark.parametrize("option", [["--what-if"], ["--figures", "x"], ["--to", "mlflow"]])
 def test_an_option_of_one_folder_is_refused_for_several(option, tmp_path, capsys):
     assert run_program(["report", *(str(empty(tmp_path / name)) for name in "ab"), *option]) == 2
     assert option[0] in capsys.readouterr().err

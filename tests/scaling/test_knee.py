@@ -38,7 +38,7 @@ def test_a_share_that_no_draw_reaches_lies_beyond_the_most_workers():
 def test_an_interval_whose_upper_end_no_draw_reaches_is_open_there():
     knee = knees_of(0.01, 0.1, 0.1)[0]
     assert knee.workers == Interval(6, 6, None)
-    assert knee.sentence == "efficiency falls below 80 % at 6 workers (6 to beyond 64)"
+    assert knee.sentence == "efficiency falls below 80 % at 6 to beyond 64 workers (inconclusive)"
 
 
 def test_a_doubling_that_gains_too_little_is_named_by_the_workers_before_it():

@@ -55,7 +55,7 @@ def advise(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
-    """Rank changes by the gain that each rule predicts; run again with --verify to go on with a verification.
+    """Rank changes by the gain that each rule predicts; rerun with --verify to continue a verification.
 
     Of your own script the change is yours: steptime advise DIR --verify -- COMMAND runs it in turns with the script as
     it was.

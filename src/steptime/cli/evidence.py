@@ -49,11 +49,11 @@ def _show_scores(found: dict[str, Any]) -> None:
         mapes, covers = ([one[key] for one in each] for key in ("mape", "coverage90"))
         console.print(
             f"Scores of the model are means over {len(each)} seeds of its samples: their MAPE lies between "
-            f"{min(mapes):.2f} and {max(mapes):.2f}, their share in the intervals between {min(covers):.1%} and "
-            f"{max(covers):.1%}."
+            f"{min(mapes):.2f} and {max(mapes):.2f}, their share in the "
+            f"intervals between {100 * min(covers):.1f} % and {100 * max(covers):.1f} %."
         )
 
 
 def _cells(score: dict[str, float]) -> list[str]:
     errors = [f"{score[key]:.1f}" for key in ("mape", "median_ape", "p90_ape", "bias")]
-    return [str(score["n"]), *errors, f"{score['coverage90']:.0%}", f"{score['interval_score']:.3f}"]
+    return [str(score["n"]), *errors, f"{100 * score['coverage90']:.0f} %", f"{score['interval_score']:.3f}"]

@@ -111,7 +111,12 @@ def _show(profile: Profile) -> None:
         if each:
             errors = errors_of(each)
             nulls = {null: errors_of(each, null).median for null in NULLS}
-            own = [str(errors.count), f"{errors.median:.1f} %", f"{errors.worst:.1f} %", f"{errors.covered:.0%}"]
+            own = [
+                str(errors.count),
+                f"{errors.median:.1f} %",
+                f"{errors.worst:.1f} %",
+                f"{100 * errors.covered:.0f} %",
+            ]
             table.add_row(name, measured, *own, f"{min(nulls.values()):.1f} %")
         else:
             table.add_row(name, measured, "0", *["-"] * 4)
@@ -138,7 +143,7 @@ def _show_link(fitted: FittedTable) -> None:
             format_bytes(row.size),
             format_seconds(row.seconds),
             format_seconds(modelled),
-            f"{modelled / row.seconds - 1:+.0%}",
+            f"{100 * (modelled / row.seconds - 1):+.0f} %",
             f"{bus / giga:.4g}",
             f"{bus * row.seconds / modelled / giga:.4g}",
         )

@@ -3,6 +3,7 @@
 ``steptime workloads``: begin with a module of your own.
 """
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -37,7 +38,9 @@ def new(
     """Write a package with a small framework that runs: install it, check it, then put your own in its place."""
     target = folder or Path(name)
     say(*map(str, write_framework(name, target)))
-    say("", f"next: pip install -e {target} (beside steptime), then: steptime check {name}")
+    # The pip of the shell is often another Python's.
+    install = shlex.join([sys.executable, "-m", "pip", "install", "-e", str(target)])
+    say("", f"next: {install}", f"then: steptime check {name}")
 
 
 def complete_framework() -> list[str]:

@@ -2,29 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steptime.analysis.machines import folders_by_machine
 from steptime.analysis.summary import summarise
 from steptime.attached.summary import attached_run
 from steptime.cli.arguments import open_results
+from steptime.cli.section_output import show_sections
 from steptime.cli.streams import print_json, say, warn
 from steptime.errors import UsageError
-from steptime.report.export_formats import SectionFormat, formats_of
 from steptime.report.machines import ReportedFolder, machine_sections, machines_in_a_line
-from steptime.report.terminal import SectionText
-
-if TYPE_CHECKING:
-    from steptime.cli.console import PlainConsole
 
 
-def report_machines(folders: Sequence[Path], form: str, console: "PlainConsole", options: Mapping[str, Any]) -> None:
+def report_machines(folders: Sequence[Path], form: str, html: Path | None, options: Mapping[str, Any]) -> None:
     """Print the report of several results folders, in which each machine is ranked by itself.
 
     Args:
         folders: of results.
         form: one of ``ReportFormat``.
-        console: for text.
+        html: where their page goes.
         options: by the name of each that is of one folder alone, what was given.
 
     Raises UsageError for such an option, and StoreError where a folder cannot be read.
@@ -37,21 +33,15 @@ def report_machines(folders: Sequence[Path], form: str, console: "PlainConsole",
         recorded = folder.store.attached()
         run = attached_run(*recorded) if recorded else None
         reported.append(ReportedFolder(folder, summarise(folder.store), run))
-    _print(reported, form, console)
+    title = machines_in_a_line(reported)
+    if form == "json":
+        print_json({"machines": [_json(own) for own in reported]})
+    elif form == "text":
+        say(title, "")
+    show_sections(machine_sections(reported), form, html, title)
     for own in reported:
         warn(own.folder.store.problems)
         own.folder.store.require_launches()
-
-
-def _print(reported: Sequence[ReportedFolder], form: str, console: "PlainConsole") -> None:
-    title, sections = machines_in_a_line(reported), machine_sections(reported)
-    if form == "json":
-        print_json({"machines": [_json(own) for own in reported]})
-    elif write := formats_of(SectionFormat)[form].text:
-        say(write(title, sections))
-    else:
-        say(title, "")
-        console.print(SectionText(sections))
 
 
 def _json(own: ReportedFolder) -> dict[str, Any]:

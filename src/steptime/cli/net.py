@@ -134,7 +134,7 @@ def net(
         raise
     _print_found(output, form, html)
     if counts.not_run:
-        console.print(f"the budget left out {counts.not_run} launches; to go on: {again}")
+        console.print(f"the budget left out {counts.not_run} launches; to continue: {again}")
     if counts.wrong:
         sys.exit(EXIT_WRONG)
     if counts.failed:

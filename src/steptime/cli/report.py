@@ -95,8 +95,8 @@ def report(
         raise UsageError(choices_message("format", form, formats))
     trackers = chosen_trackers(to)
     if are_of_machines(folders):
-        of_one = {"--html": html, "--what-if": what_if, "--reference": reference, "--figures": figures, "--to": to}
-        report_machines(folders, "json" if as_json else form, report_console(), of_one)
+        of_one = {"--what-if": what_if, "--reference": reference, "--figures": figures, "--to": to}
+        report_machines(folders, "json" if as_json else form, html, of_one)
         return
     with reported_folder(folders) as (folder, recorded):
         found = read_report(folder, reference, recorded)

@@ -117,7 +117,7 @@ def run(
     for sentence in study_run.not_done:
         console.print(sentence, soft_wrap=True)
     if counts.not_run:
-        console.print(f"the budget left out {format_count(counts.not_run, 'trial')}; to go on: {plan.command}")
+        console.print(f"the budget left out {format_count(counts.not_run, 'trial')}; to continue: {plan.command}")
     if report_code:
         sys.exit(report_code)
     if counts.failed:

@@ -167,7 +167,7 @@ def _run(
                 return plan, store, outcome
         except Interrupted as stop:
             stop.add_note(f"what ended is kept in {folder}: steptime report {shlex.quote(str(folder))}")
-            stop.add_note("to go on: the same command again")
+            stop.add_note("to continue, rerun the same command")
             raise
 
 
@@ -201,4 +201,4 @@ def _say_what_is_left(plan: SweepPlan, outcome: "SweepRuns") -> None:
     if outcome.left:
         names: Sequence[str] = list(dict.fromkeys(run.setting.name for run in outcome.left))
         runs = f"{len(outcome.left)} of {len(plan.settings) * plan.repeats} runs are left ({'; '.join(names)})"
-        warn([f"{runs}, since the budget was spent; to go on: the same command again"])
+        warn([f"{runs}, since the budget was spent; to continue, rerun the same command"])

@@ -84,7 +84,7 @@ VERBS = (
     Verb(
         "advise",
         "advise.advise",
-        "Rank changes by the gain that each rule predicts; run again with --verify to go on with a verification.",
+        "Rank changes by the gain that each rule predicts; rerun with --verify to continue a verification.",
     ),
     Verb(
         "export",

@@ -8,6 +8,7 @@ from steptime.diagnosis.form import EvidenceNumber, TrialFinding, Unit, Unsettle
 from steptime.diagnosis.tried_advice import record_of_rule, widened
 from steptime.flags import FOREIGN_CORES
 from steptime.results.json_form import NOT_MEASURED, Interval
+from steptime.units import is_undecided
 
 Subject = TypeVar("Subject")
 """What rules are about: a trial of a study, or a run of a user's own script."""
@@ -76,16 +77,22 @@ class DiagnosisRule(Generic[Subject]):
 
     def _unsettled(self, number: Interval, foreign_cores: float) -> str | None:
         """Return why nothing follows from a number that is large, None if something does."""
-        value, low, high = (self._shown(each) for each in (number.value, number.low or 0.0, number.high or 0.0))
+        shown = self._with_interval(number)
         if self.alone and foreign_cores > FOREIGN_CORES:
             kept_busy = f"but other programs kept {foreign_cores:.2g} cores busy meanwhile"
-            return f"{self.title}: {value} ({low} to {high}), {kept_busy}"
+            return f"{self.title}: {shown}, {kept_busy}"
         if number.low is None:
             return f"a single launch has no interval of its {self.title}"
         if number.low <= self.least:
-            bounds = f"{value} ({low} to {high}) is not shown to be above {self._shown(self.least)}"
+            bounds = f"{shown}, not shown to be above {self._shown(self.least)}"
             return f"{self.title}: {bounds}; more launches would tell"
         return None
+
+    def _with_interval(self, number: Interval) -> str:
+        if number.low is None or number.high is None:
+            return self._shown(number.value)
+        value, low, high = (self._shown(each) for each in (number.value, number.low, number.high))
+        return f"{'inconclusive' if is_undecided(number.low, number.high) else value} ({low} to {high})"
 
     def _shown(self, value: float) -> str:
         return f"{100 * value:.0f} %" if self.unit == "share" else f"{value:.3g}"

@@ -12,6 +12,7 @@ from steptime.units import format_bit_rate, format_count, format_seconds
 _BITS = 8
 _MOST_LAYOUTS = 3
 """Numbers of workers whose layout is written out."""
+_LAYOUT_KEYS = {"hosts", "workers_per_host"}
 
 
 def assumed(group: Sequence[Prediction]) -> str:
@@ -56,7 +57,7 @@ def without_effect(
     predictions: Sequence[Prediction],
     predicted: Callable[[Sequence[str]], Sequence[Prediction]],
 ) -> Iterator[str]:
-    """Yield each change without which the predictions would be the same.
+    """Yield each change without which the predictions would be the same; a layout takes the place of an assumed one.
 
     Args:
         overrides: the changes as they were written.
@@ -66,7 +67,10 @@ def without_effect(
     steps = {each.step_s for each in predictions}
     if steps == {None}:
         return
+    over_hosts = any(each.deployment and each.deployment.hosts > 1 for each in predictions)
     for index, text in enumerate(overrides):
+        if over_hosts and text.partition("=")[0] in _LAYOUT_KEYS:
+            continue
         rest = [*overrides[:index], *overrides[index + 1 :]]
         if {each.step_s for each in predicted(rest)} == steps:
             yield text

@@ -147,7 +147,7 @@ class IntervalShares:
         """Return ``60% parameters, 30% launches, 10% extrapolation``, the largest first."""
         shares = {"parameters": self.parameters, "launches": self.launches, "extrapolation": self.extrapolation}
         ordered = sorted(shares.items(), key=lambda item: -item[1])
-        return ", ".join(f"{share:.0%} {name}" for name, share in ordered)
+        return ", ".join(f"{100 * share:.0f} % {name}" for name, share in ordered)
 
 
 @dataclass(frozen=True)

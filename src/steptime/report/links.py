@@ -75,7 +75,7 @@ def operation_row(row: NetRow, sizes: Sequence[int] = ()) -> TableRow:
     fit = row.fit
     rate = fit.bandwidth_bytes_per_s if fit else NOT_MEASURED
     bus = _bits(row.sizes[-1].bus_bytes_per_s if row.sizes else NOT_MEASURED)
-    errors = {size.bytes: f"{size.error:+.1%}" for size in row.sizes} if fit else {}
+    errors = {size.bytes: f"{100 * size.error:+.1f} %" for size in row.sizes} if fit else {}
     failure = "" if row.status == "ok" else f"{row.status}: {row.reason}"
     return TableRow(
         row.back_end,
@@ -86,7 +86,9 @@ def operation_row(row: NetRow, sizes: Sequence[int] = ()) -> TableRow:
             Cell(*_shown(fit.latencies_per_step if fit else NOT_MEASURED, number)),
             Cell(*_shown(_bits(rate), format_bit_rate)),
             Cell(*_shown(bus, format_bit_rate)),
-            Cell(f"{fit.worst_error:+.1%}", note=f"at {format_bytes(fit.worst_bytes)}") if fit else Cell(UNKNOWN),
+            Cell(f"{100 * fit.worst_error:+.1f} %", note=f"at {format_bytes(fit.worst_bytes)}")
+            if fit
+            else Cell(UNKNOWN),
             Cell(str(row.launches)),
             Cell(failure, style="bad" if failure else "", marks=short_marks(row.flags)),
             *cells(*(errors.get(size, UNKNOWN) for size in sizes)),

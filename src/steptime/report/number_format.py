@@ -124,7 +124,9 @@ def seconds_apart(value: float | None, low: float | None, high: float | None, un
 
 
 def percent_apart(value: float | None, low: float | None, high: float | None) -> Shown:
-    """``-1.2 % (-1.9 to -0.5)``: a difference as a share, which may be of either sign."""
+    """``-1.2 % (-1.9 to -0.5)``: a difference as a share, which may be of either sign; above 300 % a factor."""
+    if max(abs(each) for each in (value or 0.0, low or 0.0, high or 0.0)) > MOST_PERCENT:
+        return _shown(value, low, high, 1.0, "x")
     return _shown(value, low, high, 100.0, " %")
 
 

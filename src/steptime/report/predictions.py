@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # whose models take longer to import than most reports
     from steptime.predict.attached import AttachedPrediction
     from steptime.predict.attached_profile import AttachedProfile
     from steptime.predict.predict import Prediction
-    from steptime.scaling.forecast import Forecast
+    from steptime.scaling.forecast import Forecast, ForecastPoint
     from steptime.scaling.predicted_knees import PredictedKnees
 
 _NEGLIGIBLE_S = 5e-8
@@ -97,7 +97,7 @@ def _steps(group: "Sequence[Prediction]") -> SectionTable:
 def _step_cells(each: "Prediction") -> list[Cell]:
     if each.step_s is None or each.throughput is None or each.efficiency is None or each.extrapolation is None:
         return cells("refused")
-    known = not is_undecided(each.step_s.low, each.step_s.high)
+    known = _is_known(each)
     found = [
         Cell(*_time(each.step_s)),
         Cell(*rate(Interval(*astuple(each.throughput)))) if known else Cell(UNKNOWN),
@@ -123,7 +123,15 @@ def _dominant(each: "Prediction") -> str:
 
 def _other_layout(other: "Prediction") -> str:
     step, _, efficiency, *_ = _step_cells(other)
-    return f"With workers_per_host=1, {other.workers} workers take {step.line}, efficiency {efficiency.line}."
+    workers = f"With workers_per_host=1, the step of {other.workers} workers"
+    if not _is_known(other):
+        return f"{workers} is {step.line}."
+    return f"{workers} takes {step.line}, efficiency {efficiency.line}."
+
+
+def _is_known(each: "Prediction") -> bool:
+    """Whether a step is predicted within a factor that lets its parts be claimed."""
+    return each.step_s is not None and not is_undecided(each.step_s.low, each.step_s.high)
 
 
 def _table(title: str, about: str, group: "Sequence[Prediction]", titles: Sequence[str], rows: list[list[str]]) -> Part:
@@ -152,8 +160,8 @@ def _work(group: "Sequence[Prediction]") -> Iterator[Part]:
 
 
 def _phases(group: "Sequence[Prediction]") -> Iterator[Part]:
-    """Yield the phases of each step that is not refused; those that are nothing everywhere are left out."""
-    known = [each for each in group if each.refused is None]
+    """Yield the phases of each step that is known; those that are nothing everywhere are left out."""
+    known = [each for each in group if _is_known(each)]
     names = [
         name
         for name in dict.fromkeys(name for each in known for name in each.phases)
@@ -169,10 +177,10 @@ def _phases(group: "Sequence[Prediction]") -> Iterator[Part]:
 
 
 def _efficiencies(group: "Sequence[Prediction]") -> Iterator[Part]:
-    """Yield the POP efficiencies of each step that is not refused, or why a strategy has none."""
-    known = [each for each in group if each.refused is None]
+    """Yield the POP efficiencies of each step that is known, or why a strategy has none."""
+    known = [each for each in group if _is_known(each)]
     modelled = [each for each in known if each.pop]
-    rows = [[f"{share.value:.0%}" for share in (each.pop or {}).values()] for each in modelled]
+    rows = [[f"{100 * share.value:.0f} %" for share in (each.pop or {}).values()] for each in modelled]
     if rows:
         about = "See docs/breakdown.md; intervals are in the JSON."
         yield _table("POP efficiencies", about, modelled, _POP, rows)
@@ -203,12 +211,7 @@ def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPr
             str(each.workers),
             [
                 Cell(*_time(each.step_s)),
-                *cells(
-                    f"{100 * (each.efficiency or 0.0):.0f} %",
-                    format_seconds(each.exposed_s or 0.0),
-                    format_seconds(each.waiting_s or 0.0),
-                    f"{each.extrapolation:.3g}x",
-                ),
+                *cells(*_of_script(each), f"{each.extrapolation:.3g}x"),
             ],
         )
         for each in predictions
@@ -224,6 +227,14 @@ def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPr
     return Section(f"{command}, {profile.workers} workers measured, the same batch per worker", parts, about)
 
 
+def _of_script(each: "AttachedPrediction") -> list[str]:
+    """Return efficiency, exposed communication and waiting; none of a step that is inconclusive."""
+    if each.step_s is None or is_undecided(each.step_s.low, each.step_s.high):
+        return [UNKNOWN] * 3
+    times = (format_seconds(each.exposed_s or 0.0), format_seconds(each.waiting_s or 0.0))
+    return [f"{100 * (each.efficiency or 0.0):.0f} %", *times]
+
+
 def curve_sections(forecasts: "Sequence[Forecast]") -> list[Section]:
     """Return a section for each measured scaling curve, and what their columns mean."""
     terms = Section("Terms and notes", [Sentences([f"Intervals are of 90 %. {_EXTRAPOLATION}"], "dim")])
@@ -237,11 +248,7 @@ def _curve(found: "Forecast") -> Section:
             str(point.workers),
             [
                 Cell(*_time(point.step_s)),
-                *cells(
-                    UNKNOWN if point.throughput is None else number(point.throughput),
-                    f"{point.efficiency:.0%}",
-                    f"{point.extrapolation:.3g}",
-                ),
+                *cells(*_of_curve(point), f"{point.extrapolation:.3g}"),
             ],
         )
         for point in found.points
@@ -268,6 +275,14 @@ def _curve(found: "Forecast") -> Section:
     parts += _narrowing(found)
     about = f"Efficiency is relative to the measured step of {first} worker{'s'[: first > 1]}."
     return Section(found.curve.name, parts, about)
+
+
+def _of_curve(point: "ForecastPoint") -> list[str]:
+    """Return throughput and efficiency; none of a step that is inconclusive."""
+    if is_undecided(point.step_s.low, point.step_s.high):
+        return [UNKNOWN] * 2
+    throughput = UNKNOWN if point.throughput is None else number(point.throughput)
+    return [throughput, f"{100 * point.efficiency:.0f} %"]
 
 
 def _narrowing(found: "Forecast") -> Iterator[Part]:

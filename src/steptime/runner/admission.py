@@ -46,7 +46,7 @@ NOT_RUN = "not run: the budget was spent before its first launch"
 NOT_CHECKED = "not run: the budget did not suffice for its checks"
 NOT_REPEATED = "not ranked: the budget ended before its timed steps were repeated without timers; rerun to continue"
 CHECKS_CUT = "{} did not end within the part of the budget for checks; those that did are kept"
-HALF_TRAINED = "not finished: the budget is spent, and of its first training {}; run the study again to go on"
+HALF_TRAINED = "not finished: the budget is spent, and of its first training {}; rerun to continue"
 
 
 @dataclass(frozen=True)

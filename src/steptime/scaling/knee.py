@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.results.json_form import Interval
-from steptime.units import format_count
+from steptime.units import format_count, is_undecided
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ class Knee:
 
     @property
     def sentence(self) -> str:
-        """Return ``efficiency falls below 80 % at 24 workers (12 to 61)``."""
+        """Return ``efficiency falls below 80 % at 24 workers (12 to 41)``; of a wide interval the ends alone."""
         if self.measure == "efficiency":
             what, at = f"efficiency falls below {100 * self.limit:.0f} %", "at"
         else:
@@ -55,7 +55,10 @@ class Knee:
         where = f"{beyond} workers" if middle is None else f"{at} {format_count(int(middle), 'worker')}"
         if low is None:
             return f"{what} {where}"
-        return f"{what} {where} ({low:.0f} to {beyond if high is None else f'{high:.0f}'})"
+        ends = f"{low:.0f} to {beyond if high is None else f'{high:.0f}'}"
+        if is_undecided(low, high or self.searched_to):
+            return f"{what} {at} {ends} workers (inconclusive)"
+        return f"{what} {where} ({ends})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that docs/prediction.md describes."""
