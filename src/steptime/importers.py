@@ -37,11 +37,11 @@ from steptime.imported.tracker_files import (
     read_ultralytics,
     read_wandb,
 )
-from steptime.plain_file import read_user_text
 from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.table import read_own_curves
 from steptime.predict.nccl_output import NcclTable, read_nccl_tests
 from steptime.results.attached_files import AttachedFiles, AttachedHeader, ProcessLines
+from steptime.user_file import read_user_text
 
 ImportedKind = Literal["links", "curves", "run"]
 TAKEN_BY: dict[ImportedKind, str] = {

@@ -17,7 +17,7 @@ import pytest
 from program import PROGRAM, process
 from typer.testing import CliRunner
 
-from steptime.cli import status
+from steptime.cli import page_server
 from steptime.cli.app import app
 
 
@@ -117,7 +117,7 @@ def test_a_page_is_served_while_the_command_runs_and_takes_no_signal_from_it(tmp
 
 
 def test_a_command_runs_though_its_page_cannot_be_served(tmp_path, monkeypatch):
-    monkeypatch.setattr(status, "HOST", "192.0.2.1")  # an address of no machine
+    monkeypatch.setattr(page_server, "HOST", "192.0.2.1")  # an address of no machine
     done = CliRunner().invoke(app, ["attach", "--serve", "-o", str(tmp_path / "results"), "--", "sh", "-c", "exit 5"])
     assert done.exit_code == 5
     assert done.stderr.startswith("steptime attach: its page is not served: OSError: ")

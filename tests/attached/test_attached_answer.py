@@ -8,7 +8,7 @@ from stored_processes import COMMAND, ddp_job, ddp_steps, found_in, process_line
 from steptime.attached.latest_steps import latest_attempt, latest_steps
 from steptime.attached.memory import memory_now
 from steptime.cli.console import PlainConsole
-from steptime.cli.status import PageServer
+from steptime.cli.page_server import PageServer
 from steptime.report.attached import attached_section, headline, part_rows
 from steptime.report.attached_answer import MOST_LINES, AttachedAnswer, _clauses
 from steptime.report.terminal import SectionText

@@ -13,7 +13,7 @@ import pytest
 from program import PROGRAM
 from simulated import a_launch, a_store, a_trial
 
-from steptime.cli.status import HOST, PageServer
+from steptime.cli.page_server import HOST, PageServer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "attached"))
 from stored_processes import COMMAND, ddp_steps, process_lines, write

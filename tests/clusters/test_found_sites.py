@@ -1,6 +1,6 @@
 """The hosts of a real cluster, as the probe found them."""
 
-from steptime.catalog.cluster import FoundHost, Site
+from steptime.catalog.found_site import FoundHost, Site
 
 
 def test_clocks_are_looked_up_by_the_name_that_a_host_gives_itself():

@@ -7,7 +7,8 @@ from ruamel.yaml import YAML
 from simulated import a_launch, a_store, a_training, a_trial
 
 from steptime.errors import StoreError
-from steptime.exports.foreign_formats import export_extrap, export_history, export_mllog
+from steptime.exports.foreign_formats import export_extrap, export_mllog
+from steptime.exports.otava import export_history
 from steptime.study.training import Training
 
 SECONDS = {1: 0.1, 2: 0.12}

@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from steptime.catalog.cluster import FoundHost
+from steptime.catalog.found_site import FoundHost
 from steptime.launchers.hosts.commands import reach_commands
 from steptime.launchers.hosts.lines import Lines
 

@@ -14,7 +14,8 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 
-from steptime.catalog.cluster import FoundHost, NeededPaths, Site, cluster_for
+from steptime.catalog.cluster import cluster_for
+from steptime.catalog.found_site import FoundHost, NeededPaths, Site
 from steptime.errors import LaunchError
 from steptime.launchers.hosts.probe import probed
 from steptime.launchers.request import Request

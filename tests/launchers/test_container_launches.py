@@ -16,7 +16,7 @@ from emulating import skip_where_impossible
 from system_packages import missing
 
 from living_processes import wait_until
-from steptime.catalog.cluster import FoundHost, Site
+from steptime.catalog.found_site import FoundHost, Site
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.rootless import request_from_text, request_to_text
 from steptime.launchers.request import LaunchOutcome, Request

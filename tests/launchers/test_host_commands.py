@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from steptime.catalog.cluster import FoundGpu, FoundHost, Site, cluster_for
+from steptime.catalog.cluster import cluster_for
+from steptime.catalog.found_site import FoundGpu, FoundHost, Site
 from steptime.errors import LaunchError
 from steptime.launchers.hosts.commands import reach_commands, starts, with_transports
 from steptime.launchers.hosts.host_facts import rdma_devices, system_mpiexec

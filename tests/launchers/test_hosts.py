@@ -376,7 +376,7 @@ def test_a_local_folder_that_cannot_be_used_is_named_with_its_host(bed, tmp_path
 DROP = """
 import json, sys
 from dataclasses import asdict
-from steptime.catalog.cluster import FoundHost
+from steptime.catalog.found_site import FoundHost
 from steptime.runner.page_cache import drop_on_hosts
 hosts = [FoundHost(name) for name in sys.argv[2].split(",")]
 found = drop_on_hosts(hosts, "ssh", {"dataset": {"path": sys.argv[1]}})
@@ -428,7 +428,7 @@ from pathlib import Path
 sys.path.append(sys.argv[2])
 from trials import trial
 from steptime.catalog.cluster import cluster_for
-from steptime.catalog.cluster import FoundHost, Site
+from steptime.catalog.found_site import FoundHost, Site
 from steptime.runner.site import LivingHosts
 from steptime.runner.trial_runs import TrialInputs, loader_runs
 from steptime.catalog.workloads.table import build_workload

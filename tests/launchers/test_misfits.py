@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from steptime.catalog.cluster import FoundHost, NeededPaths, Site
+from steptime.catalog.found_site import FoundHost, NeededPaths, Site
 from steptime.launchers.hosts.probe import misfits
 
 FACT = {

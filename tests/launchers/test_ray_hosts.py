@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from launching import timing_job
 
-from steptime.catalog.cluster import FoundHost, Site
+from steptime.catalog.found_site import FoundHost, Site
 from steptime.catalog.manifest import load_manifests
 from steptime.errors import LaunchError
 from steptime.launchers.hosts.commands import RAY_LINE, reach_commands, single_command

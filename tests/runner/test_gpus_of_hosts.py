@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from steptime.catalog.accelerators import find_accelerators
-from steptime.catalog.cluster import FoundGpu, Site
+from steptime.catalog.found_site import FoundGpu, Site
 from steptime.errors import StudyError
 from steptime.runner.plan import StudyPlan, plan_study
 from steptime.runner.site import machine_of_checks, site_of_study

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from trials import trial
 
-from steptime.catalog.cluster import FoundGpu, FoundHost, NeededPaths, Site, cluster_for
+from steptime.catalog.cluster import cluster_for
+from steptime.catalog.found_site import FoundGpu, FoundHost, NeededPaths, Site
 from steptime.catalog.manifest import load_manifests
 from steptime.environments.cache import cache_folder
 from steptime.launchers.request import LaunchOutcome

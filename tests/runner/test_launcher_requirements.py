@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_study import CHECKED_STUDY
 
-from steptime.catalog.cluster import FoundHost
+from steptime.catalog.found_site import FoundHost
 from steptime.cli.app import run_program
 from steptime.results.store import Store
 from steptime.runner.plan import StudyPlan, plan_study

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steptime.catalog.cluster import FoundHost, Site
+from steptime.catalog.found_site import FoundHost, Site
 from steptime.errors import Unfinished
 from steptime.runner.site import LivingHosts
 

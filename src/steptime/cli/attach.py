@@ -164,7 +164,7 @@ def _warn_of(error: Exception) -> None:
 @contextmanager
 def _shown_while_it_runs(folder: Path) -> Iterator[None]:
     """Serve the page; the command runs where it cannot be served too."""
-    from steptime.cli.status import page_served
+    from steptime.cli.page_server import page_served
 
     with ExitStack() as stack:
         try:

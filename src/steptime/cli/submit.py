@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from steptime.catalog.cluster import FoundHost
+from steptime.catalog.found_site import FoundHost
 from steptime.cli.console import PlainConsole, stderr_console
 from steptime.cli.streams import say, warn
 from steptime.errors import UsageError, choices_message

@@ -98,7 +98,7 @@ VERBS = (
     ),
     Verb(
         "serve",
-        "status.serve",
+        "page_server.serve",
         "Show the report in a browser of this machine, live and read-only, until Ctrl-C.",
     ),
     Verb(

@@ -33,7 +33,6 @@ from steptime.catalog.choices import strategy_named
 from steptime.diagnosis.form import ExpectedStep, Judgement, Scenario
 from steptime.errors import FileError, UsageError
 from steptime.phases import HIDDEN
-from steptime.plain_file import read_user_text
 from steptime.predict.predict import predict
 from steptime.predict.profile import PredictedSeconds, Profile, default_profile_path, read_profile
 from steptime.predict.query import Query
@@ -43,6 +42,7 @@ from steptime.results.record_kinds import ABLATION
 from steptime.results.store import Store
 from steptime.statistics.interval import from_log
 from steptime.study.trial import Trial
+from steptime.user_file import read_user_text
 
 _MOST_BYTES = 2**24
 _COLUMNS = ("framework", "strategy", "workload", "workers", "batch_per_worker")

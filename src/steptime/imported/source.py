@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, cast
 from pydantic_core import from_json
 
 from steptime.errors import FileError, UsageError
-from steptime.plain_file import open_user_file
 from steptime.units import format_bytes
+from steptime.user_file import open_user_file
 
 _GZIP = b"\x1f\x8b"
 _HEAD = 16 << 20

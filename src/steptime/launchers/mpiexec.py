@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from steptime.errors import LaunchError
 
 if TYPE_CHECKING:  # a host agent imports this file, where nothing but the standard library is installed
-    from steptime.catalog.cluster import FoundHost
+    from steptime.catalog.found_site import FoundHost
     from steptime.launchers.request import Request
 
 OPEN_MPI_FLAGS = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none")

@@ -14,13 +14,14 @@ from steptime.attached.exchange import CallKind, sharded_calls
 from steptime.attached.form import AttachedRun, StepPart
 from steptime.errors import StoreError
 from steptime.phases import EXCHANGED, REST
-from steptime.plain_file import read_user_text, write_whole
+from steptime.plain_file import write_whole
 from steptime.predict.model.measured_links import link_of
 from steptime.predict.observation import PositiveSeconds, Rate, Seconds, Share
 from steptime.predict.profile import NetLink
 from steptime.results.attached_files import AttachedFiles
 from steptime.results.json_form import Interval
 from steptime.results.stored_record import Bytes, Count
+from steptime.user_file import read_user_text
 
 SCHEMA = 1
 KIND = "attached"

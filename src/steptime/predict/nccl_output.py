@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from steptime.errors import FileError, UsageError
-from steptime.plain_file import read_user_text
 from steptime.predict.nccl_row import CALL_TIMES, LARGEST, Columns, NcclRow, checked_time, columns_in, measured
 from steptime.units import PrintedNumber, format_count
+from steptime.user_file import read_user_text
 
 _MOST_BYTES = 16 * 1024**2
 _LONGEST_LINE = 2000

@@ -29,7 +29,7 @@ from pydantic import (
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.errors import FileError, StoreError, choices_message
-from steptime.plain_file import read_user_text, write_whole
+from steptime.plain_file import write_whole
 from steptime.predict.model.collectives import LIBRARIES
 from steptime.predict.model.nccl import Medium
 from steptime.predict.model.policies import COMPRESSIONS, SHARDS, WIDTHS
@@ -49,6 +49,7 @@ from steptime.predict.observation import (
 from steptime.predict.posterior import DRAWS, bounds
 from steptime.predict.step_model import BOUNDS, INNER, OUTER
 from steptime.results.peaks import Peak
+from steptime.user_file import read_user_text
 
 SCHEMA = 3
 _MOST_BYTES = 64 * 1024**2

@@ -137,13 +137,13 @@ def _chrome(stores: "Sequence[Store]", folder: Path, trial: str | None) -> list[
 
 
 def _talp(stores: "Sequence[Store]", folder: Path, _: str | None) -> list[Path]:
-    from steptime.exports.foreign_formats import export_talp
+    from steptime.exports.talp import export_talp
 
     return export_talp(stores[0], folder)
 
 
 def _otava(stores: "Sequence[Store]", folder: Path, _: str | None) -> list[Path]:
-    from steptime.exports.foreign_formats import export_history
+    from steptime.exports.otava import export_history
 
     return export_history(stores, folder)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from steptime.catalog.choices import SYNTHETIC
-from steptime.catalog.cluster import Site
+from steptime.catalog.found_site import Site
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.workloads.layers import Workload
 from steptime.environments.cache import cache_folder

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from steptime.catalog.accelerators import Accelerators
 from steptime.catalog.choices import OWN, SYNTHETIC
-from steptime.catalog.cluster import Cluster, Site, cluster_for
+from steptime.catalog.cluster import Cluster, cluster_for
+from steptime.catalog.found_site import Site
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.options import Optimizer, OptionValue, Precision, Tuning
 from steptime.catalog.workloads.layers import Workload

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from steptime.catalog.accelerators import Accelerators
-from steptime.catalog.cluster import Site
+from steptime.catalog.found_site import Site
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.options import Tuning
 from steptime.errors import StudyError

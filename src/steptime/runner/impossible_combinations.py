@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from steptime.catalog.accelerators import Version
 from steptime.catalog.choices import OWN, loader_named, strategy_named
-from steptime.catalog.cluster import Site
+from steptime.catalog.found_site import Site
 from steptime.catalog.manifest import Manifest, TrainingSetting
 from steptime.catalog.workloads.kinds import OF_TRANSFORMERS
 from steptime.catalog.workloads.own_module import MODULE_KINDS, other_kind

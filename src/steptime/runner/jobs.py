@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from steptime.catalog.choices import OWN, SYNTHETIC
-from steptime.catalog.cluster import Cluster, Site, cluster_for
+from steptime.catalog.cluster import Cluster, cluster_for
+from steptime.catalog.found_site import Site
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.workloads.layers import Workload
 from steptime.launchers.request import Isolation, Request

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steptime.catalog.cluster import Site
+from steptime.catalog.found_site import Site
 from steptime.catalog.manifest import Manifest
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.orphans import end_orphans

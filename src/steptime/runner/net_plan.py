@@ -7,7 +7,8 @@ from pydantic import ValidationError
 
 from steptime.catalog.accelerators import find_accelerators
 from steptime.catalog.choices import strategy_named
-from steptime.catalog.cluster import Cluster, Site, cluster_for
+from steptime.catalog.cluster import Cluster, cluster_for
+from steptime.catalog.found_site import Site
 from steptime.catalog.manifest import BackEndSupport, Manifest
 from steptime.environments.kinds import find_ready
 from steptime.errors import UsageError, choices_message

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from steptime.catalog.cluster import FoundHost, Reach
+from steptime.catalog.found_site import FoundHost, Reach
 from steptime.launchers.hosts.commands import single_command, variables_of_line
 from steptime.results.loader_records import PageCache
 

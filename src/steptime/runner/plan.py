@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.catalog.accelerators import Accelerators
-from steptime.catalog.cluster import NeededPaths, Site
+from steptime.catalog.found_site import NeededPaths, Site
 from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.catalog.plugins import OWN
 from steptime.catalog.workloads.own_module import OwnModule

@@ -13,7 +13,7 @@ from typing import Any
 
 from steptime.catalog.accelerators import Accelerator, Accelerators, find_accelerators, version_of
 from steptime.catalog.choices import launchers_with
-from steptime.catalog.cluster import FoundHost, NeededPaths, Reach, Site, example_site
+from steptime.catalog.found_site import FoundHost, NeededPaths, Reach, Site, example_site
 from steptime.errors import LaunchError, StudyError, Unfinished, UsageError
 from steptime.file_name import host_name_mistake
 from steptime.flags import flag_text

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from steptime.analysis.published import merged_tiers
-from steptime.catalog.cluster import Site
+from steptime.catalog.found_site import Site
 from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Dataset
 from steptime.foreign_writers import require_folder_for_launches, require_own_files

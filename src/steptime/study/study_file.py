@@ -17,7 +17,6 @@ from steptime.catalog.plugins import OWN, plugins_of, taken_twice
 from steptime.catalog.workloads.own_module import find_own_module
 from steptime.errors import FileError, PluginError, StudyError, WorkloadError, choices_message
 from steptime.file_name import MOST_CHARACTERS, as_file_name, file_name_mistake, path_mistake
-from steptime.plain_file import read_user_text
 from steptime.study.contradictions import contradictions
 from steptime.study.document import Document, Mistake, read_value, read_yaml
 from steptime.study.document import Path as KeyPath
@@ -25,6 +24,7 @@ from steptime.study.hosts import hostfile_of
 from steptime.study.mistakes import KnownNames, environments_of, form_mistakes, is_folder, unknown_names
 from steptime.study.quantities import words_of
 from steptime.study.study import AXIS_NAMES, SMALL, Study
+from steptime.user_file import read_user_text
 
 _FIXED = ("version", "name", "scale", "scales")
 _KEYS = tuple(key for key in Study.model_fields if key not in _FIXED)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from steptime.errors import FileError, WorkloadError, choices_message
-from steptime.plain_file import read_user_text
+from steptime.user_file import read_user_text
 
 _MOST_BYTES = 4 * 2**20
 """Of a file."""

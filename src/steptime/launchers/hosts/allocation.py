@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steptime.catalog.cluster import Reach
+from steptime.catalog.found_site import Reach
 from steptime.errors import FileError, LaunchError
-from steptime.plain_file import read_user_text
 from steptime.study.hostfile import MOST_BYTES, read_hostfile, slot_count
 from steptime.study.quantities import expanded_hosts
+from steptime.user_file import read_user_text
 
 HERE_ALONE = "launcher=local runs on this host alone"
 KUBEFLOW_HOSTFILE = Path("/etc/mpi/hostfile")

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from steptime.catalog.cluster import Cluster, FoundHost, Reach, cluster_for
+from steptime.catalog.cluster import Cluster, cluster_for
+from steptime.catalog.found_site import FoundHost, Reach
 from steptime.launchers.mpiexec import OPEN_MPI_FLAGS, find_mpiexec, is_open_mpi
 from steptime.launchers.process_env import cores_in_words, foreign_variables, pins, server_pins, shared_variables
 from steptime.launchers.request import Process, Request

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from steptime.catalog.cluster import ClusterFindings, FoundHost, HostFindings, Site
+from steptime.catalog.cluster import ClusterFindings, HostFindings
+from steptime.catalog.found_site import FoundHost, Site
 from steptime.errors import LaunchError
 from steptime.interruption import shielded
 from steptime.launchers.hang import cause_of_hang, last_words

@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from steptime.catalog.cluster import FoundGpu, FoundHost, NeededPaths, PathFindings, Site
+from steptime.catalog.cluster import PathFindings
+from steptime.catalog.found_site import FoundGpu, FoundHost, NeededPaths, Site
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.verification import measure_paths, message_bytes
 from steptime.launchers.hosts.commands import reach_commands, single_command, variables_of_line

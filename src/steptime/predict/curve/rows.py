@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from steptime.errors import FileError
-from steptime.plain_file import read_user_text
 from steptime.predict.curve.curve import EvidenceError
+from steptime.user_file import read_user_text
 
 Rows = list[tuple[int, dict[str, str]]]
 """Line numbers and values by column."""
