@@ -282,7 +282,7 @@ def curve_points(imported: ImportedRun) -> Sequence[tuple[int, float, int | None
     trainings: dict[str, list[ProcessLines]] = {}
     for process in files.processes:
         if process.place:
-            trainings.setdefault(process.process.boot, []).append(process)
+            trainings.setdefault(process.process.boot or "", []).append(process)
     points = []
     for mark, own in trainings.items():
         run = attached_run(header.model_copy(update={"imported": []}), AttachedFiles(own, [], [], []))
