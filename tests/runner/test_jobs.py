@@ -55,4 +55,9 @@ def test_kernels_are_searched_where_speed_counts_and_in_no_check_or_replay():
         "replay": replay_job(TRIAL, WORKLOAD, {}, [1, 4]),
         "loader": loader_job(TRIAL, WORKLOAD, {}, 1.0),
     }
-    assert [mode for mode, job in jobs.items() if of_adapter(job)["searches"]] == ["time", "ablation"]
+    on_device = {mode: of_adapter({**job, "device": "cuda"}) for mode, job in jobs.items()}
+    assert [mode for mode, job in on_device.items() if job["searches"]] == ["time", "ablation"]
+
+
+def test_on_processors_a_job_does_not_show_whether_kernels_are_searched():
+    assert "searches" not in of_adapter(timing_job(TRIAL, WORKLOAD, {}, TimingSchedule(5, 3.0, 10, 2000)))

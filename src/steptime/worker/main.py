@@ -152,12 +152,13 @@ def of_adapter(job: Job) -> Job:
     """Return the job as an adapter sees it, which must not depend on whether its steps are timed or checked.
 
     ``mode`` and ``schedule`` are left out. Instead, ``ablated`` is whether the step will be broken down, ``learns``
-    whether the learning rate may change, outputs are asked for and the state is kept, and ``searches`` whether a search
-    for the quickest kernels pays, which takes longer than the steps of a check or a replay.
+    whether the learning rate may change, outputs are asked for and the state is kept. Of a job on a CUDA device alone,
+    ``searches`` is whether a search for the quickest kernels pays, which takes longer than the steps of a check.
     """
     seen = {name: value for name, value in job.items() if name not in ("mode", "schedule", "begins")}
     seen["ablated"] = job["mode"] == "ablation"
-    seen["searches"] = job["mode"] in _RANKED
+    if job["device"] == "cuda":
+        seen["searches"] = job["mode"] in _RANKED
     seen.setdefault("learns", "training" in job or bool(job.get("schedule", {}).get("rates")))
     return seen
 
