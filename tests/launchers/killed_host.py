@@ -17,7 +17,7 @@ device: cpu
 launcher: {launcher}
 loaders: synthetic
 launches: {{min: 1, max: 1}}
-seconds_per_launch: 0.3
+seconds_per_launch: 3
 steps: {{warmup: 3, min: 5, max: 1000000}}
 """
 LIMIT_S = 400.0
