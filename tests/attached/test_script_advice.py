@@ -34,7 +34,7 @@ def test_a_wait_for_input_is_a_finding_with_its_share(tmp_path):
 
 
 def test_a_gain_is_at_most_that_of_a_step_without_the_part(tmp_path):
-    gain = by_rule(ddp_job(tmp_path, lambda _: [0.0, 0.0]))["own_input"].gain
+    gain = by_rule(ddp_job(tmp_path, lambda _: [0.0, 0.0]))["own_input"].rule_gain
 
     assert 0.9 <= gain.low < 1.0 < gain.value < gain.high <= 1.0 / (1.0 - 20.0 / STEP_MS) * 1.01
 
