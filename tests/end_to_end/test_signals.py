@@ -124,7 +124,7 @@ def test_a_signal_that_comes_at_the_end_of_an_object_is_not_lost():
 
 
 def test_a_signal_of_which_a_library_makes_another_error_is_an_interruption(monkeypatch, capsys):
-    def library(_arguments: object, *, standalone_mode: bool) -> None:
+    def library(_arguments: object, *, standalone_mode: bool, obj: float | None) -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
         except Interrupted:
