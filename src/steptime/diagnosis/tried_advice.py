@@ -78,6 +78,12 @@ def read_verified(path: Path = PATH) -> list[VerifiedAdvice]:
         return [VerifiedAdvice(**{name: _READ[name](row[name]) for name in COLUMNS}) for row in csv.DictReader(file)]
 
 
+@cache
+def kept_advice() -> tuple[VerifiedAdvice, ...]:
+    """Return the rows of steptime's own table, which is read once: every finding is widened by it."""
+    return tuple(read_verified())
+
+
 def write_verified(path: Path, rows: Sequence[VerifiedAdvice]) -> None:
     """Write a table of verified advice."""
     with path.open("w", newline="") as file:
@@ -99,7 +105,7 @@ def widened(gain: Interval[float | None], rows: Sequence[VerifiedAdvice] | None 
     """
     if gain.value is None or gain.low is None or gain.high is None:
         return gain
-    factor = widening(read_verified() if rows is None else rows)
+    factor = widening(kept_advice() if rows is None else rows)
     return Interval(gain.value, gain.low / factor, gain.high * factor)
 
 
@@ -142,7 +148,7 @@ def record_of_rule(name: str) -> RuleRecord:
 @cache
 def rule_records() -> dict[str, RuleRecord]:
     """Return the record of every rule whose advice was tried."""
-    rows = read_verified()
+    rows = kept_advice()
     return {
         rule: record_of([each for each in rows if each.rule == rule], rows) for rule in {each.rule for each in rows}
     }

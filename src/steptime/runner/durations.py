@@ -86,8 +86,10 @@ def search_s(trial: Trial) -> float:
     cuDNN does for torch, once for each convolution that is unlike the others. Other frameworks choose by other rules,
     and of a user's own module the layers are not known.
     """
+    if trial.device != "cuda":
+        return 0.0
     manifest = load_manifests().get(trial.framework)
-    if trial.device != "cuda" or manifest is None or "torch" not in manifest.libraries:
+    if manifest is None or "torch" not in manifest.libraries:
         return 0.0
     try:
         layers = trial.build().layers
