@@ -249,7 +249,8 @@ def test_a_loader_without_backward_passes_is_an_evaluations(played):
     train(played, 2)
     steps = played.steps()
     assert [step["number"] for step in steps if "evaluated" in step.get("flags", [])] == [4, 7, 11]
-    assert [step["number"] for step in steps if "apart" in step] == [7, 11]
+    apart = {step["number"]: step["apart"]["end_ns"] - step["apart"]["begin_ns"] for step in steps if "apart" in step}
+    assert apart == dict.fromkeys([4, 7, 11], 75 * MS)
     assert [step["duration_ns"] // MS for step in steps[8:11]] == [65] * 3
 
 
@@ -654,3 +655,86 @@ def test_a_process_that_never_trains_leaves_no_file(played):
     played.evaluate()
     played.recorder.end()
     assert not list(played.folder.iterdir())
+
+
+def trained(played, source=TRAINING):
+    played.request(source, 10)
+    played.forward(20)
+    played.backward(30)
+    played.update(5)
+
+
+def read_by_its_own_loader(played):
+    for _ in range(3):
+        played.request(TRAINING, 10)
+        played.forward(20)
+    played.request(TRAINING, 1, "epoch")
+
+
+def read_one_batch(played):
+    played.request(SECOND, 10)
+    played.forward(20)
+    played.wait(30)
+    played.request(SECOND, 1, "epoch")
+
+
+def read_ahead(played):
+    played.request(TRAINING, 10)
+    for region in ("input", "input", "epoch"):
+        played.request(TRAINING, 10, region)
+        played.forward(20)
+
+
+def read_by_two_modules(played):
+    for _ in range(3):
+        played.request(TRAINING, 10)
+        played.forward(10)
+        played.forward(10)
+
+
+def read_behind_one_without_gradient(played):
+    played.evaluate()
+    read_by_its_own_loader(played)
+
+
+VALIDATIONS = (
+    read_by_its_own_loader,
+    read_one_batch,
+    read_ahead,
+    read_by_two_modules,
+    read_behind_one_without_gradient,
+)
+
+
+@pytest.mark.parametrize("validate", VALIDATIONS, ids=lambda validate: validate.__name__)
+def test_a_validation_with_gradients_is_apart_whatever_loader_it_reads(played, validate):
+    taken = []
+    for step in range(9):
+        trained(played)
+        if step % 3 == 2:
+            begin = played.at
+            validate(played)
+            taken.append((played.at - begin) // MS)
+    steps = played.steps()
+    assert [step["micro_steps"] for step in steps] == [1] * 9
+    assert all(
+        step["duration_ns"] // MS - (step["apart"]["end_ns"] - step["apart"]["begin_ns"]) // MS == 65
+        for step in steps
+        if "apart" in step
+    )
+    apart = [step["apart"]["end_ns"] - step["apart"]["begin_ns"] for step in steps[:8] if "apart" in step]
+    assert sum(apart) // MS == sum(taken[:2])
+    outside = played.lines("outside")
+    assert [line["evaluation_ns"] > 0 for line in outside if not line["before"]] == [True]
+
+
+def test_batches_that_one_loss_is_over_are_the_steps_own(played):
+    for _ in range(4):
+        for _ in range(3):
+            played.request(TRAINING, 10)
+            played.forward(20)
+        played.backward(30)
+        played.update(5)
+    steps = played.steps()
+    assert not any("apart" in step for step in steps)
+    assert milliseconds(steps[2]["regions"]) == {"input": 30, "forward": 60, "backward": 30, "update": 5}

@@ -82,11 +82,15 @@ class Apart:
         """Return this one with the sums of ``other``, as if both were one after the other."""
         if other is not None:
             self.end += other.end - other.begin
-            for table in ("regions", "gaps"):
-                sums, further = getattr(self.account, table), getattr(other.account, table)
-                for name, duration in further.items():
-                    sums[name] = sums.get(name, 0) + duration
+            self.add(other)
         return self
+
+    def add(self, other: Apart) -> None:
+        """Add the sums of ``other``."""
+        for table in ("regions", "gaps"):
+            sums, further = getattr(self.account, table), getattr(other.account, table)
+            for name, duration in further.items():
+                sums[name] = sums.get(name, 0) + duration
 
     @property
     def evaluation_ns(self) -> int:
@@ -144,6 +148,19 @@ class Ledger:
         if self.after is not None:
             self.after.end = min(self.after.end, begin)
         return self.divide(begin)
+
+    def set_apart(self, begin: int, end: int) -> None:
+        """Set apart what the step has from its ``begin`` to ``end``: forward passes that nothing was trained by."""
+        entries, self.waiting, self.waits = self.waiting, [], False
+        former, self.apart, self.after = self.apart, Apart(begin, end), None
+        self.apart.account, self.account = self.account, TimeSums()
+        if former is not None:
+            self.apart.add(former)
+        self._settle([entry for entry in entries if entry[0] < end], self.apart.account, None)
+        self._settle([entry for entry in entries if entry[0] >= end], self.account, None)
+        regions = self.apart.account.regions
+        if "forward" in regions:
+            regions["nograd"] = regions.get("nograd", 0) + regions.pop("forward")
 
     def resume(self) -> None:
         """Go on with the step: what waited is its own, and nothing of it apart."""

@@ -80,6 +80,13 @@ class TrainingSources:
         self.taught |= self.since_backward
         self.since_backward = set()
 
+    def forget(self) -> None:
+        """Note that the batches since the latest backward pass were not trained on."""
+        untrained = self.since_backward - self.taught
+        self.evaluation |= untrained
+        self.training -= untrained
+        self.since_backward = set()
+
     def of(self, pending: list[LoaderRequest]) -> list[LoaderRequest]:
         """Return those of the requests that loaders of the training answered."""
         return [request for request in pending if request.source in self.training]
@@ -116,6 +123,39 @@ class EvaluatedReads:
         """Return those that an evaluation made, where none of ``requests`` is trained on."""
         read = [request for request in requests if request.read_until]
         return read if len(read) > (self.usual or 0) else []
+
+
+class UntrainedBatches:
+    """Counts the batches of a step that go forward with gradients before another one does, and no backward pass.
+
+    As many in every step are its own, as where a loss is over several batches; more are an evaluation's.
+    """
+
+    def __init__(self) -> None:
+        self.usual: int | None = None
+        self.count = 0
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether the step that goes on has more than is usual."""
+        return self.usual is not None and self.count > self.usual
+
+    def add(self) -> bool:
+        """Note one; return whether an evaluation had it."""
+        self.count += 1
+        return self.evaluates
+
+    def end_step(self) -> None:
+        """Learn what is usual."""
+        self.usual = self.count if self.usual is None else min(self.usual, self.count)
+        self.count = 0
+
+    @staticmethod
+    def begin_of_batch(requests: list[LoaderRequest]) -> int:
+        """Return when the first of ``requests`` began behind the one that ended an epoch."""
+        ended = [index for index, request in enumerate(requests) if request.region == "epoch"]
+        first = ended[-1] + 1 if ended and ended[-1] + 1 < len(requests) else 0
+        return requests[first].begin
 
 
 class RequestsElsewhere:

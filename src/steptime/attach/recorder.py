@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from .account import COLLECTIVE, GAP, REGION, Ledger
 from .garbage import REGION as GARBAGE
 from .garbage import Collections
-from .loader_requests import EvaluatedReads, LoaderRequest, RequestsElsewhere, TrainingSources
+from .loader_requests import EvaluatedReads, LoaderRequest, RequestsElsewhere, TrainingSources, UntrainedBatches
 from .optimizer_rounds import OptimizerRounds
 from .patches import call_all
 from .record_file import ProcessorUse, StepLines, now
@@ -58,7 +58,7 @@ class Recorder:
         self.last_gradient = 0
         self.pending: list[LoaderRequest] = []
         self.sources = TrainingSources()
-        self.reads = EvaluatedReads()
+        self.reads, self.untrained = EvaluatedReads(), UntrainedBatches()
         self.elsewhere_requests = RequestsElsewhere()
         self.calls: set[str] = set()
         self.world: tuple[int, int, str] | None = None
@@ -142,6 +142,8 @@ class Recorder:
 
     def request_begin(self) -> None:
         """Begin a request to a loader."""
+        if self._awaits_backward() and not self.stack:
+            self.ledger.waits = True  # whether what was before is trained on is known later
         self.enter("input")
 
     def request_end(self, source: int, region: str, amount: BatchAmount | None = None) -> None:
@@ -170,6 +172,8 @@ class Recorder:
         Without an optimizer, a backward pass belongs to the step of its ``forward``, if it has one.
         """
         if delivered := [request for request in self.pending if request.delivered]:
+            if forward and self._awaits_backward():
+                self._set_untrained_apart()
             self.sources.use(delivered, first=self.ledger.after is None)
         mine = self.sources.of(self.pending)
         for request in self.pending:
@@ -186,7 +190,7 @@ class Recorder:
         alone = self.stepped and self.sources.latest is None and self.rounds.is_over(self.optimizers)
         if self.stepped and not same and (delivered or ended or alone):
             self.close(first if first is not None else self._end_of_update(begin, forward=forward))
-        elif (self.stepped or self.calls) and self.begin is not None:
+        elif (self.stepped or self.calls or self.forwards) and self.begin is not None and self.ledger.waits:
             self.ledger.resume()  # a second network of the same step: what was between the updates is not apart
         if self.begin is None:
             self._begin_first(first if first is not None else (self.update_end_ns or begin))
@@ -194,6 +198,16 @@ class Recorder:
             self._settle(request, apart=False)
             self.ledger.account.add_batch(request.amount)
         del self.pending[:]
+
+    def _awaits_backward(self) -> bool:
+        """Return whether the step has forward passes with gradient so far, and no backward pass."""
+        return self.forwards > 0 and not (self.micro_steps or self.stepped or self.calls)
+
+    def _set_untrained_apart(self) -> None:
+        """Set apart what the step has so far, if more batches went forward without a backward pass than usual."""
+        if self.untrained.add():
+            self.sources.forget()
+            self.ledger.set_apart(self.begin or 0, self.untrained.begin_of_batch(self.pending))
 
     def _end_of_update(self, begin: int, *, forward: bool) -> int:
         """Return when the update was over: one by hand is the gap before the ``forward`` that now begins."""
@@ -408,6 +422,7 @@ class Recorder:
         self.begin = boundary
         self.micro_steps = self.forwards = 0
         self.backwards, self.optimizers, self.flags = [], [], set()
+        self.untrained.end_step()
         self.stepped = False
         self.calls = set()
         call_all(self.at_step, self.number)
@@ -441,6 +456,8 @@ class Recorder:
             self.ledger.add((request.begin, REGION, request.region, request.duration))
         if self.stepped or self.calls:
             self.close(self.update_end_ns)
+        elif self.untrained.evaluates:
+            self.ledger.set_apart(self.begin, now())
         self.lines.flush()
         self.lines.add_outside(*self.ledger.divide(now()), before=False)
         call_all(self.at_end)
