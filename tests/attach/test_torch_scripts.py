@@ -40,10 +40,10 @@ def train(pause=0.0):
 """
 
 
-def attach(folder, script, *, lines=False, flops=False, prelude=""):
+def attach(folder, script, *, lines=False, flops=False, begin=TRAIN):
     """Run ``script`` attached; return how it ended and the lines of each process that trained."""
     path = folder / "script.py"
-    path.write_text(prelude + TRAIN + script)
+    path.write_text(begin + script)
     hook, record = write_hook(folder / "hook"), folder / "record"
     environ = {**os.environ, **environment(hook, record, lines=lines, flops=flops)}
     done = subprocess.run(
@@ -113,7 +113,7 @@ def test_the_traceback_of_an_error_below_a_patch_has_no_frame_of_ours(endings):
 def test_lines_of_the_users_code_are_named_and_no_thread_is_left_at_the_end(tmp_path):
     # Handlers that are registered first run last: after the recorder's.
     prelude = "import atexit, threading\natexit.register(lambda: print([t.name for t in threading.enumerate()]))\n"
-    done, (lines,) = attach(tmp_path, "for _ in range(3): train(0.03)\n", lines=True, prelude=prelude)
+    done, (lines,) = attach(tmp_path, "for _ in range(3): train(0.03)\n", lines=True, begin=prelude + TRAIN)
     assert done.stdout == "['MainThread']\n", done.stderr
     counted = {}
     for line in kinds_of(lines, "lines"):
@@ -334,6 +334,79 @@ def test_graphs_of_torch_compile_are_counted_at_the_end_and_not_where_nothing_is
     assert kinds_of(outside, "graphs")[0]["operations"] < 2
     assert kinds_of(outside, "graphs")[0]["breaks"] > 0
     assert kinds_of(none, "graphs") == []
+
+
+BY_HAND = """
+import os
+import torch
+from torch.func import functional_call, grad, stack_module_state, vmap
+
+nets = [torch.nn.Linear(16, 4) for _ in range(3)]
+net = nets[0]
+names = [name for name, _ in net.named_parameters()]
+
+def subtract(gradients):
+    with torch.no_grad():
+        for weights, gradient in zip(net.parameters(), gradients):
+            weights -= 0.01 * gradient
+
+def loss(weights, x):
+    return functional_call(net, weights, (x,)).square().mean()
+
+def listed(x):
+    subtract(torch.autograd.grad(net(x).square().mean(), list(net.parameters())))
+
+def generated(x):
+    subtract(torch.autograd.grad(net(x).square().mean(), net.parameters()))
+
+state = tuple(net.parameters())
+
+def functional(x):  # as torchopt: from the second step on, weights are no parameters
+    global state
+    gradients = torch.autograd.grad(loss(dict(zip(names, state)), x), state)
+    state = tuple((w - 0.01 * g).detach().requires_grad_() for w, g in zip(state, gradients))
+
+weights = dict(net.named_parameters())
+
+def transformed(x):
+    global weights
+    gradients = grad(loss)(weights, x)
+    weights = {name: w.detach() - 0.01 * gradients[name] for name, w in weights.items()}
+
+stacked = {name: w.detach() for name, w in stack_module_state(nets)[0].items()}
+
+def ensemble(x):
+    global stacked
+    of_all = lambda weights: vmap(loss, in_dims=(0, None))(weights, x).sum()
+    gradients = grad(of_all)(stacked)
+    stacked = {name: w - 0.01 * gradients[name] for name, w in stacked.items()}
+
+def saliency(x):
+    x.requires_grad_()
+    torch.autograd.grad(net(x).square().mean(), x)
+
+for step in (listed, generated, functional, transformed, ensemble, saliency):
+    if not os.fork():
+        for _ in range(6):
+            step(torch.randn(8, 16))
+        open(step.__name__ + "-" + str(os.getpid()), "w").close()
+        raise SystemExit
+    os.wait()
+"""
+
+
+def test_gradients_of_weights_that_a_script_updates_by_itself_make_steps_and_those_of_inputs_none(tmp_path):
+    done, records = attach(tmp_path, "", begin=BY_HAND)
+    assert done.returncode == 0, done.stderr
+    pids = {kinds_of(lines, "process")[0]["pid"]: len(kinds_of(lines, "step")) for lines in records}
+    steps = {
+        name: pids.get(int(pid), 0)
+        for name, _, pid in (path.name.partition("-") for path in tmp_path.iterdir() if "-" in path.name)
+    }
+    assert steps == {
+        **dict.fromkeys(("listed", "generated", "functional", "transformed", "ensemble"), 6),
+        "saliency": 0,
+    }
 
 
 MODULES = """

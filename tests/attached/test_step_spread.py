@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from stored_processes import ddp_job, sentences_of
+from stored_processes import BEGIN, MS, ddp_job, found_in, process_lines, sentences_of, step, write
 
 STALL_MS = 1000.0
 
@@ -53,3 +53,40 @@ def test_the_share_of_stalls_is_of_the_time_of_steps(tmp_path):
 )
 def test_other_runs_have_no_stalls(tmp_path, late):
     assert ddp_job(tmp_path, late, steps=150).spread.stalls is None
+
+
+def ranks_stalled(folder, stalled, ranks=2, steps=150):
+    """Return the stalls where ranks take 1 s more behind their exchange, for which the others wait in the next step.
+
+    ``stalled`` is rank by step.
+    """
+    processes = []
+    for rank in range(ranks):
+        found, begin = [], BEGIN
+        for number in range(steps):
+            waits = number - 1 in stalled and stalled[number - 1] != rank
+            update = 3.0 + 1000.0 * (stalled.get(number) == rank)
+            regions = {"input": 20.0, "forward": 5.0, "backward": 12.0 + 1000.0 * waits, "update": update}
+            at = begin + 25 * MS
+            passes = [[at, at + 8 * MS, begin + round(sum(regions.values()) - update) * MS, True]]
+            found.append(step(number, begin, regions, backwards=passes))
+            begin += found[-1]["duration_ns"]
+        processes.append(process_lines(rank, ranks, found))
+    return found_in(write(folder, *processes), 60_000.0).spread.stalls
+
+
+@pytest.mark.parametrize(
+    ("stalled", "ranks"),
+    [
+        ({number: number // 12 % 2 for number in range(10, 150, 12)}, 2),
+        (dict.fromkeys(range(10, 150, 12), 0), 2),
+        ({number: number % 3 for number in range(10, 150, 12)}, 3),
+        ({number: number // 20 % 2 for number in range(20, 140, 20)} | {81: 1}, 2),
+    ],
+    ids=["in turn", "one rank", "three ranks", "one behind the other"],
+)
+def test_a_stall_for_which_others_wait_in_the_next_step_counts_once(tmp_path, stalled, ranks):
+    stalls = ranks_stalled(tmp_path, stalled, ranks)
+    assert stalls.count == len(stalled)
+    assert stalls.lost_s == pytest.approx(1.0 * len(stalled), rel=0.01)
+    assert stalls.shortest_s == pytest.approx(1.04 if 81 not in stalled else 0.54, rel=0.01)

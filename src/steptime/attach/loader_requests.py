@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .batch_amount import NO_BATCH
 
 if TYPE_CHECKING:
-    from .account import TimeSums
+    from .account import Ledger, TimeSums
     from .batch_amount import BatchAmount
 
 # Requests of other threads that wait for the end of a step at most; more are not counted.
@@ -118,6 +118,23 @@ class EvaluatedReads:
         while requests[end].region == "epoch":
             end += 1
         return end
+
+    def set_apart(
+        self, requests: list[LoaderRequest], ledger: Ledger, *, begun: bool, stepped: bool
+    ) -> list[LoaderRequest]:
+        """Set apart those of ``requests`` that an evaluation made, before the first step or behind an update.
+
+        Returns:
+            those of the step.
+        """
+        if begun and not stepped:
+            return requests
+        evaluated = requests[: self.count(requests, begun=begun)]
+        for request in evaluated:
+            ledger.settle(request, apart=request.region != "epoch")
+        if evaluated:
+            ledger.extend_apart(evaluated[-1].begin, max(request.read_until for request in evaluated))
+        return requests[len(evaluated) :]
 
     def last(self, requests: list[LoaderRequest]) -> list[LoaderRequest]:
         """Return those that an evaluation made, where none of ``requests`` is trained on."""

@@ -158,13 +158,8 @@ class Recorder:
         self.ledger.waits = self.ledger.waits or self.stepped
         if len(self.pending) > PENDING:
             for request in self.pending[: PENDING // 2]:
-                self._settle(request, apart=self.stepped)
+                self.ledger.settle(request, apart=self.stepped)
             del self.pending[: PENDING // 2]
-
-    def _settle(self, request: LoaderRequest, *, apart: bool) -> None:
-        if apart:
-            self.ledger.extend_apart(request.begin, request.end)
-        self.ledger.add((request.begin, REGION, request.region, request.duration))
 
     def _use(self, begin: int, *, forward: bool = True) -> None:
         """Settle the requests since the last forward, since one that trains begins now: here a step may end.
@@ -172,14 +167,14 @@ class Recorder:
         Without an optimizer, a backward pass belongs to the step of its ``forward``, if it has one.
         """
         if delivered := [request for request in self.pending if request.delivered]:
-            if forward and self._awaits_backward():
-                self._set_untrained_apart()
+            if forward:
+                self._look_back()
             self.sources.use(delivered, first=self.ledger.after is None)
         mine = self.sources.of(self.pending)
         for request in self.pending:
             if request.source not in self.sources.training:
-                self._settle(request, apart=self.ledger.waits)
-        mine = self._without_evaluated(mine)
+                self.ledger.settle(request, apart=self.ledger.waits)
+        mine = self.reads.set_apart(mine, self.ledger, begun=self.begin is not None, stepped=self.stepped)
         first = mine[0].begin if mine else None
         if delivered and self.micro_steps and self._is_blind():
             self.flags.add("blind")
@@ -190,12 +185,12 @@ class Recorder:
         alone = self.stepped and self.sources.latest is None and self.rounds.is_over(self.optimizers)
         if self.stepped and not same and (delivered or ended or alone):
             self.close(first if first is not None else self._end_of_update(begin, forward=forward))
-        elif (self.stepped or self.calls or self.forwards) and self.begin is not None and self.ledger.waits:
+        elif self.ledger.waits and self.begin is not None:
             self.ledger.resume()  # a second network of the same step: what was between the updates is not apart
         if self.begin is None:
             self._begin_first(first if first is not None else (self.update_end_ns or begin))
         for request in mine:
-            self._settle(request, apart=False)
+            self.ledger.settle(request, apart=False)
             self.ledger.account.add_batch(request.amount)
         del self.pending[:]
 
@@ -203,9 +198,9 @@ class Recorder:
         """Return whether the step has forward passes with gradient so far, and no backward pass."""
         return self.forwards > 0 and not (self.micro_steps or self.stepped or self.calls)
 
-    def _set_untrained_apart(self) -> None:
+    def _look_back(self) -> None:
         """Set apart what the step has so far, if more batches went forward without a backward pass than usual."""
-        if self.untrained.add():
+        if self._awaits_backward() and self.untrained.add():
             self.sources.forget()
             self.ledger.set_apart(self.begin or 0, self.untrained.begin_of_batch(self.pending))
 
@@ -215,17 +210,6 @@ class Recorder:
             self._end_gap("forward", begin)
             self.update_end_ns = self.before_end = begin
         return self.update_end_ns
-
-    def _without_evaluated(self, mine: list[LoaderRequest]) -> list[LoaderRequest]:
-        """Set apart the batches of the training source that an evaluation read; return the requests of the step."""
-        if not (self.stepped or self.begin is None):
-            return mine
-        evaluated = mine[: self.reads.count(mine, begun=self.begin is not None)]
-        for request in evaluated:
-            self._settle(request, apart=request.region != "epoch")
-        if evaluated:
-            self.ledger.extend_apart(evaluated[-1].begin, max(request.read_until for request in evaluated))
-        return mine[len(evaluated) :]
 
     def _is_blind(self) -> bool:
         if not self.blind and self.number == 0 and self.micro_steps >= BLIND_AFTER and not self.optimizers:
@@ -268,7 +252,7 @@ class Recorder:
         for request in others:
             if self.stepped:
                 self.sources.evaluation.add(request.source)
-            self._settle(request, apart=self.ledger.waits)
+            self.ledger.settle(request, apart=self.ledger.waits)
             self.pending.remove(request)
 
     def forward_end(self, name: str) -> None:

@@ -22,6 +22,8 @@ _NOTABLE = 0.1
 """Of the time of all steps, that stalls take beyond the median at least to be named."""
 _REGULAR = 0.5
 """Of the mean distance between two stalls, by which distances may differ where they come regularly."""
+_ALIKE = 1.5
+"""Times what a step was longer, that others wait for it in the next one at most."""
 _ADJOINING = 1.5
 """Steps between two stalls, below which they come one after the other."""
 _FEWEST_OF = {0.9: 10, 0.99: 100}
@@ -48,7 +50,7 @@ def step_spread(kept: KeptSteps) -> StepSpread | None:
         p99_s=quantile(lengths, 0.99),
         longest_s=float(lengths.max()),
         longest_step=kept.numbers[int(lengths.argmax())],
-        stalls=_stalls(np.array(kept.numbers), lengths),
+        stalls=_stalls(np.array(kept.numbers), kept.length_s),
     )
 
 
@@ -57,11 +59,21 @@ def quantile(lengths: NDArray[np.float64], level: float) -> float | None:
     return float(np.quantile(lengths, level)) if len(lengths) >= _FEWEST_OF[level] else None
 
 
-def _stalls(numbers: NDArray[np.int64], lengths: NDArray[np.float64]) -> StepStalls | None:
+def _stalls(numbers: NDArray[np.int64], by_rank: NDArray[np.float64]) -> StepStalls | None:
+    """Return the long steps; one behind another that was long on other ranks is their waiting for the same stall."""
+    lengths = by_rank.mean(axis=0)
     median = float(np.median(lengths))
-    long = lengths > max(_LONG * median, median + _LONG_S)
-    count, total = int(long.sum()), float(lengths.sum())
-    beyond = float((lengths[long] - median).sum())
+    long = _are_long(lengths)
+    own = np.array([_are_long(each) for each in by_rank])
+    excess = (by_rank - np.median(by_rank, axis=1, keepdims=True)).max(axis=0)
+    again = np.zeros_like(long)
+    again[1:] = long[1:] & long[:-1] & own[:, 1:].any(axis=0) & ~(own[:, 1:] & own[:, :-1]).any(axis=0)
+    again[1:] &= (np.diff(numbers) == 1) & (excess[1:] <= _ALIKE * excess[:-1])
+    lasting = lengths.copy()
+    lasting[:-1] += np.where(again[1:], lengths[1:] - median, 0.0)
+    total, beyond, share = float(lengths.sum()), float((lengths[long] - median).sum()), float(lengths[long].sum())
+    long &= ~again
+    count = int(long.sum())
     if not _FEWEST <= count <= _MOST_SHARE * len(lengths) or beyond < _NOTABLE * total:
         return None
     distances = np.diff(numbers[long])
@@ -69,11 +81,16 @@ def _stalls(numbers: NDArray[np.int64], lengths: NDArray[np.float64]) -> StepSta
     return StepStalls(
         count=count,
         steps=len(lengths),
-        shortest_s=float(lengths[long].min()),
-        share=float(lengths[long].sum()) / total,
+        shortest_s=float(lasting[long].min()),
+        share=share / total,
         lost_s=beyond,
         every=float(distances.mean()) if regular else None,
     )
+
+
+def _are_long(lengths: NDArray[np.float64]) -> NDArray[np.bool_]:
+    median = float(np.median(lengths))
+    return lengths > max(_LONG * median, median + _LONG_S)
 
 
 def stalls_sentence(stalls: StepStalls, median_s: float) -> str:
