@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .batch_amount import BatchAmount
-    from .loader_requests import LoaderRequest
 
 # Entries that wait at most; beyond, the older half is settled by what is known then.
 WAITING = 4096
@@ -135,12 +134,6 @@ class Ledger:
         if len(self.waiting) > WAITING:
             half, self.waiting = self.waiting[: WAITING // 2], self.waiting[WAITING // 2 :]
             self._settle(half, self.account, self.after)
-
-    def settle(self, request: LoaderRequest, *, apart: bool) -> None:
-        """Add the time of a request to a loader, ``apart`` or the step's."""
-        if apart:
-            self.extend_apart(request.begin, request.end)
-        self.add((request.begin, REGION, request.region, request.duration))
 
     def extend_apart(self, begin: int, end: int) -> None:
         """Note that ``begin`` to ``end`` is apart, with all between it and what was apart since the update."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .account import REGION
 from .batch_amount import NO_BATCH
 
 if TYPE_CHECKING:
@@ -29,6 +30,12 @@ class LoaderRequest:
         self.region = region
         self.delivered = region == "input"
         self.read_until = 0  # the end of the last forward without gradient before the next request
+
+    def settle(self, ledger: Ledger, *, apart: bool) -> None:
+        """Add its time to a step's, or to what lies ``apart``."""
+        if apart:
+            ledger.extend_apart(self.begin, self.end)
+        ledger.add((self.begin, REGION, self.region, self.duration))
 
 
 class TrainingSources:
@@ -131,7 +138,7 @@ class EvaluatedReads:
             return requests
         evaluated = requests[: self.count(requests, begun=begun)]
         for request in evaluated:
-            ledger.settle(request, apart=request.region != "epoch")
+            request.settle(ledger, apart=request.region != "epoch")
         if evaluated:
             ledger.extend_apart(evaluated[-1].begin, max(request.read_until for request in evaluated))
         return requests[len(evaluated) :]

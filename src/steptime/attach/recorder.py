@@ -158,7 +158,7 @@ class Recorder:
         self.ledger.waits = self.ledger.waits or self.stepped
         if len(self.pending) > PENDING:
             for request in self.pending[: PENDING // 2]:
-                self.ledger.settle(request, apart=self.stepped)
+                request.settle(self.ledger, apart=self.stepped)
             del self.pending[: PENDING // 2]
 
     def _use(self, begin: int, *, forward: bool = True) -> None:
@@ -173,7 +173,7 @@ class Recorder:
         mine = self.sources.of(self.pending)
         for request in self.pending:
             if request.source not in self.sources.training:
-                self.ledger.settle(request, apart=self.ledger.waits)
+                request.settle(self.ledger, apart=self.ledger.waits)
         mine = self.reads.set_apart(mine, self.ledger, begun=self.begin is not None, stepped=self.stepped)
         first = mine[0].begin if mine else None
         if delivered and self.micro_steps and self._is_blind():
@@ -190,7 +190,7 @@ class Recorder:
         if self.begin is None:
             self._begin_first(first if first is not None else (self.update_end_ns or begin))
         for request in mine:
-            self.ledger.settle(request, apart=False)
+            request.settle(self.ledger, apart=False)
             self.ledger.account.add_batch(request.amount)
         del self.pending[:]
 
@@ -252,7 +252,7 @@ class Recorder:
         for request in others:
             if self.stepped:
                 self.sources.evaluation.add(request.source)
-            self.ledger.settle(request, apart=self.ledger.waits)
+            request.settle(self.ledger, apart=self.ledger.waits)
             self.pending.remove(request)
 
     def forward_end(self, name: str) -> None:
