@@ -5,8 +5,8 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from steptime.environments.build import Command, installation
 from steptime.environments.spec import EnvironmentSpec
+from steptime.environments.tools import Command, Installer, installation
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 """The version that this machine has for certain."""
@@ -39,7 +39,8 @@ class BorrowedPip(BareTool):
         """Yield the commands that create the environment and install its requirements."""
         yield from super().commands(spec, python, version, folder)
         pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python"]
-        yield from installation(spec, version, [*pip, "install", "-q", "--disable-pip-version-check"], {})
+        command = [*pip, "install", "-q", "--disable-pip-version-check"]
+        yield from installation(spec, version, Installer("pip", command))
 
 
 def write_wheel(folder: Path, name: str, version: str = "1.0", code: str = "", requires: Sequence[str] = ()) -> None:

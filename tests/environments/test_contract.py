@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from bare_tool import SpecMaker, write_wheel
 
-from steptime.environments.build import find_uv
 from steptime.environments.kinds import KINDS, create, find_ready
 from steptime.environments.spec import ReadyEnvironment
+from steptime.environments.tools import find_uv
 
 
 @pytest.fixture(params=sorted(KINDS))

@@ -14,12 +14,12 @@ from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from steptime.cli.env import app
-from steptime.environments.build import Tool, Uv, find_uv
 from steptime.environments.cache import address
 from steptime.environments.kinds import KINDS, CachedEnvironment, EnvironmentSpec
 from steptime.environments.lock_renewal import LockRenewal, changes
 from steptime.environments.locks import LockHeader, current_lock, lock_of, requirement_lines
 from steptime.environments.spec import BuildContext, ReadyEnvironment
+from steptime.environments.tools import Tool, Uv, find_uv
 from steptime.errors import EnvironmentFailure
 from steptime.frameworks.caffe import finish
 from steptime.runner import preparation

@@ -8,9 +8,9 @@ import pytest
 from bare_tool import HERE, SpecMaker, write_wheel
 
 from steptime.environments import subprocesses
-from steptime.environments.build import Uv
 from steptime.environments.kinds import KINDS, CachedEnvironment, create, create_all, find_ready
 from steptime.environments.spec import BuildContext
+from steptime.environments.tools import Uv
 from steptime.errors import EnvironmentFailure
 
 

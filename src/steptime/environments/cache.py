@@ -88,7 +88,10 @@ def foreign_writers(folder: Path) -> str | None:
 
 
 SCHEMA = 1
-"""1: name, kind, folder, interpreter, python, platform, packages, conflicts, verified, created_at, seconds, bytes."""
+"""1: name, kind, folder, interpreter, python, platform, packages, conflicts, verified, created_at, seconds, bytes.
+
+Newer ones also have installers: what installed the packages, as ``["uv 0.9.2"]``.
+"""
 _READ = {"folder": str, "interpreter": str, "kind": str, "packages": dict, "python": str, "verified": str}
 """The keys that are read here, with their types."""
 _NAME = "ready.json"

@@ -20,11 +20,12 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from steptime.environments.build import Build, Tool, Uv, Venv, idle, log_of, only_maker, size_of
+from steptime.environments.build import Build, idle, log_of, only_maker, size_of
 from steptime.environments.cache import address, cache_folder, environments_folder, read_marker, ready_at
 from steptime.environments.fingerprint import packages
 from steptime.environments.spec import BuildContext, EnvironmentSpec, Progress, ReadyEnvironment, choose_python
 from steptime.environments.subprocesses import ask, container_fingerprint, fingerprint_of
+from steptime.environments.tools import Tool, Uv, Venv
 from steptime.errors import EnvironmentFailure, choices_message
 
 _NAME = re.compile(r"(?P<name>.+)-(?P<digest>[0-9a-f]{12})")
@@ -89,7 +90,7 @@ def remove(name: str, cache: Path | None = None) -> int:
         if name not in {match["name"], folder.name}:
             continue
         with idle(folder):
-            freed += size_of(folder)
+            freed += size_of(folder, own=True)
             try:
                 # The marker goes first: a removal that is interrupted must not leave something that looks ready.
                 (folder / "ready.json").unlink(missing_ok=True)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steptime.environments.build import find_links, find_uv
 from steptime.environments.locks import LockHeader, lock_of, read_text, version_numbers
 from steptime.environments.spec import EnvironmentSpec
 from steptime.environments.subprocesses import ask
+from steptime.environments.tools import find_links, find_uv
 from steptime.errors import EnvironmentFailure
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._+-]*)==(?P<version>[^\s;\\]+)[^\\]*\\?$")
