@@ -161,6 +161,7 @@ class _OneProcessPerGroup(LoadScopeScheduling):
         return folder if folder.rsplit("/", 1)[-1] in _SHARING else file
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
     """Deal out groups of tests, see above, whatever ``--dist`` says."""
     return _OneProcessPerGroup(config, log)

@@ -165,8 +165,8 @@ def uv_installer(uv: Path, folder: Path, variables: Mapping[str, str], constrain
         trial = [*command, "--dry-run", "--no-deps", "--no-build", *files, "-r", lock]
         return not files or ask(trial, _TRIAL_LIMIT_S, None, **variables)[0] == 0
 
-    _, told = ask([uv, "--version"], _TRIAL_LIMIT_S)
-    return Installer(" ".join(told.split()[:2]), command, variables, allows)
+    _, answer = ask([uv, "--version"], _TRIAL_LIMIT_S)
+    return Installer(" ".join(answer.split()[:2]), command, variables, allows)
 
 
 _TRIAL_LIMIT_S = 120.0
@@ -199,11 +199,11 @@ def pip_settings(python: Path) -> dict[str, str]:
 
     Of several sources of a setting, the one that pip takes: its variables, then the command's section, then the rest.
     """
-    code, told = ask([python, "-I", "-m", "pip", "config", "list", "--disable-pip-version-check"], _TRIAL_LIMIT_S)
+    code, answer = ask([python, "-I", "-m", "pip", "config", "list", "--disable-pip-version-check"], _TRIAL_LIMIT_S)
     settings: dict[str, str] = {}
     if code:
         return settings
-    entries = [line.partition("=") for line in told.splitlines()]
+    entries = [line.partition("=") for line in answer.splitlines()]
     for section in ("global.", "install.", ":env:."):
         for key, _, value in entries:
             if key.startswith(section) and value[:1] in {"'", '"'}:
