@@ -25,6 +25,8 @@ AFTER_A_CRASH := --reruns 1 --only-rerun "was ended by SIG" --only-rerun "still 
 IN_PARALLEL := --tx '3*popen//env:OPENBLAS_NUM_THREADS=1' --dist loadscope --no-loadscope-reorder --durations=15
 # One line for each skipped test: its reason.
 SKIPPED := $(VENV)/.skipped
+# Locked by `.ci/run` while it makes environments beside the tests. Claims about measured times wait for it.
+MAKING := $(VENV)/.making
 # Ends the target with what was skipped, also when a test has failed.
 SAY_SKIPPED = code=$$?; $(VENV)/bin/python .ci/skipped_tests.py $(SKIPPED); exit $$code
 
@@ -34,8 +36,8 @@ DEFAULT_TESTS = -m pytest $(IN_PARALLEL) --frameworks default --skipped-to=$(SKI
 # Without bytecode on disk every process compiles all modules anew: that is most of what collecting tests takes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: race quick pure-tests test default-tests test-all test-ci ci-tests coverage test-environments test-frameworks further-tests fuzz lint \
-	docs wheel try-wheel setup develop clean
+.PHONY: race quick pure-tests test default-tests test-all test-ci ci-tests coverage test-environments test-frameworks \
+	further-environments further-tests fuzz lint docs wheel try-wheel setup develop clean
 
 race: $(CORE)  ## race four frameworks on this machine and write a report
 	$(STEPTIME) run quickstart $(WITHOUT_SOME)
@@ -61,6 +63,7 @@ test-ci: $(DEV)  ## as `make test`, with what it leaves out
 
 ci-tests: test-environments
 	$(VENV)/bin/python $(DEFAULT_TESTS) -m "not alone"
+	@flock $(MAKING) true
 	$(VENV)/bin/python -m pytest --skipped-to=$(SKIPPED) -m alone
 
 # Counting doubles the processor time of what computes in Python, so that a merge does not wait for it.
@@ -77,10 +80,12 @@ test-frameworks: $(DEV)  ## make every environment that this machine can have, a
 	@rm -f $(SKIPPED)
 	@$(MAKE) --no-print-directory further-tests; $(SAY_SKIPPED)
 
-further-tests:
-	$(VENV)/bin/python -m pip install -q -e '.[ray]'
+further-environments:
 	$(STEPTIME) env create --all $(WITHOUT_SOME)
 	$(STEPTIME) env create deepspeed-dali horovod_pytorch-dali jax-dali $(WITHOUT_SOME)
+
+further-tests: further-environments
+	$(VENV)/bin/python -m pip install -q -e '.[ray]'
 	$(STEPTIME) data make digits photos
 	$(VENV)/bin/python -m pytest $(IN_PARALLEL) --frameworks further --skipped-to=$(SKIPPED) $(AFTER_A_CRASH)
 

@@ -52,6 +52,14 @@ _LONG = [
     "net",
 ]
 """Folders whose tests start many processes or fit models, the longest first."""
+_LONGEST = [
+    "attached/test_tutorial.py",
+    "frameworks/test_library_modules.py",
+    "frameworks/test_own_module_kinds.py",
+    "launchers/test_ray_cluster.py",
+    "launchers/test_emulated_frameworks.py",
+]
+"""Files of the other frameworks that take minutes in one process: they begin first, so that none ends last alone."""
 _COVERING = ["comparison", "interval", "launch_spread", "simultaneous", "stalls", "stopping_rule"]
 """Modules of statistics that draw many studies and count how often an interval covers what was planted."""
 _SCRIPTS = ["torch_scripts", "data_parallel_scripts", "frameworks_beside_torch", "small_jax_states"]
@@ -75,6 +83,7 @@ _COSTLY = {
     )
 }
 """Files that take long and guard one place, beside tests that need a browser or a bed of hosts."""
+assert all((HERE / name).exists() for name in _LONGEST), f"of {_LONGEST}, some are no files"
 assert all(path.exists() for path in _COSTLY), f"of {_COSTLY}, some are no files"
 _SHARING = {"end_to_end", "datasets", "planted"}
 """Folders whose files share a study, a launch or an environment; elsewhere the tests of one file do, at most."""
@@ -150,6 +159,9 @@ def pytest_configure(config: pytest.Config) -> None:
 class _OneProcessPerGroup(LoadScopeScheduling):
     """Keeps in one process the tests of a file, or of a folder whose files share a launch.
 
+    Of the contract suite, those of a framework, which is imported once for them all; but PyTorch's and the reference's,
+    which make up most of a run of their own, by file.
+
     xdist's own groups are none with pytest 9.2: they were told to the scheduler by a changed id of the test.
     """
 
@@ -158,6 +170,9 @@ class _OneProcessPerGroup(LoadScopeScheduling):
             return nodeid
         file = nodeid.split("::", 1)[0]
         folder = file.rsplit("/", 1)[0]
+        framework = nodeid.partition("[")[2].rstrip("]").split("-")[0]
+        if folder.endswith("/contract") and framework in FRAMEWORKS - DEFAULT:
+            return f"{folder}[{framework}]"
         return folder if folder.rsplit("/", 1)[-1] in _SHARING else file
 
 
@@ -223,8 +238,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
         items[:] = kept
     _spend_processor_time()  # what collecting took is no test's
-    # Long ones first, so that all processes end at about the same time.
-    items.sort(key=lambda item: _LONG.index(item.path.parent.name) if item.path.parent.name in _LONG else len(_LONG))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """Return when a test begins: long ones first, so that all processes end at about the same time."""
+    folder = item.path.parent.name
+    if f"{folder}/{item.path.name}" in _LONGEST:
+        return -1
+    return _LONG.index(folder) if folder in _LONG else len(_LONG)
 
 
 def _held_before(path: Path | None) -> set[str]:
