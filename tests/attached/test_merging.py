@@ -51,7 +51,35 @@ def test_a_rank_that_is_missing_is_named(tmp_path):
 
 
 def test_different_numbers_of_steps_are_refused(tmp_path):
-    processes = [process_lines(rank, 2, ddp_steps(rank, alike, steps=steps)) for rank, steps in ((0, 40), (1, 30))]
+    late = shifted(ddp_steps(1, alike, steps=30), 100)
+    processes = [process_lines(0, 2, ddp_steps(0, alike, steps=40)), process_lines(1, 2, late)]
+    run = found_in(write(tmp_path, *processes))
+    assert part_of(run, "sync_wait").reason == "ranks differ in their number of steps: rank 1 has 30, rank 0 40"
+
+
+@pytest.mark.parametrize(
+    ("counts", "late"), [((40, 30), 1), ((30, 40), 1), ((30, 33, 40), 0)], ids=["short", "long", "three ranks"]
+)
+def test_ranks_of_which_some_have_fewer_batches_wait_as_others_where_their_exchanges_meet(tmp_path, counts, late):
+    """As DDP joins them (`Join`): who has ended goes on to take part in the exchange."""
+    ranks = range(len(counts))
+    processes = [
+        process_lines(
+            rank, len(counts), ddp_steps(rank, lambda _: [30.0 * (one == late) for one in ranks], steps=steps)
+        )
+        for rank, steps in enumerate(counts)
+    ]
+    run = found_in(write(tmp_path, *processes))
+    assert run.waited_for.ranks == [late]
+    assert run.waited_for.others_wait_s.value == pytest.approx(0.03)
+    assert any("the parts are of steps that all have" in note for note in run.notes)
+
+
+def test_different_numbers_of_steps_on_hosts_with_clocks_of_their_own_are_refused(tmp_path):
+    processes = [
+        process_lines(rank, 2, ddp_steps(rank, alike, steps=steps), boot=f"boot-{rank}")
+        for rank, steps in ((0, 40), (1, 30))
+    ]
     run = found_in(write(tmp_path, *processes))
     assert part_of(run, "sync_wait").reason == "ranks differ in their number of steps: rank 1 has 30, rank 0 40"
 

@@ -94,12 +94,9 @@ class Attempt:
         if lacking:
             named = ", ".join(map(str, lacking[:4])) + (", …" if len(lacking) > 4 else "")  # noqa: PLR2004
             return f"nothing is known of rank {named} of {self.world}"
-        counts = {rank: each.steps[-1].number + 1 if each.steps else 0 for rank, each in self.processes.items()}
-        if self.is_whole and max(counts.values()) - min(counts.values()) > 1:
-            least, most = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
-            return (
-                f"ranks differ in their number of steps: rank {least} has {counts[least]}, rank {most} {counts[most]}"
-            )
+        kept = list(kept)
+        if (uneven := self.uneven()) is not None and not self._meet(kept):
+            return uneven
         for number in kept:
             steps = self.steps[number]
             if len({step.micro_steps for step in steps}) > 1:
@@ -108,6 +105,30 @@ class Attempt:
             if any(each.keys() != kinds[0].keys() for each in kinds):
                 return f"ranks make different collectives in step {number}"
         return None
+
+    def uneven(self) -> str | None:
+        """Return that ranks which all ended by themselves have different numbers of steps; None where they have not."""
+        counts = {rank: each.steps[-1].number + 1 if each.steps else 0 for rank, each in self.processes.items()}
+        least, most = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
+        if not self.is_whole or counts[most] - counts[least] <= 1:
+            return None
+        return f"ranks differ in their number of steps: rank {least} has {counts[least]}, rank {most} {counts[most]}"
+
+    def _meet(self, kept: Sequence[int]) -> bool:
+        """Whether ranks average gradients in steps of the same number, by one clock: none goes on before all came.
+
+        So it is where DDP joins ranks of which some have fewer batches.
+        """
+        if len(set(self.boots.values())) > 1:
+            return False
+        passes = [
+            each for number in kept for each in zip(*(step.backwards for step in self.steps[number]), strict=False)
+        ]
+        return bool(passes) and all(
+            all(synchronised for _, _, _, synchronised in each)
+            and max(last for _, last, _, _ in each) <= min(end for _, _, end, _ in each)
+            for each in passes
+        )
 
     def is_pipeline(self, kept: Iterable[int]) -> bool:
         """Whether ranks send to one another between forward and backward passes, each in another order.

@@ -95,6 +95,8 @@ def selection_notes(kept: KeptSteps) -> Iterator[str]:
     if kept.left_out > _NOTABLE * len(kept.attempt.steps):
         reasons = [f"{count} {words}" for words, count in kept.left_out_for.items() if count]
         yield f"{kept.left_out} of {format_count(len(kept.attempt.steps), 'step')} are left out: {', '.join(reasons)}"
+    if kept.exchange is not None and (uneven := kept.attempt.uneven()) is not None:
+        yield f"{uneven}; the parts are of steps that all have"
     if kept.exchange is not None and kept.exchange.is_compiled:
         yield "waiting is that for ranks that begin compiled steps late; what one computes longer in them does not show"
     if kept.near_evaluation:
