@@ -154,9 +154,8 @@ def training_summary(trial: Trial, runs: Sequence[TrainingRun]) -> TrainingSumma
     if training is None or not good:
         return None
     finals = {run.seed: accuracy_of(run.epochs[-1]) for run in good}
-    accuracies = [each for each in finals.values() if each is not None]
+    accuracies = [final for final in finals.values() if final is not None]
     losses = {run.seed: loss_of(run.epochs[-1]) for run in good}
-    reached = [run for run in good if _reached(run, training.target_accuracy)]
     shown = finals if accuracies else losses
     return TrainingSummary(
         optimizer=trial.optimizer.model_dump(),
@@ -175,9 +174,7 @@ def training_summary(trial: Trial, runs: Sequence[TrainingRun]) -> TrainingSumma
         best_accuracy=_shares([max(map(_share, run.epochs)) for run in good]) if accuracies else None,
         final_loss=_positive([loss for loss in losses.values() if loss is not None]),
         training_s=_mean(good, lambda run: sum(map(seconds_of, run.epochs))),
-        reached_target=None if training.target_accuracy is None else len(reached),
-        seconds_to_target=_positive([sum(map(seconds_of, run.epochs)) for run in reached]),
-        samples_to_target=_positive([float(sum(map(_samples, run.epochs))) for run in reached]),
+        **_to_target(good, training.target_accuracy),
         samples_per_s=_mean(good, _throughput),
         staleness=_staleness(good),
         curve=_curve(good),
@@ -201,8 +198,14 @@ def _samples(epoch: Epoch) -> int:
     return sum(each.samples for each in epoch)
 
 
-def _reached(run: TrainingRun, target: float | None) -> bool:
-    return target is not None and (accuracy_of(run.epochs[-1]) or 0.0) >= target
+def _to_target(runs: Sequence[TrainingRun], target: float | None) -> dict[str, Any]:
+    """Return how many runs reached the accuracy ``target``, and what those took that did."""
+    reached = [run for run in runs if target is not None and _share(run.epochs[-1]) >= target]
+    return {
+        "reached_target": None if target is None else len(reached),
+        "seconds_to_target": _positive([sum(map(seconds_of, run.epochs)) for run in reached]),
+        "samples_to_target": _positive([float(sum(map(_samples, run.epochs))) for run in reached]),
+    }
 
 
 def _throughput(run: TrainingRun) -> float:

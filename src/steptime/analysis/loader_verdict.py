@@ -238,28 +238,34 @@ def _alone(trial: Trial, launches: Sequence[LoaderLaunch]) -> _Alone | None:
     if not launches:
         return None
     batch = trial.batch_per_worker
-    first = [_stretches(launch, "first") for launch in launches]
-    later = [_stretches(launch, "later") for launch in launches]
+    first, later = ([_stretches(launch, name) for launch in launches] for name in ("first", "later"))
     steady = later if all(later) else first
-    cpu = [_mean([_cpu_of(each) / len(each.ends_s) for each in stretches]) for stretches in steady]
-    slowest = [max(_batch_s(each) for each in stretches) for stretches in steady]
-    dropped = [launch.page_cache.dropped if launch.page_cache else None for launch in launches]
+    cpu_s = [_mean([_cpu_of(stretch) / len(stretch.ends_s) for stretch in stretches]) for stretches in steady]
+    slowest = [max(map(_batch_s, stretches)) for stretches in steady]
+    usages = [stretch.usage for stretches in steady for stretch in stretches]
     return _Alone(
         launches=len(launches),
-        first_rate=_draws([sum(batch / _batch_s(each) for each in stretches) for stretches in first], trial.id, 1),
-        later_rate=_draws([sum(batch / _batch_s(each) for each in stretches) for stretches in later], trial.id, 2)
-        if all(later)
-        else None,
-        cpu_rate=batch / _draws(cpu, trial.id, 3),
+        first_rate=_draws(_rates(first, batch), trial.id, 1),
+        later_rate=_draws(_rates(later, batch), trial.id, 2) if all(later) else None,
+        cpu_rate=batch / _draws(cpu_s, trial.id, 3),
         batch_s=_draws(slowest, trial.id, 4),
-        cpu_s=_draws(cpu, trial.id, 3),
-        memory_bytes=_mean([each.usage.get("memory_bytes", 0.0) for stretches in steady for each in stretches]),
-        helpers_memory_bytes=_mean(
-            [each.usage.get("helpers_memory_bytes", 0.0) for stretches in steady for each in stretches]
-        ),
+        cpu_s=_draws(cpu_s, trial.id, 3),
+        memory_bytes=_mean([usage.get("memory_bytes", 0.0) for usage in usages]),
+        helpers_memory_bytes=_mean([usage.get("helpers_memory_bytes", 0.0) for usage in usages]),
         ahead=any(worker.batches_ahead for launch in launches for worker in launch.workers),
-        dropped=None if None in dropped else all(dropped),
+        dropped=_were_dropped(launches),
     )
+
+
+def _rates(launches: Sequence[Sequence[LoaderStretch]], batch: int) -> list[float]:
+    """Return the samples per second of all workers of each launch."""
+    return [sum(batch / _batch_s(stretch) for stretch in stretches) for stretches in launches]
+
+
+def _were_dropped(launches: Sequence[LoaderLaunch]) -> bool | None:
+    """Whether the page cache was dropped ahead of all launches; None if one does not know."""
+    dropped = [launch.page_cache.dropped if launch.page_cache else None for launch in launches]
+    return None if None in dropped else all(dropped)
 
 
 def _stretches(launch: LoaderLaunch, name: str) -> list[LoaderStretch]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 from numpy.typing import ArrayLike, NDArray
 
 from steptime.results.json_form import NOT_MEASURED, Interval, JsonForm
@@ -235,9 +236,7 @@ def least_squares(sizes: NDArray[np.float64], seconds: NDArray[np.float64]) -> L
     terms = np.column_stack([np.ones_like(sizes), sizes]) / seconds[:, None]
     # Bytes are millions and the start is one: in units of the largest size both columns are of one magnitude.
     scale = np.array([1.0, sizes[-1]])
-    from scipy.optimize import nnls  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import
-
-    (start, per_largest), _ = nnls(terms / scale, np.ones_like(sizes))
+    (start, per_largest), _ = scipy.optimize.nnls(terms / scale, np.ones_like(sizes))
     return Line(float(start), float(per_largest / scale[1]))
 
 

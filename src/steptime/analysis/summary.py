@@ -1,31 +1,24 @@
 """From a results folder to its summary."""
 
-import math
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from steptime.analysis.ablation.breakdown import break_down
 from steptime.analysis.ablation.form import PopEfficiencies, StepBreakdown, against_first
-from steptime.analysis.accuracy import TrainingSummary, accuracy_places, training_summary
+from steptime.analysis.accuracy import accuracy_places
 from steptime.analysis.efficiency import baseline_of, with_scaling
-from steptime.analysis.emulated_cluster import ClusterForm, cluster_of
 from steptime.analysis.flags import (
     Varied,
-    set_aside_flags,
-    stall_flag,
-    trial_flags,
     varied_names,
     varied_options,
 )
-from steptime.analysis.loader_verdict import MeasuredLoading, loader_verdicts, step_cpu_s
+from steptime.analysis.loader_verdict import MeasuredLoading, loader_verdicts
 from steptime.analysis.places import places
-from steptime.analysis.published import TIERS, published_ratios, tiers_of, tuned_trials
-from steptime.analysis.resources import Resources, resources_of
+from steptime.analysis.published import TIERS, published_ratios, tuned_trials
 from steptime.analysis.sites import incomparable, site_forms, unknown_machine
-from steptime.analysis.staleness import StalenessCounts, loss_rate, staleness, to_json
+from steptime.analysis.staleness import to_json
 from steptime.analysis.summary_form import (
     KEYS_OF_TRIAL,
     Efficiency,
@@ -39,27 +32,19 @@ from steptime.analysis.summary_form import (
     dataset_forms,
     equivalence_form,
 )
+from steptime.analysis.trial_result import TrialResult, throughput, trial_results, usable_cores
 from steptime.analysis.work import WorkRates, counted_flops, work_of
 from steptime.catalog.options import Tuning
-from steptime.flags import flag_text
 from steptime.results.accuracy_records import TrainingRun
 from steptime.results.consistency import SetAside, counted
-from steptime.results.json_form import NOT_MEASURED, Interval, IntervalOverLaunches
-from steptime.results.loader_records import LoaderLaunch
-from steptime.results.noise import median_noise
+from steptime.results.json_form import NOT_MEASURED
 from steptime.results.peaks import PEAKS, StoredPeaks
-from steptime.results.record_kinds import ABLATION, LOADING, TIMING, TRAINING
 from steptime.results.records import EquivalenceResult, Launch
 from steptime.results.store import Store
 from steptime.statistics.comparison import Measured, compare_trials
-from steptime.statistics.estimate import Estimate, estimate
-from steptime.statistics.launch_spread import TrialSpread, pool_spread
-from steptime.statistics.launch_times import LaunchTimes, in_turns
+from steptime.statistics.estimate import Estimate
 from steptime.study.trial import Trial
-from steptime.validity.accuracy_evidence import training_flags, training_mistake
-from steptime.validity.missing_evidence import failed_replay, replay_flags
 from steptime.validity.plausibility import implausible_trials
-from steptime.validity.training_evidence import EarlyLosses, early_losses, mistake
 from steptime.validity.verdicts import (
     TrialVerdict,
     current_checks,
@@ -71,42 +56,11 @@ from steptime.validity.verdicts import (
 
 
 @dataclass(frozen=True)
-class _Result:
-    """A trial with what its launches gave; the launches themselves are not kept, they may be large."""
-
-    trial: Trial
-    ok: int
-    failed: int
-    last: Launch | TrainingRun | None
-    failure: str | None
-    flags: list[str]
-    noise: dict[str, float | None]
-    resources: Resources | None
-    estimate: Estimate | None
-    loss_rate: Interval | None
-    staleness: StalenessCounts | None
-    breakdown: StepBreakdown | None
-    cluster: ClusterForm | None
-    tiers: list[Tuning]
-    implementation: str | None
-    cpu_s: list[float]
-    """Processor seconds of a step, of each launch that counted them."""
-    alone: list[LoaderLaunch]
-    """Good launches of the loader alone."""
-    training: TrainingSummary | None
-    set_aside: list[SetAside]
-    early_losses: EarlyLosses
-    mistake: str | None
-    """What the timed launches show against the trial."""
-    unrepeated: str | None
-
-
-@dataclass(frozen=True)
 class _Judged:
     """The trials of a study, and why some of them have no rank."""
 
-    results: list[_Result]
-    ranked: dict[str, _Result]
+    results: list[TrialResult]
+    ranked: dict[str, TrialResult]
     verdicts: dict[str, TrialVerdict]
 
     @property
@@ -124,7 +78,7 @@ def summarise(store: Store) -> Summary:
     """Return the summary of the study in ``store``; raises StoreError as the store does."""
     machine, study, verdicts = store.machine() or {}, store.study_json, verdicts_of(store)
     peaks = StoredPeaks.model_validate(store.get(PEAKS) or {})
-    measured = _measure(store, machine)
+    measured = trial_results(store, machine)
     checks = current_checks(store.trials(), store.equivalence())
     judged = _judge(measured, verdicts, checks, machine, peaks)
     results, ranked, ranking = judged.results, judged.ranked, places(judged.points.values())
@@ -138,7 +92,7 @@ def summarise(store: Store) -> Summary:
         tier_ranking=_tier_ranking(judged),
         tuned=tuned_trials(judged.trials, judged.points),
         gaps=against_first((place.group, place.trial, ranked[place.trial].breakdown) for place in ranking),
-        loaders=loader_verdicts(map(_loading, ranked.values()), _cores(machine)),
+        loaders=loader_verdicts(map(_loading, ranked.values()), usable_cores(machine)),
         published=published_ratios(study.get("published", []), _claimable(judged)),
         accuracy=accuracy_places(
             [each.trial for each in results if each.trial.id not in judged.verdicts],
@@ -155,19 +109,8 @@ def summarise(store: Store) -> Summary:
     )
 
 
-def _measure(store: Store, machine: Mapping[str, Any]) -> list[_Result]:
-    """Return what the launches of every trial gave, with the spread of launches pooled over all of them."""
-    kept, implementations = store.get("tiers") or {}, store.get("implementations") or {}
-    alone = [
-        _result(store, trial, _cores(machine), kept, implementations) for trial in sorted(store.trials(), key=_order)
-    ]
-    placed = in_turns({each.trial.id: each.estimate.launches for each in alone if each.estimate})
-    spreads = pool_spread(placed)
-    return [_with_spread(each, placed.get(each.trial.id, ()), spreads.get(each.trial.id)) for each in alone]
-
-
 def _judge(
-    measured: Sequence[_Result],
+    measured: Sequence[TrialResult],
     verdicts: Mapping[str, TrialVerdict],
     checks: Sequence[EquivalenceResult],
     machine: Mapping[str, Any],
@@ -235,104 +178,15 @@ def _claimable(judged: _Judged) -> list[Measured]:
     return [_measured(each) for each in judged.ranked.values() if raced[0] in each.tiers and not each.implementation]
 
 
-def _cores(machine: Mapping[str, Any]) -> float | None:
-    """Cores that a launch could use: those of the process, or a container's quota where that is less."""
-    return min((machine[name] for name in ("cores", "quota_cores") if machine.get(name) is not None), default=None)
-
-
-def _order(trial: Trial) -> tuple[Any, ...]:
-    """Groups that differ only in the number of workers follow each other, fewest first."""
-    return (
-        trial.workload,
-        trial.input_shape,
-        trial.dataset or "",
-        trial.loader,
-        trial.loader_processes,
-        trial.precision,
-        trial.device,
-        trial.batch_per_worker,
-        trial.workers,
-        trial.id,
-    )
-
-
-def _implementation(trial: Trial, kept: Mapping[str, Any]) -> str | None:
-    """Who implements the trial's strategy where the framework does not, as a run kept it."""
-    of_framework = kept.get(trial.framework)
-    name = of_framework.get(trial.strategy) if isinstance(of_framework, dict) else None
-    return name if isinstance(name, str) and name else None
-
-
-def _result(
-    store: Store, trial: Trial, cores: float | None, tiers: Mapping[str, Any], implementations: Mapping[str, Any]
-) -> _Result:
-    ok: list[Launch] = []
-    failures: list[Launch] = []
-    trainings = store.records(TRAINING, trial.id) if trial.training else []
-    failed = [run for run in trainings if run.status != "ok"]
-    for launch in store.iter_records(TIMING, trial.id):
-        (ok if launch.status == "ok" else failures).append(launch)
-    ran = ok or failures
-    found = estimate(ok, trial.strategy) if ok else None
-    timed = [math.exp(each.log_mean) for each in found.launches] if found else []
-    ablations = store.records(ABLATION, trial.id)
-    alone = [each for each in store.records(LOADING, trial.id) if each.status == "ok"]
-    set_aside = store.set_aside_of(trial.id)
-    flags = [*trial_flags(trial, ok, len(failures), cores, ablations), *set_aside_flags(set_aside)] if ok else []
-    flags += [stall_flag(found.stalls)] if found and found.stalls else []
-    replays = store.replays(trial.id)
-    if (store.study_json.get("equivalence") or {}).get("enabled", False):
-        flags += [*replay_flags(trial, ok, replays), *training_flags(trial, trainings, replays)]
-    return _Result(
-        trial=trial,
-        ok=len(ok) + len(trainings) - len(failed),
-        failed=len(failures) + len(failed),
-        last=ran[-1] if ran else (trainings[-1] if trainings else None),
-        failure=failures[-1].reason if failures else (failed[-1].reason if failed else None),
-        flags=flags,
-        noise=median_noise([each.noise for each in ok]),
-        resources=resources_of(trial, ok, _throughput(trial, found)) if found else None,
-        estimate=found,
-        loss_rate=loss_rate(ok),
-        staleness=staleness(ok),
-        breakdown=break_down(trial, ablations, timed),
-        cluster=cluster_of(ok),
-        tiers=tiers_of(trial, tiers),
-        implementation=_implementation(trial, implementations),
-        cpu_s=step_cpu_s(ok),
-        training=training_summary(trial, trainings),
-        alone=alone,
-        set_aside=set_aside,
-        early_losses=early_losses(trial, ok),
-        mistake=mistake(trial, ok, replays) or training_mistake(trial, trainings, replays),
-        unrepeated=failed_replay(trial, ok, replays),
-    )
-
-
-def _with_spread(result: _Result, launches: Sequence[LaunchTimes], spread: TrialSpread | None) -> _Result:
-    """Return the result with its launches in turns, and the interval that the pooled spread of launches gives it."""
-    found = result.estimate and replace(result.estimate, launches=list(launches))
-    if spread is None or found is None:
-        return replace(result, estimate=found)
-    alone, pooled = flag_text("single_launch"), flag_text("single_launch_pooled")
-    flags = [pooled if flag == alone else flag for flag in result.flags]
-    return replace(result, estimate=found.with_spread(spread), flags=flags)
-
-
 def _trial_summary(
-    result: _Result,
+    result: TrialResult,
     verdict: TrialVerdict | None,
     points: Sequence[Measured],
     varied: Varied,
     efficiencies: PopEfficiencies | None,
 ) -> TrialSummary:
-    trial, found, taken_apart = result.trial, result.estimate, result.breakdown
-    status: TrialStatus = "ok"
-    reason = None
-    if verdict:
-        status, reason = verdict["status"], verdict["reason"]
-    elif found is None and result.training is None:
-        status, reason = "failed", result.failure or _why_nothing(result.set_aside)
+    trial, timed = result.trial, result.estimate
+    status, reason = _status(result, verdict)
     names = varied_names(trial, varied)
     written = {
         "input_shape": list(trial.input_shape),
@@ -352,20 +206,15 @@ def _trial_summary(
         varied_variables={name: value for name, value in trial.environment_variables.items() if name in names},
         launches=result.ok,
         failed_launches=result.failed,
-        steps=found.steps if found else 0,
-        step_time_s=_step_time(found),
-        stalls=found.stalls if found else None,
-        throughput_samples_per_s=_throughput(trial, found),
-        efficiency=_efficiency(trial, found, points),
+        steps=timed.steps if timed else 0,
+        step_time_s=_step_time(timed),
+        stalls=timed.stalls if timed else None,
+        throughput_samples_per_s=throughput(trial, timed),
+        efficiency=_efficiency(trial, timed, points),
         loss_rate_per_s=result.loss_rate or NOT_MEASURED,
         staleness=Staleness(**stale) if (stale := to_json(result.staleness)) else None,
-        phases=taken_apart.phases if taken_apart else None,
-        closure_error=taken_apart.closure_error if taken_apart else None,
-        overlap=taken_apart.overlap.ratio if taken_apart and taken_apart.overlap else None,
-        imbalance=taken_apart.imbalance if taken_apart else None,
-        native=(taken_apart.accounts or None) if taken_apart else None,
-        breakdown=taken_apart,
-        pop=efficiencies or (taken_apart.pop if taken_apart else None),
+        **_breakdown_keys(result.breakdown),
+        pop=efficiencies or (result.breakdown.pop if result.breakdown else None),
         training=result.training,
         cluster=result.cluster,
         status=status,
@@ -376,6 +225,29 @@ def _trial_summary(
         noise=result.noise,
         resources=result.resources,
     )
+
+
+def _status(result: TrialResult, verdict: TrialVerdict | None) -> tuple[TrialStatus, str | None]:
+    """Return how a trial ended, and why it has no rank."""
+    if verdict:
+        return verdict["status"], verdict["reason"]
+    if result.estimate is None and result.training is None:
+        return "failed", result.failure or _why_nothing(result.set_aside)
+    return "ok", None
+
+
+def _breakdown_keys(breakdown: StepBreakdown | None) -> dict[str, Any]:
+    """Return what a trial's summary has of its breakdown."""
+    if breakdown is None:
+        return dict.fromkeys(("phases", "closure_error", "overlap", "imbalance", "native", "breakdown"))
+    return {
+        "phases": breakdown.phases,
+        "closure_error": breakdown.closure_error,
+        "overlap": breakdown.overlap.ratio if breakdown.overlap else None,
+        "imbalance": breakdown.imbalance,
+        "native": breakdown.accounts or None,
+        "breakdown": breakdown,
+    }
 
 
 def _why_nothing(set_aside: Sequence[SetAside]) -> str:
@@ -401,19 +273,10 @@ def _step_time(found: Estimate | None) -> StepTime:
     )
 
 
-def _throughput(trial: Trial, found: Estimate | None) -> IntervalOverLaunches[float | None]:
-    if found is None:
-        return IntervalOverLaunches(None)
-    least, most = found.seen
-    return IntervalOverLaunches(
-        *(trial.global_batch / each for each in (found.mean, found.high, found.low, most, least))
-    )
-
-
-def _work(result: _Result, machine: Mapping[str, Any], peaks: StoredPeaks) -> WorkRates | None:
+def _work(result: TrialResult, machine: Mapping[str, Any], peaks: StoredPeaks) -> WorkRates | None:
     if result.estimate is None:
         return None
-    rate = _throughput(result.trial, result.estimate)
+    rate = throughput(result.trial, result.estimate)
     return work_of(result.trial, rate, machine, peaks, counted_flops(result.last))
 
 
@@ -437,11 +300,11 @@ def _version(launch: Launch | TrainingRun | None) -> str | None:
     return versions.most_common(1)[0][0] if versions else None
 
 
-def _loading(result: _Result) -> MeasuredLoading:
+def _loading(result: TrialResult) -> MeasuredLoading:
     return MeasuredLoading(result.trial, result.estimate, result.cpu_s, result.alone)
 
 
-def _measured(result: _Result) -> Measured:
+def _measured(result: TrialResult) -> Measured:
     found = result.estimate
     assert found is not None  # noqa: S101 - only ranked results come here; for the type checker
     return Measured(result.trial, found.launches, found.spread)

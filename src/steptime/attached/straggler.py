@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 from numpy.typing import NDArray
-from scipy.special import betainc  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.attached.exchange import Exchange
 from steptime.attached.form import StepPart, WaitedFor
@@ -120,7 +120,7 @@ def _is_named(exchange: Exchange, rank: int, last: NDArray[np.float64]) -> bool:
 
 def _is_too_often(count: float, share: float, ranks: int) -> bool:
     """Say whether a share of so many independent steps is more than chance gives to the last one of equal ranks."""
-    chance = betainc(share * count, (1.0 - share) * count + 1.0, 1.0 / ranks) if share > 0.0 else 1.0
+    chance = scipy.special.betainc(share * count, (1.0 - share) * count + 1.0, 1.0 / ranks) if share > 0.0 else 1.0
     return bool(chance < 1.0 - sidak_level(LEVEL, 2 * ranks))
 
 

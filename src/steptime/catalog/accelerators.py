@@ -206,7 +206,7 @@ def _sheets() -> list[dict[str, Any]]:
 class CudaBuild(BaseModel):
     """One ``[[cuda]]`` of a ``framework.toml``: an environment with the framework's build for CUDA devices."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     requirements: str
     """A file ``requirements-cuda*.txt`` in the framework's folder; the environment is named after it."""

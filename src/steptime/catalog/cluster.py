@@ -9,7 +9,7 @@ from steptime.units import format_bit_rate, format_seconds
 
 
 class _Settled(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Host(_Settled):
@@ -122,7 +122,7 @@ def cluster_for(  # noqa: PLR0913 - these are the degrees of freedom of a cluste
     )
 
 
-_STORED = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+_STORED = ConfigDict(defer_build=True, strict=True, extra="ignore", allow_inf_nan=False)
 """Findings are read back from records, which somebody else may have written."""
 
 

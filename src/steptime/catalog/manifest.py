@@ -22,7 +22,7 @@ _FRAMEWORKS = Path(__file__).parents[1] / "frameworks"
 
 
 class _ManifestForm(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
 
 class StrategySupport(_ManifestForm):

@@ -24,7 +24,7 @@ _TYPES = {"bool": "true or false", "int": "a whole number", "float": "a number",
 class Option(BaseModel):
     """A setting of a framework that a study may vary."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     help: str
     type: Literal["bool", "int", "float", "str"]
@@ -133,7 +133,7 @@ class Optimizer(BaseModel):
     """How gradients change weights, the same in every framework: docs/worker-protocol.md has the formulas."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+        defer_build=True, extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
     name: OptimizerName = "sgd"

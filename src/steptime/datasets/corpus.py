@@ -183,17 +183,22 @@ def documents_of(corpus: Corpus, part: CorpusPart) -> Iterator[bytes]:
         yield from filter(None, found)
 
 
+def _single_file(name: str, place: Path) -> str:
+    """Return the name of a file that is a dataset by itself; raises DatasetError where it is none."""
+    if not place.exists():
+        existing = next((parent for parent in place.parents if parent.is_dir()), None)
+        message = f"no file or folder {place} for the dataset {name}; of its path, {existing} exists"
+        raise DatasetError(message)
+    if not place.name.lower().endswith(ENDINGS) or not place.is_file():
+        message = f"the dataset {name} must be a {_listed_endings()} file, or a folder with some"
+        raise DatasetError(message)
+    return place.name
+
+
 def _parts(name: str, place: Path) -> tuple[dict[str, list[str]], Counts]:
     """Return the files of the training and of the validation part, relative to the folder, and what is not used."""
     if not place.is_dir():
-        if not place.exists():
-            existing = next((parent for parent in place.parents if parent.is_dir()), None)
-            message = f"no file or folder {place} for the dataset {name}; of its path, {existing} exists"
-            raise DatasetError(message)
-        if not place.name.lower().endswith(ENDINGS) or not place.is_file():
-            message = f"the dataset {name} must be a {_listed_endings()} file, or a folder with some"
-            raise DatasetError(message)
-        return {TRAINING: [place.name]}, Counter()
+        return {TRAINING: [_single_file(name, place)]}, Counter()
     try:
         top = entries_of(place, ENDINGS)
         below = {each: entries_of(place / each, ENDINGS) for each in top.folders if each in {TRAINING, *VALIDATION}}

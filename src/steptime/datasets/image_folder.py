@@ -85,6 +85,75 @@ class _TrainingLayout:
 
 def _layout(name: str, folder: Path) -> _TrainingLayout | None:
     """Return how a folder is laid out that has classes in ``train`` and a folder for validation; None for others."""
+    folders = _folders_of(name, folder)
+    if folders is None:
+        return None
+    if folders.training.files and not (folders.split or folders.flat or folders.classes):
+        message = (
+            f"the dataset {name} has {len(folders.training.files)} images in {TRAINING} beside folders of images; move "
+            f"them into a class, and name {name}/{TRAINING}"
+        )
+        raise DatasetError(message)
+    if not folders.split and (folders.classes or not folders.flat):
+        return None
+    return _TrainingLayout(folder / folders.split[0] if folders.split else None, folders.left_out())
+
+
+@dataclass(frozen=True)
+class _Folders:
+    """A folder with classes in ``train``, and what its other folders hold."""
+
+    top: Entries
+    training: Entries
+    beside: Mapping[str, Entries]
+    """Of the folders beside ``train``, those that can be listed."""
+    unused: Mapping[str, Counts]
+    """What is not used of each."""
+
+    @property
+    def split(self) -> list[str]:
+        """The folders of validation that hold classes, or those of ``train``."""
+        known = set(self.training.folders)
+        return [
+            name
+            for name in self._validation
+            if any(is_class(folder) or folder in known for folder in self.beside[name].folders)
+            and (not self.beside[name].files or not known.isdisjoint(self.beside[name].folders))
+        ]
+
+    @property
+    def flat(self) -> list[str]:
+        """The folders of validation with pictures, or what may be some, in no class."""
+        others = [name for name in self._validation if name not in self.split]
+        return [name for name in others if self.beside[name].files or _lost(self.unused[name])]
+
+    @property
+    def classes(self) -> list[str]:
+        """The other folders with pictures, which may be classes as ``train`` may be one."""
+        return [name for name, entries in self.beside.items() if entries.files and name not in VALIDATION]
+
+    @property
+    def _validation(self) -> list[str]:
+        return [name for name in VALIDATION if name in self.beside]
+
+    def left_out(self) -> Counts:
+        """Count what is neither trained on nor the first folder of classes for validation."""
+        counts: Counts = self.top.left_out + Counter({("outside_class", ""): len(self.top.files)})
+        flat, used = self.flat, self.split[:1]
+        for name in (name for name in self.beside if name not in used):
+            kind = name if name in VALIDATION else "other folders"
+            litter = Counter({key: count for key, count in self.unused[name].items() if key[0] == "litter"})
+            other = self.unused[name].total() - litter.total() + len(self.beside[name].files)
+            reason: Reason = "no_classes" if name in flat else "unused_folder"
+            counts += litter + Counter({(reason, kind): other})
+        return counts
+
+
+def _folders_of(name: str, folder: Path) -> _Folders | None:
+    """Return what a folder holds; None of one without classes in ``train``.
+
+    Raises DatasetError where it, ``train`` or a folder of validation cannot be listed.
+    """
     try:
         top = entries_of(folder, ENDINGS)
         training = entries_of(folder / TRAINING, ENDINGS) if (folder / TRAINING).is_dir() else Entries()
@@ -92,43 +161,18 @@ def _layout(name: str, folder: Path) -> _TrainingLayout | None:
         loose = training.files and not _has_images(folder / TRAINING, training.folders)
         if loose or not training.folders:
             return None
-        beside = {each: entries_of(folder / each, ENDINGS) for each in top.folders if each in VALIDATION}
+        beside = {other: entries_of(folder / other, ENDINGS) for other in top.folders if other in VALIDATION}
     except OSError as error:
         raise cannot_be_read(name, error) from error
-    for each in top.folders:
-        if each != TRAINING and each not in beside:
+    for other in top.folders:
+        if other != TRAINING and other not in beside:
             try:
-                beside[each] = entries_of(folder / each, ENDINGS)
+                beside[other] = entries_of(folder / other, ENDINGS)
             except OSError:
                 top.left_out["unreadable", ""] += 1
-    require_links(name, folder, {each: why for each, why in top.lost.items() if each in VALIDATION})
-    unused = {each: unused_of(folder / each, entries, ENDINGS) for each, entries in beside.items()}
-    wanted = [each for each in VALIDATION if each in beside]
-    known = set(training.folders)
-    split = [
-        each
-        for each in wanted
-        if any(is_class(name) or name in known for name in beside[each].folders)
-        and (not beside[each].files or not known.isdisjoint(beside[each].folders))
-    ]
-    flat = [each for each in wanted if each not in split and (beside[each].files or _lost(unused[each]))]
-    classes = [each for each, entries in beside.items() if entries.files and each not in VALIDATION]
-    if training.files and not (split or flat or classes):
-        message = (
-            f"the dataset {name} has {len(training.files)} images in {TRAINING} beside folders of images; move them "
-            f"into a class, and name {name}/{TRAINING}"
-        )
-        raise DatasetError(message)
-    if not split and (classes or not flat):
-        return None
-    counts: Counts = top.left_out + Counter({("outside_class", ""): len(top.files)})
-    for each in [each for each in beside if each not in split[:1]]:
-        kind = each if each in VALIDATION else "other folders"
-        litter = Counter({key: count for key, count in unused[each].items() if key[0] == "litter"})
-        other = unused[each].total() - litter.total() + len(beside[each].files)
-        reason: Reason = "no_classes" if each in flat else "unused_folder"
-        counts += litter + Counter({(reason, kind): other})
-    return _TrainingLayout(folder / split[0] if split else None, counts)
+    require_links(name, folder, {other: why for other, why in top.lost.items() if other in VALIDATION})
+    unused = {other: unused_of(folder / other, entries, ENDINGS) for other, entries in beside.items()}
+    return _Folders(top, training, beside, unused)
 
 
 def _scan_classes(name: str, folder: Path, cache: Path, *, skip_broken: bool, known: tuple[str, ...] = ()) -> Dataset:

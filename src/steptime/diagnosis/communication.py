@@ -70,6 +70,14 @@ def _many_messages(at: DiagnosedTrial, share: Interval) -> Claim | None:
     )
 
 
+def _halving(at: DiagnosedTrial) -> str | None:
+    """Return the compression that halves what a trial sends uncompressed; None if its framework has none."""
+    option = at.manifest.options.get("compression") if at.manifest else None
+    if option is None or at.option("compression") != "none":
+        return None
+    return next((choice for choice in option.choices if choice in _HALVED), None)
+
+
 def _slow_link(at: DiagnosedTrial, share: Interval) -> Claim | None:
     """The bytes of a step take most of the measured bandwidth of the link for as long as it communicates."""
     overlap = at.breakdown.overlap if at.breakdown else None
@@ -78,19 +86,17 @@ def _slow_link(at: DiagnosedTrial, share: Interval) -> Claim | None:
     if row is None or not rate or overlap is None or at.exchanged is None or overlap.communication_s.value_s <= 0.0:
         return None
     busy = at.exchanged.bytes * row.volume / rate / overlap.communication_s.value_s
-    compression = at.manifest.options.get("compression") if at.manifest else None
     if busy < _BUSY_LINK:
         return None
-    half = next((each for each in compression.choices if each in _HALVED), None) if compression else None
-    off = at.option("compression") == "none"
+    half = _halving(at)
     evidence = EvidenceNumber(
         what="time of its bytes at the link's bandwidth", value=Interval(busy, None, None), unit="share"
     )
     return Claim(
         f"the link's bandwidth limits: bytes alone take {100 * min(1.0, busy):.0f} % of the communication",
-        "send half the bytes, which rounds gradients" if half and off else "send fewer bytes, or use a faster link",
-        at.overrides({"compression": half}) if half and off else [],
-        gain_without(share, (0.0, 0.5)) if half and off else gain_without(share),
+        "send half the bytes, which rounds gradients" if half else "send fewer bytes, or use a faster link",
+        at.overrides({"compression": half}) if half else [],
+        gain_without(share, (0.0, 0.5)) if half else gain_without(share),
         [evidence],
     )
 

@@ -44,7 +44,7 @@ _SHARDED_ROOTS = ("FSDP", "FullyShardedDataParallel", "DeepSpeedEngine")
 
 
 class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Bucket(_Form):
@@ -110,7 +110,7 @@ class AttachedProfile(_Form):
     trainings: Annotated[str | None, Field(max_length=5000)] = None
     """Of a command that trained several times, which of them is predicted; None of a single one."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
 def attached_profile(

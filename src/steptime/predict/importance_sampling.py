@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit  # type: ignore[import-untyped]  # scipy ships no types
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 
 from steptime.predict.posterior import DRAWS, Array
 from steptime.predict.step_model import OUTER, StepModel, phases_of, step_of
@@ -121,7 +121,7 @@ class _Table:
         """Return the logarithm of how well samples explain the step, up to a constant."""
         rest, whole, share = self.look_up(np.clip(drawn[:, self.columns], *self.ends)).T
         exchange = np.exp(whole)
-        step = rest + exchange * (1.0 - (1.0 - share) * expit(drawn[:, self.overlap]))
+        step = rest + exchange * (1.0 - (1.0 - share) * scipy.special.expit(drawn[:, self.overlap]))
         seen = self.observation
         found: Array = -0.5 * (np.log(step / seen.step_s) / np.hypot(seen.error, _MODEL_SPREAD)) ** 2
         if seen.communication_s:
@@ -145,9 +145,7 @@ def _tabulate(parameters: Mapping[str, Array], observation: ExchangeObservation,
         axis=-1,
     )
     shape = (*(count for _ in factors), 3)
-    from scipy.interpolate import RegularGridInterpolator  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
-
-    look_up = RegularGridInterpolator(axes, values.reshape(shape))
+    look_up = scipy.interpolate.RegularGridInterpolator(axes, values.reshape(shape))
     return _Table(observation, columns, prior.names.index(OVERLAP), look_up, (low, high))
 
 
@@ -158,6 +156,6 @@ def _log_density(drawn: Array, mean: Array, spread: Array) -> Array:
 
 def _natural(names: Sequence[str], samples: Array) -> dict[str, Array]:
     return {
-        name: expit(values) if name == OVERLAP else np.exp(values)
+        name: scipy.special.expit(values) if name == OVERLAP else np.exp(values)
         for name, values in zip(names, samples.T, strict=True)
     }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 
 from steptime.analysis.message_times import NetRow
 from steptime.catalog.choices import strategy_named
@@ -293,9 +294,7 @@ def _fitted(tables: Sequence[NcclTable], believed: Link, inner: Link | None = No
         found = [modelled(table, inner, tried) if inner else modelled(table, tried, None) for table in tables]
         return np.concatenate([np.log(one / each) for one, each in zip(found, measured, strict=True)])
 
-    from scipy.optimize import least_squares  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import
-
-    best = least_squares(errors, np.zeros(2), loss="soft_l1", f_scale=0.1, x_scale=0.3, diff_step=1e-2)
+    best = scipy.optimize.least_squares(errors, np.zeros(2), loss="soft_l1", f_scale=0.1, x_scale=0.3, diff_step=1e-2)
     return link(best.x)
 
 

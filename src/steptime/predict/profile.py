@@ -74,7 +74,7 @@ the link or device that was named; ``prior``: nothing measured."""
 
 
 class _ProfileForm(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class FittedParameter(_ProfileForm):
@@ -305,7 +305,7 @@ class Profile(_ProfileForm):
     peaks: list[Peak] = Field(default_factory=list)
     """Products of matrices that the machine's devices make."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
 PROFILE_SUFFIX = ".profile.json"

@@ -118,26 +118,25 @@ def _target(profile: Profile, key: GroupKey) -> Target:
 def _computing(groups: Sequence[ProfileGroup], key: GroupKey) -> tuple[ProfileGroup | None, str | None]:
     whole = [group for group in groups if group.parameters]
     if not whole:
-        reasons = [group.refused for group in groups if group.refused]
-        return None, reasons[0] if reasons else f"nothing of {key.framework} was measured"
-    for name, what in (("device", "device"), ("precision", "precision")):
+        nothing_measured = f"nothing of {key.framework} was measured"
+        return None, next((group.refused for group in groups if group.refused), nothing_measured)
+    for name in ("device", "precision"):
         kept = [group for group in whole if getattr(group.key, name) == getattr(key, name)]
         if not kept:
             wanted, had = getattr(key, name), getattr(whole[0].key, name)
             return None, (
-                f"no launch with {what} {wanted} is in this profile, and times with {had} do not say what it would "
-                f"take; measure one worker with {what}: {wanted} and fit again"
+                f"no launch with {name} {wanted} is in this profile, and times with {had} do not say what it would "
+                f"take; measure one worker with {name}: {wanted} and fit again"
             )
         whole = kept
     same = [group for group in whole if group.key.computes_as(key)]
     if same:
         return max(same, key=lambda group: (group.key == key, group.key.strategy == key.strategy)), None
-    loaders = [group for group in whole if group.key.loader == key.loader]
-    if loaders:
-        return min(loaders, key=lambda group: _distance(group.key, key)), None
-    without = [group for group in whole if group.parameters["input_share"].how == "measured"]
-    if key.loader == SYNTHETIC.name and without:
-        return min(without, key=lambda group: _distance(group.key, key)), None
+    alike = [group for group in whole if group.key.loader == key.loader]
+    if not alike and key.loader == SYNTHETIC.name:
+        alike = [group for group in whole if group.parameters["input_share"].how == "measured"]
+    if alike:
+        return min(alike, key=lambda group: _distance(group.key, key)), None
     return None, (
         f"no launch with loader {key.loader} is in this profile; measure one worker with loaders: {key.loader} and "
         "breakdown: true, and fit again"

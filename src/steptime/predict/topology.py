@@ -199,32 +199,16 @@ def _own_configurations(target: Target) -> list[MeasuredConfiguration]:
 def _deployment(
     profile: Profile, target: Target, query: Query, workers: int, own: Sequence[MeasuredConfiguration]
 ) -> Deployment:
+    """Return the largest measured deployment with what a query changes of it."""
     models = own or (target.computing.measured if target.computing else [])
-    like = max(models, key=lambda each: each.deployment.workers).deployment
-    machine = profile.machine
-    apart = query.hosts or query.workers_per_host or query.bandwidth or query.nic or query.delay_s is not None
-    if query.workers_per_host:
-        per_host = query.workers_per_host
-    elif query.hosts:
-        per_host = -(-workers // query.hosts)
-    elif like.emulated or like.hosts > 1:
-        per_host = like.workers_per_host
-    elif apart:
-        together = replace(like, workers=workers, workers_per_host=workers)
-        per_host = contention_of(together, target.key, machine).processors
-    else:
-        per_host = workers
-    batch = query.batch_per_worker or (query.global_batch // workers if query.global_batch else like.batch)
-    servers = (query.servers or max(like.servers, 1)) if strategy_named(target.key.strategy).servers else 0
-    placement = (query.server_placement or like.placement or "own") if servers else None
+    like = max(models, key=lambda model: model.deployment.workers).deployment
+    per_host = _workers_per_host(profile, target, query, workers, like)
+    batch = query.global_batch // workers if query.global_batch else like.batch
     return replace(
-        like,
+        _with_servers(like, query, servers=strategy_named(target.key.strategy).servers),
         workers=workers,
-        batch=batch,
-        servers=servers,
-        placement=placement,
+        batch=query.batch_per_worker or batch,
         hosts=-(-workers // per_host),
-        server_hosts=servers if like.server_hosts and placement == "own" else 0,
         workers_per_host=per_host,
         emulated=like.emulated and not query.cores_per_host,
         bandwidth=query.bandwidth or (LINKS[query.nic].rate if query.nic else like.bandwidth),
@@ -240,6 +224,30 @@ def _deployment(
         ),
         accumulation=query.accumulation or like.accumulation,
     )
+
+
+def _workers_per_host(profile: Profile, target: Target, query: Query, workers: int, like: Deployment) -> int:
+    """Return how many workers share a host: as asked for, as measured, or as many as a host has processors for."""
+    if query.workers_per_host:
+        return query.workers_per_host
+    if query.hosts:
+        return -(-workers // query.hosts)
+    if like.emulated or like.hosts > 1:
+        return like.workers_per_host
+    if query.bandwidth or query.nic or query.delay_s is not None:  # links between hosts: there are several
+        together = replace(like, workers=workers, workers_per_host=workers)
+        return contention_of(together, target.key, profile.machine).processors
+    return workers
+
+
+def _with_servers(like: Deployment, query: Query, *, servers: bool) -> Deployment:
+    """Return a deployment with the parameter servers of a query, if the strategy has ``servers``."""
+    if not servers:
+        return replace(like, servers=0, placement=None, server_hosts=0)
+    count = query.servers or max(like.servers, 1)
+    placement = query.server_placement or like.placement or "own"
+    own_hosts = like.server_hosts and placement == "own"
+    return replace(like, servers=count, placement=placement, server_hosts=count if own_hosts else 0)
 
 
 def _contention(
@@ -373,45 +381,47 @@ def _link_by_query(
     key: GroupKey, deployment: Deployment, query: Query, known: Sequence[LinkEstimate]
 ) -> tuple[LinkEstimate, LinkSpread, bool]:
     """Return a link of the bandwidth and delay that are asked for, in proportion to a measured link if there is one."""
-    base = next((link for link in known if link.source != "prior"), None)
+    measured = next((link for link in known if link.source != "prior"), None)
     if query.nic is not None:
-        link = sheet_link(LINKS[query.nic], between_hosts=True)
-        link = link.model_copy(update={"latency_s": link.latency_s + (query.delay_s or 0.0)})
-        return link, BELIEVED, False
-    if base is None and key.device == "cuda" and query.bandwidth is not None:
-        link = unknown_card()
-        changed = {
-            "rate": _PRIOR_SHARE * query.bandwidth,
-            "nominal_rate": query.bandwidth,
-            "latency_s": link.latency_s + (query.delay_s or 0.0),
-        }
-        return link.model_copy(update=changed), (_ALPHA_SPREAD, _SHARE_SPREAD), False
-    if base is None:
-        if query.bandwidth is None:
-            message = (
-                "interconnect.delay alone does not describe an unmeasured link; give interconnect.bandwidth "
-                "too, or measure it: `steptime net`"
-            )
-            raise Refusal(message)
-        alpha = _PRIOR_ALPHA if query.delay_s is None else query.delay_s + _PRIOR_ALPHA
-        latency_spread = _ALPHA_SPREAD if query.delay_s is None else PRIOR_SPREADS["cluster"][0]
-        link = LinkEstimate(
-            latency_s=LATENCIES * alpha,
-            rate=_PRIOR_SHARE * query.bandwidth,
-            source="prior",
-            between_hosts=True,
-            nominal_rate=query.bandwidth,
-            alpha_s=alpha,
+        return _delayed(sheet_link(LINKS[query.nic], between_hosts=True), query), BELIEVED, False
+    if measured is not None:
+        return _changed_link(measured, deployment, query)
+    if query.bandwidth is None:
+        message = (
+            "interconnect.delay alone does not describe an unmeasured link; give interconnect.bandwidth "
+            "too, or measure it: `steptime net`"
         )
-        return link, (latency_spread, _SHARE_SPREAD), False
-    reached = base.rate / base.nominal_rate if base.nominal_rate else _PRIOR_SHARE
-    rate = base.rate if query.bandwidth is None else reached * query.bandwidth
-    link = base.model_copy(update={"rate": rate, "nominal_rate": deployment.bandwidth})
-    if query.delay_s is not None:
-        # Latencies of the wire per step stay, and so does what is not the wire's; a wire adds to the nominal delay.
-        alpha, asked_alpha = base.alpha_s or base.latency_s / LATENCIES or _PRIOR_ALPHA, query.delay_s + _PRIOR_ALPHA
-        beyond = max(base.latency_s - LATENCIES * alpha, 0.0)
-        latency = beyond + (base.latency_s - beyond) / alpha * asked_alpha
-        link = link.model_copy(update={"latency_s": latency, "alpha_s": asked_alpha})
-    spread = (_DELAY_SPREAD if query.delay_s is not None else 0.0, 0.0 if base.nominal_rate else _SHARE_SPREAD)
-    return link, spread, True
+        raise Refusal(message)
+    reached = {"rate": _PRIOR_SHARE * query.bandwidth, "nominal_rate": query.bandwidth}
+    if key.device == "cuda":
+        link = _delayed(unknown_card(), query).model_copy(update=reached)
+        return link, (_ALPHA_SPREAD, _SHARE_SPREAD), False
+    alpha = (query.delay_s or 0.0) + _PRIOR_ALPHA
+    latency_spread = _ALPHA_SPREAD if query.delay_s is None else PRIOR_SPREADS["cluster"][0]
+    link = LinkEstimate(latency_s=LATENCIES * alpha, source="prior", between_hosts=True, alpha_s=alpha, **reached)
+    return link, (latency_spread, _SHARE_SPREAD), False
+
+
+def _delayed(card: LinkEstimate, query: Query) -> LinkEstimate:
+    """Return the link of a card with the delay of a query on top."""
+    return card.model_copy(update={"latency_s": card.latency_s + (query.delay_s or 0.0)})
+
+
+def _changed_link(
+    measured: LinkEstimate, deployment: Deployment, query: Query
+) -> tuple[LinkEstimate, LinkSpread, bool]:
+    """Return a measured link with the bandwidth and delay of a query, of which it reaches the share that it did."""
+    reached = measured.rate / measured.nominal_rate if measured.nominal_rate else _PRIOR_SHARE
+    rate = measured.rate if query.bandwidth is None else reached * query.bandwidth
+    link = measured.model_copy(update={"rate": rate, "nominal_rate": deployment.bandwidth})
+    share_spread = 0.0 if measured.nominal_rate else _SHARE_SPREAD
+    if query.delay_s is None:
+        return link, (0.0, share_spread), True
+    # Latencies of the wire per step stay, and so does what is not the wire's; a wire adds to the nominal delay.
+    alpha, asked_alpha = (
+        measured.alpha_s or measured.latency_s / LATENCIES or _PRIOR_ALPHA,
+        query.delay_s + _PRIOR_ALPHA,
+    )
+    beyond = max(measured.latency_s - LATENCIES * alpha, 0.0)
+    latency = beyond + (measured.latency_s - beyond) / alpha * asked_alpha
+    return link.model_copy(update={"latency_s": latency, "alpha_s": asked_alpha}), (_DELAY_SPREAD, share_spread), True

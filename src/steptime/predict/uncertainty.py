@@ -26,8 +26,8 @@ from math import log, log2, sqrt
 from pathlib import Path
 
 import numpy as np
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 from numpy.typing import NDArray
-from scipy.special import fdtri  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.catalog.choices import strategy_named
 from steptime.predict.posterior import DRAWS, LEVEL, Array
@@ -225,7 +225,7 @@ def _furthest(launches: int) -> float:
 
 def _surely_wider(one: tuple[float, int], other: tuple[float, int]) -> bool:
     """Say whether a standard deviation is larger than another, each with its degrees of freedom."""
-    return (one[0] / max(other[0], 1e-12)) ** 2 > float(fdtri(one[1], other[1], _SURE))
+    return (one[0] / max(other[0], 1e-12)) ** 2 > float(scipy.special.fdtri(one[1], other[1], _SURE))
 
 
 def _deviation(each: MeasuredConfiguration) -> float:

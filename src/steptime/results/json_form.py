@@ -13,7 +13,7 @@ Bound_co = TypeVar("Bound_co", bound=float | None, default=float | None, covaria
 class JsonForm(BaseModel):
     """An object whose keys are a contract: it cannot be changed, and a key that it does not have is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Interval(Generic[Number_co, Bound_co]):
     ``Interval[float, float]`` are known; the number of ``Interval[float | None]`` is None if nothing was measured.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__ = ConfigDict(defer_build=True, extra="forbid")
 
     value: Number_co
     low: Bound_co
@@ -38,7 +38,7 @@ class Interval(Generic[Number_co, Bound_co]):
 class IntervalOverLaunches(Generic[Number_co]):
     """A number with its interval, and the range of the numbers behind it: of launches, trials or ratios."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__ = ConfigDict(defer_build=True, extra="forbid")
 
     value: Number_co
     low: float | None = None

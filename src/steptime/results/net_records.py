@@ -27,7 +27,7 @@ from steptime.results.stored_record import (
 class NetSetting(BaseModel):
     """What one launch measures: a back end, as a framework uses it, between so many workers."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     back_end: str
     framework: str

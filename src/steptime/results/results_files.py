@@ -31,7 +31,7 @@ from steptime.study.trial import Trial
 class StoredMachine(StoredObject):
     """The fingerprint of a machine: what the report computes with, and any other plain values."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(defer_build=True, extra="allow")
     __pydantic_extra__: dict[str, str | bool | Quantity | None]
 
     cores: Count | None = None

@@ -60,7 +60,7 @@ class WorkerEvidence:
     """In what the worker's clock contradicts that of the kernel; None if in nothing, or the record lacks it."""
 
 
-STRICT = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+STRICT = ConfigDict(defer_build=True, strict=True, extra="ignore", allow_inf_nan=False)
 """For ``__pydantic_config__`` of the dataclasses of records: no text where a number belongs, no number for a flag."""
 
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]

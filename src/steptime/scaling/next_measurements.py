@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, ndtri  # type: ignore[import-untyped]  # scipy ships no types
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 
 from steptime.predict.curve.curve import Array, ScalingCurve
 from steptime.predict.curve.facts import UNSTATED, facts_of
@@ -56,7 +56,7 @@ def _quantile(found: Sequence[AssumedHosts], point: int, level: float) -> float:
     low, high = float(mean.min() - 5 * deviation.max()), float(mean.max() + 5 * deviation.max())
     for _ in range(40):
         middle = (low + high) / 2
-        below = float(weights @ ndtr((middle - mean) / deviation))
+        below = float(weights @ scipy.special.ndtr((middle - mean) / deviation))
         low, high = (middle, high) if below < level else (low, middle)
     return (low + high) / 2
 
@@ -66,7 +66,7 @@ def _given(found: Sequence[AssumedHosts], known: int, target: int, log_time: flo
     changed = [_condition(one.samples, known, target, log_time) for one in found]
     with np.errstate(divide="ignore"):  # an assumption that the points rule out has no share
         scores = np.log([one.share for one in found]) + [evidence for evidence, _ in changed]
-    shares = np.exp(scores - logsumexp(scores))
+    shares = np.exp(scores - scipy.special.logsumexp(scores))
     return [
         replace(one, share=float(share), samples=samples)
         for one, share, (_, samples) in zip(found, shares, changed, strict=True)
@@ -78,7 +78,7 @@ def _condition(samples: WeightedSamples, known: int, target: int, log_time: floa
     variance = samples.covariance[:, known, known]
     with np.errstate(divide="ignore"):
         score = np.log(samples.weights) - 0.5 * apart**2 / variance - 0.5 * np.log(variance)
-    evidence = float(logsumexp(score))
+    evidence = float(scipy.special.logsumexp(score))
     along = samples.covariance[:, known, target] / variance
     rest = samples.covariance[:, target, target] - along * samples.covariance[:, known, target]
     return evidence, replace(
@@ -127,14 +127,14 @@ def further_pair(assumed: Sequence[AssumedHosts], candidates: Mapping[int, int],
     return min(pairs, key=lambda pair: pair.ratio, default=None)
 
 
-_HALVES = ndtri((np.arange(8) + 0.5) / 8)
+_PARTS = (np.arange(8) + 0.5) / 8
 _TAILS = (0.05, 0.5, 0.95)
 
 
 def _mixed_quantiles(weights: Array, mean: Array, deviation: Array) -> Array:
     """Return the ends and the median of a mixture of normal numbers, of which eight quantiles stand for each."""
-    values = (mean[:, None] + deviation[:, None] * _HALVES).ravel()
-    shares = np.repeat(weights / len(_HALVES), len(_HALVES))
+    values = (mean[:, None] + deviation[:, None] * scipy.special.ndtri(_PARTS)).ravel()
+    shares = np.repeat(weights / len(_PARTS), len(_PARTS))
     order = np.argsort(values)
     reached = np.cumsum(shares[order]) - shares[order] / 2
     ends: Array = np.interp(_TAILS, reached / shares.sum(), values[order])
@@ -164,7 +164,7 @@ def _ratio_with(mean: Array, covariance: Array, known: list[int], target: int) -
         standard = np.linalg.solve(lower, apart[..., None])[..., 0]
         score = -0.5 * np.sum(standard**2, axis=1) - volume
         low, _, high = _mixed_quantiles(
-            np.exp(score - logsumexp(score)), mean[:, target] + np.sum(along * apart, axis=1), deviation
+            np.exp(score - scipy.special.logsumexp(score)), mean[:, target] + np.sum(along * apart, axis=1), deviation
         )
         widths.append(high - low)
     return float(np.exp(np.mean(widths)))

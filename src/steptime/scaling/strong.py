@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import expit, logsumexp, ndtri  # type: ignore[import-untyped]  # scipy ships no types
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 
 from steptime.errors import UsageError
 from steptime.predict.curve.curve import Array, Point, PointsAsked, ScalingCurve
@@ -51,7 +51,7 @@ def strong_posterior(curve: ScalingCurve, asked: PointsAsked) -> list[AssumedHos
         raise UsageError(message)
     points = [Point(count, servers, 1.0) for count, servers in asked]
     prior = joint_prior(priors_for(curve.setup.source))
-    shares = [0.0, *expit(_MEDIAN + _SPREAD * ndtri((np.arange(_SHARES) + 0.5) / _SHARES))]
+    shares = [0.0, *scipy.special.expit(_MEDIAN + _SPREAD * scipy.special.ndtri((np.arange(_SHARES) + 0.5) / _SHARES))]
     assumed = [
         (likely, setup, SharedBatch(replace(curve, setup=setup), curve.fit, points, prior, float(fixed)))
         for setup, likely in assumed_setups(curve)
@@ -61,7 +61,7 @@ def strong_posterior(curve: ScalingCurve, asked: PointsAsked) -> list[AssumedHos
         one.weigh(*one.draw(prior, standard_normals(_LOG_SAMPLES, place))) for place, (_, _, one) in enumerate(assumed)
     ]
     scores = [one.log_evidence + np.log(likely) for one, (likely, _, _) in zip(drawn, assumed, strict=True)]
-    weights = np.exp(np.array(scores) - logsumexp(scores))
+    weights = np.exp(np.array(scores) - scipy.special.logsumexp(scores))
     return [
         AssumedHosts(setup.host_size, setup.assumed_spread, float(weight), samples)
         for weight, (_, setup, _), samples in zip(weights, assumed, drawn, strict=True)

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 from numpy.typing import NDArray
-from scipy.special import gammaln, ndtr  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.results.json_form import IntervalOverLaunches
 from steptime.statistics.interval import LEVEL, from_log, step_time
@@ -303,10 +303,10 @@ def smallest_change(comparison: Comparison, power: float = POWER) -> float | Non
         return None
     if comparison.error <= 0.0:
         return 0.0
-    from scipy.optimize import brentq  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import
-
     critical, freedom = _critical(comparison), comparison.freedom
-    errors = brentq(lambda effect: _power_anew(effect, critical, freedom) - power, 0.0, _MOST_ERRORS, xtol=1e-6)
+    errors = scipy.optimize.brentq(
+        lambda effect: _power_anew(effect, critical, freedom) - power, 0.0, _MOST_ERRORS, xtol=1e-6
+    )
     return from_log(errors * comparison.error) - 1.0
 
 
@@ -338,9 +338,13 @@ def _power(effect: float, critical: float, freedom: float) -> float:
     """
     freedom = max(freedom, 1.0)
     half = 0.5 * freedom
-    unbiased = np.exp(gammaln(half) - gammaln(half - 0.5)) / np.sqrt(half) if freedom > 1.0 else 0.0
+    unbiased = (
+        np.exp(scipy.special.gammaln(half) - scipy.special.gammaln(half - 0.5)) / np.sqrt(half)
+        if freedom > 1.0
+        else 0.0
+    )
     scales, weights = scale_density(freedom)
-    return float(ndtr(0.5 * (1.0 + unbiased) * effect - critical * scales) @ weights)
+    return float(scipy.special.ndtr(0.5 * (1.0 + unbiased) * effect - critical * scales) @ weights)
 
 
 def _power_anew(effect: float, critical: float, freedom: float) -> float:
@@ -349,5 +353,5 @@ def _power_anew(effect: float, critical: float, freedom: float) -> float:
     The one is that of the comparison whose error the effect is measured by, the other that of a comparison to come.
     """
     scales, weights = scale_density(max(freedom, 1.0))
-    shown = ndtr(effect * scales[:, None] - critical * scales) @ weights
+    shown = scipy.special.ndtr(effect * scales[:, None] - critical * scales) @ weights
     return float(shown @ weights)

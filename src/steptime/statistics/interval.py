@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import exp
 
 import numpy as np
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 from numpy.typing import NDArray
-from scipy.special import stdtrit  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.results.json_form import Interval
 from steptime.statistics.launch_times import LaunchTimes, mean_errors, without_period
@@ -17,7 +17,7 @@ from steptime.statistics.launch_times import LaunchTimes, mean_errors, without_p
 
 def t_quantile(freedom: float | NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """Return the two-sided quantile of Student's t: that many standard errors to each side hold the share ``level``."""
-    half_width: NDArray[np.float64] = stdtrit(freedom, 0.5 + 0.5 * level)
+    half_width: NDArray[np.float64] = scipy.special.stdtrit(freedom, 0.5 + 0.5 * level)
     return half_width
 
 

@@ -10,11 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 from numpy.typing import NDArray
-from scipy.linalg import solve  # type: ignore[import-untyped]  # scipy ships no types
-from scipy.sparse import coo_array, csr_array, diags_array  # type: ignore[import-untyped]
-from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
-from scipy.special import digamma, fdtrc, polygamma  # type: ignore[import-untyped]
 
 from steptime.statistics.launch_times import LaunchTimes, by_block
 from steptime.statistics.simultaneous import critical_value
@@ -235,7 +232,7 @@ def _spreads(count: int, trials: Indices, blocks: Indices, values: Array) -> lis
     most = max(float(degrees.sum()) - block_freedom, 1.0)
     block_variance = float((effects**2).sum()) / block_freedom  # effects of blocks that trials connect sum to 0
     by_chance = float(np.mean(1.0 / _sums(columns, 1.0 / moderated[rows])))
-    drifted = float(fdtrc(block_freedom, most, block_variance / by_chance)) < _DRIFT_LEVEL
+    drifted = float(scipy.special.fdtrc(block_freedom, most, block_variance / by_chance)) < _DRIFT_LEVEL
     effects_of_blocks = BlockEffects(block_variance, block_freedom, drifted, most)
     common = _scale_freedom(degrees, min(prior_freedom, most))
     shrunk, single = _shrunk(variances / scale, degrees, (prior_variance, prior_freedom), most)
@@ -274,7 +271,7 @@ def _shrunk(variances: Array, degrees: Array, prior: _Part, most: float) -> tupl
     own, common = degrees * variances, prior_variance * prior_freedom
     used = (own + common) / (degrees + prior_freedom)
     freedoms = (own + common) ** 2 / (own**2 / degrees + common**2 / prior_freedom)
-    exceeded = fdtrc(degrees, prior_freedom, variances / prior_variance)
+    exceeded = scipy.special.fdtrc(degrees, prior_freedom, variances / prior_variance)
     exceptions = exceeded < min(_EXCEPTION, _EXCEPTIONS / len(degrees))
     used, freedoms = np.where(exceptions, variances, used), np.where(exceptions, degrees, freedoms)
     left_out = exceptions & (np.argsort(np.argsort(exceeded)) < len(degrees) // _FEW)
@@ -307,8 +304,8 @@ def _scales(variances: Array, degrees: Array, lengths: Array, wanted: Array) -> 
     distance = lengths - lengths.mean()
     total = float(distance @ distance)
     floor = _LEAST_VARIANCE * float(variances.mean())
-    logs = np.log(np.maximum(variances, floor)) - digamma(degrees / 2) + np.log(degrees / 2)
-    error = float(polygamma(1, degrees / 2).mean()) + _PRIOR_HETEROGENEITY
+    logs = np.log(np.maximum(variances, floor)) - scipy.special.digamma(degrees / 2) + np.log(degrees / 2)
+    error = float(scipy.special.polygamma(1, degrees / 2).mean()) + _PRIOR_HETEROGENEITY
     slope = float(distance @ logs) / (total + error / _PRIOR_SLOPE**2)
     scales: Array = np.exp(slope * (wanted - lengths.mean()))
     return scales
@@ -319,7 +316,11 @@ def _scale_freedom(degrees: Array, prior_freedom: float) -> float:
 
     A variance of f degrees of freedom has a logarithm of variance near 2 / f.
     """
-    return 2.0 * len(degrees) / float(np.mean(polygamma(1, degrees / 2) + polygamma(1, prior_freedom / 2)))
+    return (
+        2.0
+        * len(degrees)
+        / float(np.mean(scipy.special.polygamma(1, degrees / 2) + scipy.special.polygamma(1, prior_freedom / 2)))
+    )
 
 
 def moderation(variances: Array, degrees: Array) -> tuple[float, float]:
@@ -331,22 +332,22 @@ def moderation(variances: Array, degrees: Array) -> tuple[float, float]:
     trials have whose spreads differ by up to nearly four times; a usual study of two launches goes by that.
     """
     floor = _LEAST_VARIANCE * float(variances.mean())
-    logs = np.log(np.maximum(variances, floor)) - digamma(degrees / 2) + np.log(degrees / 2)
-    trigamma = polygamma(1, degrees / 2)
-    error = float(np.mean(polygamma(3, degrees / 2) + 2.0 * trigamma**2)) / (len(logs) - 1)
+    logs = np.log(np.maximum(variances, floor)) - scipy.special.digamma(degrees / 2) + np.log(degrees / 2)
+    trigamma = scipy.special.polygamma(1, degrees / 2)
+    error = float(np.mean(scipy.special.polygamma(3, degrees / 2) + 2.0 * trigamma**2)) / (len(logs) - 1)
     prior = _PRIOR_HETEROGENEITY
     observed = float(logs.var(ddof=1) - trigamma.mean())
     heterogeneity = max((observed / error + 1.0 / prior) / (1.0 / error + 1.0 / prior**2), 1e-3)
     freedom = 2.0 * _inverse_trigamma(heterogeneity)
-    return float(np.exp(logs.mean() + digamma(freedom / 2) - np.log(freedom / 2))), freedom
+    return float(np.exp(logs.mean() + scipy.special.digamma(freedom / 2) - np.log(freedom / 2))), freedom
 
 
 def _inverse_trigamma(value: float) -> float:
     """Newton's method on 1 / trigamma, which is convex: it converges from this start (Smyth 2004, appendix)."""
     found = 0.5 + 1.0 / value
     for _ in range(_NEWTON_STEPS):
-        trigamma = float(polygamma(1, found))
-        step = trigamma * (1.0 - trigamma / value) / float(polygamma(2, found))
+        trigamma = float(scipy.special.polygamma(1, found))
+        step = trigamma * (1.0 - trigamma / value) / float(scipy.special.polygamma(2, found))
         found += step
         if abs(step) < _CONVERGED * found:
             break
@@ -366,8 +367,8 @@ class _Layout:
     def connected(self) -> Indices:
         """Of each trial and then each block the component: those of blocks that no trials connect differ."""
         ones, size = np.ones(len(self.rows)), self.trials + self.blocks
-        joined = coo_array((ones, (self.rows, self.columns + self.trials)), (size, size))
-        found: Indices = connected_components(joined, directed=False)[1]
+        joined = scipy.sparse.coo_array((ones, (self.rows, self.columns + self.trials)), (size, size))
+        found: Indices = scipy.sparse.csgraph.connected_components(joined, directed=False)[1]
         return found
 
     @property
@@ -390,7 +391,9 @@ class _Layout:
             weights: of each trial.
         """
         of_launch = weights[self.rows]
-        present = coo_array((of_launch, (self.rows, self.columns)), shape=(self.trials, self.blocks)).tocsr()
+        present = scipy.sparse.coo_array(
+            (of_launch, (self.rows, self.columns)), shape=(self.trials, self.blocks)
+        ).tocsr()
         trials, blocks = (
             (_sums(each, of_launch), _sums(each, of_launch * values)) for each in (self.rows, self.columns)
         )
@@ -412,7 +415,9 @@ def _sums(groups: Indices, values: Array) -> Array:
     return sums
 
 
-def _eliminated(joint: csr_array, own: tuple[Array, Array], others: tuple[Array, Array], component: Indices) -> Array:
+def _eliminated(
+    joint: "scipy.sparse.csr_array", own: tuple[Array, Array], others: tuple[Array, Array], component: Indices
+) -> Array:
     """Return the effects of one group after those of the other were eliminated; one of each component is 0.
 
     Args:
@@ -421,7 +426,7 @@ def _eliminated(joint: csr_array, own: tuple[Array, Array], others: tuple[Array,
         others: likewise of the other group.
         component: of each member of this group; members of two components share no launch.
     """
-    scaled = joint @ diags_array(1.0 / others[0])
+    scaled = joint @ scipy.sparse.diags_array(1.0 / others[0])
     dense = joint.nnz > _DENSE * joint.shape[0] * joint.shape[1]
     normal = np.diag(own[0]) - (scaled.toarray() @ joint.toarray().T if dense else (scaled @ joint.T).toarray())
     right = own[1] - scaled @ others[1]
@@ -430,5 +435,5 @@ def _eliminated(joint: csr_array, own: tuple[Array, Array], others: tuple[Array,
     normal[held, :] = normal[:, held] = 0.0
     normal[held, held] = 1.0
     right[held] = 0.0
-    effects: Array = solve(normal, right, assume_a="pos")
+    effects: Array = scipy.linalg.solve(normal, right, assume_a="pos")
     return effects

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 from numpy.typing import NDArray
-from scipy.special import gammaln, ndtr  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.statistics.interval import t_quantile
 
@@ -51,11 +51,13 @@ def sidak_level(level: float, claims: int) -> float:
 
 @lru_cache(maxsize=256)
 def _log_values(family: int, level: float) -> Callable[[Array], Array]:
-    from scipy.interpolate import CubicSpline  # type: ignore[import-untyped]  # noqa: PLC0415 - slow; pairs need none
-    from scipy.optimize import brentq  # type: ignore[import-untyped]  # noqa: PLC0415 - likewise
-
-    values = [brentq(lambda q, free=free: _range_below(q, family, free) - level, 0.1, 5000.0) for free in _NODES]
-    found: Callable[[Array], Array] = CubicSpline(1.0 / _NODES[::-1], np.log(np.array(values)[::-1] / np.sqrt(2.0)))
+    values = [
+        scipy.optimize.brentq(lambda q, free=free: _range_below(q, family, free) - level, 0.1, 5000.0)
+        for free in _NODES
+    ]
+    found: Callable[[Array], Array] = scipy.interpolate.CubicSpline(
+        1.0 / _NODES[::-1], np.log(np.array(values)[::-1] / np.sqrt(2.0))
+    )
     return found
 
 
@@ -67,7 +69,7 @@ def _range_below(q: float, family: int, freedom: float) -> float:
     values in a hundred times the time.
     """
     scales, weights = scale_density(freedom)
-    within = ndtr(_NORMAL + q * scales[:, None]) - ndtr(_NORMAL)
+    within = scipy.special.ndtr(_NORMAL + q * scales[:, None]) - scipy.special.ndtr(_NORMAL)
     below = family * (_DENSITY * within ** (family - 1)).sum(axis=1)
     return float(below @ weights)
 
@@ -80,7 +82,9 @@ def scale_density(freedom: float) -> tuple[Array, Array]:
     distance = 0.2 / np.sqrt(max(freedom, 1.0))
     log_s = np.arange(-30.0 / freedom - 1.0, 6.0 / np.sqrt(freedom), distance)
     half = 0.5 * freedom
-    log_density = np.log(2.0) + half * np.log(half) - gammaln(half) + freedom * log_s - half * np.exp(2.0 * log_s)
+    log_density = (
+        np.log(2.0) + half * np.log(half) - scipy.special.gammaln(half) + freedom * log_s - half * np.exp(2.0 * log_s)
+    )
     weights: Array = distance * np.exp(log_density)
     weighty = weights > _NEGLIGIBLE
     return np.exp(log_s[weighty]), weights[weighty]

@@ -1,8 +1,8 @@
 """By how much a quantity grows, whatever single values do."""
 
 import numpy as np
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 from numpy.typing import NDArray
-from scipy.special import ndtri  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.results.json_form import Interval
 from steptime.statistics.interval import LEVEL
@@ -30,7 +30,7 @@ def growth(at: NDArray[np.float64], values: NDArray[np.float64], level: float = 
     _, ties = np.unique(values, return_counts=True)
     equal = float((ties * (ties - 1) * (2 * ties + 5)).sum())
     spread = np.sqrt((count * (count - 1) * (2 * count + 5) - equal) / 18.0)
-    away = float(ndtri(0.5 + 0.5 * level)) * float(spread)
+    away = float(scipy.special.ndtri(0.5 + 0.5 * level)) * float(spread)
     low = max(round((len(slopes) - away) / 2.0) - 1, 0)
     high = min(round((len(slopes) + away) / 2.0), len(slopes) - 1)
     return Interval(float(np.median(slopes)), float(slopes[low]), float(slopes[high]))

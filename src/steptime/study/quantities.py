@@ -418,7 +418,7 @@ class Strict(BaseModel):
     """A part of a study file: unknown keys are mistakes, and nothing is taken for what it is not."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+        defer_build=True, extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
 

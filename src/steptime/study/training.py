@@ -26,7 +26,7 @@ ScalingRule = Literal["none", "linear", "sqrt"]
 class RateSchedule(BaseModel):
     """A learning-rate schedule, with every parameter given."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     name: str
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -195,7 +195,7 @@ class TrainChoice(Strict):
 class Training(BaseModel):
     """What turns a trial from throughput into training."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     epochs: int
     """At most."""

@@ -27,7 +27,7 @@ class Trial(BaseModel):
     applies, and ``servers`` is 0 where the strategy has none.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     framework: str
     strategy: str

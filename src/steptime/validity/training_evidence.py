@@ -6,7 +6,7 @@ group by ``verdicts.deviating``.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -32,7 +32,7 @@ def own_mistake(trial: Trial, launch: Launch) -> str | None:
     strategy = strategy_named(trial.strategy)
     if strategy.answer == "any_order":
         momentum = trial.optimizer.momentum if trial.optimizer.name == "sgd" else 0.0
-        return _unshared_updates_in_words(workers, momentum)
+        return _unshared_updates(workers, momentum)
     return _apart(workers) if strategy.synchronous and strategy.exact else None
 
 
@@ -95,36 +95,61 @@ _LEAST_CHANGE = 3e-4
 """Of what gradients of the others change: what a worker's at least change."""
 
 
-def _unshared_updates_in_words(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
-    """Return the sentence about workers of servers whose steps do not reach the others, or who see none of theirs.
+_Turns = list[tuple[int, ShortSketches]]
+"""Ranks of workers that took steps in turn, with the sketches of the weights that each saw behind its own."""
 
-    Each took steps in turn with the others at the end, and noted the weights that it saw behind them. What two turns in
-    a row change, less ``momentum`` times what the one before changed, is what the gradient of the latter changes.
-    """
+
+def _unshared_updates(workers: Sequence[WorkerSteps], momentum: float) -> str | None:
+    """Return the sentence about workers of servers whose steps do not reach the others, or who see none of theirs."""
     if len(workers) < 2 or not all(worker.weights for worker in workers):  # noqa: PLR2004 - one has no others
         return None
+    if sentence := _uncounted_updates(workers):
+        return sentence
+    turns = _turns(workers)
+    if turns is None:
+        return None
+    return _unseen_updates(turns, len(workers)) or _gradients_without_effect(turns, momentum)
+
+
+def _uncounted_updates(workers: Sequence[WorkerSteps]) -> str | None:
     for worker in workers:
         updates, steps = sum((worker.staleness or {}).values()), len(worker.ends_s)
         if worker.staleness is not None and updates < _COUNTED * steps:
             return f"{WRONG}: the servers counted {updates} updates in {steps} steps of worker {worker.rank}"
-    turns = min(len(worker.weights) for worker in workers)
-    seen = [(worker.rank, worker.weights[turn]) for turn in range(turns) for worker in workers]
-    known = [(rank, sketches) for rank, sketches in seen if sketches is not None]
-    if len(known) < len(seen) or turns < 2:  # noqa: PLR2004 - as many as are compared
-        return None
-    count = len(workers)
+    return None
+
+
+def _turns(workers: Sequence[WorkerSteps]) -> _Turns | None:
+    """Return the turns at the end of a launch; None of fewer than two rounds, or if one has no sketches."""
+    rounds = min(len(worker.weights) for worker in workers)
+    seen = [(worker.rank, worker.weights[number]) for number in range(rounds) for worker in workers]
+    turns = [(rank, sketches) for rank, sketches in seen if sketches is not None]
+    return turns if len(turns) == len(seen) and rounds > 1 else None
+
+
+def _unseen_updates(turns: _Turns, count: int) -> str | None:
+    """Return the sentence about two workers in a row with weights farther apart than one's own in ``count`` turns."""
     own_change = max(
-        (distance_of_updates(after, before) for (_, before), (_, after) in zip(known, known[count:], strict=False))
+        (distance_of_updates(after, before) for (_, before), (_, after) in zip(turns, turns[count:], strict=False))
     )
-    for (before_rank, before), (rank, after) in pairwise(known):
+    for (before_rank, before), (rank, after) in pairwise(turns):
         share = distance_of_updates(after, before)
         if share > max(_SHARE, _FAR * own_change):
             return (
                 f"{WRONG}: one step apart the workers {before_rank} and {rank} had other weights, {100 * share:.2g} % "
                 f"of their update apart, and from turn to turn those of a worker change by {100 * own_change:.2g} %"
             )
+    return None
+
+
+def _gradients_without_effect(turns: _Turns, momentum: float) -> str | None:
+    """Return the sentence about a worker whose gradients change nothing.
+
+    What two turns in a row change, less ``momentum`` times what the one before changed, is what the gradient of the
+    latter changes.
+    """
     moved: dict[int, list[float]] = {}
-    for (_, first), (_, before), (rank, after) in zip(known, known[1:], known[2:], strict=False):
+    for (_, first), (_, before), (rank, after) in zip(turns, turns[1:], turns[2:], strict=False):
         continued = {name: _continued_change(first[name], before[name], momentum) for name in before}
         moved.setdefault(rank, []).append(distance_of_updates(after, continued))
     for rank, own in moved.items():
@@ -171,37 +196,41 @@ def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay])
             and whoever asks repeats the replay, with nudges and without.
     """
     workers = sorted(launch.workers, key=lambda worker: worker.rank)
-    replays = [each for each in replays if each.reason is None and each.rank is None]
-    same = _repeating(workers, [each for each in replays if each.nudge == 1.0])
+    whole = [replay for replay in replays if replay.reason is None and replay.rank is None]
+    same = _repeating(workers, [replay for replay in whole if replay.nudge == 1.0])
+    nudged = [replay for replay in whole if replay.nudge not in (1.0, STILL)]
     if not strategy_named(trial.strategy).synchronous:
-        still = next((each for each in reversed(replays) if each.nudge == STILL), None)
+        still = next((replay for replay in reversed(whole) if replay.nudge == STILL), None)
         behind = _stays_behind(launch, still) if still else None
-        return behind or _other_first_updates(
-            trial, workers, same, [each for each in replays if each.nudge not in (1.0, STILL)]
-        )
+        return behind or _other_first_updates(trial, workers, same, nudged)
     if not same:
         return None
-    right, nudged = (
-        same[0],
-        [each for each in replays if each.nudge not in (1.0, STILL) and each.steps == same[0].steps],
+    nudged = [replay for replay in nudged if replay.steps == same[0].steps]
+    return (
+        _other_batches(workers, same[0])
+        or _other_first_updates(trial, workers, same, nudged)
+        or _first_deviation(workers, same, nudged)
     )
-    if reason := _other_batches(workers, right) or _other_first_updates(trial, workers, same, nudged):
-        return reason
-    repeats_itself = len(same) >= REPEATS and all(_agree(each, right) for each in same[1:])
-    loss_spread = weight_spread = 0.0
+
+
+def _first_deviation(workers: Sequence[WorkerSteps], same: Sequence[Replay], nudged: Sequence[Replay]) -> str | None:
+    """Return the sentence about the first step whose losses or weights are farther from the replay than is allowed."""
+    right = same[0]
+    repeats_itself = len(same) >= REPEATS and all(_agree(replay, right) for replay in same[1:])
+    losses, weights = (_Allowance(right, nudged, distance) for distance in (_loss_distance, _weight_distance))
     equal = 0
     for place, step in enumerate(right.steps):
-        loss_spread = max([loss_spread, *(_loss_distance(each, right, place) for each in nudged)])
-        weight_spread = max([weight_spread, *(_weight_distance(each, right, place) for each in nudged)])
+        losses.widen(place)
+        weights.widen(place)
         sure = repeats_itself and equal > 1  # the first loss is that of the first weights, whatever follows
-        found = _loss_difference(workers, right, place)
-        if found and found.share > (_LEAST if sure else _allowed(loss_spread, nudged)):
-            return f"{WRONG}: {found.sentence}, and {_allowance(sure, equal, loss_spread, nudged)}"
-        if found is None or found.share <= _EQUAL:
+        loss = _loss_difference(workers, right, place)
+        if loss and losses.is_exceeded(loss, sure=sure):
+            return f"{WRONG}: {loss.sentence}, and {losses.sentence(equal, sure=sure)}"
+        if loss is None or loss.share <= _EQUAL:
             equal = step
-        moved = _weight_difference(workers, right, place)
-        if moved and moved.share > (_LEAST if sure else _allowed(weight_spread, nudged)):
-            return f"{WRONG}: {moved.sentence}, and {_allowance(sure, equal, weight_spread, nudged)}"
+        update = _weight_difference(workers, right, place)
+        if update and weights.is_exceeded(update, sure=sure):
+            return f"{WRONG}: {update.sentence}, and {weights.sentence(equal, sure=sure)}"
     return None
 
 
@@ -227,16 +256,32 @@ def _agree(one: Replay, other: Replay) -> bool:
     )
 
 
-def _allowed(spread: float, nudged: Sequence[Replay]) -> float:
-    """Return which share of a loss or an update may differ; infinite where nudged runs differ too much for a claim."""
-    allowed = max(_LEAST, _NUDGED * spread) if nudged else _SAME
-    return math.inf if allowed > _UNKNOWN else allowed
+class _Allowance:
+    """How far a loss or an update may be from its replay: as far as nudged runs have led until then."""
 
+    def __init__(
+        self, right: Replay, nudged: Sequence[Replay], distance: Callable[[Replay, Replay, int], float]
+    ) -> None:
+        """Measure how far ``nudged`` runs are from ``right`` by ``distance``."""
+        self._right, self._nudged, self._distance = right, nudged, distance
+        self._spread = 0.0
 
-def _allowance(sure: bool, equal: int, spread: float, nudged: Sequence[Replay]) -> str:  # noqa: FBT001 - of one caller
-    if sure:
-        return f"were equal up to step {equal}"
-    return f"{100 * _allowed(spread, nudged):.2g} % are allowed"
+    def widen(self, place: int) -> None:
+        """Go on to a step of the replay."""
+        self._spread = max([self._spread, *(self._distance(run, self._right, place) for run in self._nudged)])
+
+    def is_exceeded(self, deviation: _Deviation, *, sure: bool) -> bool:
+        """Whether a deviation is more than is allowed; ``sure``: of a framework that repeats itself."""
+        return deviation.share > (_LEAST if sure else self._share())
+
+    def sentence(self, equal: int, *, sure: bool) -> str:
+        """Return what was allowed; launch and replay were equal up to the step ``equal``."""
+        return f"were equal up to step {equal}" if sure else f"{100 * self._share():.2g} % are allowed"
+
+    def _share(self) -> float:
+        """Return which share may differ; infinite where nudged runs differ too much for a claim."""
+        allowed = max(_LEAST, _NUDGED * self._spread) if self._nudged else _SAME
+        return math.inf if allowed > _UNKNOWN else allowed
 
 
 def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Deviation | None:
@@ -317,18 +362,16 @@ def _other_first_updates(
     strategy = strategy_named(trial.strategy)
     if not workers or (strategy.synchronous and not strategy.exact):
         return None
-    seen = workers[0].first_turns or [workers[0].first_update]
-    for turn, own in enumerate(seen):
+    for turn, own in enumerate(workers[0].first_turns or [workers[0].first_update]):
         alike = [
-            each
-            for each in [*same, *nudged]
-            if len(each.weights) > turn and (strategy.synchronous or _began_alike(trial, workers, each, turn))
+            replay
+            for replay in [*same, *nudged]
+            if len(replay.weights) > turn and (strategy.synchronous or _began_alike(trial, workers, replay, turn))
         ]
-        right = alike[0] if alike else None
-        if not own or right is None or right.steps[0] != 1 or not right.weights[turn]:
+        if not own or not alike or alike[0].steps[0] != 1 or not alike[0].weights[turn]:
             continue
-        share = distance_of_updates(own, right.weights[turn] or {})
-        spread = max(_weight_distance(each, right, turn) for each in alike)
+        share = distance_of_updates(own, alike[0].weights[turn] or {})
+        spread = max(_weight_distance(replay, alike[0], turn) for replay in alike)
         allowed = max(_OF_FIRST_TURNS if turn else _OF_FIRST_UPDATE, _NUDGED_FIRST * spread)
         if share > allowed:
             which = f"update behind {turn * len(workers) + 1} steps in turn" if turn else "first update"

@@ -46,35 +46,26 @@ def break_down(
         launches: its ablation launches.
         timed_mean_s: the mean step of each of its timing launches, to compare with.
     """
-    good = [each for each in launches if each.status == "ok" and each.workers]
+    good = [launch for launch in launches if launch.status == "ok" and launch.workers]
     if not good:
         return None
     all_stage_times = stage_times_of(good)
     synchronous = strategy_named(trial.strategy).synchronous
-    exchanged = any("exchange" in each.stages for each in all_stage_times)
     cuda = trial.device == "cuda"
     nested = nested_phases(all_stage_times, synchronous=synchronous, workers=trial.workers, cuda=cuda)
-    all_by_ablation = nested.launches
-    marks = [marked_phases(each, synchronous=synchronous) for each in good]
-    native = {name: _over([_one(each.get(name)) for each in marks], "direct") for name in NAMES}
-    steps = [each.means("step") for each in all_stage_times]
+    native = _native_phases(good, synchronous=synchronous)
+    steps = [stage_times.means("step") for stage_times in all_stage_times]
     step = over_blocks(steps)
-    by_ablation = {
-        name: _over(
-            [each.get(name) for each in all_by_ablation],
-            _how(name, trial, synchronous=synchronous, exchanged=exchanged),
-        )
-        for name in NAMES
-    }
-    compared = accounts(good, all_stage_times, all_by_ablation)
-    differing = {each.phase for each in compared if each.source == MARKS and each.agrees is False}
+    compared = accounts(good, all_stage_times, nested.launches)
+    differing = {account.phase for account in compared if account.source == MARKS and account.agrees is False}
+    by_ablation = _ablation_phases(trial, all_stage_times, nested.launches)
     phases = closing_phases(by_ablation, native, step.value, differing)
     known = sum(phase.value_s for phase in phases.values() if phase)
     phases = within_step(phases, step.value)
-    phases[REST] = _residual(steps, all_by_ablation, phases)
+    phases[REST] = _residual(steps, nested.launches, phases)
     undecided = [name for name in nested.undecided if phases[name] is None]
     uneven = imbalance(all_stage_times)
-    refused = why_no_efficiencies(all_by_ablation, steps, synchronous=synchronous)
+    refused = why_no_efficiencies(nested.launches, steps, synchronous=synchronous)
     persistent = uneven.persistent_blocks if uneven else None
     return form.StepBreakdown(
         launches=len(good),
@@ -87,15 +78,40 @@ def break_down(
         accounts=compared,
         overlap=_overlap(good, all_stage_times, phases["comm_exposed"], trial.workers, synchronous=synchronous),
         imbalance=_imbalance(uneven, good[0], all_stage_times[0]),
-        input_s=_over([each.means("input") if "input" in each.stages else None for each in all_stage_times], "direct"),
+        input_s=_input(all_stage_times),
         instrumentation=_paired(all_stage_times, "marked", "step"),
         against_timing=_against(steps, timed_mean_s),
-        clock_uncertainty_s=max(uncertainty_s(each.workers) for each in good),
-        pop=None if refused else pop_efficiencies(all_by_ablation, steps, persistent, phases["input_wait"]),
+        clock_uncertainty_s=max(uncertainty_s(launch.workers) for launch in good),
+        pop=None if refused else pop_efficiencies(nested.launches, steps, persistent, phases["input_wait"]),
         pop_refused=refused,
-        flags=counted([each.flags for each in good], [each.noise for each in good])
-        + incomplete_stages(trial, all_stage_times),
+        flags=_flags(trial, good, all_stage_times),
     )
+
+
+def _native_phases(launches: Sequence[AblationLaunch], *, synchronous: bool) -> dict[str, form.Phase | None]:
+    """Return phases by the framework's marks."""
+    marks = [marked_phases(launch, synchronous=synchronous) for launch in launches]
+    return {name: _over([_as_array(marked.get(name)) for marked in marks], "direct") for name in NAMES}
+
+
+def _ablation_phases(
+    trial: Trial, all_stage_times: Sequence[StageTimes], launches: Sequence[Mapping[str, Array | None]]
+) -> dict[str, form.Phase | None]:
+    """Return phases by the ablation; ``launches`` have those of each launch."""
+    exchanged = any("exchange" in stage_times.stages for stage_times in all_stage_times)
+    return {
+        name: _over([phases.get(name) for phases in launches], _how(name, trial, exchanged=exchanged)) for name in NAMES
+    }
+
+
+def _input(all_stage_times: Sequence[StageTimes]) -> form.Phase | None:
+    times = [stage_times.means("input") if "input" in stage_times.stages else None for stage_times in all_stage_times]
+    return _over(times, "direct")
+
+
+def _flags(trial: Trial, launches: Sequence[AblationLaunch], all_stage_times: Sequence[StageTimes]) -> list[str]:
+    noticed = counted([launch.flags for launch in launches], [launch.noise for launch in launches])
+    return noticed + incomplete_stages(trial, all_stage_times)
 
 
 def closing_phases(
@@ -173,14 +189,14 @@ def _width(phase: form.Phase) -> float:
     return float("inf") if phase.low_s is None or phase.high_s is None else phase.high_s - phase.low_s
 
 
-def _how(name: str, trial: Trial, *, synchronous: bool, exchanged: bool) -> How:
+def _how(name: str, trial: Trial, *, exchanged: bool) -> How:
     """What cannot be there is known directly; all else is a difference of runs."""
-    nothing = (
+    impossible = (
         (name == "h2d" and trial.device != "cuda")
-        or (name == "sync_wait" and (trial.workers == 1 or not synchronous))
+        or (name == "sync_wait" and (trial.workers == 1 or not strategy_named(trial.strategy).synchronous))
         or (name == "comm_exposed" and trial.workers == 1 and not exchanged)
     )
-    return "direct" if nothing else "derived"
+    return "direct" if impossible else "derived"
 
 
 def _residual(
@@ -266,7 +282,7 @@ def _over(values: Sequence[Array | None], how: How) -> form.Phase | None:
     return _phase(over_blocks(known), how) if known and len(known) == len(values) else None
 
 
-def _one(value: float | None) -> Array | None:
+def _as_array(value: float | None) -> Array | None:
     return None if value is None else np.array([value])
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 from numpy.typing import NDArray
-from scipy.special import fdtrc  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.catalog.choices import SYNTHETIC
 from steptime.flags import flag_text
@@ -186,7 +186,7 @@ def _alike(between: float, free_between: int, within: float, free_within: int) -
     if within <= 0.0:
         return between <= 0.0
     ratio = (between / free_between) / (within / free_within)
-    return float(fdtrc(free_between, free_within, ratio)) >= _POOL_ABOVE
+    return float(scipy.special.fdtrc(free_between, free_within, ratio)) >= _POOL_ABOVE
 
 
 Pieces = list[tuple[float, float]]

@@ -59,7 +59,7 @@ MODULE_KINDS: Mapping[str, ModuleKind] = {
 class OwnModule(BaseModel):
     """Where a user's module comes from; each function as ``PACKAGE.MODULE:FUNCTION``."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True)
 
     folder: str
     """Absolute; from here its files are imported."""

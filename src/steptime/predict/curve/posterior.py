@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
-from scipy.special import logsumexp, ndtri  # type: ignore[import-untyped]  # scipy ships no types
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 
 from steptime.predict.curve.curve import Array, Point, PointsAsked, ScalingCurve, Setup, times, workers
 from steptime.predict.curve.facts import usual_hosts
@@ -119,7 +119,7 @@ def posterior(
     assumed = assumed_setups(curve)
     found = [weigh_samples(replace(curve, setup=setup), curve.fit, points, priors, sampling) for setup, _ in assumed]
     scores = np.array([one.log_evidence for one in found]) + np.log([share for _, share in assumed])
-    shares = np.exp(scores - logsumexp(scores))
+    shares = np.exp(scores - scipy.special.logsumexp(scores))
     return [
         AssumedHosts(setup.host_size, setup.assumed_spread, float(share), samples)
         for (setup, _), share, samples in zip(assumed, shares, found, strict=True)
@@ -128,7 +128,7 @@ def posterior(
 
 def summarize(found: Sequence[AssumedHosts]) -> list[Interval[float, float]]:
     """Return the median and the interval of 90 % of each point asked for."""
-    spread = ndtri((np.arange(_HALVES) + 0.5) / _HALVES)
+    spread = scipy.special.ndtri((np.arange(_HALVES) + 0.5) / _HALVES)
     tails = ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2)
     weights, mean, deviation = mixture(found)
     logs = mean[:, None, :] + deviation[:, None, :] * spread[:, None]
@@ -212,7 +212,7 @@ class Explanation:
 
     def weigh(self, parameters: Array, score: Array) -> WeightedSamples:
         """Return samples with their weights and predictions."""
-        total = logsumexp(score)
+        total = scipy.special.logsumexp(score)
         model, covariance, lower, left = self._residuals(parameters)
         known = len(self.seen)
         cross = np.linalg.solve(lower, covariance[:, :known, known:])

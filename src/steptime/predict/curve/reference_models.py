@@ -17,12 +17,8 @@ from itertools import product
 from typing import Protocol
 
 import numpy as np
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 from numpy.typing import NDArray
-from scipy.optimize import (  # type: ignore[import-untyped]  # scipy ships no types
-    differential_evolution,
-    least_squares,
-    nnls,
-)
 
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import LIBRARY, build_workload
@@ -48,7 +44,7 @@ Term = Callable[[Array], Array]
 def fit_terms(terms: Sequence[Term], workers: Array, seconds: Array, asked: Array) -> Array:
     """Return the fitted sum at ``asked``; rows are divided by the times, so that all points count alike."""
     columns = np.stack([term(workers) for term in terms], axis=1)
-    coefficients, _ = nnls(columns / seconds[:, None], np.ones(len(seconds)))
+    coefficients, _ = scipy.optimize.nnls(columns / seconds[:, None], np.ones(len(seconds)))
     found: Array = np.stack([term(asked) for term in terms], axis=1) @ coefficients
     return found
 
@@ -80,7 +76,7 @@ def generic(workers: Array, seconds: Array, asked: Array) -> Array:
         squares: Array = np.mean(errors**2, axis=0) + _PENALTY * (constants[0] ** 2 + constants[2] ** 2)
         return squares
 
-    found = differential_evolution(
+    found = scipy.optimize.differential_evolution(
         cost, _BOUNDS, maxiter=_GENERATIONS, popsize=12, seed=_SEED, vectorized=True, updating="deferred", polish=False
     )
     return _form(found.x[:, None], asked)[:, 0] * scale
@@ -278,7 +274,7 @@ def wait_free(job: Job, workers: Array, seconds: Array, asked: Array) -> Array:
         return np.append(wrong, fitted[1])
 
     start = np.array([first, 0.0])
-    found = least_squares(errors, start, bounds=(start - _WIDE, start + _WIDE)).x
+    found = scipy.optimize.least_squares(errors, start, bounds=(start - _WIDE, start + _WIDE)).x
     return _seconds(job, asked, *found)
 
 

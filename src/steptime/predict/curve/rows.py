@@ -8,6 +8,7 @@ import csv
 import io
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from steptime.errors import FileError
@@ -33,6 +34,32 @@ def read_rows(path: Path, columns: Collection[str], numbers: Collection[str]) ->
 
     Raises EvidenceError where the file cannot be read, is not a CSV, or a row has more cells than there are columns.
     """
+    table = _read_table(path, columns)
+    if table.too_long:
+        raise EvidenceError(some_of(table.too_long))
+    twice = sorted({column for column in columns if table.header.count(column) > 1})
+    if twice:
+        message = f"{path}: the table has the columns {', '.join(twice)} more than once; keep one of each"
+        raise EvidenceError(message)
+    rows = [(line, row) for line, row in table.rows if any(row.values())]
+    if not rows and table.header:
+        message = f"{path}: the table has no rows; every measured point is one"
+        raise EvidenceError(message)
+    return table.header, _plain_rows(rows, numbers)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A CSV as it is written."""
+
+    header: list[str]
+    rows: Rows
+    too_long: list[str]
+    """A mistake for each row that has more cells than there are columns."""
+
+
+def _read_table(path: Path, columns: Collection[str]) -> _Table:
+    """Return the cells of a file; raises EvidenceError where it cannot be read, or is not a CSV."""
     try:
         text = read_user_text(path, _MOST_BYTES).replace("\r\n", "\n").replace("\r", "\n")
         # Comments become blank lines, so that the numbers of lines stay.
@@ -45,34 +72,30 @@ def read_rows(path: Path, columns: Collection[str], numbers: Collection[str]) ->
         reader = csv.DictReader(io.StringIO("\n".join(lines[before:]), newline=""), delimiter=delimiter)
         header = [name.strip().lower().replace(" ", "_") for name in reader.fieldnames or ()]
         reader.fieldnames = header
-        read: Rows = []
-        too_long: list[str] = []
+        table = _Table(header, [], [])
         for row in reader:
             line = before + reader.line_num
             extra = [cell.strip() for cell in row.pop(None, ())]  # what is beyond the header
-            cells = {key: (value or "").strip() for key, value in row.items() if key}
-            read.append((line, cells))
+            cells = [(value or "").strip() for value in row.values()]
+            table.rows.append((line, {key: cell for key, cell in zip(row, cells, strict=True) if key}))
             if any(extra):
-                written = delimiter.join([*((value or "").strip() for value in row.values()), *extra])
-                too_long.append(f"{path}, line {line}: {_too_many_cells(written, delimiter, len(header), len(extra))}")
+                written = delimiter.join([*cells, *extra])
+                mistake = _too_many_cells(written, delimiter, len(header), len(extra))
+                table.too_long.append(f"{path}, line {line}: {mistake}")
     except (FileError, csv.Error) as error:
         reason = error.reason if isinstance(error, FileError) else error
         message = f"{path}: cannot be read as a CSV table: {reason}"
         raise EvidenceError(message) from error
-    if too_long:
-        raise EvidenceError(some_of(too_long))
-    twice = sorted({column for column in columns if header.count(column) > 1})
-    if twice:
-        message = f"{path}: the table has the columns {', '.join(twice)} more than once; keep one of each"
-        raise EvidenceError(message)
-    rows = [(line, row) for line, row in read if any(row.values())]
-    if not rows and header:
-        message = f"{path}: the table has no rows; every measured point is one"
-        raise EvidenceError(message)
+    return table
+
+
+def _plain_rows(rows: Rows, numbers: Collection[str]) -> Rows:
+    """Return rows with the numbers in the columns ``numbers`` as Python reads them."""
     decimal = _decimal_mark([row.get(column, "") for _, row in rows for column in numbers])
-    plain = [(line, {key: _plain(value, decimal) if key in numbers else value for key, value in row.items()})
-             for line, row in rows]  # fmt: skip
-    return header, plain
+    return [
+        (line, {key: _plain(cell, decimal) if key in numbers else cell for key, cell in row.items()})
+        for line, row in rows
+    ]
 
 
 def some_of(mistakes: Sequence[str]) -> list[str]:

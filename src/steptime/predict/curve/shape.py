@@ -26,9 +26,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 import numpy as np
-from scipy.linalg import solve_triangular  # type: ignore[import-untyped]  # scipy ships no types
-from scipy.special import expit, logit, ndtri  # type: ignore[import-untyped]
-from scipy.stats import qmc  # type: ignore[import-untyped]
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 
 from steptime.predict.curve.curve import Array, ScalingCurve
 from steptime.predict.curve.facts import UNSTATED, Facts, facts_of
@@ -58,11 +56,13 @@ class CurveParameter:
     @property
     def expert(self) -> NormalPrior:
         """The prior before any curve was seen."""
-        return NormalPrior(float(np.log(self.median) if self.link == "log" else logit(self.median)), self.spread)
+        return NormalPrior(
+            float(np.log(self.median) if self.link == "log" else scipy.special.logit(self.median)), self.spread
+        )
 
     def natural(self, normal: Array) -> Array:
         """Return values in natural units."""
-        values: Array = np.exp(normal) if self.link == "log" else expit(normal)
+        values: Array = np.exp(normal) if self.link == "log" else scipy.special.expit(normal)
         return values
 
 
@@ -128,8 +128,8 @@ def expert_priors() -> dict[str, NormalPrior]:
 @cache
 def standard_normals(log_samples: int, seed: int = 0) -> Array:
     """Return the fixed samples of a seed, (samples, parameters)."""
-    points = qmc.Sobol(len(PARAMETERS), seed=_SEED + seed).random_base2(log_samples)
-    normals: Array = ndtri(np.clip(points, 1e-9, 1 - 1e-9))
+    points = scipy.stats.qmc.Sobol(len(PARAMETERS), seed=_SEED + seed).random_base2(log_samples)
+    normals: Array = scipy.special.ndtri(np.clip(points, 1e-9, 1 - 1e-9))
     return normals
 
 
@@ -148,7 +148,7 @@ class NormalVector:
 
     def log_density(self, parameters: Array) -> Array:
         """Return the logarithm of the density at samples, up to a constant that all such vectors share."""
-        standard = solve_triangular(self.factor, (parameters - self.mean).T, lower=True)
+        standard = scipy.linalg.solve_triangular(self.factor, (parameters - self.mean).T, lower=True)
         density: Array = -0.5 * np.sum(standard**2, axis=0) - np.sum(np.log(np.diagonal(self.factor)))
         return density
 

@@ -5,7 +5,7 @@ throughput; every other column makes its prediction better.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
@@ -319,6 +319,29 @@ def _sharing_one_batch(members: list[tuple[str, Setup, Point]]) -> list[tuple[st
     ]
 
 
+def _setup_mistakes(rows: Sequence[tuple[str, Setup, Point]]) -> Iterator[str]:
+    """Yield in what the rows of a curve differ beside the number of workers."""
+    setups = {setup for _, setup, _ in rows}
+    if len(setups) > 1:
+        columns = [key for key in vars(next(iter(setups))) if len({getattr(setup, key) for setup in setups}) > 1]
+        yield (
+            f"its rows differ in {', '.join(columns)}; rows of a curve differ in workers only (and in "
+            "batch_per_worker where all workers share one batch): name each curve in a column curve"
+        )
+
+
+def _count_mistakes(members: Sequence[tuple[str, Setup, Point]]) -> Iterator[str]:
+    """Yield what a curve's worker counts and roles lack to be fitted."""
+    counts = [point.workers for _, _, point in members]
+    twice = sorted({count for count in counts if counts.count(count) > 1})
+    if twice:
+        yield f"{', '.join(map(str, twice))} workers are there more than once; keep one row"
+    elif len(counts) == 1:
+        yield "it has a single worker count; measure at least one more, or leave it out"
+    if not any(role == FIT for role, _, _ in members):
+        yield f"no row has the role {FIT}; nothing could be fitted"
+
+
 def _group_by_curve(
     path: Path, rows: list[tuple[str, str, Setup, Point]], mistakes: list[str], *, merge: bool
 ) -> list[ScalingCurve]:
@@ -328,23 +351,10 @@ def _group_by_curve(
     curves = []
     for name, rows_as_read in grouped.items():
         rows_of_curve = _sharing_one_batch(rows_as_read) if merge else rows_as_read
-        place = f"{path}, curve {name}"
-        setups = {setup for _, setup, _ in rows_of_curve}
-        if len(setups) > 1:
-            columns = [key for key in vars(next(iter(setups))) if len({getattr(one, key) for one in setups}) > 1]
-            mistakes.append(
-                f"{place}: its rows differ in {', '.join(columns)}; rows of a curve differ in workers only (and in "
-                "batch_per_worker where all workers share one batch): name each curve in a column curve"
-            )
         members, repeated = _merged(rows_of_curve) if merge else (rows_of_curve, [])
-        counts = [point.workers for _, _, point in members]
-        twice = sorted({count for count in counts if counts.count(count) > 1})
-        if twice:
-            mistakes.append(f"{place}: {', '.join(map(str, twice))} workers are there more than once; keep one row")
-        elif len(counts) == 1:
-            mistakes.append(f"{place}: it has a single worker count; measure at least one more, or leave it out")
-        if not any(role == FIT for role, _, _ in members):
-            mistakes.append(f"{place}: no row has the role {FIT}; nothing could be fitted")
+        place = f"{path}, curve {name}"
+        mistakes += [f"{place}: {mistake}" for mistake in _setup_mistakes(rows_of_curve)]
+        mistakes += [f"{place}: {mistake}" for mistake in _count_mistakes(members)]
         ordered = sorted(members, key=lambda member: member[2].workers)
         curves.append(
             ScalingCurve(

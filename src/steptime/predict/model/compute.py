@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 from numpy.typing import NDArray
-from scipy.special import log_ndtr  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.layers import Workload
@@ -239,7 +239,7 @@ def expected_maximum(workers: float) -> float:
     if workers <= 1:
         return 0.0
     x = np.linspace(-_REACH, _REACH, _GRID)
-    reached = np.exp(workers * log_ndtr(x))
+    reached = np.exp(workers * scipy.special.log_ndtr(x))
     return float(np.trapezoid(np.heaviside(x, 0.5) - reached, x))
 
 

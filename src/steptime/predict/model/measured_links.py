@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,29 +78,59 @@ class _Terms:
     volume: float
 
 
+class _Outcomes:
+    """How the launches of a row ended, and what their workers and hosts counted."""
+
+    def __init__(self, launches: Sequence[NetLaunch]) -> None:
+        """Sort launches by how they ended."""
+        self.good = [launch for launch in launches if launch.status == "ok"]
+        self.wrong = [launch for launch in launches if launch.status == "wrong"]
+        self._bad = [launch for launch in launches if launch.status != "ok"]
+        self._workers = [worker for launch in launches for worker in launch.workers]
+
+    def columns(self) -> dict[str, Any]:
+        """Return the fields of a row about them."""
+        return {
+            "framework_version": ", ".join(self._versions()) or None,
+            "launches": len(self.good),
+            "failed_launches": len(self._bad) - len(self.wrong),
+            "wrong_launches": len(self.wrong),
+            "checks": sum(worker.checks for worker in self._workers),
+            "wrong": sum(worker.wrong for worker in self._workers),
+            "status": "wrong" if self.wrong else "ok" if self.good else "failed",
+            "reason": self._bad[-1].reason if self._bad else None,
+            "flags": [
+                *sorted({stored_flag_text(flag) for launch in self.good for flag in launch.flags}),
+                *pooled_versions([versions_of(launch) for launch in self.good]),
+            ],
+            "received_bytes": _received(self.good),
+        }
+
+    def _versions(self) -> list[str]:
+        firsts = [worker for launch in self.good for worker in launch.workers[:1]]
+        return sorted({str(worker.facts.get("framework_version")) for worker in firsts})
+
+
 def _row(setting: NetSetting, operation: str, launches: Sequence[NetLaunch]) -> NetRow:
     shape = OPERATIONS[operation]
     terms = _Terms(
         shape.steps(setting.workers, setting.servers),
         shape.volume(setting.workers, setting.servers),
     )
-    good = [launch for launch in launches if launch.status == "ok"]
-    bad = [launch for launch in launches if launch.status != "ok"]
-    wrong = [launch for launch in bad if launch.status == "wrong"]
+    outcomes = _Outcomes(launches)
     times, units = message_times(launches, operation)
     # Only sizes that every unit has: launches of a folder may have been asked for different ones.
-    most = max((len(each) for each in times.values()), default=0)
-    times = {size: each for size, each in times.items() if len(each) == most}
-    alpha = _alpha(good)
-    fitted = not wrong and len(times) >= _FEWEST_SIZES
+    most = max(map(len, times.values()), default=0)
+    times = {size: of_units for size, of_units in times.items() if len(of_units) == most}
+    alpha = _alpha(outcomes.good)
+    fitted = not outcomes.wrong and len(times) >= _FEWEST_SIZES
     fits = {name: _fit(times, name, terms, alpha) for name in METHODS} if fitted else {}
     line = _line(times, PREFERRED) if fitted else None
     bus_volume = terms.volume if operation in ALL_REDUCES else None
-    versions = {str(worker.facts.get("framework_version")) for launch in good for worker in launch.workers[:1]}
+    timed = {} if outcomes.wrong else times
     return NetRow(
         back_end=setting.back_end,
         framework=setting.framework,
-        framework_version=", ".join(sorted(versions)) or None,
         operation=operation,
         workers=setting.workers,
         servers=setting.servers,
@@ -107,24 +138,13 @@ def _row(setting: NetSetting, operation: str, launches: Sequence[NetLaunch]) -> 
         cluster=setting.cluster.model_dump(mode="json") if setting.cluster else None,
         steps=terms.steps,
         volume=terms.volume,
-        launches=len(good),
-        failed_launches=len(bad) - len(wrong),
-        wrong_launches=len(wrong),
-        checks=sum(worker.checks for launch in launches for worker in launch.workers),
-        wrong=sum(worker.wrong for launch in launches for worker in launch.workers),
-        status="wrong" if wrong else "ok" if good else "failed",
-        reason=bad[-1].reason if bad else None,
+        **outcomes.columns(),
         interval_over=units,
         level=LEVEL,
         alpha_s=alpha or NOT_MEASURED,
-        sizes=[_size_row(size, each, line, bus_volume) for size, each in times.items()] if not wrong else [],
+        sizes=[_size_row(size, of_units, line, bus_volume) for size, of_units in timed.items()],
         fit=fits.get(PREFERRED),
         least_squares=fits.get("least_squares"),
-        flags=[
-            *sorted({stored_flag_text(flag) for launch in good for flag in launch.flags}),
-            *pooled_versions([versions_of(launch) for launch in good]),
-        ],
-        received_bytes=_received(good),
     )
 
 
