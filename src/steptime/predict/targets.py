@@ -115,6 +115,14 @@ def _target(profile: Profile, key: GroupKey) -> Target:
     return Target(key, computing, _exchange(groups, key), refused)
 
 
+def _with_same_input(groups: Sequence[ProfileGroup], key: GroupKey) -> list[ProfileGroup]:
+    """Return groups with the loader of a key; for synthetic batches those whose input was measured do too."""
+    same = [group for group in groups if group.key.loader == key.loader]
+    if same or key.loader != SYNTHETIC.name:
+        return same
+    return [group for group in groups if group.parameters["input_share"].how == "measured"]
+
+
 def _computing(groups: Sequence[ProfileGroup], key: GroupKey) -> tuple[ProfileGroup | None, str | None]:
     whole = [group for group in groups if group.parameters]
     if not whole:
@@ -132,10 +140,7 @@ def _computing(groups: Sequence[ProfileGroup], key: GroupKey) -> tuple[ProfileGr
     same = [group for group in whole if group.key.computes_as(key)]
     if same:
         return max(same, key=lambda group: (group.key == key, group.key.strategy == key.strategy)), None
-    alike = [group for group in whole if group.key.loader == key.loader]
-    if not alike and key.loader == SYNTHETIC.name:
-        alike = [group for group in whole if group.parameters["input_share"].how == "measured"]
-    if alike:
+    if alike := _with_same_input(whole, key):
         return min(alike, key=lambda group: _distance(group.key, key)), None
     return None, (
         f"no launch with loader {key.loader} is in this profile; measure one worker with loaders: {key.loader} and "

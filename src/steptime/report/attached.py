@@ -92,23 +92,27 @@ def _short_command(words: Sequence[str]) -> str:
     return command if len(command) <= _LONGEST_COMMAND else f"{command[: _LONGEST_COMMAND - 1]}…"
 
 
+def _is_small(part: StepPart) -> bool:
+    return (part.share or 0.0) < _SMALL
+
+
+def _is_unmarked(part: StepPart) -> bool:
+    """Whether a part is a gap between marks, the rest of a step, or too little garbage collection for a row."""
+    return part.gap or part.name == REST or (part.name == "garbage_collection" and _is_small(part))
+
+
 def part_rows(run: AttachedRun, gaps: int) -> Iterator[tuple[str, str, str, str]]:
     """Yield name, time, share and note of each part; small gaps share one row."""
-    little = [part for part in run.parts if part.name == "garbage_collection" and (part.share or 0.0) < _SMALL]
-    unmarked = [part for part in run.parts if part.gap or part.name == REST or part in little]
-    phases = [part for part in run.parts if part not in unmarked and not part.reason]
     unit = time_unit(run.step_s.value or 0.0)
-    for part in phases:
-        yield title_of(part.name), _time(part, unit).line, _share(part), _note(part, run)
+    unmarked = [part for part in run.parts if _is_unmarked(part)]
+    for part in run.parts:
+        if part not in unmarked and not part.reason:
+            yield title_of(part.name), _time(part, unit).line, _share(part), _note(part, run)
     of_gaps = [part for part in run.parts if part.gap]
-    shown = [part for part in of_gaps[:gaps] if (part.share or 0.0) >= _SMALL]
+    shown = [part for part in of_gaps[:gaps] if not _is_small(part)]
     for part in shown:
-        yield (
-            part.name.replace("nograd", "no-grad pass").replace(">", " to "),
-            _time(part, unit).line,
-            _share(part),
-            _note(part, run),
-        )
+        name = part.name.replace("nograd", "no-grad pass").replace(">", " to ")
+        yield name, _time(part, unit).line, _share(part), _note(part, run)
     rest = [part for part in unmarked if part not in shown]
     total = sum(part.time_s.value or 0.0 for part in rest)
     share = sum(part.share or 0.0 for part in rest)

@@ -12,7 +12,7 @@ import steptime
 from steptime.analysis.ablation.accounts import covered_by
 from steptime.analysis.ablation.breakdown import break_down
 from steptime.analysis.ablation.form import StepBreakdown
-from steptime.analysis.ablation.stages import aligned, uncertainty_s
+from steptime.analysis.ablation.stages import Array, aligned, uncertainty_s
 from steptime.attached.attempts import attempts_of
 from steptime.catalog.choices import strategy_named
 from steptime.errors import UsageError, choices_message
@@ -134,29 +134,42 @@ def _marked(trial: Trial, launch: AblationLaunch) -> Iterator[Event]:
     workers = launch.workers
     ends = [aligned(worker, worker.marked) for worker in workers]  # of each worker: steps x (start, marks)
     covered = covered_by(workers[0].marks, exchanging="exchange" in workers[0].stages)
-    arrivals = None
-    if len(workers) > 1 and strategy_named(trial.strategy).synchronous and "exchange" in workers[0].marks:
-        exchange = workers[0].marks.index("exchange")
-        arrivals = [max(times) for times in zip(*(own[:, exchange] for own in ends), strict=True)]
-    apart_s = uncertainty_s(workers)
     pieces = [aligned(worker, [piece[2:] for piece in worker.transfers]) for worker in workers]
     origin = min(float(times.min()) for times in (*ends, *pieces) if len(times))
+    arrivals = _last_arrivals(trial, launch, ends)
+    apart_s = uncertainty_s(workers)
     for worker, own, moved in zip(workers, ends, pieces, strict=True):
         rows: dict[str, list[Span]] = {name: [] for name in _ROWS}
         for step, times in enumerate(own - origin):
             args = {"step": step}
+            last = None if arrivals is None else arrivals[step] - origin
             rows["step"].append((f"step {step}", times[0], times[-1], args))
-            for phases, begin, end in zip(covered, times[:-1], times[1:], strict=True):
-                if phases != EXCHANGED:
-                    rows[phases[0]].append((TOGETHER.join(phases), begin, end, args))
-                else:
-                    last = None if arrivals is None else arrivals[step] - origin
-                    for name, since, until in _exchange(begin, end, last, apart_s):
-                        rows[name].append((name, since, until, args))
+            for row, name, begin, end in _phase_spans(covered, times, last, apart_s):
+                rows[row].append((name, begin, end, args))
         shown = {name: spans for name, spans in rows.items() if spans}
         names = [(name, size) for name, size, _, _ in worker.transfers]
         shown.update(_lanes((name, *times, {"bytes": size}) for (name, size), times in _paired(names, moved - origin)))
         yield from _process(worker.rank, f"worker {worker.rank} on {worker.host}", shown)
+
+
+def _last_arrivals(trial: Trial, launch: AblationLaunch, ends: Sequence[Array]) -> list[float] | None:
+    """Return when the last worker arrived at the exchange of each step; None if workers do not wait for each other."""
+    marks = launch.workers[0].marks
+    if len(launch.workers) < 2 or not strategy_named(trial.strategy).synchronous or "exchange" not in marks:  # noqa: PLR2004 - one waits for nothing
+        return None
+    exchange = marks.index("exchange")
+    return [max(times) for times in zip(*(own[:, exchange] for own in ends), strict=True)]
+
+
+def _phase_spans(
+    covered: Sequence[tuple[str, ...]], times: Array, last: float | None, apart_s: float
+) -> Iterator[tuple[str, str, float, float]]:
+    """Yield row, name, begin and end of what a worker did in one step, between the ``times`` of its marks."""
+    for phases, begin, end in zip(covered, times[:-1], times[1:], strict=True):
+        if phases == EXCHANGED:
+            yield from ((name, name, since, until) for name, since, until in _exchange(begin, end, last, apart_s))
+        else:
+            yield phases[0], TOGETHER.join(phases), begin, end
 
 
 def _exchange(begin: float, end: float, last: float | None, apart_s: float) -> list[tuple[str, float, float]]:

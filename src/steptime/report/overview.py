@@ -169,16 +169,7 @@ class _Overview:
             return
         rows = [(labels[group.title], group.rows[0]) for group in groups]
         shown = [name for name in _SHORT if any(_share(row, name) for _, row in rows)]
-        table = empty_table()
-        table.add_column("", min_width=min(_WHOLE_LABEL, max(len(label) for label, _ in rows)))
-        table.add_column("fastest", min_width=14)
-        for title, cells in (
-            ("step", [row.step.text for _, row in rows]),
-            *((_SHORT[name], [_share(row, name) for _, row in rows]) for name in shown),
-        ):
-            table.add_column(title, justify="right", no_wrap=True, min_width=widest_line([title, *cells]))
-        for label, row in rows:
-            table.add_row(label, Text(row.row.name), row.step.text, *(_share(row, name) for name in shown))
+        table = _phase_table(rows, shown)
         yield Text()
         title = "Where the time of a step goes, in shares of the step of the breakdown runs"
         undecided = [f"{row.row.name}: {row.undecided}." for _, row in rows if row.undecided]
@@ -187,12 +178,7 @@ class _Overview:
             yield narrowed(table, console, options)
             yield from (wrapped(line, "yellow", options) for line in undecided)
             return
-        lines = [
-            f"{label}, {row.row.name}: {row.step.text}; "
-            + ", ".join(f"{_SHORT[name]} {share}" for name in shown if (share := _share(row, name)))
-            for label, row in rows
-        ]
-        yield from section(title, "bold cyan", [*lines, *undecided], options)
+        yield from section(title, "bold cyan", [*(_phase_line(*row, shown) for row in rows), *undecided], options)
 
     def _last_lines(self) -> Iterator[tuple[str, str]]:
         """Yield what holds for all of it, each once, with its style."""
@@ -271,6 +257,26 @@ def _best(group: RankedGroup, most: int) -> list[RankedRow]:
 
 _WHOLE_LABEL = 30
 """Letters of a label that is not broken."""
+
+
+def _phase_table(rows: Sequence[tuple[str, BreakdownRow]], shown: Sequence[str]) -> Table:
+    """Return the labels, steps and shares of the phases ``shown``, a row for each of ``rows``."""
+    table = empty_table()
+    table.add_column("", min_width=min(_WHOLE_LABEL, max(len(label) for label, _ in rows)))
+    table.add_column("fastest", min_width=14)
+    columns = {"step": [row.step.text for _, row in rows]}
+    columns |= {_SHORT[name]: [_share(row, name) for _, row in rows] for name in shown}
+    for title, cells in columns.items():
+        table.add_column(title, justify="right", no_wrap=True, min_width=widest_line([title, *cells]))
+    for label, row in rows:
+        table.add_row(label, Text(row.row.name), row.step.text, *(_share(row, name) for name in shown))
+    return table
+
+
+def _phase_line(label: str, row: BreakdownRow, shown: Sequence[str]) -> str:
+    """Return the same of a row as a sentence, for a terminal too narrow for the table."""
+    shares = ", ".join(f"{_SHORT[name]} {share}" for name in shown if (share := _share(row, name)))
+    return f"{label}, {row.row.name}: {row.step.text}; {shares}"
 
 
 def _share(row: BreakdownRow, name: str) -> str:

@@ -4,17 +4,18 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 from statistics import mean, median
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pynvml
 
 from steptime.catalog.accelerators import device_handles
 
+Number = TypeVar("Number", int, float)
 _MILLI, _MEGA = 1e-3, 1e6
 
 
@@ -178,23 +179,31 @@ class GpuSamples:
         seen = [state for states in within for state in states]
         if not seen:
             return {}
-        hz = [state.sm_hz for state in seen if state.sm_hz is not None]
+        hz = _known(state.sm_hz for state in seen)
         power = [state.power_w / state.power_limit_w for state in seen if state.power_w and state.power_limit_w]
-        reasons = [state.throttle_reasons for state in seen if state.throttle_reasons is not None]
-        busy = [state.busy_share for state in seen if state.busy_share is not None]
-        held = [float(bool(each & _HELD_BACK)) for each in reasons]
+        held = [float(bool(reasons & _HELD_BACK)) for reasons in _known(state.throttle_reasons for state in seen)]
+        busy = _known(state.busy_share for state in seen)
         return {
             "gpu_samples": float(len(within)),
-            "gpu_sm_hz": median(hz) if hz else None,
+            "gpu_sm_hz": _over(median, hz),
             "gpu_lowest_sm_hz": min(hz, default=None),
             "gpu_highest_temperature_c": most([state.temperature_c for state in seen]),
             "gpu_power_limit_share": max(power, default=None),
-            "gpu_held_back_share": sum(held) / len(held) if held else None,
-            "gpu_busy_share": mean(busy) if busy else None,
+            "gpu_held_back_share": _over(mean, held),
+            "gpu_busy_share": _over(mean, busy),
             "gpu_memory_used_bytes": most([state.memory_used_bytes for state in seen]),
             "gpu_processes": most([state.processes for state in seen]),
             "gpu_counted_w": _counted_watts(timed),
         }
+
+
+def _over(average: Callable[[Sequence[float]], float], values: Sequence[float]) -> float | None:
+    return average(values) if values else None
+
+
+def _known(values: Iterable[Number | None]) -> list[Number]:
+    """Return those of the values that the driver gave."""
+    return [value for value in values if value is not None]
 
 
 def _counted_watts(timed: Sequence[tuple[float, list[GpuState]]]) -> float | None:

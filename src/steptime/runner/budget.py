@@ -174,20 +174,29 @@ class Budget:
         """
         if until is None or not pending:
             return [*trials]
+        groups = self._quickest_first(trials, pending)
+        chosen: list[Trial] = []
+        for trial in (member for group in groups for member in group):
+            is_checked = not any(trial.id in case.stands_for for case in pending)
+            if is_checked or self._fits([*chosen, trial], pending, until):
+                chosen.append(trial)
+        return chosen or (groups[0] if first and groups else [])
+
+    def _quickest_first(self, trials: Sequence[Trial], pending: Sequence[Case]) -> list[list[Trial]]:
+        """Return trials by groups; groups, and the trials in them, by what checks, launches and replays take."""
         costs = {trial.id: self._cost_s(trial, pending) for trial in trials}
         groups: dict[str, list[Trial]] = {}
         for trial in trials:
             groups.setdefault(trial.group, []).append(trial)
-        ordered = sorted(groups.values(), key=lambda group: sum(costs[each.id] for each in group))
-        chosen: list[Trial] = []
-        for trial in (each for group in ordered for each in sorted(group, key=lambda one: costs[one.id])):
-            waiting = [each for each in pending if any(one.id in each.stands_for for one in [*chosen, trial])]
-            checks_s = self.checks_s(waiting, at_best=True)
-            launches_s = sum(self.launch_s(each) + self.replay_s(each) for each in [*chosen, trial])
-            is_checked = not any(trial.id in each.stands_for for each in pending)
-            if is_checked or checks_s is None or self.clock() + checks_s + launches_s <= until:
-                chosen.append(trial)
-        return chosen or (ordered[0] if first and ordered else [])
+        ordered = sorted(groups.values(), key=lambda group: sum(costs[trial.id] for trial in group))
+        return [sorted(group, key=lambda trial: costs[trial.id]) for group in ordered]
+
+    def _fits(self, trials: Sequence[Trial], pending: Sequence[Case], until: float) -> bool:
+        """Whether ``trials`` can be checked and launched until a moment; so if the length of a check is unknown."""
+        waiting = [case for case in pending if any(trial.id in case.stands_for for trial in trials)]
+        checks_s = self.checks_s(waiting, at_best=True)
+        launches_s = sum(self.launch_s(trial) + self.replay_s(trial) for trial in trials)
+        return checks_s is None or self.clock() + checks_s + launches_s <= until
 
     def _cost_s(self, trial: Trial, pending: Sequence[Case]) -> float:
         checks_s = self.checks_s([each for each in pending if trial.id in each.stands_for], at_best=True)

@@ -18,8 +18,9 @@ from steptime.catalog.manifest import Manifest
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError, StoreError
 from steptime.flags import stored, stored_flag_text
+from steptime.launchers.base import AbstractLauncher
 from steptime.launchers.fork_servers import Preloading, await_copies
-from steptime.launchers.request import LATE, Isolation, LaunchOutcome
+from steptime.launchers.request import LATE, Isolation, LaunchOutcome, Request
 from steptime.launchers.table import launcher_named
 from steptime.plain_file import PlainFolder
 from steptime.results.gpus import GpuSamples
@@ -208,26 +209,11 @@ class Executor:
             request = self.preloading.request(request, manifest)
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
-        around = self._around(folder)
-        samples: GpuSamples | None = None
         for _ in range(2):
-            try:
-                around.remove(folder)
-                around.make(folder, mode=0o700)
-                make_run_folder(folder, manifest.folder, job, manifest.libraries, manifest.name)
-                with GpuSamples() if request.on_devices else contextlib.nullcontext() as samples:
-                    outcome = launcher.run(request)
-                await_copies(folder)
-                collected = collect(folder)
-            except (LaunchError, StoreError) as error:
-                outcome, collected = _not_launched(str(error)), Collected({})
-            except OSError as error:  # a full disk, or somebody removes the folder meanwhile
-                outcome = _not_launched(f"the run folder {folder} cannot be used: {error.strerror} ({error.filename})")
-                collected = Collected({})
-            first_error = collected.first_error(request.site.clock_offsets_s if request.site else {})
-            reason = _reason(outcome, first_error, collected.missing(request.workers, last_record))
-            if reason and any(sign in reason.lower() for sign in _NO_MEMORY):
-                reason = f"{OUT_OF_MEMORY}: {reason}"
+            outcome, collected, samples = self._attempt(launcher, request, manifest, job)
+            reason = _failure(outcome, collected, request, last_record)
+            own_noise = difference(before, snapshot(), _children_cpu_s() - own_before)
+            of_gpus = samples.noise(*collected.timed(), request.workers) if samples else {}
             result = LaunchResult(
                 outcome=outcome,
                 collected=collected,
@@ -236,11 +222,7 @@ class Executor:
                 started_at=started_at.isoformat(timespec="milliseconds"),
                 wall_s=time.monotonic() - started,
                 site=site.names if site else None,
-                noise=_noise_of_hosts(outcome)
-                or {
-                    **difference(before, snapshot(), _children_cpu_s() - own_before),
-                    **(samples.noise(*collected.timed(), request.workers) if samples else {}),
-                },
+                noise=_noise_of_hosts(outcome) or {**own_noise, **of_gpus},
             )
             if not result.port_was_taken:
                 break
@@ -249,6 +231,26 @@ class Executor:
         if not keep_folder and not result.reason:
             self.remove(folder)
         return result
+
+    def _attempt(
+        self, launcher: AbstractLauncher, request: Request, manifest: Manifest, job: Mapping[str, Any]
+    ) -> tuple[LaunchOutcome, Collected, GpuSamples | None]:
+        """Make the run folder, run the launch, and return how it ended, its records and what GPUs did meanwhile."""
+        folder, around = request.folder, self._around(request.folder)
+        samples: GpuSamples | None = None
+        try:
+            around.remove(folder)
+            around.make(folder, mode=0o700)
+            make_run_folder(folder, manifest.folder, job, manifest.libraries, manifest.name)
+            with GpuSamples() if request.on_devices else contextlib.nullcontext() as samples:
+                outcome = launcher.run(request)
+            await_copies(folder)
+            return outcome, collect(folder), samples
+        except (LaunchError, StoreError) as error:
+            reason = str(error)
+        except OSError as error:  # a full disk, or somebody removes the folder meanwhile
+            reason = f"the run folder {folder} cannot be used: {error.strerror} ({error.filename})"
+        return _not_launched(reason), Collected({}), samples
 
     def remove(self, folder: Path) -> None:
         """Remove a run folder, or one that holds some, as far as the system lets it."""
@@ -313,6 +315,15 @@ def _may_be_forked(configuration: Launchable, manifest: Manifest) -> bool:
 
 def _not_launched(reason: str) -> LaunchOutcome:
     return LaunchOutcome(ok=False, reason=reason, wall_s=0.0, commands=[])
+
+
+def _failure(outcome: LaunchOutcome, collected: Collected, request: Request, last_record: str) -> str | None:
+    """Return why a launch failed, where memory was exhausted with that ahead; None of a good one."""
+    first_error = collected.first_error(request.site.clock_offsets_s if request.site else {})
+    reason = _reason(outcome, first_error, collected.missing(request.workers, last_record))
+    if reason and any(sign in reason.lower() for sign in _NO_MEMORY):
+        return f"{OUT_OF_MEMORY}: {reason}"
+    return reason
 
 
 def _reason(outcome: LaunchOutcome, error: str | None, missing: Sequence[int]) -> str | None:

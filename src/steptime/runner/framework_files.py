@@ -19,6 +19,7 @@ from typing import Any
 import steptime
 from steptime.catalog.choices import LOADERS, SINGLE, STRATEGIES, SYNTHETIC
 from steptime.catalog.manifest import FILE, Manifest, load_manifests
+from steptime.catalog.options import Option
 from steptime.catalog.plugins import OWN
 from steptime.environments.locks import lock_of, requirement_lines
 from steptime.launchers.table import LAUNCHERS
@@ -92,12 +93,13 @@ def file_findings(manifest: Manifest) -> list[Finding]:
     """Return what holds for the folder of a framework as it lies there, whether or not the framework is installed."""
     return [
         *_about_strategies(manifest),
-        *_about_values(manifest),
+        _settings_finding(manifest),
+        _options_finding(manifest),
         *_about_cuda(manifest),
         *_about_notes(manifest),
         *_about_files(manifest),
         *_about_imports(manifest),
-        *_about_adapter(manifest),
+        *_adapter_findings(manifest),
     ]
 
 
@@ -126,40 +128,47 @@ def _about_strategies(manifest: Manifest) -> Iterator[Finding]:
     yield finding("manifest", "strategies that can be started, single among them", wrong)
 
 
-def _about_values(manifest: Manifest) -> Iterator[Finding]:
+def _settings_finding(manifest: Manifest) -> Finding:
     wrong = [] if manifest.python else ["python is empty; name the versions that the framework runs on"]
-    wrong += [f"python {each!r} is not a version such as '3.11'" for each in manifest.python if not _is_version(each)]
+    wrong += [f"python {text!r} is not a version such as '3.11'" for text in manifest.python if not _is_version(text)]
     if manifest.devices[:1] != ["cpu"] or manifest.precisions[:1] != ["fp32"]:
         wrong.append("devices must begin with 'cpu' and precisions with 'fp32', in which frameworks are compared")
     if SYNTHETIC.name not in manifest.loaders:
         wrong.append("loaders must have 'synthetic', which the equivalence check feeds; 'native' only where it runs")
-    wrong += [f"loader {each!r} is none of {', '.join(LOADERS)}" for each in manifest.loaders if each not in LOADERS]
+    wrong += [f"loader {name!r} is none of {', '.join(LOADERS)}" for name in manifest.loaders if name not in LOADERS]
     wrong += [
-        f"precisions has {each!r}, which processors do not have; put it into cuda_precisions"
-        for each in manifest.precisions
-        if each not in _PRECISIONS_OF_PROCESSORS
+        f"precisions has {name!r}, which processors do not have; put it into cuda_precisions"
+        for name in manifest.precisions
+        if name not in _PRECISIONS_OF_PROCESSORS
     ]
     if manifest.cuda_precisions[:1] != ["fp32"]:
         wrong.append("cuda_precisions must begin with 'fp32'")
-    yield finding("manifest", "Python versions, devices, precisions and loaders", wrong)
-    wrong = []
+    return finding("manifest", "Python versions, devices, precisions and loaders", wrong)
+
+
+def _options_finding(manifest: Manifest) -> Finding:
     read = _texts_of(manifest)
-    for name, option in manifest.options.items():
-        if len(option.help) <= _SHORTEST_HELP:
-            wrong.append(f"[options.{name}] needs a help that explains it")
-        if name not in read:
-            wrong.append(f"[options.{name}] is read by no file of the framework or its libraries")
-        values = [option.default, *option.choices]
-        if any(type(value) is not _TYPES[option.type] for value in values):
-            wrong.append(f"[options.{name}] is of type {option.type}, but has the values {values}")
-        if option.choices and option.default not in option.choices:
-            wrong.append(f"[options.{name}] has the default {option.default!r}, which is none of {option.choices}")
-        wrong += [
-            f"[options.{name}] names the strategy {each!r}, which the manifest has not"
-            for each in option.strategies
-            if each not in manifest.strategies
-        ]
-    yield finding("manifest", "options that are explained, read, and whose defaults they may have", wrong)
+    wrong = [
+        f"[options.{name}] {mistake}"
+        for name, option in manifest.options.items()
+        for mistake in _option_mistakes(option, manifest, is_read=name in read)
+    ]
+    return finding("manifest", "options that are explained, read, and whose defaults they may have", wrong)
+
+
+def _option_mistakes(option: Option, manifest: Manifest, *, is_read: bool) -> Iterator[str]:
+    if len(option.help) <= _SHORTEST_HELP:
+        yield "needs a help that explains it"
+    if not is_read:
+        yield "is read by no file of the framework or its libraries"
+    values = [option.default, *option.choices]
+    if any(type(value) is not _TYPES[option.type] for value in values):
+        yield f"is of type {option.type}, but has the values {values}"
+    if option.choices and option.default not in option.choices:
+        yield f"has the default {option.default!r}, which is none of {option.choices}"
+    for strategy in option.strategies:
+        if strategy not in manifest.strategies:
+            yield f"names the strategy {strategy!r}, which the manifest has not"
 
 
 def _is_version(text: str) -> bool:
@@ -298,36 +307,44 @@ def _foreign_modules(manifest: Manifest) -> set[str]:
     return (core | others) - set(sys.stdlib_module_names) - {"steptime", *required}
 
 
-def _about_adapter(manifest: Manifest) -> Iterator[Finding]:
+def _adapter_findings(manifest: Manifest) -> Iterator[Finding]:
     if not (manifest.folder / "adapter.py").is_file():
         return
-    found = imported_adapter(manifest)
-    if "error" in found:
+    adapter = imported_adapter(manifest)
+    if "error" in adapter:
         yield Finding(
             "adapter",
             "imports where only numpy is installed",
             ok=False,
-            detail=f"{found['error']}; import the framework inside functions, and your own files by relative imports",
+            detail=f"{adapter['error']}; import the framework inside functions, and your own files by relative imports",
         )
         return
-    wrong = [f"imports {name} with the module; import it inside functions" for name in found["foreign"]]
+    wrong = [f"imports {name} with the module; import it inside functions" for name in adapter["foreign"]]
     yield finding("adapter", "imports where only numpy is installed", wrong)
-    wrong = [] if found["typed"] else ["FRAMEWORK = Framework(…) of steptime.worker.framework is missing"]
-    servers = [name for name, each in manifest.strategies.items() if each.scheduler or _has_servers(name)]
-    if servers and "serve" not in found["gives"]:
-        wrong.append(f"FRAMEWORK has no serve=, which {', '.join(servers)} needs for its servers or scheduler")
-    if manifest.back_ends and "open_back_end" not in found["gives"]:
-        wrong.append(f"FRAMEWORK has no open_back_end=, but the manifest names {', '.join(manifest.back_ends)}")
-    served = [name for name, each in manifest.back_ends.items() if each.strategy in servers]
-    if served and "serve_back_end" not in found["gives"]:
-        wrong.append(f"FRAMEWORK has no serve_back_end=, which {', '.join(served)} needs for its servers or scheduler")
-    yield finding("adapter", "FRAMEWORK agrees with the manifest", wrong)
-    if "policies" in found or "policies_error" in found:
-        wrong = [found["policies_error"]] if "policies_error" in found else []
-        unknown = sorted(set(found.get("policies", ())) - set(manifest.strategies))
-        wrong += [f"POLICIES has {name!r}, a strategy that the manifest has not" for name in unknown]
+    yield finding("adapter", "FRAMEWORK agrees with the manifest", list(_interface_mistakes(manifest, adapter)))
+    if "policies_error" in adapter:
+        yield finding("communication", "POLICIES are of the manifest's strategies", [adapter["policies_error"]])
+    elif "policies" in adapter:
+        unknown = sorted(set(adapter["policies"]) - set(manifest.strategies))
+        wrong = [f"POLICIES has {name!r}, a strategy that the manifest has not" for name in unknown]
         yield finding("communication", "POLICIES are of the manifest's strategies", wrong)
-    yield finding("contract", "CONTRACT gives what the contract suite needs", list(_contract_mistakes(manifest, found)))
+    mistakes = list(_contract_mistakes(manifest, adapter))
+    yield finding("contract", "CONTRACT gives what the contract suite needs", mistakes)
+
+
+def _interface_mistakes(manifest: Manifest, adapter: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what an adapter's FRAMEWORK lacks that the manifest needs."""
+    gives = adapter["gives"]
+    if not adapter["typed"]:
+        yield "FRAMEWORK = Framework(…) of steptime.worker.framework is missing"
+    servers = [name for name, support in manifest.strategies.items() if support.scheduler or _has_servers(name)]
+    if servers and "serve" not in gives:
+        yield f"FRAMEWORK has no serve=, which {', '.join(servers)} needs for its servers or scheduler"
+    if manifest.back_ends and "open_back_end" not in gives:
+        yield f"FRAMEWORK has no open_back_end=, but the manifest names {', '.join(manifest.back_ends)}"
+    served = [name for name, back_end in manifest.back_ends.items() if back_end.strategy in servers]
+    if served and "serve_back_end" not in gives:
+        yield f"FRAMEWORK has no serve_back_end=, which {', '.join(served)} needs for its servers or scheduler"
 
 
 def _contract_mistakes(manifest: Manifest, found: Mapping[str, Any]) -> Iterator[str]:

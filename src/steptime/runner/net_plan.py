@@ -177,38 +177,39 @@ def net_plan_of(wanted: Sequence[FrameworkBackEnd], query: NetQuery) -> NetPlan:
     return plan
 
 
-def _check_query(query: NetQuery) -> None:
-    mistakes = []
+def _launcher_mistakes(query: NetQuery) -> list[str]:
+    """Return what a launcher cannot do that is asked for."""
     if query.launcher not in LAUNCHERS:
-        mistakes.append(choices_message("launcher", query.launcher, LAUNCHERS))
-    elif query.launcher != "emulated":
-        given = {
-            "--hosts": query.hosts is not None and query.site is None,
-            "--bandwidth": query.bandwidth_bits_per_s is not None,
-            "--delay": query.delay_s > 0,
-        }
-        mistakes += [f"{name} needs --launcher emulated" for name, is_given in given.items() if is_given]
-    else:
+        return [choices_message("launcher", query.launcher, LAUNCHERS)]
+    if query.launcher == "emulated":
         reason = missing_requirement()
-        mistakes += [reason] if reason else []
-    mistakes += [f"{workers} workers exchange nothing; two are the fewest" for workers in query.workers if workers < 2]  # noqa: PLR2004
-    mistakes += [f"{size} bytes: not a whole number of float32 values" for size in query.sizes if size < 4 or size % 4]  # noqa: PLR2004
-    mistakes += [
-        f"{workers} workers are more than {MOST_PROCESSES}" for workers in query.workers if workers > MOST_PROCESSES
+        return [reason] if reason else []
+    given = {
+        "--hosts": query.hosts is not None and query.site is None,
+        "--bandwidth": query.bandwidth_bits_per_s is not None,
+        "--delay": query.delay_s > 0,
+    }
+    return [f"{name} needs --launcher emulated" for name, is_given in given.items() if is_given]
+
+
+def _check_query(query: NetQuery) -> None:
+    bandwidth, hosts, servers = query.bandwidth_bits_per_s, query.hosts, query.servers
+    refused = {
+        "--bandwidth: a bandwidth must be positive, not 0 bit/s": bandwidth is not None and bandwidth <= 0,
+        f"--servers {servers}: more than {MOST_PROCESSES}": servers > MOST_PROCESSES,
+        f"--hosts {hosts}: messages between fewer than two hosts cross no link": hosts is not None and hosts < 2,  # noqa: PLR2004
+        f"--servers {servers}: push_pull needs one at least": servers < 1,
+        "--sizes: latencies and bandwidth need two sizes at least": len(set(query.sizes)) < 2,  # noqa: PLR2004
+        "--workers: none given": not query.workers,
+    }
+    mistakes = [
+        *_launcher_mistakes(query),
+        *(f"{workers} workers exchange nothing; two are the fewest" for workers in query.workers if workers < 2),  # noqa: PLR2004
+        *(f"{size} bytes: not a whole number of float32 values" for size in query.sizes if size < 4 or size % 4),  # noqa: PLR2004
+        *(f"{workers} workers are more than {MOST_PROCESSES}" for workers in query.workers if workers > MOST_PROCESSES),
+        *(f"{size} bytes are more than {_MOST_BYTES}" for size in query.sizes if size > _MOST_BYTES),
+        *(mistake for mistake, is_made in refused.items() if is_made),
     ]
-    mistakes += [f"{size} bytes are more than {_MOST_BYTES}" for size in query.sizes if size > _MOST_BYTES]
-    if query.bandwidth_bits_per_s is not None and query.bandwidth_bits_per_s <= 0:
-        mistakes.append("--bandwidth: a bandwidth must be positive, not 0 bit/s")
-    if query.servers > MOST_PROCESSES:
-        mistakes.append(f"--servers {query.servers}: more than {MOST_PROCESSES}")
-    if query.hosts is not None and query.hosts < 2:  # noqa: PLR2004
-        mistakes.append(f"--hosts {query.hosts}: messages between fewer than two hosts cross no link")
-    if query.servers < 1:
-        mistakes.append(f"--servers {query.servers}: push_pull needs one at least")
-    if len(set(query.sizes)) < 2:  # noqa: PLR2004
-        mistakes.append("--sizes: latencies and bandwidth need two sizes at least")
-    if not query.workers:
-        mistakes.append("--workers: none given")
     if mistakes:
         raise UsageError(mistakes)
 

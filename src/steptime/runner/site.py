@@ -97,9 +97,7 @@ def find_site(
         raise LaunchError(message)
     if launcher in ("allocation", "ray"):
         return _site_of_ray(chosen) if launcher == "ray" else _allocated_site(chosen, environment)
-    in_slurm = "SLURM_JOB_ID" in environment and launcher != "ssh"
-    several = _nodes_of_slurm(environment) != "1" and launcher in _WHEREVER
-    if in_slurm and (wants_hosts or several) and (not chosen.names or launcher == "slurm"):
+    if _is_slurm_used(launcher, chosen, environment, wants_hosts=wants_hosts):
         return _site_of_slurm(launcher, chosen, slurm, environment)
     if launcher == "slurm" or (slurm is not None and not chosen.names):
         count = len(chosen.names) or (slurm.nodes if slurm else 1)
@@ -111,6 +109,14 @@ def find_site(
         message = "runs on hosts, and none are named"
         raise UsageError([message])
     return _site(list(allocation.slots), "ssh", allocation.source, chosen)
+
+
+def _is_slurm_used(launcher: str, chosen: HostsChoice, environment: Mapping[str, str], *, wants_hosts: bool) -> bool:
+    """Whether launches use the nodes of the Slurm job around this process."""
+    if "SLURM_JOB_ID" not in environment or launcher == "ssh":
+        return False
+    several = _nodes_of_slurm(environment) != "1" and launcher in _WHEREVER
+    return (wants_hosts or several) and (not chosen.names or launcher == "slurm")
 
 
 def _allocated_site(chosen: HostsChoice, environment: Mapping[str, str]) -> Site:

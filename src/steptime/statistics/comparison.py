@@ -8,6 +8,7 @@ that the same launches would have shown with a given power is how much "no diffe
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
@@ -162,41 +163,79 @@ def compare(  # noqa: PLR0913 - how it is compared, and at what level, beside th
     if len(common) < _FEWEST_PAIRS and spreads is None:
         common = []
     means = family or 2
-    spread = None
-    prior = 0.0
     if spreads is not None:
-        shares: list[dict[Hashable, float]] = [dict.fromkeys(a, 1.0 / len(a)), dict.fromkeys(b, -1.0 / len(b))]
-        sessions: dict[Hashable, int] | None = {**dict.fromkeys(a, 0), **dict.fromkeys(b, 1)} if apart else None
-        pooled = pooled_error(list(zip(spreads, shares, strict=True)), level, family, sessions)
-        half_width, error, freedom = pooled.half_width, pooled.error, pooled.freedom
-        spread = None if apart else float(np.sqrt(sum(each.variance for each in spreads)))
-        prior = min(each.prior_freedom for each in spreads)
+        error = _pooled(a, b, spreads, level, family, apart=apart)
     elif len(a) == len(b) == 1:
-        each_level = sidak_level(level, means * (means - 1) // 2)
-        half_width = float(np.hypot(_log_half_width(slow, each_level), _log_half_width(fast, each_level)))
-        freedom = 1.0
-        error = half_width / float(critical_value(freedom, level, means))
+        error = _within_launches(slow, fast, level, means)
     else:
-        variance, freedom = satterthwaite(_sessions(a, b) if apart else _parts(a, b, common))
-        error = float(np.sqrt(variance))
-        half_width = float(critical_value(freedom, level, means)) * error
-        spread = None if apart else _spread(a, b, common)
+        error = _between_launches(a, b, common, level, means, apart=apart)
     return Comparison(
         ratio=from_log(log_ratio),
-        low=from_log(log_ratio - half_width),
-        high=from_log(log_ratio + half_width),
+        low=from_log(log_ratio - error.half_width),
+        high=from_log(log_ratio + error.half_width),
         level=level,
         pairs=len(common),
         covers_launches=spreads is not None or len(a) > 1 or len(b) > 1,
         launches=min(len(a), len(b)),
-        spread=spread,
-        error=error,
-        freedom=freedom,
+        spread=error.spread,
+        error=error.error,
+        freedom=error.freedom,
         least=from_log(min(ratios)),
         most=from_log(max(ratios)),
-        prior_freedom=prior,
+        prior_freedom=0.0 if spreads is None else min(spread.prior_freedom for spread in spreads),
         family=means,
     )
+
+
+class _LogError(NamedTuple):
+    """Of the logarithm of a ratio."""
+
+    half_width: float
+    error: float
+    """Its standard error."""
+    freedom: float
+    spread: float | None
+    """Standard deviation of the logarithm of one launch's ratio; None if unknown."""
+
+
+def _pooled(  # noqa: PLR0913 - as ``compare`` has them
+    a: Mapping[Block, float],
+    b: Mapping[Block, float],
+    spreads: tuple[TrialSpread, TrialSpread],
+    level: float,
+    family: int | None,
+    *,
+    apart: bool,
+) -> _LogError:
+    """Return the error by how launches of all trials of a study spread."""
+    shares: list[dict[Hashable, float]] = [dict.fromkeys(a, 1.0 / len(a)), dict.fromkeys(b, -1.0 / len(b))]
+    sessions: dict[Hashable, int] | None = {**dict.fromkeys(a, 0), **dict.fromkeys(b, 1)} if apart else None
+    pooled = pooled_error(list(zip(spreads, shares, strict=True)), level, family, sessions)
+    spread = None if apart else float(np.sqrt(sum(trial.variance for trial in spreads)))
+    return _LogError(pooled.half_width, pooled.error, pooled.freedom, spread)
+
+
+def _within_launches(slow: Sequence[LaunchTimes], fast: Sequence[LaunchTimes], level: float, means: int) -> _LogError:
+    """Return the error of single launches, which only the steps within them show."""
+    of_pair = sidak_level(level, means * (means - 1) // 2)
+    half_width = float(np.hypot(_log_half_width(slow, of_pair), _log_half_width(fast, of_pair)))
+    return _LogError(half_width, half_width / float(critical_value(1.0, level, means)), 1.0, None)
+
+
+def _between_launches(  # noqa: PLR0913 - as ``compare`` has them
+    a: Mapping[Block, float],
+    b: Mapping[Block, float],
+    common: Sequence[Block],
+    level: float,
+    means: int,
+    *,
+    apart: bool,
+) -> _LogError:
+    """Return the error by how the launches of the two spread."""
+    variance, freedom = satterthwaite(_sessions(a, b) if apart else _parts(a, b, common))
+    error = float(np.sqrt(variance))
+    half_width = float(critical_value(freedom, level, means)) * error
+    return _LogError(half_width, error, freedom, None if apart else _spread(a, b, common))
 
 
 def sharing_blocks(

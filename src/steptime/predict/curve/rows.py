@@ -49,7 +49,7 @@ def read_rows(path: Path, columns: Collection[str], numbers: Collection[str]) ->
 
 
 @dataclass(frozen=True)
-class _Table:
+class _WrittenTable:
     """A CSV as it is written."""
 
     header: list[str]
@@ -58,7 +58,7 @@ class _Table:
     """A mistake for each row that has more cells than there are columns."""
 
 
-def _read_table(path: Path, columns: Collection[str]) -> _Table:
+def _read_table(path: Path, columns: Collection[str]) -> _WrittenTable:
     """Return the cells of a file; raises EvidenceError where it cannot be read, or is not a CSV."""
     try:
         text = read_user_text(path, _MOST_BYTES).replace("\r\n", "\n").replace("\r", "\n")
@@ -72,7 +72,7 @@ def _read_table(path: Path, columns: Collection[str]) -> _Table:
         reader = csv.DictReader(io.StringIO("\n".join(lines[before:]), newline=""), delimiter=delimiter)
         header = [name.strip().lower().replace(" ", "_") for name in reader.fieldnames or ()]
         reader.fieldnames = header
-        table = _Table(header, [], [])
+        table = _WrittenTable(header, [], [])
         for row in reader:
             line = before + reader.line_num
             extra = [cell.strip() for cell in row.pop(None, ())]  # what is beyond the header
