@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 from simulated import ENDED, a_trial
 
-from steptime.analysis.loader_verdict import LoaderVerdict, MeasuredLoading, loader_verdicts
+from steptime.analysis.loader_form import LoaderVerdict
+from steptime.analysis.loader_verdict import MeasuredLoading, loader_verdicts
 from steptime.results.loader_records import LoaderLaunch, LoaderStretch, PageCache, WorkerLoading
 from steptime.statistics.estimate import Estimate
 from steptime.study.trial import Trial

@@ -6,22 +6,20 @@ together. A change that the study has measured is next to its prediction.
 The model of the input: P. J. Denning, J. P. Buzen, The operational analysis of queueing network models, ACM Computing
 Surveys 10(3), 1978 (utilization law, bottleneck analysis); E. D. Lazowska et al., Quantitative System Performance,
 1984, chapter 5 (asymptotic bounds). Its quantities are per step of one worker.
-
-The loader verdict in the form of ``steptime report --json``: every loader alone, and who limits.
 """
 
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
+from steptime.analysis.loader_form import LoaderAlone, LoaderChange, LoaderRow, LoaderVerdict
 from steptime.catalog.choices import SYNTHETIC
-from steptime.results.json_form import Interval, JsonForm
+from steptime.results.json_form import Interval
 from steptime.results.loader_records import LoaderLaunch, LoaderStretch
 from steptime.results.records import Launch
 from steptime.statistics.estimate import Estimate
@@ -29,84 +27,6 @@ from steptime.statistics.interval import LEVEL, t_quantile
 from steptime.statistics.simultaneous import sidak_level
 from steptime.study.trial import Trial
 from steptime.units import format_count
-
-Limit = Literal["loader", "training", "undecided"]
-
-
-class LoaderAlone(JsonForm):
-    """What launches of a loader without training gave, over all workers of a launch."""
-
-    launches: int
-    first_epoch_samples_per_s: Interval
-    later_epochs_samples_per_s: Interval | None
-    samples_per_cpu_s: Interval
-    """Per processor second of workers and helpers, in later epochs if any."""
-    memory_bytes: float
-    """Of one worker without helpers."""
-    helpers_memory_bytes: float
-    """Of the helpers of one worker."""
-    page_cache_dropped: bool | None
-    """Whether the dataset's files left the page cache before every launch."""
-
-
-class LoaderRow(JsonForm):
-    """One loader of a configuration: alone, and together with the training."""
-
-    trial: str
-    loader: str
-    processes: int
-    dataset: str | None
-    alone: LoaderAlone
-    together_samples_per_s: Interval | None
-    """Of the timed launches."""
-    together_samples_per_cpu_s: Interval | None
-    step_s: Interval | None
-    predicted_step_s: Interval
-    """From loader and training alone."""
-    limit: Limit
-    loading_over_training: Interval
-    """A batch of the loader alone over a step of the training alone."""
-    waited_share: Interval | None
-    """Of the step, what the training alone does not take."""
-    workers_per_host: Interval | None
-    """That keep the host's processors busy."""
-    device_samples_per_s: Interval
-    """Speed of a worker's device from which the loader limits."""
-
-
-class LoaderChange(JsonForm):
-    """A change of the loader that would shorten the step, cheapest first."""
-
-    loader: str
-    processes: int
-    dataset: str | None
-    trial: str | None
-    """That has the change."""
-    predicted_gain: Interval
-    """Step time of the first row over the predicted one."""
-    measured_gain: Interval | None
-    lifts: bool
-    """Whether the training is then predicted to be the limit."""
-
-
-class LoaderVerdict(JsonForm):
-    """Who limits one configuration: its loaders or its training."""
-
-    title: str
-    framework: str
-    strategy: str
-    workload: str
-    workers: int
-    batch_per_worker: int
-    training_trial: str
-    """With synthetic batches: the training alone."""
-    training_s: Interval
-    rows: list[LoaderRow]
-    changes: list[LoaderChange] = Field(default_factory=list)
-    """Of the first row; empty where that does not wait for its loader."""
-    cheapest: int | None = None
-    """Index in ``changes`` of the first that lifts the limit."""
-
 
 _DRAWS = 4000
 _ROUNDING = 1e-9

@@ -17,7 +17,7 @@ from pydantic import Field
 from steptime.analysis.ablation.form import Account, Gap, Imbalance, Phase, PopEfficiencies, StepBreakdown
 from steptime.analysis.accuracy import AccuracyPlace, TrainingSummary
 from steptime.analysis.emulated_cluster import ClusterForm
-from steptime.analysis.loader_verdict import LoaderVerdict
+from steptime.analysis.loader_form import LoaderVerdict
 from steptime.analysis.model_form import ModelComparison, StudyPrediction
 from steptime.analysis.resources import Resources
 from steptime.analysis.work import WorkRates

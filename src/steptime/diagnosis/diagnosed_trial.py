@@ -7,7 +7,7 @@ from math import hypot
 from typing import Any
 
 from steptime.analysis.ablation.form import Phase, StepBreakdown
-from steptime.analysis.loader_verdict import LoaderVerdict
+from steptime.analysis.loader_form import LoaderVerdict
 from steptime.analysis.message_times import NetRow
 from steptime.analysis.summary_form import TrialSummary
 from steptime.catalog.choices import Strategy, strategy_named

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from steptime.analysis.loader_verdict import LoaderChange, LoaderRow, LoaderVerdict
+from steptime.analysis.loader_form import LoaderChange, LoaderRow, LoaderVerdict
 from steptime.analysis.summary_form import Summary
 from steptime.report.number_format import UNKNOWN, count, number, percent, seconds, times
 from steptime.report.section import Section, Sentences, text_table
