@@ -28,7 +28,8 @@ from scipy import stats
 
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.manifest import Manifest
-from steptime.catalog.options import Optimizer, OptionValue
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.options import OptionValue
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.catalog.workloads.table import build_workload
 from steptime.launchers.request import Request

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.analysis.ablation.pop import blamed_worker
+from steptime.analysis.ablation.imbalance import blamed_worker
 from steptime.results.jsonlines import CHECKSUM, signed
 from steptime.statistics.comparison import compare
 from steptime.statistics.launch_spread import pool_spread

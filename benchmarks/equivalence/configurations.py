@@ -8,10 +8,11 @@ from pathlib import Path
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import Manifest, load_manifests
-from steptime.catalog.options import Optimizer, Tuning
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.options import Tuning
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.datasets.builtins import BUILTINS
-from steptime.results.records import EquivalenceResult
+from steptime.results.equivalence_records import EquivalenceResult
 from steptime.runner.equivalence.check import CheckCache, Checker, EquivalenceCheck
 from steptime.runner.equivalence.loaders import LoaderInput, loader_cases
 from steptime.runner.executor import Executor

@@ -33,7 +33,7 @@ from configurations import (
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import Manifest, TrainingSetting, load_manifests
-from steptime.catalog.options import Optimizer
+from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.workloads.layers import Workload
 from steptime.study.trial import Trial
 from steptime.worker.framework import CLIPPED_APART

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.predict.links import fit_tables, modelled
-from steptime.predict.model.interconnect import LINKS, inner_link_of
+from steptime.predict.model.link_sheets import LINKS, inner_link_of
 from steptime.predict.nccl_output import NcclRow, NcclTable
 
 _HERE = Path(__file__).parent

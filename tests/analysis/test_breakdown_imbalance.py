@@ -3,7 +3,7 @@
 import pytest
 from launch_phases import STAGES, launch_of
 
-from steptime.analysis.ablation.pop import ComputeImbalance, imbalance
+from steptime.analysis.ablation.imbalance import ComputeImbalance, imbalance
 from steptime.analysis.ablation.stages import stage_times_of
 
 COMPUTED = STAGES["forward"] + STAGES["backward"] + STAGES["local"]

@@ -4,7 +4,7 @@ import pytest
 from simulated import a_store, a_trial
 
 from steptime.analysis.summary import summarise
-from steptime.catalog.options import Optimizer
+from steptime.catalog.optimizer import Optimizer
 from steptime.report.trial_names import Names
 from steptime.study.study import AXES
 

@@ -21,12 +21,10 @@ PASSES = {"forward", "backward"}
 EXCHANGE = {"comm_exposed", "sync_wait"}
 ALLOWED: dict[str, tuple[set[str], str]] = {
     "diagnosis/communication.py": ({"comm_exposed"}, "has the rules about this phase"),
-    "diagnosis/computation.py": (
-        PASSES | {"comm_exposed", "h2d", "input_wait", "update"},
-        "has the rules about these phases",
-    ),
+    "diagnosis/computation.py": (PASSES | {"comm_exposed", "input_wait", "update"}, "has the rules about these phases"),
+    "diagnosis/input_rules.py": ({"h2d", "input_wait"}, "has the rules about these phases"),
     "diagnosis/own_script.py": ({"comm_exposed", "input_wait"}, "has the rules about these phases of a user's script"),
-    "diagnosis/expected.py": ({"backward", "comm_exposed", "input_wait"}, "simulates a step without a phase"),
+    "diagnosis/scenarios.py": ({"backward", "comm_exposed", "input_wait"}, "simulates a step without a phase"),
     "diagnosis/workers.py": (PASSES | EXCHANGE | {"update"}, "has the rules about workers beside each other"),
     "analysis/ablation/stages.py": ({*NAMES} - {"residual"}, "measures phases as differences of stages"),
     "analysis/ablation/accounts.py": (EXCHANGE | {"h2d"}, "measures the phases that a mark ends"),

@@ -17,7 +17,7 @@ from PIL import Image
 
 from steptime.datasets import image_folder
 from steptime.datasets.creation import open_dataset
-from steptime.datasets.folder_entries import broken_images
+from steptime.datasets.picture_files import broken_images
 from steptime.errors import DatasetError
 
 NOBODY = 65534

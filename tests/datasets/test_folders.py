@@ -10,7 +10,7 @@ from image_folders import cut_off, write_folder, write_image
 from PIL import Image
 
 from steptime.datasets.creation import open_dataset
-from steptime.datasets.folder_entries import broken_images
+from steptime.datasets.picture_files import broken_images
 from steptime.errors import DatasetError
 
 

@@ -6,7 +6,8 @@ from simulated import a_trial
 from summaries import summary
 from summaries import trial as summary_of
 
-from steptime.diagnosis.expected import expected_steps, scenarios_of
+from steptime.diagnosis.expected import expected_steps
+from steptime.diagnosis.scenarios import scenarios_of
 from steptime.errors import UsageError
 from steptime.report.advice import judgement_in_words
 

@@ -15,7 +15,7 @@ from preloading import preloaded_interpreter
 
 from steptime.catalog.accelerators import Accelerators, find_accelerators
 from steptime.catalog.manifest import Manifest, OptionValue, load_manifests
-from steptime.catalog.options import Optimizer
+from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.table import build_workload
 from steptime.launchers.request import LaunchOutcome, Request

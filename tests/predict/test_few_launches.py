@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from world import KEY, World, a_profile, asked, observed
 
-from steptime.predict.uncertainty import launch_spread, unknown_states
+from steptime.predict.launch_deviation import launch_spread, unknown_states
 from steptime.statistics.interval import t_quantile
 
 SINGLE = replace(KEY, strategy="single")

@@ -5,7 +5,8 @@ import pytest
 from launch_phases import launch_of
 from simulated import a_failure, a_launch, a_store, a_trial
 
-from steptime.catalog.cluster import ClusterFindings, HostFindings, PathFindings, cluster_for
+from steptime.catalog.cluster import cluster_for
+from steptime.catalog.cluster_findings import ClusterFindings, HostFindings, PathFindings
 from steptime.errors import StoreError
 from steptime.predict.fit import fit
 from steptime.predict.observation import deployment_of, key_of, observe

@@ -10,7 +10,7 @@ from summaries import check, quickstart, summary, trial
 from steptime.cli.console import PlainConsole
 from steptime.report import sections as table
 from steptime.report.charts.chart import Figure
-from steptime.report.conditions import passed_checks
+from steptime.report.equivalence import passed_checks
 from steptime.report.formats import page_text
 from steptime.report.overview import overview
 from steptime.report.section import Column, Figures, Pairs, Section, SectionTable, Sentences, TableRow, cells

@@ -9,7 +9,8 @@ from zlib import crc32
 import numpy as np
 
 from steptime.results.accuracy_records import TrainingRun, WorkerEpoch
-from steptime.results.records import EquivalenceResult, Launch, WorkerSteps
+from steptime.results.equivalence_records import EquivalenceResult
+from steptime.results.records import Launch, WorkerSteps
 from steptime.results.store import Store
 from steptime.study.trial import Trial
 

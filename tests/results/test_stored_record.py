@@ -9,9 +9,10 @@ from simulated import ENDED, a_check, a_launch, a_training, a_trial, a_worker, a
 
 from steptime.results.ablation_records import read_ablation
 from steptime.results.accuracy_records import read_training
+from steptime.results.equivalence_records import read_equivalence
 from steptime.results.loader_records import LoaderLaunch, LoaderStretch, PageCache, WorkerLoading, read_loader
 from steptime.results.net_records import NetLaunch, NetSetting, Visit, WorkerVisits, read_net
-from steptime.results.records import read_equivalence, read_launch
+from steptime.results.records import read_launch
 
 
 def a_loader_launch() -> LoaderLaunch:

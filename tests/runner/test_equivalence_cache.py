@@ -12,7 +12,7 @@ import steptime
 from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.catalog.workloads.table import build_workload
 from steptime.environments.kinds import ReadyEnvironment
-from steptime.results.records import EquivalenceResult
+from steptime.results.equivalence_records import EquivalenceResult
 from steptime.runner.equivalence.check import CheckCache
 
 PACKAGE = Path(steptime.__file__).parent

@@ -11,7 +11,7 @@ import pytest
 import trials
 
 from steptime.catalog.manifest import load_manifests
-from steptime.catalog.options import Optimizer
+from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.workloads.table import build_workload
 from steptime.runner.equivalence import oracle
 from steptime.runner.equivalence.check import Checker

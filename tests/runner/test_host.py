@@ -5,7 +5,7 @@ import re
 import pytest
 import trials
 
-from steptime.catalog.options import Optimizer
+from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.workloads.table import build_workload
 from steptime.runner.admission import launches_on_a_device, shared_memory_warning
 from steptime.runner.host import cores_near, memory_shortage, shared_batches_bytes, shared_memory_bytes

@@ -4,7 +4,7 @@ import pytest
 
 from steptime.catalog.found_site import FoundHost, Site
 from steptime.errors import Unfinished
-from steptime.runner.site import LivingHosts
+from steptime.runner.living_hosts import LivingHosts
 
 
 class Hosts:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import studentized_range, t
 
-from steptime.analysis.ablation.pop import blamed_worker
+from steptime.analysis.ablation.imbalance import blamed_worker
 from steptime.analysis.accuracy import over_seeds
 from steptime.statistics.comparison import compare
 from steptime.statistics.launch_spread import pool_spread

@@ -7,7 +7,7 @@ import pytest
 from simulated import a_launch, a_trial, a_worker
 from test_replays import Replaying, replay
 
-from steptime.catalog.options import Optimizer
+from steptime.catalog.optimizer import Optimizer
 from steptime.results.records import Launch, Replay, StepsAlone, TimedPause
 from steptime.validity.missing_evidence import failed_replay, replay_flags
 from steptime.validity.steps_alone import can_repeat, other_steps_alone, unrepeated

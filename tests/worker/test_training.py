@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from steptime.catalog.options import Optimizer
+from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.workloads.layers import Network
 from steptime.results.accuracy_records import worker_epoch
 from steptime.runner.jobs import TrainingPlan, training_job

@@ -37,9 +37,10 @@ from steptime.analysis.work import WorkRates, counted_flops, work_of
 from steptime.catalog.options import Tuning
 from steptime.results.accuracy_records import TrainingRun
 from steptime.results.consistency import SetAside, counted
+from steptime.results.equivalence_records import EquivalenceResult
 from steptime.results.json_form import NOT_MEASURED
 from steptime.results.peaks import PEAKS, StoredPeaks
-from steptime.results.records import EquivalenceResult, Launch
+from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.statistics.comparison import Measured, compare_trials
 from steptime.statistics.estimate import Estimate

@@ -24,8 +24,8 @@ from steptime.analysis.work import WorkRates
 from steptime.catalog.options import OptionValue, Tuning
 from steptime.datasets.dataset import Contents, LeftOut
 from steptime.results.consistency import SetAside
+from steptime.results.equivalence_records import EquivalenceResult
 from steptime.results.json_form import NOT_MEASURED, Interval, IntervalOverLaunches, JsonForm
-from steptime.results.records import EquivalenceResult
 from steptime.statistics.stalls import Stalls
 from steptime.study.trial import Trial
 

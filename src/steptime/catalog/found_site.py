@@ -7,7 +7,7 @@ their ids on another site; records name the site.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from steptime.catalog.cluster import PathFindings
+from steptime.catalog.cluster_findings import PathFindings
 from steptime.units import format_bytes, format_count, format_seconds
 
 Reach = Literal["ssh", "slurm", "ray"]

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from steptime.catalog.accelerators import Accelerators, CudaBuild
 from steptime.catalog.choices import SYNTHETIC
-from steptime.catalog.options import OptimizerName, Option, OptionValue, Precision, Tuning
+from steptime.catalog.optimizer import OptimizerName
+from steptime.catalog.options import Option, OptionValue, Precision, Tuning
 from steptime.catalog.plugins import OWN, Plugin, own_and_plugins
 from steptime.errors import PluginError, UsageError, choices_message
 

@@ -22,9 +22,10 @@ from steptime.cli.machines import report_machines
 from steptime.cli.section_output import PAGE
 from steptime.cli.streams import print_json, say, warn
 from steptime.cli.trackers import ToTrackers, chosen_trackers, write_to_trackers
-from steptime.diagnosis.expected import expected_steps, scenarios
+from steptime.diagnosis.expected import expected_steps
 from steptime.diagnosis.job_accounts import job_accounts
 from steptime.diagnosis.rules import diagnose, script_findings
+from steptime.diagnosis.scenarios import scenarios
 from steptime.errors import StoreError, UsageError, choices_message
 from steptime.extras import why_absent
 from steptime.plain_file import PlainFolder

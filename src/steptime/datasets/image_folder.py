@@ -14,18 +14,9 @@ from pathlib import Path
 
 from steptime.datasets.atomic_writes import keep_index
 from steptime.datasets.dataset import PICTURE_ENDINGS, Counts, Dataset, Reason, in_words, left_out_of
-from steptime.datasets.folder_entries import (
-    MOST,
-    Entries,
-    broken_images,
-    cannot_be_read,
-    entries_of,
-    header,
-    require_links,
-    threads,
-    unused_of,
-)
+from steptime.datasets.folder_entries import Entries, cannot_be_read, entries_of, require_links, unused_of
 from steptime.datasets.layouts import TRAINING, VALIDATION, deeper_classes, is_class, layout_mistake, loose_labels
+from steptime.datasets.picture_files import MOST, broken_images, header, threads
 from steptime.errors import DatasetError
 
 ENDINGS = (".jpg", ".jpeg", ".png")

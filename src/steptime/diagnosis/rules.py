@@ -8,7 +8,7 @@ from steptime.analysis.message_times import NetSummary
 from steptime.analysis.summary_form import Summary, TrialSummary
 from steptime.attached.form import AttachedRun
 from steptime.catalog.manifest import Manifest, load_manifests
-from steptime.diagnosis import communication, computation, own_script, workers
+from steptime.diagnosis import communication, computation, input_rules, own_script, workers
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
 from steptime.diagnosis.form import OWN_SCRIPT, Diagnosis, TrialFinding, Unsettled
 from steptime.diagnosis.rule import DiagnosisRule
@@ -25,8 +25,8 @@ RULES: tuple[DiagnosisRule[DiagnosedTrial], ...] = (
     workers.TRANSIENT,
     workers.OVERSUBSCRIBED,
     workers.IDLE,
-    computation.LOADER,
-    computation.COPIES,
+    input_rules.LOADER,
+    input_rules.COPIES,
     computation.UPDATE,
     computation.BATCH,
     computation.OVERHEAD,

@@ -7,7 +7,8 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict
 
-from steptime.catalog.cluster import Cluster, ClusterFindings
+from steptime.catalog.cluster import Cluster
+from steptime.catalog.cluster_findings import ClusterFindings
 from steptime.catalog.found_site import Site
 
 Isolation = Literal["required", "preferred", "off"]

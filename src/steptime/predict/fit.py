@@ -16,6 +16,7 @@ from steptime.predict.importance_sampling import (
     overlap_prior,
     sample_posterior,
 )
+from steptime.predict.launch_deviation import USUAL_LAUNCH_SPREAD
 from steptime.predict.links import (
     LINK_SOURCES,
     PRIOR_SPREADS,
@@ -44,7 +45,6 @@ from steptime.predict.profile import (
 )
 from steptime.predict.step_model import INNER, OUTER, costs_of
 from steptime.predict.topology import contention_of, step_model_of
-from steptime.predict.uncertainty import USUAL_LAUNCH_SPREAD
 from steptime.results.peaks import PEAKS, StoredPeaks
 from steptime.results.store import Store
 from steptime.results.stored_record import first_mistake

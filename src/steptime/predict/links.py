@@ -13,7 +13,7 @@ import scipy  # type: ignore[import-untyped]  # scipy ships no types; its module
 from steptime.analysis.message_times import NetRow
 from steptime.catalog.choices import strategy_named
 from steptime.predict.model.collectives import Link
-from steptime.predict.model.interconnect import LINKS, LinkSheet, inner_link_of
+from steptime.predict.model.link_sheets import LINKS, LinkSheet, inner_link_of
 from steptime.predict.model.measured_links import link_of, net_summary
 from steptime.predict.model.nccl import LAUNCH, OTHER_STEP, STEP, NcclLinks, nccl_cost
 from steptime.predict.nccl_output import NcclTable

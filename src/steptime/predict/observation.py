@@ -15,8 +15,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from steptime.analysis.ablation.imbalance import imbalance
 from steptime.analysis.ablation.nested_stages import nested_phases
-from steptime.analysis.ablation.pop import imbalance
 from steptime.analysis.ablation.stages import communication_s, stage_times_of
 from steptime.analysis.pooled_conditions import pooled_versions, versions_of
 from steptime.catalog.choices import strategy_named

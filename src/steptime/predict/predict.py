@@ -13,6 +13,7 @@ from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.builtins import BUILTINS
 from steptime.phases import HIDDEN, PHASES
 from steptime.predict.importance_sampling import OVERLAP, overlap_prior
+from steptime.predict.launch_deviation import launch_spread, unknown_states
 from steptime.predict.model.compute import expected_maximum, transfer, work_of
 from steptime.predict.model.policies import AS_PLANNED, has_own_policy, has_policy, ignored_option, option_mistake
 from steptime.predict.observation import BUCKET, Deployment, GroupKey, combined
@@ -32,15 +33,7 @@ from steptime.predict.step_model import (
 )
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Refusal, Topology, contention_of, step_model_of, topology_of
-from steptime.predict.uncertainty import (
-    Extrapolation,
-    IntervalShares,
-    launch_spread,
-    narrowing,
-    ratio_outside,
-    uncertain_step,
-    unknown_states,
-)
+from steptime.predict.uncertainty import Extrapolation, IntervalShares, narrowing, ratio_outside, uncertain_step
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.results.peaks import StoredPeaks, peak_of
 

@@ -11,7 +11,7 @@ from steptime.catalog.workloads.table import LIBRARY
 from steptime.errors import UsageError, choices_message
 from steptime.predict.model.collectives import LIBRARIES
 from steptime.predict.model.compute import DEVICES
-from steptime.predict.model.interconnect import LINKS
+from steptime.predict.model.link_sheets import LINKS
 from steptime.predict.model.policies import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.predict.profile import Profile
 from steptime.study.trial import ServerPlacement

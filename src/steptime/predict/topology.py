@@ -29,7 +29,7 @@ from steptime.predict.links import (
     unknown_card,
 )
 from steptime.predict.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link
-from steptime.predict.model.interconnect import BELIEVED, LINKS
+from steptime.predict.model.link_sheets import BELIEVED, LINKS
 from steptime.predict.model.policies import Traffic, has_policy
 from steptime.predict.observation import NO_EFFECTS, RAMP_S, TICK_S, Deployment, GroupKey, MachineEffects
 from steptime.predict.profile import LinkEstimate, Machine, MeasuredConfiguration, Profile

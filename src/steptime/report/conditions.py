@@ -2,26 +2,20 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from steptime.analysis.summary_form import EquivalenceSummary, Summary, TrialSummary
+from steptime.analysis.summary_form import Summary, TrialSummary
 from steptime.flags import MEANINGS, FlagMeaning, flag_in_report
-from steptime.report.number_format import UNKNOWN, count, distance, number, whole
+from steptime.report.number_format import UNKNOWN, count, number
 from steptime.report.section import (
-    Cell,
-    Column,
     Pairs,
     Part,
     Section,
-    SectionTable,
     Sentences,
-    Style,
-    TableRow,
     Verbatim,
 )
-from steptime.report.trial_names import Names, check_name
+from steptime.report.trial_names import Names
 from steptime.results.consistency import SetAside, counted
 from steptime.study.study import further_settings
 from steptime.units import format_bytes, format_seconds
@@ -42,90 +36,6 @@ _MACHINE = {
     "python": "Python of steptime",
     "steptime": "steptime",
 }
-
-
-def passed_checks(checks: Sequence[EquivalenceSummary]) -> str:
-    """``Equivalence check: 8 of 9 checks passed (4 checked on 2026-11-27, kept)``."""
-    days = sorted(filter(None, map(_kept_on, checks)))
-    kept = f" ({len(days)} checked on {' to '.join(dict.fromkeys([days[0], days[-1]]))}, kept)" if days else ""
-    return f"Equivalence check: {sum(each.passed for each in checks)} of {count(len(checks), 'check')} passed{kept}"
-
-
-def _kept_on(check: EquivalenceSummary) -> str | None:
-    """Return the day of a check that an earlier run had made; None of one that was made for the study."""
-    return check.checked_at[:10] if check.kept and check.checked_at else None
-
-
-NOT_CHECKED = "The equivalence check was not run: these trials may train different things."
-_ABOUT_CHECKS = (
-    "Before anything is ranked, every framework trains the same workload from the same weights on the same batches, "
-    "and is compared with a plain numpy reference. Gradients and updates of every round of steps must be those of the "
-    "reference, but for rounding. What does not pass is not ranked."
-)
-_ABOUT_DISTANCES = (
-    "Losses, weights and updates are relative distances from the reference. Its rounding is the distance of its "
-    "updates in single precision from those in double precision, which no framework can better. A dash marks where "
-    "nothing is compared."
-)
-_DISTANCES = ("first loss", "last loss", "gradients", "updates", "rounding of\nthe reference")
-
-
-def failed_checks(checks: Sequence[EquivalenceSummary]) -> list[str]:
-    """Return a line for each check that did not pass."""
-    return [
-        f"not passed: {check_name(check, checks)}, {check.workload}, {count(check.workers, 'worker')}: {check.reason}"
-        for check in checks
-        if not check.passed
-    ]
-
-
-def equivalence_section(checks: Sequence[EquivalenceSummary]) -> Section:
-    """Return what passed the equivalence check, and how far each check is from the reference."""
-    if not checks:
-        return Section("Equivalence check", [Sentences([NOT_CHECKED], "bad")], id="equivalence")
-    failed = failed_checks(checks)
-    crashed = [
-        f"{check_name(check, checks)}, {check.workload}: {count(check.crashes, 'run')} died of a signal and passed "
-        "when repeated"
-        for check in checks
-        if check.crashes and check.passed
-    ]
-    columns = [Column("result", "prose" if failed else "text"), Column("workload", "text")]
-    columns += [Column(title) for title in ("workers", "steps", "parameters", *_DISTANCES)]
-    rows = [
-        TableRow(check_name(check, checks), _check_cells(check), under=[check.framework_version]) for check in checks
-    ]
-    parts = [
-        Sentences([*failed, *crashed], "bad", only="terminal"),
-        SectionTable(columns, rows, label="Checks of the equivalence check", only="page"),
-        Sentences([_ABOUT_DISTANCES], "dim", only="page"),
-    ]
-    style: Style = "bad" if failed else "good"
-    return Section(passed_checks(checks), parts, _ABOUT_CHECKS, style=style, id="equivalence")
-
-
-def _check_cells(check: EquivalenceSummary) -> list[Cell]:
-    passed = Cell("passed", style="good")
-    result = passed if check.passed else Cell(f"not passed: {check.reason or 'no reason known'}", style="bad")
-    if check.checked_at:
-        made = f"checked on {check.checked_at[:10]}" + (", kept" if check.kept else "")
-        result = replace(result, note=made)
-    steps = [
-        f"{check.repeats} times",
-        f"{check.rounds} rounds" if check.rounds else "",
-        f"learning rate {check.learning_rate:g}" if check.learning_rate else "",
-        f"{count(check.crashes, 'crash')} repeated" if check.crashes else "",
-    ]
-    differs = check.parameters != check.parameters_expected
-    errors = (check.first_loss_error, check.last_loss_error, check.gradient_error, check.update_error)
-    return [
-        result,
-        Cell(check.workload),
-        Cell(str(check.workers)),
-        Cell(str(check.steps), note=", ".join(filter(None, steps))),
-        Cell(whole(check.parameters), note=f"expected {whole(check.parameters_expected)}" if differs else ""),
-        *(Cell(distance(error)) for error in (*errors, check.update_rounding)),
-    ]
 
 
 def conditions_section(summary: Summary, names: Names, study_text: str) -> Section:

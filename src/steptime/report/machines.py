@@ -12,10 +12,11 @@ from steptime.analysis.summary_form import Summary
 from steptime.attached.form import AttachedRun
 from steptime.report.attached import headline
 from steptime.report.conditions import machine_in_a_line
-from steptime.report.groups import clause, ranked_groups, unranked_in_words
+from steptime.report.groups import clause, ranked_groups
 from steptime.report.number_format import UNKNOWN, count, seconds
 from steptime.report.section import Cell, Column, Pairs, Section, SectionTable, Sentences, TableRow, cells
 from steptime.report.trial_names import Names
+from steptime.report.unranked import unranked_in_words
 
 _RANKED = "Ranks and slowdowns are within each machine: times of two machines do not compare."
 _COLUMNS = (

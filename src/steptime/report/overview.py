@@ -14,15 +14,16 @@ from rich.text import Text
 from steptime.analysis.summary_form import Summary
 from steptime.diagnosis.form import Diagnosis
 from steptime.phases import PHASES
-from steptime.report import accuracy, conditions, loaders
+from steptime.report import accuracy, conditions, equivalence, loaders
 from steptime.report.advice import largest_finding
 from steptime.report.answer import first_answer, in_order, paper_line
 from steptime.report.breakdown import BreakdownRow, breakdown_groups
-from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, unranked, unranked_in_words, verdict
+from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, verdict
 from steptime.report.number_format import count
 from steptime.report.ranking import NO_RESULT, SHORT_LAYOUTS, RankingColumn, short_columns
 from steptime.report.terminal import empty_table, fits, narrowed, section, widest_line, wrapped
 from steptime.report.trial_names import Names
+from steptime.report.unranked import unranked, unranked_in_words
 
 MOST_LINES = 45
 """Of what ends a run, at 100 columns."""
@@ -205,10 +206,10 @@ class _Overview:
         summary = self._summary
         skipped = " Impossible combinations were skipped." if summary.skipped else ""
         if not summary.equivalence:
-            yield f"{conditions.NOT_CHECKED}{skipped}", "yellow"
+            yield f"{equivalence.NOT_CHECKED}{skipped}", "yellow"
             return
-        failed = conditions.failed_checks(summary.equivalence)
-        yield f"{conditions.passed_checks(summary.equivalence)}.{skipped}", "red" if failed else "green"
+        failed = equivalence.failed_checks(summary.equivalence)
+        yield f"{equivalence.passed_checks(summary.equivalence)}.{skipped}", "red" if failed else "green"
         yield from ((f"  {line}", "red") for line in _few(failed))
 
 

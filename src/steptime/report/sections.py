@@ -15,9 +15,10 @@ from steptime.report.attached import attached_section
 from steptime.report.breakdown_section import breakdown_section, pop_section
 from steptime.report.charts.chart import Marks
 from steptime.report.clusters import host_section
-from steptime.report.conditions import conditions_section, equivalence_section
+from steptime.report.conditions import conditions_section
 from steptime.report.curves import scaling_section
-from steptime.report.groups import RankedGroup, ranked_groups, unranked_section
+from steptime.report.equivalence import equivalence_section
+from steptime.report.groups import RankedGroup, ranked_groups
 from steptime.report.links import link_section
 from steptime.report.loaders import loader_section
 from steptime.report.models import model_section
@@ -33,6 +34,7 @@ from steptime.report.section import Pairs, Part, Section, Sentences
 from steptime.report.sweep import sweep_section
 from steptime.report.trainings import training_section
 from steptime.report.trial_names import Names
+from steptime.report.unranked import unranked_section
 
 if TYPE_CHECKING:  # likewise report/sweep.py
     from steptime.scaling.sweep_answer import SweepAnswer

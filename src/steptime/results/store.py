@@ -38,12 +38,13 @@ from steptime.file_name import file_name_mistake
 from steptime.plain_file import PlainFolder, cannot_write, refuse_links
 from steptime.results.attached_files import RECORDS, AttachedFiles, AttachedHeader, read_attached
 from steptime.results.consistency import FileCheck, KnownLaunches, SetAside, counted, sentences
+from steptime.results.equivalence_records import EquivalenceResult, read_equivalence
 from steptime.results.jsonlines import append_line, json_text
 from steptime.results.lock import FolderLock
 from steptime.results.net_records import NetLaunch, read_net
 from steptime.results.peaks import PEAKS, StoredPeaks
 from steptime.results.record_kinds import TIMING, KeptRecord, RecordKind, kind_of
-from steptime.results.records import EquivalenceResult, Launch, Replay, read_equivalence, read_replay
+from steptime.results.records import Launch, Replay, read_replay
 from steptime.results.results_files import ResultsFiles
 from steptime.results.stored_record import SCHEMA, StoredRecord, TrialLaunch
 from steptime.study.trial import Trial

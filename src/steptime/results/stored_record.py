@@ -27,7 +27,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from steptime.catalog.cluster import ClusterFindings
+from steptime.catalog.cluster_findings import ClusterFindings
 from steptime.flags import read_stored
 
 

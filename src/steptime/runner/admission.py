@@ -33,10 +33,11 @@ from steptime.runner.host import (
     usable_cores,
 )
 from steptime.runner.jobs import environment_key
+from steptime.runner.living_hosts import living_hosts
 from steptime.runner.plan import StudyPlan, missing_in_words
 from steptime.runner.preparation import prepare_environments
 from steptime.runner.progress import Observer
-from steptime.runner.site import living_hosts, machine_of_checks
+from steptime.runner.site import machine_of_checks
 from steptime.study.axis import REFERENCE
 from steptime.study.trial import Trial
 from steptime.units import format_bytes, format_count

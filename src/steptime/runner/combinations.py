@@ -14,7 +14,8 @@ from steptime.catalog.choices import OWN, SYNTHETIC
 from steptime.catalog.cluster import Cluster, cluster_for
 from steptime.catalog.found_site import Site
 from steptime.catalog.manifest import Manifest
-from steptime.catalog.options import Optimizer, OptionValue, Precision, Tuning
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.options import OptionValue, Precision, Tuning
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.own_module import OwnModule, find_own_module
 from steptime.catalog.workloads.table import LIBRARY, build_workload

@@ -27,8 +27,8 @@ from steptime.results.gpus import GpuSamples
 from steptime.results.machine import machine_id
 from steptime.results.noise import difference, flags, of_counters, snapshot, worst
 from steptime.runner.jobs import EnvironmentKey, Launchable, environment_key, request_of
+from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
-from steptime.runner.site import LivingHosts
 from steptime.study.environment_variables import passed
 
 Item = TypeVar("Item")

@@ -23,7 +23,7 @@ from steptime.runner.durations import KeptDurations, Work, search_s
 from steptime.runner.equivalence.replay import Replays
 from steptime.runner.equivalence.training_replay import TrainingReplays
 from steptime.runner.jobs import AblationSchedule, warm_up_s
-from steptime.runner.site import LivingHosts
+from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.training_runs import GUESS_S, TrainingRuns, training_schedule
 from steptime.runner.trial_runs import (
     TrialInputs,

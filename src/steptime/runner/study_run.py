@@ -37,6 +37,7 @@ from steptime.runner.equivalence.loaders import LoaderInput
 from steptime.runner.equivalence.replay import Replays
 from steptime.runner.executor import OUT_OF_MEMORY, Executor
 from steptime.runner.expansion import skipped_in_words
+from steptime.runner.living_hosts import probe_site
 from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
     datasets_with_skips,
@@ -49,7 +50,6 @@ from steptime.runner.preparation import (
 )
 from steptime.runner.progress import KeptProgress, Observer
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, without_breakdown
-from steptime.runner.site import probe_site
 from steptime.runner.trial_runs import BatchSearch, TrialInputs, what_more_launches_show
 from steptime.study.trial import Trial
 from steptime.validity.missing_evidence import replay_flags

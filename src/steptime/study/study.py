@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, create_model, field_serializer, model_validator
 
 from steptime.catalog.choices import SINGLE, SYNTHETIC
-from steptime.catalog.options import Optimizer, OptimizerName, Precision, Tuning
+from steptime.catalog.optimizer import Optimizer, OptimizerName
+from steptime.catalog.options import Precision, Tuning
 from steptime.file_name import FILE_NAME, MOST_CHARACTERS
 from steptime.study.axis import KEPT, REFERENCE, Axis, loaders_alone, variables_alone
 from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice

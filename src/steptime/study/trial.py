@@ -7,7 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, computed_field, model_serializer
 
 from steptime.catalog.cluster import Cluster
-from steptime.catalog.options import Optimizer, OptionValue, Precision, Tuning
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.options import OptionValue, Precision, Tuning
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.own_module import OwnModule
 from steptime.catalog.workloads.table import LIBRARY, build_workload, own_workload

@@ -11,7 +11,7 @@ from typing import Literal, TypedDict
 from steptime.catalog.choices import SYNTHETIC, strategy_named
 from steptime.errors import PluginError, WorkloadError
 from steptime.flags import flag_text
-from steptime.results.records import EquivalenceResult
+from steptime.results.equivalence_records import EquivalenceResult
 from steptime.results.store import Store
 from steptime.study.trial import Trial
 from steptime.validity.training_evidence import WRONG, EarlyLosses

@@ -7,8 +7,9 @@ import numpy as np
 
 from steptime.analysis.ablation import form
 from steptime.analysis.ablation.accounts import MARKS, accounts, marked_phases
+from steptime.analysis.ablation.imbalance import ComputeImbalance, imbalance
 from steptime.analysis.ablation.nested_stages import nested_phases
-from steptime.analysis.ablation.pop import ComputeImbalance, imbalance, pop_efficiencies, why_no_efficiencies
+from steptime.analysis.ablation.pop import pop_efficiencies, why_no_efficiencies
 from steptime.analysis.ablation.stages import (
     Array,
     StageTimes,

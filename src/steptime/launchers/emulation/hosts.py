@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from steptime.catalog.cluster import Cluster, ClusterFindings, HostFindings, PathFindings
+from steptime.catalog.cluster import Cluster
+from steptime.catalog.cluster_findings import ClusterFindings, HostFindings, PathFindings
 from steptime.errors import LaunchError
 from steptime.interruption import shielded
 from steptime.launchers.emulation import verification as settings

@@ -22,7 +22,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from steptime.catalog.cluster import ClusterFindings, HostFindings, PathFindings
+from steptime.catalog.cluster_findings import ClusterFindings, HostFindings, PathFindings
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.network import attempt
 from steptime.launchers.namespaces import make_users, path_of

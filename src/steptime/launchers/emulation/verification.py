@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from steptime.catalog.cluster import PathFindings
+from steptime.catalog.cluster_findings import PathFindings
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.control_groups import Owner, new_owner
 from steptime.launchers.emulation.network import (

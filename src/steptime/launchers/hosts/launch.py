@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from steptime.catalog.cluster import ClusterFindings, HostFindings
+from steptime.catalog.cluster_findings import ClusterFindings, HostFindings
 from steptime.catalog.found_site import FoundHost, Site
 from steptime.errors import LaunchError
 from steptime.interruption import shielded

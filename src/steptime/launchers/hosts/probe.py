@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from steptime.catalog.cluster import PathFindings
+from steptime.catalog.cluster_findings import PathFindings
 from steptime.catalog.found_site import FoundGpu, FoundHost, NeededPaths, Site
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.verification import measure_paths, message_bytes

@@ -22,8 +22,8 @@ import steptime
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.workloads.layers import Workload
 from steptime.environments.kinds import ReadyEnvironment
+from steptime.results.equivalence_records import EquivalenceResult, read_equivalence
 from steptime.results.machine import fingerprint
-from steptime.results.records import EquivalenceResult, read_equivalence
 from steptime.runner.equivalence.loaders import LoaderCase, LoaderInput, loader_cases
 from steptime.runner.equivalence.oracle import Oracle, Truth
 from steptime.runner.equivalence.own_module import inspect

@@ -11,7 +11,7 @@ from typing import Any
 
 from steptime.catalog.choices import SINGLE, Answer, strategy_named
 from steptime.catalog.manifest import Manifest
-from steptime.catalog.options import Optimizer
+from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.workloads.layers import Loss, Network, Workload
 from steptime.runner.equivalence.probes import Probe, check_trial
 from steptime.runner.jobs import epoch_steps, read_by

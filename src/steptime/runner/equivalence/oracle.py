@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from steptime.catalog.options import Optimizer
+from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.workloads.layers import Workload
 from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches, samples_into, with_usual_lengths
 from steptime.runner.equivalence.probes import Probe, reference_flops

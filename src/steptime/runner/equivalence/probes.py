@@ -11,7 +11,7 @@ from typing import Any
 from steptime.catalog.choices import OWN, SYNTHETIC, strategy_named
 from steptime.catalog.cluster import cluster_for
 from steptime.catalog.manifest import Manifest
-from steptime.catalog.options import SETTINGS, Optimizer
+from steptime.catalog.optimizer import SETTINGS, Optimizer
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.layers import Workload
 from steptime.runner.jobs import check_job

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steptime.catalog.workloads.layers import Workload
-from steptime.results.records import EquivalenceResult
+from steptime.results.equivalence_records import EquivalenceResult
 from steptime.runner.equivalence.distance import (
     Round,
     Sketch,
