@@ -396,17 +396,70 @@ for step in (listed, generated, functional, transformed, ensemble, saliency):
 
 
 def test_gradients_of_weights_that_a_script_updates_by_itself_make_steps_and_those_of_inputs_none(tmp_path):
-    done, records = attach(tmp_path, "", begin=BY_HAND)
-    assert done.returncode == 0, done.stderr
-    pids = {kinds_of(lines, "process")[0]["pid"]: len(kinds_of(lines, "step")) for lines in records}
-    steps = {
-        name: pids.get(int(pid), 0)
-        for name, _, pid in (path.name.partition("-") for path in tmp_path.iterdir() if "-" in path.name)
-    }
+    steps = steps_by_script(tmp_path, BY_HAND)
     assert steps == {
         **dict.fromkeys(("listed", "generated", "functional", "transformed", "ensemble"), 6),
         "saliency": 0,
     }
+
+
+STATES = """
+import os
+import torch
+from torch.distributed.checkpoint.state_dict import get_state_dict
+
+def passes(net, optimizer, steps):
+    for _ in range(steps):
+        net(torch.randn(8, 16)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+def made(rate, kind=torch.optim.AdamW):
+    net = torch.nn.Linear(16, 4)
+    return net, kind(net.parameters(), lr=rate)
+
+def resumed():
+    net, optimizer = made(0.1)
+    get_state_dict(net, optimizer)
+    passes(net, optimizer, 6)
+
+def resumed_with_a_tensor():
+    net, optimizer = made(torch.tensor(0.1))
+    get_state_dict(net, optimizer)
+    passes(net, optimizer, 6)
+
+def two_resumed():
+    both = [made(0.1), made(0.1)]
+    for net, optimizer in both:
+        get_state_dict(net, optimizer)
+    passes(*both[0], 6)
+
+def warmed_up_from_no_rate():
+    net, optimizer = made(0.0)
+    passes(net, optimizer, 6)
+
+for script in (resumed, resumed_with_a_tensor, two_resumed, warmed_up_from_no_rate):
+    if not os.fork():
+        script()
+        open(script.__name__ + "-" + str(os.getpid()), "w").close()
+        raise SystemExit
+    os.wait()
+"""
+
+
+def steps_by_script(folder, begin):
+    """Return how many steps each of the scripts has, which leave a file of their name and process."""
+    done, records = attach(folder, "", begin=begin)
+    assert done.returncode == 0, done.stderr
+    steps = {kinds_of(lines, "process")[0]["pid"]: len(kinds_of(lines, "step")) for lines in records}
+    ended = (path.name.partition("-") for path in folder.iterdir() if "-" in path.name)
+    return {name: steps.get(int(pid), 0) for name, _, pid in ended}
+
+
+def test_an_update_without_a_rate_or_a_pass_makes_the_state_of_a_checkpoint_and_no_step(tmp_path):
+    steps = steps_by_script(tmp_path, STATES)
+    assert len(steps) == 4
+    assert set(steps.values()) == {6}
 
 
 MODULES = """

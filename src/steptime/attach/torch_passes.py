@@ -271,13 +271,19 @@ class TorchTraining:
         handle.append(register(hook))
 
     def _update_begin(self, optimizer: Any) -> None:
-        del optimizer
-        if self.recorder.is_mine() and not self.recorder.inside("input"):
+        if self.recorder.is_mine() and not self.recorder.inside("input") and not self._makes_state(optimizer):
             self.recorder.update_begin()
 
     def _update_end(self, optimizer: Any) -> None:
         if self.recorder.is_mine():
             self.recorder.update_end(self.optimizers.setdefault(id(optimizer), len(self.optimizers)))
+
+    def _makes_state(self, optimizer: Any) -> bool:
+        """Return whether an update has no pass before it and no rate: so the state of a checkpoint is made to load."""
+        recorder = self.recorder
+        if recorder.forwards or recorder.micro_steps or recorder.calls or recorder.stack:
+            return False
+        return all(not group.get("lr", 1.0) for group in optimizer.param_groups)
 
     # Checkpoints
 
