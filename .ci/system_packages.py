@@ -35,6 +35,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "containers": ("bubblewrap",),
     # A file system that refuses locks.
     "locks": ("fuse3", "libfuse2"),
+    # What scrapes the text that is written for it.
+    "prometheus": ("prometheus",),
     # What MXNet loads, which minimal systems lack.
     "mxnet": ("libgomp1",),
     # torch.compile, Horovod's build and what CNTK's environment is finished with.
@@ -76,6 +78,7 @@ _IS_THERE: Mapping[str, Callable[[], object]] = {
     "procps": _program("ps"),
     "mpich": _program("mpiexec"),
     "bubblewrap": _program("bwrap"),
+    "prometheus": _program("prometheus"),
     "fuse3": _program("fusermount3"),
     "libfuse2": lambda: find_library("fuse"),
     "libgomp1": lambda: find_library("gomp"),

@@ -4,17 +4,21 @@ import itertools
 import json
 import math
 import re
+import socket
 import struct
+import subprocess
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from typer.testing import CliRunner
 
 from steptime.cli.app import app
-from steptime.exports.trackers.tracked_run import full_address, tracked_run
+from steptime.exports.trackers.tracked_run import full_address, masked, tracked_run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "attached"))
 from stored_processes import COMMAND, MS, ddp_steps, process_lines, write
@@ -29,7 +33,13 @@ LONGEST = "steptime/window/step_s/longest"
 
 
 class Collector(BaseHTTPRequestHandler):
-    """A receiver of OTLP and a Pushgateway: it keeps what it is sent."""
+    """A receiver of OTLP and a Pushgateway: it keeps what it is sent, and returns the latter to who scrapes it."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(self.server.kept["/metrics/job/steptime/run/run"])
 
     def do_POST(self):
         self.server.kept[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
@@ -272,6 +282,84 @@ def test_a_folder_of_prometheus_holds_a_file_of_the_run_that_node_exporter_reads
 
 def test_a_pushgateway_is_sent_the_same_text(written, collected):
     assert collected.kept["/metrics/job/steptime/run/run"] == (written / "metrics.prom").read_bytes()
+
+
+@pytest.mark.needs("prometheus")
+def test_prometheus_itself_scrapes_the_steps_and_the_findings(written, collected, document, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    target = f"{{static_configs: [{{targets: ['127.0.0.1:{collected.server_port}']}}], job_name: here}}"
+    (tmp_path / "prometheus.yml").write_text(f"global: {{scrape_interval: 1s}}\nscrape_configs: [{target}]\n")
+    words = [f"--config.file={tmp_path}/prometheus.yml", f"--web.listen-address={address}"]
+    with subprocess.Popen(
+        ["prometheus", *words, f"--storage.tsdb.path={tmp_path}/data"], stderr=subprocess.PIPE
+    ) as run:
+        try:
+            counted = asked_of_prometheus(address, "steptime_step_seconds_count")
+            named = asked_of_prometheus(address, "steptime_finding_info")
+        finally:
+            run.terminate()
+            errors = run.communicate()[1].decode()
+    assert {row["metric"]["rank"]: float(row["value"][1]) for row in counted} == dict.fromkeys("01", document["steps"])
+    assert {row["metric"]["sentence"] for row in named} == {finding["sentence"] for finding in document["findings"]}
+    assert "Error on ingesting" not in errors
+
+
+def asked_of_prometheus(address, query):
+    """Return what a Prometheus has of a metric, as soon as it has scraped it."""
+    deadline = time.monotonic() + 60.0
+    while time.monotonic() < deadline:
+        try:
+            with urlopen(f"http://{address}/api/v1/query?query={query}") as answer:
+                if rows := json.load(answer)["data"]["result"]:
+                    return rows
+        except OSError:
+            pass
+        time.sleep(0.2)
+    raise AssertionError(query)
+
+
+@pytest.mark.parametrize(
+    ("variables", "written_to"),
+    [
+        ({"ID": "1"}, "speed"),
+        ({"ID": "0"}, "Default"),
+        ({"NAME": "speed", "ID": "1"}, "speed"),
+        ({"NAME": "new"}, "new"),
+        ({}, "steptime"),
+    ],
+    ids=["number", "number 0", "both", "a new name", "none"],
+)
+def test_mlflow_writes_to_the_experiment_that_its_variables_ask_for(written, monkeypatch, variables, written_to):
+    for name, value in variables.items():
+        monkeypatch.setenv(f"MLFLOW_EXPERIMENT_{name}", value)
+    done = ask("report", written, "--to", f"mlflow=sqlite:///{written}/mlflow.db")
+    assert f"of experiment {written_to} at sqlite" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://me:secret@host:1/a", "http://me:***@host:1/a"),
+        (
+            "run 1 at postgresql+psycopg://me:se@c:ret@db/runs and more",
+            "run 1 at postgresql+psycopg://me:***@db/runs and more",
+        ),
+        ("--to https://:secret@h", "--to https://:***@h"),
+        ("http://host:9091/a@b", "http://host:9091/a@b"),
+        ("http://me@host:1", "http://me@host:1"),
+    ],
+)
+def test_passwords_of_addresses_are_not_shown(text, shown):
+    assert masked(text) == shown
+
+
+@pytest.mark.parametrize("place", ["otel", "mlflow", "prometheus"])
+def test_a_tracker_that_fails_does_not_show_the_password_of_its_address(written, monkeypatch, place):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    done = ask("report", written, "--to", f"{place}=http://me:hunter2@127.0.0.1:9/a")
+    assert "hunter2" not in done.output + done.stderr + str(done.exception)
+    assert str(done.exception).startswith(f"{place}: ")
 
 
 @pytest.mark.parametrize("target", ["localhost:9091", "10.0.0.1:80/push", "[::1]:9091", "gate-way.example.org:1"])

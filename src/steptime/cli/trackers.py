@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steptime.errors import UsageError, choices_message, error_line
-from steptime.exports.trackers.tracked_run import tracked_run
+from steptime.exports.trackers.tracked_run import masked, tracked_run
 from steptime.extras import require_extra, why_absent
 from steptime.report.export_formats import TrackerFormat, format_help, formats_of
 
@@ -65,7 +65,7 @@ def write_to_trackers(
         name = tracker.place.name
         try:
             require_extra(name)
-            written.append(f"{name}: {tracker.place.write(run, tracker.target, folder)}")
+            written.append(masked(f"{name}: {tracker.place.write(run, tracker.target, folder)}"))
         except Exception as error:  # noqa: BLE001 - of a library and of a network; the others are written all the same
-            failed.append(f"{name}: {error_line(error)}")
+            failed.append(masked(f"{name}: {error_line(error)}"))
     return written, failed

@@ -5,9 +5,13 @@ import itertools
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steptime.exports.trackers.tracked_run import WHOLE, WINDOWS, TrackedRun, full_address, plain_name
 from steptime.plain_file import PlainFolder
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 _MOST = 500
 """Metrics of a request; the server takes 1,000."""
@@ -36,9 +40,7 @@ def write_mlflow(run: TrackedRun, target: str | None) -> str:
 
     place = full_address(target) if target else mlflow.get_tracking_uri()
     client = mlflow.MlflowClient(tracking_uri=place)
-    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
-    experiment = client.get_experiment_by_name(name)
-    number = experiment.experiment_id if experiment else client.create_experiment(name)
+    name, number = _experiment(client)
     tags = {"mlflow.note.content": run.text, "steptime.page": run.page}
     tags |= {f"steptime.finding.{order}.{finding.kind}": finding.sentence for order, finding in enumerate(run.findings)}
     made = client.create_run(number, start_time=_milliseconds(run.begin_s), tags=tags, run_name=run.name)
@@ -49,6 +51,19 @@ def write_mlflow(run: TrackedRun, target: str | None) -> str:
         client.log_batch(key, metrics=metrics[first : first + _MOST])
     client.set_terminated(key, end_time=_milliseconds(run.end_s))
     return f"run {key} of experiment {name} at {place}"
+
+
+def _experiment(client: "MlflowClient") -> tuple[str, str]:
+    """Return name and number of the experiment that MLflow's variables ask for, by name before number as MLflow does.
+
+    One that is named and not there is made.
+    """
+    name, number = (os.environ.get(f"MLFLOW_EXPERIMENT_{each}") for each in ("NAME", "ID"))
+    if number and not name:
+        return client.get_experiment(number).name, number
+    name = name or _PROJECT
+    experiment = client.get_experiment_by_name(name)
+    return name, experiment.experiment_id if experiment else client.create_experiment(name)
 
 
 def _milliseconds(seconds: float) -> int:

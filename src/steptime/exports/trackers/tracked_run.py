@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+")
+_PASSWORD = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:)[^\s/]*@")
+"""Of an address; it may hold @ itself."""
 _HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d+(/|$)")
 _BOUNDS = (("mean", "value"), ("low", "low"), ("high", "high"))
 _QUANTILES = (("median", "median_s"), ("p90", "p90_s"), ("p99", "p99_s"))
@@ -91,6 +93,11 @@ def full_address(target: str) -> str:
     return f"http://{target}" if _HOST_AND_PORT.match(target) else target
 
 
+def masked(text: str) -> str:
+    """Return a text without the passwords of the addresses in it: ``https://name:***@host``."""
+    return _PASSWORD.sub(r"\1***@", text)
+
+
 def tracked_run(attached: Mapping[str, Any], name: str, page: str) -> TrackedRun:
     """Return what a tracker is given of a run.
 
@@ -103,7 +110,7 @@ def tracked_run(attached: Mapping[str, Any], name: str, page: str) -> TrackedRun
     windows = attached["windows"]
     over_s = max([attached["wall_s"] or 0.0, *(window["end_s"] for window in windows)])
     about = {
-        "command": " ".join(attached["command"]),
+        "command": masked(" ".join(attached["command"])),
         "started_at": attached["started_at"],
         "ranks": str(attached["world"]),
         "hosts": ", ".join(sorted({rank["host"] for rank in attached["ranks"]})),
