@@ -15,9 +15,9 @@ from steptime.attached.summary import attached_run
 from steptime.catalog.plugins import Registry
 from steptime.errors import FileError, PluginError, UsageError
 from steptime.imported.collective_records import (
+    read_binary_flight_recorder,
     read_flight_recorder,
     read_inspector,
-    refuse_binary,
     with_ranks_compared,
 )
 from steptime.imported.imported_run import ImportedRun, ImportedSource, imported_run, mark_of_file
@@ -164,9 +164,9 @@ _ROWS = (
     ),
     _run_row(
         "flight-recorder-binary",
-        "the same in Python's binary form, which is refused",
-        "^\ufffd[\x02-\x05][^\n]*?(?:entries|pg_config)",
-        refuse_binary,
+        "the same in Python's binary form, as PyTorch writes it",
+        "^\ufffd[\x02-\x05](?s:.)*?(?:entries|pg_config)",
+        read_binary_flight_recorder,
     ),
     _run_row(
         "nccl-inspector",

@@ -85,12 +85,6 @@ def test_records_of_collectives_show_no_step_with_the_reason(imported):
     assert run["not_attached"] == "dump_0 has collectives alone, and no steps"
 
 
-def test_a_dump_in_the_binary_form_is_refused_with_how_to_write_json(tmp_path, capsys):
-    (tmp_path / "dump_0").write_bytes(b"\x80\x02}(X\x07\x00\x00\x00versionq\x00X\x09\x00\x00\x00pg_configq\x02}.")
-    assert run_program(["import", str(tmp_path / "dump_0"), "-o", str(tmp_path / "out")]) == 2
-    assert "_dump_fr_trace_json()" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("indent", [None, 2])
 def test_the_least_time_of_the_inspectors_ranks_is_transfer_and_the_rest_waiting(indent, imported):
     run = imported(a=inspected(0, [100.0, 50.0], indent=indent), b=inspected(1, [40.0, 50.0], indent=indent))

@@ -1,4 +1,4 @@
-"""Records of collectives alone: dumps of PyTorch's flight recorder in JSON, and logs of the NCCL Inspector.
+"""Records of collectives alone: dumps of PyTorch's flight recorder, and logs of the NCCL Inspector.
 
 Neither has steps. A flight recorder shows how far each rank has come in each process group, and so who is behind; the
 Inspector how long each collective took on each rank, of which the least over ranks is transfer and the rest waiting.
@@ -15,6 +15,7 @@ from typing import Any
 from typing_extensions import TypeIs
 
 from steptime.errors import FileError, UsageError
+from steptime.imported.binary_dump import read_binary_object
 from steptime.imported.imported_run import LARGEST_STEP, ImportedSource, ImportedSteps
 from steptime.imported.source import LIMITS, ReadLimits, SourceFile, open_source, read_object
 from steptime.imported.transfers import CollectiveRecords
@@ -27,11 +28,19 @@ _MOST_SHOWN = 4
 
 
 def read_flight_recorder(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
-    """Return what a dump of PyTorch's flight recorder has of one rank.
+    """Return what a JSON dump of PyTorch's flight recorder has of one rank.
 
     Raises FileError where it cannot be read, and UsageError where it is not an object of JSON.
     """
-    dump = read_object(path, limits)
+    return _of_dump(path, read_object(path, limits))
+
+
+def read_binary_flight_recorder(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
+    """Return the same of a dump in Python's binary form, as PyTorch writes it; raises as ``read_binary_object``."""
+    return _of_dump(path, read_binary_object(path, limits))
+
+
+def _of_dump(path: Path, dump: Mapping[str, Any]) -> ImportedSource:
     entries = [entry for entry in _list(dump.get("entries")) if isinstance(entry, dict)]
     rank, workers = _rank_of(path), _world(dump.get("pg_config"))
     enqueued, notes = _enqueued(entries, dump.get("pg_status"))
@@ -75,16 +84,6 @@ def _enqueued(entries: Sequence[Mapping[str, Any]], status: Any) -> tuple[dict[s
             enqueued[name] = count
     shown = ", ".join(unfinished[:_MOST_SHOWN])
     return enqueued, [f"enqueued and not completed: {shown}"] if unfinished else []
-
-
-def refuse_binary(path: Path, _: ReadLimits = LIMITS) -> ImportedSource:
-    """Raise UsageError, which names how to write what can be read."""
-    message = (
-        f"{path} is a dump of PyTorch's flight recorder in Python's binary form, which can run code when it is read; "
-        "write JSON in the job: torch._C._distributed_c10d._dump_fr_trace_json() (in older "
-        "versions _dump_nccl_trace_json()) returns it as bytes"
-    )
-    raise UsageError(message)
 
 
 def read_inspector(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:

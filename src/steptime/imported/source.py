@@ -20,7 +20,7 @@ _GZIP = b"\x1f\x8b"
 _HEAD = 16 << 20
 _LONGEST_LINE = 16 << 20
 _MOST_BYTES = 64 << 30
-_MOST_JSON = 256 << 20
+_MOST_WHOLE = 256 << 20
 _WATCHED_BYTES = 4 << 20
 """Unpacked, after which the one who watches is told how far a file is read."""
 Watch = Callable[[Path, int], None]
@@ -112,13 +112,19 @@ def read_head(path: Path, most_bytes: int = _HEAD) -> str:
         return source.read(most_bytes).decode(errors="replace")
 
 
-def read_object(path: Path, limits: ReadLimits) -> Mapping[str, Any]:
-    """Return the object of a JSON file; raises FileError where it is too large, and UsageError where it is none."""
-    most = min(_MOST_JSON, limits.file)
+def read_whole(path: Path, limits: ReadLimits) -> bytes:
+    """Return all bytes of a file, unpacked; raises FileError where they are too many."""
+    most = min(_MOST_WHOLE, limits.file)
     with open_source(path, limits) as source:
         data = source.read(most + 1)
     if len(data) > most:
         raise FileError(path, f"it holds more than {format_bytes(most)}")
+    return data
+
+
+def read_object(path: Path, limits: ReadLimits) -> Mapping[str, Any]:
+    """Return the object of a JSON file; raises FileError where it is too large, and UsageError where it is none."""
+    data = read_whole(path, limits)
     try:
         value = from_json(data)
     except ValueError as error:
