@@ -100,7 +100,7 @@ def _nccl_tests(path: Path) -> ImportedRecords:
 
 def _own_curves(path: Path) -> ImportedRecords:
     curves = read_own_curves(path)
-    notes = tuple(f"{curve.name}: {sentence}" for curve in curves for sentence in curve.repeated)
+    notes = tuple(f"{curve.name}: {sentence}" for curve in curves for sentence in curve.notes)
     return ImportedRecords(curves=tuple(curves), notes=notes)
 
 

@@ -214,7 +214,10 @@ def write_imported(folder: Path, run: ImportedRun, points: Sequence[tuple[int, f
         return None
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["workers", "step_time_s", "batch_per_worker"])
-    table.writerows((workers, f"{seconds:.9g}", batch or "") for workers, seconds, batch in points)
+    table.writerow(["workers", "step_time_s", "batch_per_worker", "throughput_samples_per_s"])
+    table.writerows(
+        (workers, f"{seconds:.9g}", batch or "", f"{workers * batch / seconds:.9g}" if batch else "")
+        for workers, seconds, batch in points
+    )
     within.write(folder / CURVE, text.getvalue().encode())
     return folder / CURVE

@@ -98,3 +98,28 @@ def test_all_published_curves_are_believed():
 @pytest.mark.parametrize("rows", ["1,0.05\n2,3.2\n4,3.9\n", "8,0.3\n16,8.1\n", "1,0.37\n4,4.6\n8,5.3\n"])
 def test_a_network_that_is_slow_for_its_devices_is_believed(tmp_path, rows):
     assert len(read(tmp_path, STEPS + rows)[0].fit) >= 2
+
+
+@pytest.mark.parametrize("text", ["1,120\n2,131\n4,140\n8,151\n", "1,350.5\n2,362\n", "8,12\n64,3e2\n"])
+def test_steps_that_may_be_milliseconds_are_asked_about_with_value_column_and_line(text, tmp_path):
+    (tmp_path / "own.csv").write_text(f"workers,step_time_s\n{text}")
+    (curve,) = read_own_curves(tmp_path / "own.csv")
+
+    value, line = text.split()[-1].partition(",")[2], 1 + len(text.split())
+    assert curve.notes[0].startswith(f"step_time_s is {value} in line {line}, read as a step of ")
+    assert "if the column is in milliseconds, divide it by 1000" in curve.notes[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "workers,step_time_s\n8,4.12\n16,4.30\n",
+        "workers,step_time_s\n8,9.2\n256,31.4\n",
+        "workers,step_time_s,batch_per_worker,throughput_samples_per_s\n1,350,128,0.3657\n2,362,128,0.7072\n",
+    ],
+)
+def test_steps_of_large_models_are_not_asked_about(text, tmp_path):
+    (tmp_path / "own.csv").write_text(text)
+    (curve,) = read_own_curves(tmp_path / "own.csv")
+
+    assert curve.notes == ()

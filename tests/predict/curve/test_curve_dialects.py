@@ -60,7 +60,7 @@ def test_repeated_counts_are_one_point_and_said(tmp_path):
     found = curve(tmp_path, "workers,step_time_s\n1,0.2\n2,0.2\n2,0.242\n4,0.25\n")
 
     assert [point.step_time for point in found.fit] == pytest.approx([0.2, 0.22, 0.25])
-    assert found.repeated == ("2 workers were measured 2 times, 1.21 times apart; their geometric mean counts",)
+    assert found.notes == ("2 workers were measured 2 times, 1.21 times apart; their geometric mean counts",)
 
 
 def test_columns_under_other_names_are_asked_for(tmp_path):

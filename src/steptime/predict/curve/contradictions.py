@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from steptime.predict.curve.curve import ScalingCurve
+from steptime.units import format_seconds
 
 _SAME = 1.05
 """Two times of a row may differ by this factor, and by their rounding."""
@@ -25,6 +26,8 @@ _DEEPEST_FALL = 0.5
 """By how much a step may shrink, for each time as many workers."""
 _MILLI = (300.0, 5000.0)
 """Factors that are as between milliseconds and seconds."""
+_LONG_S = 10.0
+"""No published curve of benchmarks/evidence has all of its steps longer; those of large models may."""
 _OF_A_TABLE = "write all step times in seconds, or leave the wrong point out"
 
 
@@ -100,6 +103,26 @@ def jumps(curve: ScalingCurve, remedy: str = _OF_A_TABLE) -> list[str]:
             f"one batch per worker takes{hint}; {remedy}"
         )
     return sentences
+
+
+def long_steps(rows: Mapping[int, Mapping[str, str]]) -> list[str]:
+    """Return the question whether the step times of a curve are in milliseconds; none where nothing asks for it.
+
+    Steps of minutes exist, so that this refuses nothing. A throughput beside a step time shows its unit.
+
+    Args:
+        rows: by line, texts of numbers by column.
+    """
+    seconds = {line: float(row["step_time_s"]) for line, row in rows.items() if row.get("step_time_s")}
+    with_rate = [row for row in rows.values() if row.get("throughput_samples_per_s")]
+    if with_rate or not seconds or min(seconds.values()) < _LONG_S:
+        return []
+    line, longest = max(seconds.items(), key=lambda own: own[1])
+    return [
+        f"step_time_s is {rows[line]['step_time_s']} in line {line}, read as a step of {format_seconds(longest)}, and "
+        f"at least {_LONG_S:g} in all others: if the column is in milliseconds, divide it by 1000; a column "
+        "throughput_samples_per_s shows that it is in seconds"
+    ]
 
 
 def _milliseconds(factor: float) -> str:

@@ -91,8 +91,8 @@ class ScalingCurve:
     setup: Setup
     fit: tuple[Point, ...]
     holdout: tuple[Point, ...]
-    repeated: tuple[str, ...] = ()
-    """Numbers of workers that were measured several times, of which the geometric mean is a point; in sentences."""
+    notes: tuple[str, ...] = ()
+    """How its rows were read, in sentences: counts measured several times, and times that may be of another unit."""
 
     def hosts(self, workers: int) -> int:
         """How many hosts that many workers take; hosts are filled one after the other."""

@@ -14,7 +14,14 @@ from typing import TypeVar, get_args
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.errors import choices_message
-from steptime.predict.curve.contradictions import disagreeing_rows, disagreement, jumps, one_batch, one_throughput
+from steptime.predict.curve.contradictions import (
+    disagreeing_rows,
+    disagreement,
+    jumps,
+    long_steps,
+    one_batch,
+    one_throughput,
+)
 from steptime.predict.curve.curve import FIT, HOLDOUT, EvidenceError, Point, ScalingCurve, Setup
 from steptime.predict.curve.facts import Exchange, Messages, stack_names
 from steptime.predict.curve.rows import Rows, read_rows, some_of
@@ -113,7 +120,8 @@ def read_own_curves(path: Path) -> list[ScalingCurve]:
     ]
     if mistakes:
         raise EvidenceError(some_of(mistakes))
-    return curves
+    asked = [long_steps({line: row for line, row in filled if row["curve"] == curve.name}) for curve in curves]
+    return [replace(curve, notes=(*curve.notes, *own)) for curve, own in zip(curves, asked, strict=True)]
 
 
 def _near_columns(header: Sequence[str], missing: Sequence[str]) -> list[str]:
@@ -362,7 +370,7 @@ def _group_by_curve(
                 setup=members[0][1],
                 fit=tuple(point for role, _, point in ordered if role == FIT),
                 holdout=tuple(point for role, _, point in ordered if role == HOLDOUT),
-                repeated=tuple(repeated),
+                notes=tuple(repeated),
             )
         )
     return curves
