@@ -136,7 +136,12 @@ _ROWS = (
         r'^\s*\{[^\0]*"(?:log_history|train_runtime)"\s*:',
         read_transformers,
     ),
-    _run_row("ultralytics", "results.csv of ultralytics", r"^\s*epoch,\s*(?:time,)?.*train/\w+_loss", read_ultralytics),
+    _run_row(
+        "ultralytics",
+        "results.csv of ultralytics",
+        r"^(?![^\n]*\bstep\b)\s*epoch,[^\n]*\btrain/(?:\w+_)?loss",
+        read_ultralytics,
+    ),
     _run_row(
         "wandb", "a history of W&B as CSV", r"^(?=[^\n]*\b_step\b)(?=[^\n]*\b_(?:timestamp|runtime)\b)", read_wandb
     ),

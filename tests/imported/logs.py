@@ -58,6 +58,15 @@ LOGS = {
         ),
         1.2005,
     ),
+    "nemo-steps": (
+        "All distributed processes registered. Starting with 8 processes\n"
+        + "\r".join(
+            f"Training: {n + 1}/100 [00:{n:02}<02:00, reduced_train_loss=10.3, global_step={n}.000, "
+            f"consumed_samples={32 * n}.0, train_step_timing in s=1.{200 + n % 2}]"
+            for n in range(12)
+        ),
+        1.2005,
+    ),
     "horovod-synthetic": (
         "Model: resnet50\nBatch size: 32\nNumber of GPUs: 4\nRunning warmup...\nRunning benchmark...\n"
         + "".join(f"Iter #{n}: {320.0 + n % 2} img/sec per GPU\n" for n in range(10))

@@ -14,8 +14,9 @@ UNITS: Mapping[str, float] = {"ms": 1e-3}
 
 LogValues = Mapping[str, float]
 """Figures of an entry with the facts before it: ``step``, ``s``, ``ms``, ``samples_per_s``, ``worker_samples_per_s``,
-``worker_tokens_per_s``, ``global_batch``, ``local_batch``, ``sequence``, ``workers``, ``tflops``, ``at_s`` (the time of
-the line)."""
+``worker_tokens_per_s``, ``global_batch``, ``local_batch``, ``sequence``, ``step_tokens``, ``workers``, ``tflops``,
+``at_s`` (the time of the line)."""
+TIMERS = "time (ms) |"
 Covering = Literal["one", "since", "several", "all"]
 """Of which steps an entry is the mean: of its own, of those since the entry before, of an unknown number, of all."""
 
@@ -37,8 +38,12 @@ class LogForm:
     """Of an entry; the first that is there counts for each group."""
     facts: tuple[re.Pattern[str], ...] = ()
     """Of other lines."""
+    leaves_out: str | None = None
+    """What a line has that looks like an entry and is none."""
+    timers: tuple[re.Pattern[str], ...] = ()
+    """Of lines with ``TIMERS``: milliseconds of a part of a step, of which the mean is a figure."""
     covers: Covering = "since"
-    ways: tuple[str, ...] = ("s", "global_rate", "worker_rate", "worker_tokens", "lines")
+    ways: tuple[str, ...] = ("s", "global_rate", "worker_rate", "worker_tokens", "tokens_of_step", "lines")
     """How the time of a step is found, by names in ``WAYS``: the first that is possible."""
     notes: tuple[str, ...] = ()
     ambiguous: tuple[str, str] | None = None
@@ -70,6 +75,11 @@ WAYS: Mapping[str, StepWay] = {
     "worker_tokens": StepWay(
         ("global_batch", "sequence", "workers", "worker_tokens_per_s"),
         lambda v: v["global_batch"] * v["sequence"] / (v["workers"] * v["worker_tokens_per_s"]),
+        "tokens of a step / (workers x tokens per second of a worker)",
+    ),
+    "tokens_of_step": StepWay(
+        ("step_tokens", "workers", "worker_tokens_per_s"),
+        lambda v: v["step_tokens"] / (v["workers"] * v["worker_tokens_per_s"]),
         "tokens of a step / (workers x tokens per second of a worker)",
     ),
     "lines": StepWay(("since_s", "steps"), lambda v: v["since_s"] / v["steps"], "times of the lines of two entries"),
@@ -108,6 +118,12 @@ _DEEPSPEED = LogForm(
     "SamplesPerSec=",
     _patterns(r"global_step=<step>", r"\] <step>/\d+, (?:Running\w*)?SamplesPerSec"),
     _patterns(r"train_batch_size \.+ <global_batch>", r"(?:^|\s|dist_)world_size(?: \.+ |=)<workers>"),
+    timers=_patterns(
+        r"\| (?:fwd|forward): <forward_s>",
+        r"\| (?:bwd|backward): <backward_s>",
+        r"\| (?:bwd|backward)_allreduce: <backward_allreduce_s>",
+        r"\| step: <update_s>",
+    ),
     ways=("lines",),
     notes=("SamplesPerSec of DeepSpeed leaves out micro-steps; steps are taken from the times of the lines",),
 )
@@ -120,20 +136,32 @@ _TORCHTITAN = LogForm(
     ),
     _patterns(
         r"local batch size <local_batch>", r"global batch size <global_batch>", r"sequence length <sequence>",
-        r"device mesh with \[[^\]]*\], \[(?P<mesh>\d[\d, ]*)\]",
+        r"device mesh with \[[^\]]*\], \[(?P<mesh>\d[\d, ]*)\]", r"<step_tokens> tokens per train step",
+        r"parallelism: (?P<degrees>pp=\d+, dp_replicate=\d+, dp_shard=\d+, cp=\d+, tp=\d+)",
     ),
+    leaves_out="validate step:",
 )  # fmt: skip
+_NEMO_WORKERS = _patterns(r"Starting with <workers> processes", r"MEMBER: \d+/<workers>")
 _NEMO = LogForm(
     "nemo",
-    "a log of NeMo",
-    "train_step_timing in s",
+    "a log of NeMo, a line for means of steps",
+    "train_step_timing in s:",
     _patterns(
-        r"global_step[:=]\s*<step>", r"iteration <step>/", r"train_step_timing in s[:=]\s*<s>",
-        r"global_batch_size[:=]\s*<global_batch>",
+        r"global_step:\s*<step>", r"iteration <step>/", r"train_step_timing in s:\s*<s>",
+        r"global_batch_size:\s*<global_batch>",
     ),
-    _patterns(r"Starting with <workers> processes", r"MEMBER: \d+/<workers>"),
-    covers="one",
+    _NEMO_WORKERS,
 )  # fmt: skip
+_NEMO_STEPS = LogForm(
+    "nemo-steps",
+    "a log of NeMo by its progress bar or DeltaTimingCallback",
+    "train_step_timing in s=",
+    _patterns(
+        r"(?:global_step=|\bStep )<step>", r"train_step_timing in s=\s*<s>", r"global_batch_size=\s*<global_batch>"
+    ),
+    _NEMO_WORKERS,
+    covers="one",
+)
 _TORCHTUNE = LogForm(
     "torchtune",
     "a log of torchtune",
@@ -160,6 +188,7 @@ _TF_CNN = LogForm(
     ambiguous=("horovod", "under Horovod, its rates are of one worker and its batches of all"),
 )
 LOG_FORMS: Mapping[str, LogForm] = {
-    form.name: form for form in (_MEGATRON, _PIPELINE, _DEEPSPEED, _TORCHTITAN, _NEMO, _TORCHTUNE, _HOROVOD, _TF_CNN)
+    form.name: form
+    for form in (_MEGATRON, _PIPELINE, _DEEPSPEED, _TORCHTITAN, _NEMO, _NEMO_STEPS, _TORCHTUNE, _HOROVOD, _TF_CNN)
 }
 """By name; of a file that several fit, the first counts."""

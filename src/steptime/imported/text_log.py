@@ -11,13 +11,14 @@ import numpy as np
 
 from steptime.errors import UsageError
 from steptime.imported.imported_run import LARGEST_STEP, LONGEST_STEP_S, PARTS, ImportedSource, ImportedSteps, mean_step
-from steptime.imported.log_forms import LOG_FORMS, UNITS, WAYS, LogForm
+from steptime.imported.log_forms import LOG_FORMS, TIMERS, UNITS, WAYS, LogForm
 from steptime.imported.slow_ranks import SlowRanks
 from steptime.imported.source import LIMITS, ReadLimits, open_source
 from steptime.results.attached_lines import StepLine
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
+_WHOLE = re.compile(r"\d+")
 _MOST_FACTS = 10_000
 """Characters of a line that is looked at for a fact."""
 _UNDIVIDED = "the log does not divide its steps"
@@ -34,14 +35,19 @@ class _ReadEntries:
     first_at: str = ""
     ambiguous: bool = False
     slow_ranks: SlowRanks = field(default_factory=SlowRanks)
+    timers: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """Of each, the sum of its seconds and how often it was printed."""
 
     def take(self, line: str) -> None:
         """Read a line."""
         if self.form.mark in line:
-            self._take_entry(line)
+            if self.form.leaves_out is None or self.form.leaves_out not in line:
+                self._take_entry(line)
             return
         line = line[:_MOST_FACTS]
         self.slow_ranks.take(line)
+        if self.form.timers and TIMERS in line:
+            self._take_timers(line)
         if self.form.ambiguous and self.form.ambiguous[0] in line:
             self.ambiguous = True
         for pattern in self.form.facts:
@@ -69,6 +75,13 @@ class _ReadEntries:
             self.runs.append(run)
         run.append({**self.facts, **values})
 
+    def _take_timers(self, line: str) -> None:
+        for pattern in self.form.timers:
+            if known := pattern.search(line):
+                for name, milliseconds in _numbers(known).items():
+                    seconds, count = self.timers.get(name, (0.0, 0))
+                    self.timers[name] = (seconds + milliseconds * UNITS["ms"], count + 1)
+
     @property
     def workers(self) -> int | None:
         """How many train together, by what the log has."""
@@ -84,8 +97,8 @@ def _numbers(known: re.Match[str]) -> dict[str, float]:
     for name, text in known.groupdict().items():
         if text is None:
             continue
-        if name == "mesh":
-            values["workers"] = float(prod(int(size) for size in text.split(",")))
+        if name in {"mesh", "degrees"}:  # of each kind of parallelism
+            values["workers"] = float(prod(int(size) for size in _WHOLE.findall(text)))
             continue
         value = float(text.replace(",", ""))
         if isfinite(value):
@@ -145,6 +158,7 @@ def read_log(path: Path, form: LogForm, limits: ReadLimits = LIMITS) -> Imported
         *(["entries are means over several steps: single steps vary more"] if means else []),
     ]
     figures = {"step_s": WAYS[way].source} if processes and way else {}
+    figures |= dict.fromkeys(read.timers, "timers of the log, means of its lines")
     return ImportedSource(
         path, form.name, processes, figures, _means(read), unknown, notes, began_at=read.first_at
     )  # fmt: skip
@@ -201,4 +215,5 @@ def _means(read: _ReadEntries) -> dict[str, float]:
     names = ("global_batch", "samples_per_s", "worker_samples_per_s", "worker_tokens_per_s", "tflops")
     entries = [entry for run in read.runs for entry in run]
     by_name = {name: [entry[name] for entry in entries if name in entry] for name in names}
-    return {name: float(np.mean(values)) for name, values in by_name.items() if values}
+    timed = {name: total / count for name, (total, count) in read.timers.items()}
+    return {**{name: float(np.mean(values)) for name, values in by_name.items() if values}, **timed}

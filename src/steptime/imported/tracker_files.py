@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from steptime.errors import FileError
 from steptime.imported.imported_run import LARGEST_STEP, LONGEST_STEP_S, PARTS, ImportedSource, ImportedSteps, mean_step
 from steptime.imported.source import LIMITS, ReadLimits, SourceFile, open_source, read_object
-from steptime.units import format_bytes
+from steptime.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from steptime.results.attached_lines import StepLine
@@ -34,6 +34,8 @@ _HEADER, _FOOTER = 12, 4
 _VARINT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5
 _MOST_TAGS = 10_000
 _MS = 1e-3
+_SAME, _ROUNDED = 0.01, 5e-4
+"""Steps by a rate may be off by a share, and by the rounding of the rate."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +76,33 @@ def read_transformers(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource
     whole = read_object(path, limits)
     history = whole.get("log_history")
     entries = [each for each in history if isinstance(each, dict)] if isinstance(history, list) else [whole]
-    last = next((each for each in reversed(entries) if _number(each, "train_runtime") is not None), None)
+    ends = [index for index, each in enumerate(entries) if _number(each, "train_runtime") is not None]
     made_of, why = "train_runtime / steps", f"{path.name} has no train_runtime: the training has not ended"
-    if last is None:
+    if not ends:
         return _FileSteps([], made_of, why).source(path, "transformers", {})
+    last = entries[ends[-1]]
     runtime, per_s = _number(last, "train_runtime") or 0.0, _number(last, "train_steps_per_second") or 0.0
     steps = round(_number(last, "step") or _number(whole, "global_step") or runtime * per_s)
     samples = _number(last, "train_samples_per_second")
-    times = [(steps, steps, runtime / steps)] if steps > 0 else []
-    note = "train_runtime holds evaluations, checkpoints and the first steps"
+    evaluations = [
+        seconds
+        for entry in entries[: ends[-1]]
+        for key in entry
+        if key.startswith("eval_") and key.endswith("_runtime") and (seconds := _number(entry, key))
+    ]
+    beside = sum(evaluations) if 0.0 < sum(evaluations) < runtime else 0.0
+    if beside:
+        made_of = f"(train_runtime - eval_runtime of {format_count(len(evaluations), 'evaluation')}) / steps"
+    times = [(steps, steps, (runtime - beside) / steps)] if steps > 0 else []
+    notes = ["train_runtime holds checkpoints and the first steps, and of a resumed training not all steps"]
+    if not beside:
+        notes.append("evaluations in train_runtime are not known, which count as steps here")
+    planned = round(runtime * per_s)
+    if abs(planned - steps) > max(1.0, _SAME * planned) + runtime * _ROUNDED:
+        notes.append(f"rates of the Trainer are not used: they are of {planned} steps, and the training has {steps}")
+        samples = None
     values = {} if samples is None else {"samples_per_s": samples}
-    return _FileSteps(times, made_of, f"{path.name} has no steps").source(path, "transformers", values, note)
+    return _FileSteps(times, made_of, f"{path.name} has no steps").source(path, "transformers", values, *notes)
 
 
 def _rows(path: Path, limits: ReadLimits) -> Iterator[dict[str, str]]:
@@ -125,31 +143,38 @@ def read_lightning(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
 
 def read_ultralytics(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
     """Return the seconds of an epoch of ultralytics' ``results.csv``, which has no steps."""
-    ends = [seconds for row in _rows(path, limits) if (seconds := _cell(row, "time")) is not None]
-    values = {"epoch_s": (ends[-1] - ends[0]) / (len(ends) - 1)} if len(ends) > 1 else {}
-    why = f"{path.name} has the time of epochs, and not how many steps an epoch has"
+    ends = [_cell(row, "time") for row in _rows(path, limits)]
+    grown = [after - before for before, after in pairwise(ends) if before is not None and after is not None]
+    epochs = [seconds for seconds in grown if seconds > 0.0]  # the time begins anew where a training is resumed
+    values = {"epoch_s": sum(epochs) / len(epochs)} if epochs else {}
+    why = f"{path.name} has {'the time of epochs' if values else 'no times'}, and not how many steps an epoch has"
     return _FileSteps([], "", why).source(path, "ultralytics", values)
 
 
 def read_mllog(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource:
     """Return the mean steps between the entries of an MLPerf log that count samples."""
     batch = 0.0
-    marks: list[tuple[float, float]] = []
+    marks: list[tuple[float, float, float]] = []
+    """The first and the last time at which so many samples were counted: an evaluation lies between."""
     with open_source(path, limits) as source:
         for entry in _mllog_entries(source):
             if entry.get("key") == "global_batch_size":
                 batch = _number(entry, "value") or batch
             about = entry.get("metadata")
             at, samples = _number(entry, "time_ms"), _number(about if isinstance(about, dict) else {}, "samples_count")
-            if at is not None and samples is not None and (not marks or samples > marks[-1][1]):
-                marks.append((at, samples))
+            if at is None or samples is None:
+                continue
+            if marks and samples == marks[-1][2]:
+                marks[-1] = (marks[-1][0], at, samples)
+            elif not marks or samples > marks[-1][2]:
+                marks.append((at, at, samples))
     times = []
-    for (since, first), (until, last) in pairwise(marks):
+    for (_, since, first), (until, _, last) in pairwise(marks):
         steps = round((last - first) / batch) if batch else 0
         if steps > 0 and until > since:
-            times.append((round(last / batch), steps, (until - since) * 1e-3 / steps))
+            times.append((round(last / batch), steps, (until - since) * _MS / steps))
     why = f"{path.name} lacks global_batch_size, or two entries with samples_count"
-    made_of = "times and samples_count of entries, evaluations between them included"
+    made_of = "times and samples_count of entries, without what lies between two of one samples_count (evaluations)"
     return _FileSteps(times, made_of, why).source(path, "mlperf", {"global_batch": batch} if batch else {})
 
 

@@ -118,11 +118,13 @@ def long_steps(rows: Mapping[int, Mapping[str, str]]) -> list[str]:
     if with_rate or not seconds or min(seconds.values()) < _LONG_S:
         return []
     line, longest = max(seconds.items(), key=lambda own: own[1])
-    return [
-        f"step_time_s is {rows[line]['step_time_s']} in line {line}, read as a step of {format_seconds(longest)}, and "
-        f"at least {_LONG_S:g} in all others: if the column is in milliseconds, divide it by 1000; a column "
-        "throughput_samples_per_s shows that it is in seconds"
-    ]
+    value, length = rows[line]["step_time_s"], format_seconds(longest)
+    sentence = (
+        f"step_time_s is {value} in line {line}, read as a step of {length}, and at least {_LONG_S:g} in all others: "
+        "if the column is in milliseconds, divide it by 1000; a column throughput_samples_per_s shows that it is in "
+        "seconds"
+    )
+    return [sentence]
 
 
 def _milliseconds(factor: float) -> str:
