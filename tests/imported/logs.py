@@ -64,7 +64,8 @@ LOGS = {
             f"Training: {n + 1}/100 [00:{n:02}<02:00, reduced_train_loss=10.3, global_step={n}.000, "
             f"consumed_samples={32 * n}.0, train_step_timing in s=1.{200 + n % 2}]"
             for n in range(12)
-        ),
+        )
+        + "\n",
         1.2005,
     ),
     "horovod-synthetic": (

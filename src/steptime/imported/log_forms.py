@@ -27,30 +27,6 @@ def _patterns(*texts: str) -> tuple[re.Pattern[str], ...]:
 
 
 @dataclass(frozen=True)
-class LogForm:
-    """A form of logs."""
-
-    name: str
-    about: str
-    mark: str
-    """What every entry has."""
-    fields: tuple[re.Pattern[str], ...]
-    """Of an entry; the first that is there counts for each group."""
-    facts: tuple[re.Pattern[str], ...] = ()
-    """Of other lines."""
-    leaves_out: str | None = None
-    """What a line has that looks like an entry and is none."""
-    timers: tuple[re.Pattern[str], ...] = ()
-    """Of lines with ``TIMERS``: milliseconds of a part of a step, of which the mean is a figure."""
-    covers: Covering = "since"
-    ways: tuple[str, ...] = ("s", "global_rate", "worker_rate", "worker_tokens", "tokens_of_step", "lines")
-    """How the time of a step is found, by names in ``WAYS``: the first that is possible."""
-    notes: tuple[str, ...] = ()
-    ambiguous: tuple[str, str] | None = None
-    """A text that makes the entries mean something unknown, and the reason."""
-
-
-@dataclass(frozen=True)
 class StepWay:
     """A way to the time of a step."""
 
@@ -84,7 +60,32 @@ WAYS: Mapping[str, StepWay] = {
     ),
     "lines": StepWay(("since_s", "steps"), lambda v: v["since_s"] / v["steps"], "times of the lines of two entries"),
 }
-"""By name."""
+"""By name, the one that needs least arithmetic first."""
+
+
+@dataclass(frozen=True)
+class LogForm:
+    """A form of logs."""
+
+    name: str
+    about: str
+    mark: str
+    """What every entry has."""
+    fields: tuple[re.Pattern[str], ...]
+    """Of an entry; the first that is there counts for each group."""
+    facts: tuple[re.Pattern[str], ...] = ()
+    """Of other lines."""
+    leaves_out: str | None = None
+    """What a line has that looks like an entry and is none."""
+    timers: tuple[re.Pattern[str], ...] = ()
+    """Of lines with ``TIMERS``: milliseconds of a part of a step, of which the mean is a figure."""
+    covers: Covering = "since"
+    ways: tuple[str, ...] = tuple(WAYS)
+    """How the time of a step is found, by names in ``WAYS``: the first that is possible."""
+    notes: tuple[str, ...] = ()
+    ambiguous: tuple[str, str] | None = None
+    """A text that makes the entries mean something unknown, and the reason."""
+
 
 _MEGATRON = LogForm(
     "megatron",
@@ -141,7 +142,6 @@ _TORCHTITAN = LogForm(
     ),
     leaves_out="validate step:",
 )  # fmt: skip
-_NEMO_WORKERS = _patterns(r"Starting with <workers> processes", r"MEMBER: \d+/<workers>")
 _NEMO = LogForm(
     "nemo",
     "a log of NeMo, a line for means of steps",
@@ -150,7 +150,7 @@ _NEMO = LogForm(
         r"global_step:\s*<step>", r"iteration <step>/", r"train_step_timing in s:\s*<s>",
         r"global_batch_size:\s*<global_batch>",
     ),
-    _NEMO_WORKERS,
+    _patterns(r"Starting with <workers> processes", r"MEMBER: \d+/<workers>"),
 )  # fmt: skip
 _NEMO_STEPS = LogForm(
     "nemo-steps",
@@ -159,7 +159,7 @@ _NEMO_STEPS = LogForm(
     _patterns(
         r"(?:global_step=|\bStep )<step>", r"train_step_timing in s=\s*<s>", r"global_batch_size=\s*<global_batch>"
     ),
-    _NEMO_WORKERS,
+    _NEMO.facts,
     covers="one",
 )
 _TORCHTUNE = LogForm(

@@ -84,12 +84,7 @@ def read_transformers(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource
     runtime, per_s = _number(last, "train_runtime") or 0.0, _number(last, "train_steps_per_second") or 0.0
     steps = round(_number(last, "step") or _number(whole, "global_step") or runtime * per_s)
     samples = _number(last, "train_samples_per_second")
-    evaluations = [
-        seconds
-        for entry in entries[: ends[-1]]
-        for key in entry
-        if key.startswith("eval_") and key.endswith("_runtime") and (seconds := _number(entry, key))
-    ]
+    evaluations = _evaluations_s(entries[: ends[-1]])
     beside = sum(evaluations) if 0.0 < sum(evaluations) < runtime else 0.0
     if beside:
         made_of = f"(train_runtime - eval_runtime of {format_count(len(evaluations), 'evaluation')}) / steps"
@@ -103,6 +98,13 @@ def read_transformers(path: Path, limits: ReadLimits = LIMITS) -> ImportedSource
         samples = None
     values = {} if samples is None else {"samples_per_s": samples}
     return _FileSteps(times, made_of, f"{path.name} has no steps").source(path, "transformers", values, *notes)
+
+
+def _evaluations_s(entries: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return how long each evaluation of a Trainer's history took."""
+    keys = ((entry, key) for entry in entries for key in entry)
+    of_each = [_number(entry, key) for entry, key in keys if key.startswith("eval_") and key.endswith("_runtime")]
+    return [seconds for seconds in of_each if seconds]
 
 
 def _rows(path: Path, limits: ReadLimits) -> Iterator[dict[str, str]]:
