@@ -38,7 +38,7 @@ declared.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor
 """Without them torchvision cannot be imported beside a PyTorch of another build than its own, whose compiled operators
 it lacks then. No module here calls one."""
 STUDY = """\
-workloads: {{name: {name}, module: from_libraries:{build}, data: from_libraries:{data}}}
+workloads: [{workloads}]
 frameworks: pytorch
 environments: {{pytorch: {{kind: existing, python: {python}}}}}
 strategies: allreduce
@@ -57,23 +57,25 @@ pytestmark = [pytest.mark.framework("pytorch"), pytest.mark.further, pytest.mark
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter that has PyTorch's environment and the libraries."""
-    return interpreter_with("pytorch", PACKAGES, tmp_path_factory.mktemp("libraries"))
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """What one study of all modules left: its processes import PyTorch and the libraries once for all of them."""
+    folder = tmp_path_factory.mktemp("libraries")
+    python = interpreter_with("pytorch", PACKAGES, folder)
+    alone = subprocess.run([python, "-c", "import torchvision"], capture_output=True, check=False).returncode == 0
+    example = (EXAMPLE / "from_libraries.py").read_text()
+    (folder / "from_libraries.py").write_text(example if alone else OPERATORS + example)
+    workloads = ", ".join(
+        f"{{name: {name}, module: from_libraries:{build}, data: from_libraries:{data}}}"
+        for name, (build, data) in MODULES.items()
+    )
+    (folder / "study.yaml").write_text(STUDY.format(workloads=workloads, python=python))
+    steptime("run", "study.yaml", "-o", "results", cwd=folder, check=None)
+    return Store.open(folder / "results")
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_of_a_library_is_checked_and_timed(name, python, tmp_path):
-    build, data = MODULES[name]
-    alone = subprocess.run([python, "-c", "import torchvision"], capture_output=True, check=False).returncode == 0
-    example = (EXAMPLE / "from_libraries.py").read_text()
-    (tmp_path / "from_libraries.py").write_text(example if alone else OPERATORS + example)
-    (tmp_path / "study.yaml").write_text(STUDY.format(name=name, build=build, data=data, python=python))
-
-    steptime("run", "study.yaml", "-o", "results", cwd=tmp_path)
-
-    store = Store.open(tmp_path / "results")
-    (check,) = store.equivalence()
+def test_a_module_of_a_library_is_checked_and_timed(name, store):
+    (check,) = [check for check in store.equivalence() if check.workload == name]
     assert check.passed, check.reason
-    (trial,) = store.trials()
+    (trial,) = [trial for trial in store.trials() if trial.workload == name]
     assert [launch.status for launch in store.records(TIMING, trial.id)] == ["ok"]
