@@ -75,7 +75,9 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
     patches.measure(owner, name, before, after, compiling)
 
 
-def forward_of(owner: Any, name: str, training: Callable[[], bool]) -> None:
+def forward_of(
+    owner: Any, name: str, training: Callable[[], bool], compiling: Callable[[], bool] = patches.never
+) -> None:
     """Make calls of ``owner.name`` the forward of an outermost module; ``training`` returns whether for a gradient."""
     recorder = process.recorder()
 
@@ -84,10 +86,10 @@ def forward_of(owner: Any, name: str, training: Callable[[], bool]) -> None:
             return None
         return recorder.forward_begin(training=training())
 
-    patches.measure(owner, name, before, lambda mark, _: recorder.forward_end(mark))
+    patches.measure(owner, name, before, lambda mark, _: recorder.forward_end(mark), compiling)
 
 
-def backward_of(owner: Any, name: str) -> None:
+def backward_of(owner: Any, name: str, compiling: Callable[[], bool] = patches.never) -> None:
     """Make calls of ``owner.name`` a backward pass."""
     recorder = process.recorder()
 
@@ -97,7 +99,7 @@ def backward_of(owner: Any, name: str) -> None:
         recorder.backward_begin()
         return True
 
-    patches.measure(owner, name, before, lambda _, __: recorder.backward_end(synchronised=None))
+    patches.measure(owner, name, before, lambda _, __: recorder.backward_end(synchronised=None), compiling)
 
 
 def collective_of(
@@ -130,7 +132,9 @@ def collective_of(
     patches.measure(owner, name, before, after, compiling)
 
 
-def update_of(owner: Any, name: str, look: Callable[[Any], None] | None = None) -> None:
+def update_of(
+    owner: Any, name: str, look: Callable[[Any], None] | None = None, compiling: Callable[[], bool] = patches.never
+) -> None:
     """Make calls of ``owner.name`` an update; ``look`` is shown the object that it is called on."""
     recorder = process.recorder()
 
@@ -142,7 +146,7 @@ def update_of(owner: Any, name: str, look: Callable[[Any], None] | None = None) 
         recorder.update_begin()
         return True
 
-    patches.measure(owner, name, before, lambda _, __: recorder.update_end())
+    patches.measure(owner, name, before, lambda _, __: recorder.update_end(), compiling)
 
 
 def waits_of(owner: Any, *names: str) -> None:

@@ -10,6 +10,7 @@ import weakref
 from typing import Any, Callable
 
 from . import patches, process
+from .batch_amount import BatchAmount
 from .library_calls import requests_of
 
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
@@ -39,6 +40,21 @@ def install_iterators(module: Any) -> None:
         return number
 
     requests_of(module.OwnedIterator, "__next__", source, in_graph())
+
+
+def install_distributed_iterators(module: Any) -> None:
+    """Patch the iterator over a dataset that a strategy divides among replicas."""
+    requests_of(module.DistributedIteratorBase, "__next__", id, in_graph(), read=_read_replicas)
+
+
+def _read_replicas(batch: Any) -> BatchAmount:
+    first = batch
+    while isinstance(first, (tuple, list, dict)) and first:
+        first = next(iter(first.values())) if isinstance(first, dict) else first[0]
+    parts = getattr(first, "values", (first,))
+    shapes: list[Any] = [getattr(each, "shape", None) for each in (parts if isinstance(parts, tuple) else ())]
+    known = bool(shapes) and all(shape is not None and len(shape) > 0 for shape in shapes)
+    return BatchAmount(sum(int(shape[0]) for shape in shapes) if known else None)
 
 
 def install_functions(module: Any) -> None:

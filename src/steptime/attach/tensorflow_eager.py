@@ -1,0 +1,35 @@
+"""TensorFlow outside of graphs: calls of Keras' models, gradients of tapes, and updates by Keras' optimizers.
+
+In a graph nothing of this is measured, since the call of the graph is (`tensorflow_functions.py`).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .library_calls import backward_of, forward_of, update_of
+from .tensorflow_functions import in_graph
+
+
+def install_tapes(module: Any) -> None:
+    """Patch the gradients of a tape."""
+    backward_of(module.GradientTape, "gradient", in_graph())
+
+
+def install_models(module: Any) -> None:
+    """Patch the calls of Keras' models, which train where a tape records."""
+    if _is_on_tensorflow():
+        tapes = importlib.import_module("tensorflow.python.pywrap_tfe")
+        forward_of(module.Model, "__call__", lambda: not tapes.TFE_Py_TapeSetIsEmpty(), in_graph())
+
+
+def install_optimizers(module: Any) -> None:
+    """Patch the updates of Keras' optimizers."""
+    if _is_on_tensorflow():
+        update_of(module.BaseOptimizer, "apply", compiling=in_graph())
+
+
+def _is_on_tensorflow() -> bool:
+    """Return whether Keras computes by TensorFlow; other back ends have patches of their own."""
+    return bool(importlib.import_module("keras.src.backend").backend() == "tensorflow")

@@ -1,0 +1,99 @@
+"""Loops of TensorFlow outside of graphs, and over datasets that a strategy divides: their steps are on record."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from launching import interpreter_for
+
+from steptime.attach.folder import environment, write_hook
+
+pytestmark = pytest.mark.framework("tensorflow")
+
+BEGIN = """
+import numpy as np, tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+tf.keras.utils.set_random_seed(0)
+numbers = np.random.default_rng(0)
+samples = numbers.standard_normal((96, 16), np.float32), numbers.integers(0, 4, 96)
+batches = tf.data.Dataset.from_tensor_slices(samples).batch(8)
+error = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+def made():
+    return tf.keras.Sequential([tf.keras.Input((16,)), tf.keras.layers.Dense(4)]), tf.keras.optimizers.SGD(0.1)
+"""
+EAGER = """
+net, optimizer = made()
+for epoch in range(2):
+    for x, y in batches:
+        with tf.GradientTape() as tape:
+            loss = error(y, net(x, training=True))
+        optimizer.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables))
+    for x, y in batches.take(3):
+        net(x)
+print(float(loss))
+"""
+RUN_EAGERLY = """
+net, optimizer = made()
+net.compile(optimizer, error, run_eagerly=True)
+print(net.fit(batches, epochs=2, verbose=0).history["loss"][-1])
+"""
+REPLICAS = """
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope():
+    net, optimizer = made()
+
+def replica(batch):
+    with tf.GradientTape() as tape:
+        loss = error(batch[1], net(batch[0]))
+    optimizer.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables))
+    return loss
+
+train = tf.function(lambda batch: strategy.reduce("SUM", strategy.run(replica, args=(batch,)), axis=None))
+for epoch in range(2):
+    for batch in strategy.experimental_distribute_dataset(batches):
+        loss = train(batch)
+print(float(loss))
+"""
+
+
+def run(folder, script, **more):
+    path = folder / "script.py"
+    path.write_text(BEGIN + script)
+    words = [interpreter_for("tensorflow"), path]
+    return subprocess.run(words, cwd=folder, env=os.environ | more, capture_output=True, text=True, check=True).stdout
+
+
+def recorded(folder, script):
+    """Return the lines of the record of a script, which prints what it prints alone."""
+    kept = environment(write_hook(folder / "hook"), folder / "record", lines=False, flops=False)
+    assert run(folder, script, **kept) == run(folder, script)
+    (path,) = (folder / "record").glob("*.jsonl")
+    lines = list(map(json.loads, path.read_text().splitlines()))
+    assert [line for line in lines if line["kind"] == "fault"] == []
+    return [line for line in lines if line["kind"] == "step"]
+
+
+@pytest.mark.parametrize(
+    ("script", "regions", "apart"),
+    [
+        (EAGER, {"input", "forward", "backward", "update"}, [11]),
+        (RUN_EAGERLY, {"forward", "backward", "update"}, []),  # Keras takes its batches below Python's iterator
+    ],
+    ids=["tape", "run_eagerly"],
+)
+def test_eager_steps_have_their_forward_backward_and_update(tmp_path, script, regions, apart):
+    steps = recorded(tmp_path, script)
+    assert [step["micro_steps"] for step in steps] == [1] * 24
+    assert set.intersection(*(set(step["regions"]) for step in steps)) == regions
+    assert [step["number"] for step in steps if "apart" in step] == apart
+
+
+def test_batches_that_a_strategy_divides_are_requests_to_a_loader(tmp_path):
+    steps = recorded(tmp_path, REPLICAS)
+    assert [step["micro_steps"] for step in steps] == [1] * 24
+    assert all("input" in step["regions"] for step in steps)
+    assert {step["samples"] for step in steps} == {8}
