@@ -17,10 +17,11 @@ from steptime.analysis.message_times import through_ends
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.table import build_workload
 from steptime.predict.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link, Real
-from steptime.predict.model.compute import WorkerSpread, work_of
+from steptime.predict.model.compute import work_of
 from steptime.predict.model.interconnect import Interconnect, Switch
 from steptime.predict.model.measured_links import net_summary
 from steptime.predict.model.policies import StepGraph, step_graph
+from steptime.predict.model.worker_spread import WorkerSpread
 from steptime.predict.observation import RAMP_S, TICK_S, crossed_token_buckets, preemptions_of
 from steptime.predict.simulate.configuration import Durations, WorkerGroup
 from steptime.predict.simulate.simulate import simulate

@@ -20,7 +20,7 @@ from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.posterior import posterior, summarize
 from steptime.predict.curve.shape import priors_for
 from steptime.predict.curve.table import read_curves
-from steptime.scaling.next_measurements import further_points
+from steptime.scaling.further_points import further_points
 
 FEWEST = 5
 TABLE = Path(__file__).parent / "next-counts.csv"

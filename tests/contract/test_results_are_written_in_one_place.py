@@ -40,7 +40,7 @@ ELSEWHERE = {
     "launchers/namespace_entry.py": "enters a control group of the kernel",
     "launchers/namespaces.py": "writes the maps of a user namespace",
     "launchers/unprivileged.py": "makes a folder in a mount of its own",
-    "report/formats.py": "makes the folder of figures where its user wants it",
+    "report/figure_files.py": "makes the folder of figures where its user wants it",
     "runner/durations.py": "keeps durations of earlier runs in the cache",
     "runner/equivalence/check.py": "keeps results of checks in the cache",
     "runner/framework_check.py": "writes a study into a temporary folder, and launches from it",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from steptime.catalog.manifest import load_manifest, load_manifests
-from steptime.runner.framework_template import settings_mistakes, settings_rows
+from steptime.runner.settings_table import settings_mistakes, settings_rows
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "numpy_ring" / "numpy_ring" / "framework" / "framework.toml"
 OPTIONS = """

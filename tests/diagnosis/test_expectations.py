@@ -9,7 +9,7 @@ from summaries import trial as summary_of
 from steptime.diagnosis.expected import expected_steps
 from steptime.diagnosis.scenarios import scenarios_of
 from steptime.errors import UsageError
-from steptime.report.advice import judgement_in_words
+from steptime.report.expectations import judgement_in_words
 
 COMPUTED = STAGES["forward"] + STAGES["backward"] + STAGES["local"]
 STEP_S = COMPUTED + STAGES["exchange"] + STAGES["step"]

@@ -11,7 +11,8 @@ from steptime.catalog.cluster import cluster_for
 from steptime.catalog.manifest import load_manifests
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import EmulatedLauncher
-from steptime.runner.run_folder import collect, make_run_folder
+from steptime.runner.collected import collect
+from steptime.runner.run_folder import make_run_folder
 
 STEPS = 7
 LENET5_BYTES = 4 * 61_706

@@ -4,7 +4,7 @@ from trainings import trained, trainings
 
 from steptime.analysis.accuracy import over_seeds
 from steptime.report.accuracy import accuracy_groups
-from steptime.report.formats import page_text
+from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings
 
 WIDE = over_seeds([100.0, 2900.0], lowest=0.0)

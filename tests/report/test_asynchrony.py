@@ -7,9 +7,9 @@ from summaries import place, summary, trial
 
 from steptime.analysis.summary_form import Staleness, Summary
 from steptime.report.charts.chart import Marks
-from steptime.report.formats import page_text
 from steptime.report.groups import ranked_groups
-from steptime.report.ranking import learning_section
+from steptime.report.learning_speed import learning_section
+from steptime.report.page import page_text
 from steptime.report.section import TableRow
 from steptime.report.sections import StudyFindings
 from steptime.report.terminal import WholeReport

@@ -9,7 +9,7 @@ from summaries import many, quickstart, summary, sweep, trial
 from test_charts import quantiles_of
 from trainings import asynchronous, schedules
 
-from steptime.report.formats import page_text
+from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

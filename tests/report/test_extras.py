@@ -9,7 +9,8 @@ from test_charts import quantiles_of
 
 from steptime import api
 from steptime.extras import EXTRAS, MissingExtra, require_extra, why_absent
-from steptime.report.formats import page_text, write_figures
+from steptime.report.figure_files import write_figures
+from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings
 
 

@@ -4,7 +4,7 @@ import pytest
 from summaries import summary, trial
 
 from steptime.diagnosis.form import Diagnosis, Unsettled
-from steptime.report.formats import page_text
+from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings
 
 REASON = "update: 13 % (7 % to 19 %), not shown to be above 10 %"

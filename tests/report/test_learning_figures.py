@@ -8,7 +8,7 @@ from test_charts import Balance
 from trainings import GROUP, asynchronous, schedules, trained, trainings
 
 from steptime.report.accuracy import accuracy_groups, brief_names
-from steptime.report.formats import page_text
+from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings
 from steptime.report.trainings import (
     batch_figures,

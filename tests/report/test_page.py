@@ -10,8 +10,8 @@ from test_charts import quantiles_of
 
 from steptime.analysis.summary import summarise
 from steptime.errors import StoreError
-from steptime.report.formats import page_text, write_page
 from steptime.report.groups import verdict
+from steptime.report.page import page_text, write_page
 from steptime.report.sections import StudyFindings
 
 

@@ -5,7 +5,7 @@ from rich.console import Console
 from trainings import trained, trainings
 
 from steptime.report.accuracy import accuracy_groups
-from steptime.report.formats import page_text
+from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings
 from steptime.report.terminal import WholeReport
 from steptime.report.trainings import schedule_table

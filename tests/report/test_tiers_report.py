@@ -5,11 +5,11 @@ from rich.console import Console
 from summaries import trial
 
 from steptime.analysis.summary_form import OptionChange, RankedTrial, Summary, TunedTrial
-from steptime.report.formats import page_text
 from steptime.report.groups import ranked_groups, verdict
-from steptime.report.ranking import tier_section
+from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings
 from steptime.report.terminal import WholeReport
+from steptime.report.tiers import tier_section
 from steptime.report.trial_names import Names
 from steptime.results.json_form import IntervalOverLaunches
 

@@ -19,10 +19,10 @@ from steptime.runner.block_runner import (
     Schedule,
     StoppingRule,
 )
+from steptime.runner.collected import Collected
 from steptime.runner.executor import LaunchResult
 from steptime.runner.message_timing import MessageRuns
 from steptime.runner.progress import Remaining, Silent
-from steptime.runner.run_folder import Collected
 from steptime.runner.trial_runs import expected_ablation_s, open_trials, what_more_launches_show
 from steptime.study.trial import Trial
 

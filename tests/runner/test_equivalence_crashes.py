@@ -9,10 +9,10 @@ from test_executor import TRIAL, executor  # noqa: F401 - the fixture
 
 from steptime.catalog.workloads.table import build_workload
 from steptime.launchers.request import LaunchOutcome
+from steptime.runner.collected import Collected
 from steptime.runner.equivalence.check import Checker
 from steptime.runner.equivalence.oracle import Oracle
 from steptime.runner.executor import Executor, LaunchResult
-from steptime.runner.run_folder import Collected
 from steptime.study.trial import Trial
 
 WORKLOAD = build_workload("lenet5")

@@ -12,11 +12,11 @@ from steptime.catalog.workloads.table import build_workload
 from steptime.launchers import base
 from steptime.launchers.base import free_ports
 from steptime.launchers.request import LaunchOutcome
+from steptime.runner.collected import Collected
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.jobs import check_job
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Silent
-from steptime.runner.run_folder import Collected
 
 WORKLOAD = build_workload("lenet5")
 TRIAL = trial(strategy="allreduce", workers=2)

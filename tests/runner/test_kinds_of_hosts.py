@@ -10,12 +10,12 @@ from steptime.catalog.found_site import FoundGpu, FoundHost, NeededPaths, Site
 from steptime.catalog.manifest import load_manifests
 from steptime.environments.cache import cache_folder
 from steptime.launchers.request import LaunchOutcome
+from steptime.runner.collected import Collected
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.plan import plan_study
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Silent
-from steptime.runner.run_folder import Collected
 
 OLD, NEW = "Intel Xeon E5-2680 v3", "AMD EPYC 9654"
 GPU = FoundGpu("NVIDIA A100-SXM4-40GB")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from steptime.runner.run_folder import Collected, collect
+from steptime.runner.collected import Collected, collect
 
 
 @pytest.mark.parametrize(("loss", "diverged"), [(0.5, False), (1e30, False), (math.nan, True), (math.inf, True)])

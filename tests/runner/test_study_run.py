@@ -22,11 +22,11 @@ from steptime.launchers.request import LaunchOutcome
 from steptime.results.store import Store
 from steptime.runner import admission, study_run
 from steptime.runner.admission import Admission
+from steptime.runner.collected import Collected
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.plan import plan_study
 from steptime.runner.progress import Silent
-from steptime.runner.run_folder import Collected
 from steptime.runner.study_run import StudyRun
 from steptime.study.trial import Trial
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from steptime.predict.curve.posterior import AssumedHosts, WeightedSamples
-from steptime.scaling.next_measurements import further_pair
+from steptime.scaling.further_pair import further_pair
 
 WIDTH = 2 * 1.645
 """Standard deviations between the ends of an interval of 90 %."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steptime.study.quantities import MOST_HOSTS, expanded_hosts
+from steptime.study.host_lists import MOST_HOSTS, expanded_hosts
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from steptime.catalog.workloads.table import build_workload
 from steptime.launchers.fork_servers import Preloading
 from steptime.launchers.request import LaunchOutcome
 from steptime.results.records import Launch, Replay
+from steptime.runner.collected import Collected
 from steptime.runner.equivalence.replay import Replays
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.progress import Silent
-from steptime.runner.run_folder import Collected
 from steptime.study.trial import Trial
 from steptime.validity.training_evidence import STILL, mistake
 

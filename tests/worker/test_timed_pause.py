@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from steptime.results.records import WorkerSteps
-from steptime.runner.run_folder import Collected, worker_steps
+from steptime.runner.collected import Collected, worker_steps
 from steptime.worker.clock import HostClock
 from steptime.worker.timing import run_timed
 from steptime.worker.weights import initial_weights

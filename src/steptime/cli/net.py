@@ -191,7 +191,7 @@ def peak(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """Measure how quickly devices multiply matrices, while nothing else runs; reports then have MFU."""
-    from steptime.runner.doctor import measure_for, measure_peaks, settings_of_machine  # noqa: PLC0415 - peak alone needs it
+    from steptime.runner.machine_peaks import measure_for, measure_peaks, settings_of_machine  # noqa: PLC0415 - peak alone needs it
 
     with LiveObserver(stderr_console()) as observer:
         if folder is None:

@@ -32,10 +32,10 @@ from steptime.plain_file import PlainFolder
 from steptime.predict.model.measured_links import stored_links
 from steptime.predict.profile import default_profile_path
 from steptime.predict.study_predictions import with_models
-from steptime.report.advice import what_if_section
 from steptime.report.attached import attached_section
 from steptime.report.attached_answer import AttachedAnswer
 from steptime.report.conditions import machine_in_a_line
+from steptime.report.expectations import what_if_section
 from steptime.report.export_formats import ReportFormat, format_help, formats_of
 from steptime.report.links import link_section
 from steptime.report.overview import MOST_LINES, overview
@@ -133,7 +133,7 @@ def _kept_page(folder: Path) -> Path | None:
 
 def _write_figures(reported: "ReportedResults", folder: Path | None) -> None:
     if folder is not None:
-        from steptime.report.formats import write_figures  # noqa: PLC0415 - draws charts
+        from steptime.report.figure_files import write_figures  # noqa: PLC0415 - draws charts
 
         written = write_figures(reported.summary, reported.sections, folder)
         warn([f"figures: {len(written)} files in {folder.resolve()}"])
@@ -280,7 +280,7 @@ def print_whole_report(found: ReportedResults) -> None:
 
 def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -> None:
     """Write the page of a report, with a notice above it; raises StoreError when it cannot be written."""
-    from steptime.report.formats import write_page  # noqa: PLC0415 - draws charts
+    from steptime.report.page import write_page  # noqa: PLC0415 - draws charts
 
     write_page(found.store, found.findings, path, notice=notice)
     if undrawn := why_absent("page"):

@@ -54,7 +54,7 @@ def show_sections(sections: "Sequence[Section]", form: str, html: Path | None, t
     elif form != "json":
         report_console().print(SectionText(sections), crop=False)
     if html is not None:
-        from steptime.report.formats import sections_page  # noqa: PLC0415 - draws charts
+        from steptime.report.page import sections_page  # noqa: PLC0415 - draws charts
 
         write_whole(html, sections_page(sections, title, shlex.join(["steptime", *sys.argv[1:]])).encode())
         warn([f"report: {html.resolve()}"])

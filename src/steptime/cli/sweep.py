@@ -174,7 +174,7 @@ def _run(
 def _answer(store: "Store", *, form: str, html: Path | None, figures: Path | None) -> None:
     """Print what was found, as ``steptime report`` of the folder does."""
     from steptime.cli.report import read_report, write_report_page  # noqa: PLC0415 - a dry run measures nothing
-    from steptime.report.formats import write_figures  # noqa: PLC0415 - a dry run measures nothing
+    from steptime.report.figure_files import write_figures  # noqa: PLC0415 - a dry run measures nothing
     from steptime.report.sweep import sweep_section  # noqa: PLC0415 - a dry run measures nothing
     from steptime.report.terminal import SectionText  # noqa: PLC0415 - a dry run measures nothing
 

@@ -17,8 +17,8 @@ from steptime.errors import UsageError
 from steptime.predict.attached_profile import AttachedLink, AttachedProfile, Call
 from steptime.predict.launch_deviation import USUAL_LAUNCH_SPREAD
 from steptime.predict.model.collectives import Link, all_gather, reduce_scatter, ring
-from steptime.predict.model.compute import expected_maximum
 from steptime.predict.model.synchronous_sgd import finish, waited
+from steptime.predict.model.worker_spread import expected_maximum
 from steptime.predict.posterior import Array, draw_factors, fit_level
 from steptime.predict.uncertainty import Extrapolation, ratio_outside, skewed
 from steptime.results.json_form import Interval

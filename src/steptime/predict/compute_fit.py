@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime.catalog.workloads.costs import Costs
-from steptime.predict.model.compute import expected_maximum, pass_seconds
+from steptime.predict.model.compute import pass_seconds
+from steptime.predict.model.worker_spread import expected_maximum
 from steptime.predict.observation import LaunchPhases, Observation
 from steptime.predict.posterior import DRAWS, Array, fit_level, regress
 from steptime.predict.profile import How

@@ -14,8 +14,9 @@ from steptime.datasets.builtins import BUILTINS
 from steptime.phases import HIDDEN, PHASES
 from steptime.predict.importance_sampling import OVERLAP, overlap_prior
 from steptime.predict.launch_deviation import launch_spread, unknown_states
-from steptime.predict.model.compute import expected_maximum, transfer, work_of
+from steptime.predict.model.compute import transfer, work_of
 from steptime.predict.model.policies import AS_PLANNED, has_own_policy, has_policy, ignored_option, option_mistake
+from steptime.predict.model.worker_spread import expected_maximum
 from steptime.predict.observation import BUCKET, Deployment, GroupKey, combined
 from steptime.predict.posterior import DRAWS, Array, bounds, draw_factors
 from steptime.predict.profile import MeasuredConfiguration, Profile, ProfileGroup

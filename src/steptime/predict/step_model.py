@@ -13,10 +13,11 @@ from steptime.catalog.workloads.costs import Costs, costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.phases import HIDDEN
 from steptime.predict.model.collectives import Link
-from steptime.predict.model.compute import WorkerSpread, pass_seconds, turns, work_of
+from steptime.predict.model.compute import pass_seconds, turns, work_of
 from steptime.predict.model.interconnect import Interconnect
 from steptime.predict.model.policies import StepGraph, step_graph, with_traffic
 from steptime.predict.model.synchronous_sgd import input_wait
+from steptime.predict.model.worker_spread import WorkerSpread
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.posterior import Array
 from steptime.predict.simulate.configuration import Durations, WorkerGroup

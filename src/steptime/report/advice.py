@@ -1,24 +1,15 @@
-"""Findings and the advice that follows: what is wrong, what to change, what that gains, and whether it did.
-
-Steps beside what was expected of them, what they would take if one thing were otherwise, and whole jobs.
-"""
+"""Findings and the advice that follows: what is wrong, what to change, what that gains, and whether it did."""
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 
 from steptime.analysis.summary_form import Summary
 from steptime.diagnosis.form import (
     Diagnosis,
     EvidenceNumber,
-    ExpectedStep,
-    JobAccount,
     RuleRecord,
-    Scenario,
     TrialFinding,
 )
 from steptime.diagnosis.verification import AdviceOutcome
-from steptime.phases import PHASES
-from steptime.report.attached import JOB_TITLES
 from steptime.report.number_format import UNKNOWN, count, number, percent, seconds, times
 from steptime.report.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.report.trial_names import Names
@@ -129,101 +120,3 @@ def _outcome(outcome: AdviceOutcome) -> TableRow:
     verdict += ", inside the prediction" if row.inside else ", outside the prediction"
     measured = times(row.measured, row.measured_low, row.measured_high)
     return TableRow(finding.trial, [Cell(change), Cell(*predicted), Cell(*measured), Cell(verdict)])
-
-
-_ABOUT_EXPECTED = (
-    "The expectation has an interval of 90 %; the ratio is measured over expected, with an interval of 95 % that holds "
-    "what both leave open. Expectations by the folder's own profile are made without the trial itself."
-)
-_ABOUT_WHAT_IF = (
-    "Simulated from the records of the breakdown: how many times as fast the step would be, with the interval of all "
-    "phases. Nothing but the change is otherwise; what it costs elsewhere is not in it."
-)
-_TITLES = {phase.name: phase.title for phase in PHASES}
-_JOB_USES = {**JOB_TITLES, "compilation": "compilation and caches", "steps": "steps"}
-
-
-def expected_section(summary: Summary, expected: Sequence[ExpectedStep], names: Names) -> Section | None:
-    """Return measured steps beside their expectations; None if nothing expects any."""
-    if not any(each.judgement for each in expected):
-        return None
-    trials = {trial.id: trial for trial in summary.trials}
-    columns = [Column("measured"), Column("expected"), Column("ratio"), Column("judgement", "prose")]
-    rows = []
-    for each in expected:
-        trial = trials[each.trial]
-        time = trial.step_time_s
-        band, ratio = each.expected_s, each.ratio
-        shown = [Cell(*seconds(time.mean, time.low, time.high))]
-        if each.judgement is None:
-            shown += [Cell(UNKNOWN), Cell(UNKNOWN), Cell(f"no expectation: {each.reason}")]
-        else:
-            shown += [Cell(*seconds(band.value, band.low, band.high)), Cell(*times(ratio.value, ratio.low, ratio.high))]
-            shown.append(Cell(judgement_in_words(each), style="bad" if each.judgement == "slower" else ""))
-        rows.append(TableRow(names.full(trial), shown, sentence=f"{names.full(trial)}: {shown[-1].text}"))
-    source = f"By {expected[0].source}. "
-    table = SectionTable(columns, rows, "trial", label="Expected and measured")
-    return Section("Expected and measured", [table], source + _ABOUT_EXPECTED, id="expected")
-
-
-def judgement_in_words(each: ExpectedStep) -> str:
-    """``slower: takes 1.4x (1.2 to 1.6) the expected time: exposed communication explains it``."""
-    if each.judgement is None:
-        return f"no expectation: {each.reason}"
-    if each.judgement == "as expected":
-        return "as expected"
-    ratio = times(each.ratio.value, each.ratio.low, each.ratio.high).line
-    why = f": {_TITLES.get(each.phase, each.phase)} explains it" if each.phase else ""
-    return f"{each.judgement}: takes {ratio} the expected time{why}"
-
-
-def what_if_section(summary: Summary, scenarios: Sequence[Scenario], names: Names) -> Section | None:
-    """Return what steps would take; None without a breakdown."""
-    if not scenarios:
-        return None
-    trials = {trial.id: trial for trial in summary.trials}
-    parts: list[Part] = []
-    for trial, own in groupby(scenarios, key=lambda each: each.trial):
-        rows = [
-            TableRow(
-                each.change,
-                [
-                    Cell(*times(each.speedup.value, each.speedup.low, each.speedup.high)),
-                    Cell(seconds(each.step_s, None, None).text),
-                ],
-            )
-            for each in own
-        ]
-        columns = [Column("times as fast"), Column("step")]
-        name = names.full(trials[trial])
-        parts.append(Section(name, [SectionTable(columns, rows, "the step", ("wide",), label=f"What if: {name}")]))
-    return Section("What if", parts or [Sentences([])], _ABOUT_WHAT_IF, id="what-if")
-
-
-_ABOUT_OTHERWISE = (
-    "From the start of the command to its end, on the mean worker. Goodput is the share of it that is steps which "
-    "count, with an interval over seeds; it is that of ml-goodput-measurement, and not that of Pollux, which weighs "
-    "throughput by how much a step teaches. Waiting for input is within the steps of a training."
-)
-
-
-def account_section(summary: Summary, accounts: Sequence[JobAccount], names: Names) -> Section | None:
-    """Return the accounts of trainings; None without any. That of a user's own script is in its own section."""
-    trials = {trial.id: trial for trial in summary.trials}
-    own = [each for each in accounts if each.trial in trials]
-    if not own:
-        return None
-    uses = list(dict.fromkeys(use.name for each in own for use in each.uses))
-    columns = [Column("goodput"), Column("whole job"), *(Column(_JOB_USES.get(name, name)) for name in uses)]
-    rows = []
-    for each in own:
-        shares = {use.name: use for use in each.uses}
-        goodput = percent(each.goodput.value, each.goodput.low, each.goodput.high)
-        cells = [Cell(*goodput), Cell(seconds(each.total_s, None, None).text)]
-        for name in uses:
-            use = shares.get(name)
-            shown = f"{100 * use.share:.1f} %" if use else UNKNOWN
-            cells.append(Cell(shown, note=seconds(use.seconds, None, None).text if use else ""))
-        rows.append(TableRow(names.full(trials[each.trial or ""]), cells))
-    table = SectionTable(columns, rows, "training", ("stacked",), label="Whole jobs")
-    return Section("Where the whole job's time goes", [table], _ABOUT_OTHERWISE, id="jobs")

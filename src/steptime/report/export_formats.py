@@ -101,13 +101,13 @@ def _sections_markdown(title: str, sections: "Sequence[Section]") -> str:
 
 
 def _sections_csv(_: str, sections: "Sequence[Section]") -> str:
-    from steptime.report.formats import csv_of
+    from steptime.report.table_formats import csv_of
 
     return csv_of(sections).rstrip("\n")
 
 
 def _sections_latex(_: str, sections: "Sequence[Section]") -> str:
-    from steptime.report.formats import latex_of
+    from steptime.report.table_formats import latex_of
 
     return latex_of(sections)
 

@@ -1,20 +1,17 @@
-"""The rankings as sections: by step time, within each tier, and by what asynchronous trials learned per second.
-
-What trials compute per second: tokens, FLOP/s of each device, and MFU beside its denominator.
+"""The ranking by step time, and what trials compute per second: tokens, FLOP/s of each device, MFU.
 
 ``RANKING_COLUMNS`` has the columns, one row each, of which the whole report and the short one are views. A new column
 is a row there; one of a figure that trials do not have yet is also where ``analysis`` computes it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
-from steptime.analysis.staleness import reached_shares
-from steptime.analysis.summary_form import RankedTrial, Summary, TrialSummary, TunedTrial
+from steptime.analysis.summary_form import TrialSummary
 from steptime.report.charts.chart import MOST, MOST_ROWS, Figure, Marks, Spec, parts, picture
-from steptime.report.charts.rows import distribution_chart, ratio_chart, staleness_chart, throughput_bars
+from steptime.report.charts.rows import distribution_chart, ratio_chart, throughput_bars
 from steptime.report.groups import MOST_ANSWERS, RankedGroup, RankedRow, verdict
 from steptime.report.number_format import (
     UNKNOWN,
@@ -22,10 +19,7 @@ from steptime.report.number_format import (
     count,
     drawn_interval,
     percent,
-    rate,
-    ratio,
     scaled,
-    staleness,
     time_unit,
 )
 from steptime.report.section import (
@@ -35,7 +29,6 @@ from steptime.report.section import (
     Figures,
     Layout,
     Medium,
-    Pairs,
     Part,
     Section,
     SectionTable,
@@ -54,22 +47,6 @@ Quantiles = Mapping[str, Sequence[tuple[float, float]]]
 
 
 NO_RESULT = "No trial has a result yet."
-_OF_TIERS = (
-    "documented: what the framework's own guide and official example do. tuned: the best that an expert gets without "
-    "changing what is computed. Both trained the same model on the same batches; options that the study names are as "
-    "it names them in both."
-)
-_OF_LEARNING = (
-    "Asynchronous updates are made from weights that others have changed meanwhile, so samples per second alone say "
-    "too much. The loss rate is by how much the loss sank per second, from one batch per worker at either end; "
-    "staleness is how many updates of other workers came in between."
-)
-_COLUMNS_OF_LEARNING = (
-    Column("loss rate (loss/s)"),
-    Column("samples/s"),
-    Column("mean staleness"),
-    Column("its distribution", "text"),
-)
 
 
 SHORT_LAYOUTS = range(5)
@@ -251,108 +228,6 @@ def _distribution(
     ]
     # All parts of a group have the same axis.
     return distribution_chart(rows, unit, (min(seconds) * factor, max(seconds) * factor), marks)
-
-
-def tier_section(summary: Summary, names: Names) -> Section | None:
-    """Return the order of the race in each tier, and what ``tuned`` changed; None if no trial is tuned."""
-    groups = dict.fromkeys(trial.group for trial in summary.trials if "tuned" in trial.tiers)
-    found = [Section(title, list(_parts(title, summary, names))) for title in groups]
-    return Section("Documented and tuned", found, _OF_TIERS, id="tiers") if found else None
-
-
-def _parts(group: str, summary: Summary, names: Names) -> Iterator[Part]:
-    """Yield the race of a group in each tier, what ``tuned`` changed for a trial, and for which it changes nothing."""
-    trials = {trial.id: trial for trial in summary.trials}
-    races = {
-        tier: [place for place in ranking if place.group == group] for tier, ranking in summary.tier_ranking.items()
-    }
-    if orders := [(tier, _order(places, trials, names)) for tier, places in races.items() if places]:
-        yield Pairs(orders)
-    if tuned := [each for each in summary.tuned if each.group == group]:
-        columns = [Column("tuned is so many times as fast"), Column("what tuned changed", "prose")]
-        rows = [_tuned_row(each, names.without_tier(trials[each.trial])) for each in tuned]
-        yield SectionTable(columns, rows, label=f"What tuned changed: {group}")
-    members = [trial for trial in summary.trials if trial.group == group]
-    if unchanged := [names.without_tier(each) for each in members if _unchanged(each)]:
-        yield Sentences([f"Tuned changes nothing for {', '.join(unchanged)}."])
-
-
-def _unchanged(trial: TrialSummary) -> bool:
-    return trial.tuning == "documented" and "tuned" in trial.tiers
-
-
-def _order(places: Sequence[RankedTrial], trials: dict[str, TrialSummary], names: Names) -> str:
-    return ", ".join(_place(place, names.without_tier(trials[place.trial])) for place in places)
-
-
-def _place(place: RankedTrial, name: str) -> str:
-    if place.rank == 1:
-        return f"1 {name}"
-    return f"{place.rank}{'=' if place.tied_with_best else ''} {name} {ratio(place.ratio_to_best).text}"
-
-
-def _tuned_row(tuned: TunedTrial, name: str) -> TableRow:
-    changed = ", ".join(
-        f"{option}={_value(change.tuned)} (documented {_value(change.documented)})"
-        for option, change in tuned.changed.items()
-    )
-    found = tuned.speedup
-    if found is None:
-        sentence = f"{name}: not measured in both tiers; tuned has {changed}"
-        return TableRow(name, cells(UNKNOWN, changed), sentence=sentence)
-    tied = found.low is not None and found.high is not None and found.low <= 1.0 <= found.high
-    speedup = Cell(*ratio(found), note="shows no difference" if tied else "")
-    doubt = ", which shows no difference" if tied else ""
-    sentence = f"{name}: {ratio(found).line} as fast as documented{doubt}, by {changed}"
-    return TableRow(name, [speedup, Cell(changed)], sentence=sentence)
-
-
-def _value(value: Any) -> str:  # noqa: ANN401 - any value of an option
-    """As a study file has it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def learning_section(groups: list[RankedGroup], marks: Marks) -> Section | None:
-    """Return what trials learned per second in groups with stale updates, most first; None if there is no group."""
-    found = []
-    for group in groups:
-        if any(row.trial.staleness for row in group.rows):
-            rows = sorted(group.rows, key=_loss_rate, reverse=True)
-            table = SectionTable(
-                _COLUMNS_OF_LEARNING, [_learning_row(row) for row in rows], label=f"Loss rate: {group.title}"
-            )
-            figures = Figures(partial(staleness_figures, group.title, rows, marks))
-            found.append(Section(group.title, [table, figures]))
-    return Section("Stale updates", found, _OF_LEARNING, id="learning") if found else None
-
-
-def _learning_row(row: RankedRow) -> TableRow:
-    found = row.trial.staleness
-    lost, late = rate(row.trial.loss_rate_per_s), staleness(found)
-    spread = f"median {found.median}, 95 % at most {found.p95}, largest {found.max}" if found else UNKNOWN
-    stale = f"staleness {late.line}, {spread}" if found else "never stale"
-    sentence = f"{row.name}: {row.rate.line} samples/s, loss rate {lost.line} loss/s, {stale}"
-    return TableRow(row.name, cells(lost, row.rate, late, spread), sentence=sentence)
-
-
-def _loss_rate(row: RankedRow) -> float:
-    value = row.trial.loss_rate_per_s.value
-    return float("-inf") if value is None else value
-
-
-def staleness_figures(title: str, rows: Sequence[RankedRow], marks: Marks) -> list[Figure]:
-    """Return how stale the updates of a group's asynchronous trials were."""
-    stale = [row for row in rows if row.trial.staleness]
-    return [
-        picture("How stale updates were", staleness_chart(list(_staleness_rows(part)), marks), title)
-        for part in parts(stale)
-    ]
-
-
-def _staleness_rows(rows: Sequence[RankedRow]) -> Iterator[Spec]:
-    for row in rows:
-        for late, share in reached_shares(row.trial.staleness.updates if row.trial.staleness else {}):
-            yield {"name": row.name, "late": late, "share": share}
 
 
 _EXPLANATION = (

@@ -9,7 +9,7 @@ from steptime.analysis.message_times import NetSummary
 from steptime.analysis.summary_form import Summary, TrialSummary
 from steptime.attached.form import AttachedRun
 from steptime.diagnosis.form import Diagnosis
-from steptime.report.advice import account_section, advice_section, expected_section, what_if_section
+from steptime.report.advice import advice_section
 from steptime.report.answer import published_section
 from steptime.report.attached import attached_section
 from steptime.report.breakdown_section import breakdown_section, pop_section
@@ -18,20 +18,16 @@ from steptime.report.clusters import host_section
 from steptime.report.conditions import conditions_section
 from steptime.report.curves import scaling_section
 from steptime.report.equivalence import equivalence_section
+from steptime.report.expectations import account_section, expected_section, what_if_section
 from steptime.report.groups import RankedGroup, ranked_groups
+from steptime.report.learning_speed import learning_section
 from steptime.report.links import link_section
 from steptime.report.loaders import loader_section
 from steptime.report.models import model_section
-from steptime.report.ranking import (
-    Quantiles,
-    learning_section,
-    ranking_section,
-    resource_section,
-    tier_section,
-    work_section,
-)
+from steptime.report.ranking import Quantiles, ranking_section, resource_section, work_section
 from steptime.report.section import Pairs, Part, Section, Sentences
 from steptime.report.sweep import sweep_section
+from steptime.report.tiers import tier_section
 from steptime.report.trainings import training_section
 from steptime.report.trial_names import Names
 from steptime.report.unranked import unranked_section

@@ -32,7 +32,7 @@ from steptime.runner.host import (
     shared_memory_bytes,
     usable_cores,
 )
-from steptime.runner.jobs import environment_key
+from steptime.runner.launch_request import environment_key
 from steptime.runner.living_hosts import living_hosts
 from steptime.runner.plan import StudyPlan, missing_in_words
 from steptime.runner.preparation import prepare_environments

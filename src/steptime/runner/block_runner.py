@@ -20,7 +20,7 @@ from steptime.results.consistency import misfit
 from steptime.results.stored_record import LaunchRecord
 from steptime.runner.allocation import Allocation
 from steptime.runner.executor import Executor, LaunchResult
-from steptime.runner.jobs import Launchable
+from steptime.runner.launch_request import Launchable
 from steptime.runner.progress import Observer, Remaining
 
 START_S = 6.0

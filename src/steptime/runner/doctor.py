@@ -1,21 +1,16 @@
-"""The examination of this machine: what it has for measuring, what is missing, and the command that mends it.
-
-Peaks of this machine: the products of matrices that a device makes per second, by the quickest library here.
-"""
+"""The examination of this machine: what it has for measuring, what is missing, and the command that mends it."""
 
 import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import psutil
 
-import steptime
-from steptime.attached.step_flops import settings_of_files
 from steptime.catalog.accelerators import find_accelerators
 from steptime.catalog.manifest import Manifest, broken_frameworks, load_manifests
 from steptime.catalog.workloads.table import LIBRARY
@@ -23,9 +18,8 @@ from steptime.datasets.builtins import BUILTINS
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import find_ready
 from steptime.environments.spec import choose_python
-from steptime.environments.subprocesses import answer_in, ask
+from steptime.environments.subprocesses import ask
 from steptime.errors import EnvironmentFailure
-from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.network import can_switch
 from steptime.launchers.emulation.verification import is_privileged, kernel_delays, missing_requirement
@@ -36,16 +30,11 @@ from steptime.launchers.namespaces import (
     USER_NAMESPACE,
     isolation_kind,
 )
-from steptime.launchers.process_env import thread_pools
 from steptime.launchers.table import LAUNCHERS
-from steptime.results.machine import fingerprint, quota_cores
-from steptime.results.peaks import PEAKS, Peak, StoredPeaks, setting_of
-from steptime.results.store import Store
+from steptime.results.machine import quota_cores
 from steptime.runner.host import SHARED_MEMORY, shared_memory_bytes, usable_cores
-from steptime.runner.preparation import environment_spec, ready_interpreter
-from steptime.runner.progress import Observer
+from steptime.runner.preparation import environment_spec
 from steptime.study.environment_variables import passed, stripped
-from steptime.study.study import ENVIRONMENT_KEYS
 from steptime.study.study_file import broken_studies
 from steptime.units import format_bytes
 
@@ -247,87 +236,3 @@ def _framework(manifest: Manifest) -> MachineFinding:
         return MachineFinding(manifest.name, "missing", first, "\n".join(line.strip() for line in rest) or None)
     detail = f"not installed; Python {version} for it is {python}"
     return MachineFinding(manifest.name, "note", detail, f"steptime env create {manifest.name}")
-
-
-Setting = tuple[str, str, int]
-"""Device, precision and threads."""
-_PROGRAM = Path(steptime.__file__).parent / "worker" / "matrix_product.py"
-_SECONDS = 1.0
-_PEAK_LIMIT_S = 300.0
-_LIBRARIES = ("pytorch", "jax", "chainer")
-"""Frameworks whose environments have one that the program knows, the quickest first; the core has NumPy."""
-
-
-def settings_of_machine() -> list[Setting]:
-    """Return what is worth knowing of this machine: its processor with one and all cores, and its GPU."""
-    cores = int(fingerprint()["cores"])
-    on_processor = [("cpu", "fp32", count) for count in dict.fromkeys((1, cores))]
-    return [*on_processor, *([("cuda", each, 0) for each in ("fp32", "tf32", "bf16", "fp16")] if _has_gpu() else [])]
-
-
-def measure_peaks(settings: Iterable[Setting], observer: Observer, given: Sequence[Path] = ()) -> list[Peak]:
-    """Measure each setting on this machine, which should do nothing else meanwhile; one that fails is named.
-
-    Args:
-        settings: to be measured.
-        observer: of what is done.
-        given: the user's interpreters, asked before steptime's own.
-    """
-    wanted = list(dict.fromkeys(settings))
-    observer.stage("Multiplying matrices", len(wanted))
-    found = []
-    for setting in wanted:
-        name = "{} {}{}".format(setting[0], setting[1], f", {setting[2]} threads" if setting[2] else "")
-        observer.working_on(name)
-        try:
-            found.append(_measured(setting, given))
-        except EnvironmentFailure as error:
-            observer.note(f"{name}: {error}")
-        observer.finished(name, ok=bool(found) and found[-1].setting == setting)
-    return found
-
-
-def measure_for(store: Store, observer: Observer) -> list[Peak]:
-    """Measure what the MFU of a results folder's trials, or of its attached run, needs, and keep it there.
-
-    Raises StoreError where the folder is in use, another machine's, or open to other users.
-    """
-    require_folder_for_launches(store.path)
-    with store.lock():
-        store.set_machine(fingerprint())
-        chosen = [each for key in ENVIRONMENT_KEYS for each in (store.study_json.get(key) or {}).values()]
-        given = [Path(each["python"]) for each in chosen if each.get("python") and not each.get("container")]
-        own = store.attached()
-        settings = [*map(setting_of, store.trials()), *(settings_of_files(own[1]) if own else ())]
-        found = measure_peaks(settings, observer, given)
-        before = StoredPeaks.model_validate(store.get(PEAKS) or {}).peaks
-        again = {each.setting for each in found}
-        kept = [*(each for each in before if each.setting not in again), *found]
-        store.put(PEAKS, StoredPeaks(peaks=kept).model_dump(mode="json"))
-    return found
-
-
-def _measured(setting: Setting, given: Sequence[Path]) -> Peak:
-    device, precision, threads = setting
-    said = f"no environment multiplies {precision} matrices on {device}; steptime env create pytorch --device {device}"
-    for interpreter in (*given, *_interpreters(device)):
-        command: list[str | Path] = [interpreter, _PROGRAM, device, precision, str(_SECONDS)]
-        code, said = ask(command, _PEAK_LIMIT_S, None, **thread_pools(max(1, threads)))
-        answer = answer_in(said)
-        if code == 0 and answer is not None:
-            return Peak(device=device, precision=precision, threads=threads, **answer)
-    raise EnvironmentFailure(said.strip().splitlines()[-1] if said.strip() else f"{device} {precision}: no answer")
-
-
-def _interpreters(device: str) -> Sequence[Path]:
-    accelerators = find_accelerators()
-    found = []
-    for name in (*_LIBRARIES, "reference"):
-        with contextlib.suppress(EnvironmentFailure):
-            if name in load_manifests() and (own := ready_interpreter(name, None, device, accelerators)):
-                found.append(own)
-    return found
-
-
-def _has_gpu() -> bool:
-    return len(find_accelerators()) > 0

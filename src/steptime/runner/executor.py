@@ -26,9 +26,10 @@ from steptime.plain_file import PlainFolder
 from steptime.results.gpus import GpuSamples
 from steptime.results.machine import machine_id
 from steptime.results.noise import difference, flags, of_counters, snapshot, worst
-from steptime.runner.jobs import EnvironmentKey, Launchable, environment_key, request_of
+from steptime.runner.collected import Collected, collect
+from steptime.runner.launch_request import EnvironmentKey, Launchable, environment_key, request_of
 from steptime.runner.living_hosts import LivingHosts
-from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
+from steptime.runner.run_folder import make_run_folder, stderr_tails
 from steptime.study.environment_variables import passed
 
 Item = TypeVar("Item")

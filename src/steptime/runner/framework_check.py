@@ -42,13 +42,15 @@ from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import launcher_named
 from steptime.results.record_kinds import ABLATION
 from steptime.results.store import Store
+from steptime.runner.collected import collect
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.framework_files import Finding, finding
-from steptime.runner.jobs import TimingSchedule, request_of, timing_job
+from steptime.runner.jobs import TimingSchedule, timing_job
+from steptime.runner.launch_request import request_of
 from steptime.runner.plan import StudyPlan, plan_study
 from steptime.runner.preparation import ready_interpreter
 from steptime.runner.progress import Observer
-from steptime.runner.run_folder import collect, make_run_folder
+from steptime.runner.run_folder import make_run_folder
 from steptime.runner.study_run import StudyRun
 from steptime.study.trial import Trial
 from steptime.validity.verdicts import TrialVerdict, verdicts_of

@@ -23,8 +23,8 @@ from steptime.catalog.options import Option
 from steptime.catalog.plugins import OWN
 from steptime.environments.locks import lock_of, requirement_lines
 from steptime.launchers.table import LAUNCHERS
-from steptime.runner.framework_template import settings_mistakes
 from steptime.runner.run_folder import make_run_folder
+from steptime.runner.settings_table import settings_mistakes
 from steptime.worker.framework import (
     CLIPPED_APART,
     FROZEN_LAYER,

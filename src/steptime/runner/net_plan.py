@@ -16,8 +16,9 @@ from steptime.launchers.emulation.verification import missing_requirement
 from steptime.results.net_records import NetSetting
 from steptime.runner.preparation import environment_spec
 from steptime.runner.site import launcher_on
+from steptime.study.host_lists import expanded_hosts
 from steptime.study.hosts import HostsChoice
-from steptime.study.quantities import MOST_PROCESSES, expanded_hosts
+from steptime.study.quantities import MOST_PROCESSES
 
 OPERATIONS = ("allreduce", "allreduce_queued", "push_pull", "incast")
 LAUNCHERS = ("auto", "local", "mpi", "emulated", "ssh", "slurm", "ray", "allocation")

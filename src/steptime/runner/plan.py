@@ -25,7 +25,7 @@ from steptime.runner.combinations import DatasetFacts
 from steptime.runner.durations import search_s
 from steptime.runner.expansion import Expansion, Skipped, expand, skipped_in_words
 from steptime.runner.host import usable_cores
-from steptime.runner.jobs import environment_key, request_of
+from steptime.runner.launch_request import environment_key, request_of
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunKind

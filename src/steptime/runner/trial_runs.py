@@ -29,12 +29,13 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.results.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
+from steptime.runner.collected import worker_ablations, worker_loadings, worker_steps
 from steptime.runner.executor import Executor, LaunchResult, was_killed
 from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, loader_job, timing_job
 from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.page_cache import dataset_files, drop_on_hosts, drop_page_cache
 from steptime.runner.progress import Observer
-from steptime.runner.run_folder import trial_run_folder, worker_ablations, worker_loadings, worker_steps
+from steptime.runner.run_folder import trial_run_folder
 from steptime.statistics.stopping_rule import reduced, suffices
 from steptime.statistics.undecided_pairs import UndecidedPair, undecided_pairs
 from steptime.study.study import Study

@@ -11,15 +11,10 @@ from steptime.predict.curve.curve import Array, Point, ScalingCurve
 from steptime.predict.curve.posterior import AssumedHosts, Explanation, posterior, predict_curve, summarize
 from steptime.predict.curve.shape import INDEX, joint_prior, priors_for
 from steptime.results.json_form import Interval
+from steptime.scaling.empty_columns import EmptyColumn, empty_columns
+from steptime.scaling.further_pair import FurtherPair, further_pair
+from steptime.scaling.further_points import FurtherPoint, further_points
 from steptime.scaling.knee import MOST_WORKERS, SHARES, Knee, doublings, knees
-from steptime.scaling.next_measurements import (
-    EmptyColumn,
-    FurtherPair,
-    FurtherPoint,
-    empty_columns,
-    further_pair,
-    further_points,
-)
 from steptime.scaling.strong import drawn_steps, predict_strong, strong_posterior
 
 

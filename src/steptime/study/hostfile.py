@@ -14,7 +14,7 @@ from pathlib import Path
 
 from steptime.errors import FileError
 from steptime.file_name import host_name_mistake
-from steptime.study.quantities import MOST_HOSTS, expanded_hosts
+from steptime.study.host_lists import MOST_HOSTS, expanded_hosts
 from steptime.user_file import read_user_text
 
 MOST_BYTES = 2**20

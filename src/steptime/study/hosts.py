@@ -8,19 +8,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from steptime.errors import FileError
 from steptime.file_name import HOST_NAME
+from steptime.study.host_lists import MOST_HOSTS, expanded_hosts
 from steptime.study.hostfile import common_slots, is_hostfile, read_hostfile
-from steptime.study.quantities import (
-    MOST_HOSTS,
-    BitRate,
-    CpuShare,
-    Delay,
-    JobTime,
-    OneOrMany,
-    ProcessCount,
-    Strict,
-    by_number,
-    expanded_hosts,
-)
+from steptime.study.quantities import BitRate, CpuShare, Delay, JobTime, OneOrMany, ProcessCount, Strict, by_number
 
 
 class ClusterChoice(Strict):

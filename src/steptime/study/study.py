@@ -13,6 +13,7 @@ from steptime.catalog.optimizer import Optimizer, OptimizerName
 from steptime.catalog.options import Precision, Tuning
 from steptime.file_name import FILE_NAME, MOST_CHARACTERS
 from steptime.study.axis import KEPT, REFERENCE, Axis, loaders_alone, variables_alone
+from steptime.study.host_lists import from_names
 from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
 from steptime.study.launch_settings import BreakdownChoice, EquivalenceSettings, Launches, LoaderAloneChoice, Steps
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
@@ -36,7 +37,6 @@ from steptime.study.quantities import (
     as_no_number,
     form_if_true,
     from_name,
-    from_names,
     words_of,
 )
 from steptime.study.training import NamedSchedule, ScalingRule, ScheduleName, TrainChoice, WarmupEpochs

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from steptime.catalog.found_site import Reach
 from steptime.errors import FileError, LaunchError
+from steptime.study.host_lists import expanded_hosts
 from steptime.study.hostfile import MOST_BYTES, read_hostfile, slot_count
-from steptime.study.quantities import expanded_hosts
 from steptime.user_file import read_user_text
 
 HERE_ALONE = "launcher=local runs on this host alone"

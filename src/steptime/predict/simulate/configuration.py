@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.predict.model.collectives import Real
-from steptime.predict.model.compute import BALANCED, Shares, WorkerSpread, layer_shares
+from steptime.predict.model.compute import Shares, layer_shares
 from steptime.predict.model.interconnect import Interconnect
 from steptime.predict.model.policies import StepGraph
+from steptime.predict.model.worker_spread import BALANCED, WorkerSpread
 
 Array = NDArray[np.float64]
 

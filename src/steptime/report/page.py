@@ -1,0 +1,114 @@
+"""The report as one HTML page that needs nothing else: no script, no other file, no connection."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+import steptime
+from steptime.extras import why_absent
+from steptime.report.advice import largest_finding
+from steptime.report.answer import first_answer, in_order, paper_line
+from steptime.report.conditions import machine_in_a_line
+from steptime.report.groups import MOST_ANSWERS
+from steptime.report.overview import sentences, verdicts
+from steptime.report.plain_text import plain_text
+from steptime.report.section import Section
+from steptime.report.sections import StudyFindings, sections
+from steptime.results.record_kinds import TIMING
+from steptime.results.store import Store
+from steptime.statistics.estimate import step_time_quantiles
+
+
+def write_page(store: Store, found: StudyFindings, path: Path, *, notice: str = "") -> None:
+    """Write the page of ``store`` and what was found to ``path``, whole or not at all; ``notice`` is its first line.
+
+    Folders above ``path`` are made. Raises StoreError when the page cannot be written.
+    """
+    store.folder_around(path).write(path, page_of(store, found, notice=notice).encode())
+
+
+def page_of(store: Store, found: StudyFindings, *, notice: str = "", refresh_s: int | None = None) -> str:
+    """Return the page of ``store``, with its study and step times beside what was found; as ``page_text``."""
+    ranked = {place.trial for place in found.summary.ranking}
+    quantiles = {
+        trial.id: step_time_quantiles(store.iter_records(TIMING, trial.id), trial.strategy)
+        for trial in found.summary.trials
+        if trial.id in ranked
+    }
+    whole = replace(found, quantiles=quantiles, study_text=store.study_text)
+    return page_text(whole, str(store.path), notice=notice, refresh_s=refresh_s)
+
+
+def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s: int | None = None) -> str:
+    """Return the page.
+
+    Args:
+        found: everything that is on it.
+        folder: where the results are, for the reader.
+        notice: a sentence above everything else.
+        refresh_s: after how many seconds a browser asks for it again; None if never.
+    """
+    summary = found.summary
+    ranked = verdicts(found.groups)
+    ranked = ranked if len(ranked) <= MOST_ANSWERS else []
+    return _page(
+        sections(found),
+        title=summary.study,
+        question=summary.question,
+        notice=notice,
+        refresh_s=refresh_s,
+        answers=_answers(found, ranked),
+        answered=[text for _, text in ranked],
+        paper=paper_line(summary),
+        machine=machine_in_a_line(summary.machine),
+        origin=f"from the results in {folder}.",
+        json_command=f"steptime report {folder} --json",
+    )
+
+
+def sections_page(shown: Sequence[Section], title: str, command: str) -> str:
+    """Return a page of sections that are not of a results folder; ``command`` made it."""
+    return _page(
+        shown,
+        title=title,
+        question="",
+        notice="",
+        refresh_s=None,
+        answers=[],
+        answered=[],
+        paper="",
+        machine="",
+        origin=f"by: {command}",
+        json_command="",
+    )
+
+
+def _page(shown: Sequence[Section], *, answered: Sequence[str], **values: object) -> str:
+    environment = Environment(
+        loader=PackageLoader("steptime.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    undrawn = why_absent("page")
+    environment.globals["is_drawn"] = undrawn is None  # macros see no other values of the page
+    environment.globals["answered"] = answered
+    page = environment.get_template("page.html.j2").render(
+        without_pictures=undrawn or "",
+        version=steptime.__version__,
+        sections=[section for section in shown if section.is_within("page")],
+        **values,
+    )
+    return plain_text(page)
+
+
+def _answers(found: StudyFindings, ranked: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the first screen: the study's answer, who is fastest by which ratio, and the largest finding."""
+    summary, diagnosis = found.summary, found.diagnosis
+    called = {each.id: found.names.full(each) for each in summary.trials}
+    largest = largest_finding(diagnosis, called) if diagnosis else ""
+    fastest = [f"{label}: {text}" if label else text for label, text in ranked] or sentences(summary)
+    return [each for each in in_order(summary, first_answer(summary), [*fastest, largest]) if each]
