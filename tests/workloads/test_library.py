@@ -19,7 +19,8 @@ OF_IMAGES = [name for name in NAMES if len(LIBRARY[name].input_shape) == 3]
 OF_TOKENS = [name for name in NAMES if LIBRARY[name].of_tokens]
 FAMILIES = {
     "chains": {"mlp", "autoencoder", "lenet5", "cifar_cnn", "alexnet", "vgg16"},
-    "blocks": {"googlenet", "inception_v3", "resnet50", "resnet101", "resnet152"},
+    "blocks": {"resnet50", "resnet101", "resnet152"},
+    "inception": {"googlenet", "inception_v3"},
     "transformers": {
         "vit_tiny",
         "vit_b16",
