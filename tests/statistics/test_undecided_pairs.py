@@ -1,13 +1,16 @@
 """Which pairs further launches are for, and that launches given to them alone leave claims as true as before."""
 
 import sys
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from steptime.statistics.launch_times import LaunchTimes
-from steptime.statistics.undecided_pairs import undecided_pairs
+from steptime.statistics.comparison import compare
+from steptime.statistics.launch_spread import pool_spread
+from steptime.statistics.launch_times import LaunchTimes, in_turns
+from steptime.statistics.undecided_pairs import undecided_pairs, undecided_trials
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "core"))
 import adaptive_launches
@@ -60,3 +63,55 @@ def test_launches_for_undecided_trials_alone_call_equal_trials_different_no_more
         covered[way] = np.mean([race.covered(np.zeros(adaptive_launches.TRIALS)) for race in races])
     assert shares["open"] <= shares["turns"] + 0.05
     assert covered["open"] >= 0.9
+
+
+def drawn(rng, apart, drift=0.0, sites=1):
+    """Return a study of 24 trials that spread by unequal amounts, with unequal numbers of launches."""
+    of_blocks = drift * rng.standard_normal(6)
+    study = {}
+    for number in range(24):
+        mean, spread = apart * rng.standard_normal(), 0.01 * np.exp(rng.standard_normal())
+        blocks = sorted(rng.choice(6, size=rng.integers(1, 7), replace=False))
+        logs = [mean + of_blocks[block] + spread * rng.standard_normal() for block in blocks]
+        study[f"t{number}"] = [
+            LaunchTimes(int(block), np.exp([log]), 0, log, 0.0, site=(f"s{block % sites}",))
+            for block, log in zip(blocks, logs, strict=True)
+        ]
+    return study
+
+
+@pytest.mark.parametrize("apart", [0.002, 0.05, 0.5])
+@pytest.mark.parametrize(("drift", "sites"), [(0.0, 1), (0.2, 1), (0.2, 2)], ids=["steady", "drifting", "two sites"])
+def test_the_pairs_are_those_that_a_comparison_of_all_with_all_leaves_undecided(apart, drift, sites):
+    rng = np.random.default_rng(7)
+    for _ in range(3):
+        study = drawn(rng, apart, drift, sites)
+        placed, names = in_turns(study), list(study)
+        spreads = pool_spread(placed)
+
+        def undecided(pair, placed=placed, spreads=spreads, names=names):
+            known = tuple(spreads[name] for name in pair) if set(pair) <= spreads.keys() else None
+            return compare(*(placed[name] for name in pair), spreads=known, family=len(names)).undecided
+
+        every = {pair for pair in combinations(names, 2) if undecided(pair)}
+        assert {pair.trials for pair in undecided_pairs(study, [names])} == every
+        assert undecided_trials(study, [names]) == {name for pair in every for name in pair}
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.5])
+def test_comparisons_grow_with_trials_and_not_with_their_pairs(apart, monkeypatch):
+    rng = np.random.default_rng(3)
+    means = apart * rng.standard_normal(300)
+    study = {str(number): launches(*(mean + 0.01 * rng.standard_normal(4))) for number, mean in enumerate(means)}
+    counted = []
+
+    def counting(*given, **options):
+        counted.append(1)
+        return compare(*given, **options)
+
+    monkeypatch.setattr("steptime.statistics.undecided_pairs.compare", counting)
+    undecided_trials(study, [list(study)])
+    assert len(counted) <= 3 * len(study)
+    counted.clear()
+    undecided_pairs(study, [list(study)])
+    assert len(counted) <= 5000  # of 44,850 pairs

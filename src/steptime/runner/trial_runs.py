@@ -14,7 +14,7 @@ import random
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -36,8 +36,9 @@ from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.page_cache import dataset_files, drop_on_hosts, drop_page_cache
 from steptime.runner.progress import Observer
 from steptime.runner.run_folder import trial_run_folder
+from steptime.statistics.launch_times import LaunchTimes
 from steptime.statistics.stopping_rule import reduced, suffices
-from steptime.statistics.undecided_pairs import UndecidedPair, undecided_pairs
+from steptime.statistics.undecided_pairs import UndecidedPair, undecided_pairs, undecided_trials
 from steptime.study.study import Study
 from steptime.study.trial import Trial
 from steptime.units import format_count, format_seconds
@@ -218,18 +219,25 @@ def timed_schedule(study: Study, trials: Sequence[Trial], store: Store) -> Sched
 
 def open_pairs(schedule: Schedule[Trial, Launch]) -> list[UndecidedPair]:
     """Return the pairs of trials that the launches of a schedule do not tell apart, the nearest to it first."""
+    return undecided_pairs(_reduced_launches(schedule), _groups(schedule))
+
+
+def _reduced_launches(schedule: Schedule[Trial, Launch]) -> dict[str, Sequence[LaunchTimes]]:
+    return {each.id: reduced(each, schedule.records.get(each.id, ())) for each in schedule.configurations}
+
+
+def _groups(schedule: Schedule[Trial, Launch]) -> Iterable[Sequence[str]]:
     groups: dict[str, list[str]] = {}
     for trial in schedule.configurations:
         groups.setdefault(trial.group, []).append(trial.id)
-    launches = {each.id: reduced(each, schedule.records.get(each.id, ())) for each in schedule.configurations}
-    return undecided_pairs(launches, groups.values())
+    return groups.values()
 
 
 def open_trials(schedule: Schedule[Trial, Launch]) -> set[str]:
     """Return the ids of the trials that are in such a pair, or are compared with no other."""
     members = Counter(trial.group for trial in schedule.configurations)
     alone = {trial.id for trial in schedule.configurations if members[trial.group] == 1}
-    return alone.union(*(pair.trials for pair in open_pairs(schedule)))
+    return alone | undecided_trials(_reduced_launches(schedule), _groups(schedule))
 
 
 def what_more_launches_show(schedule: Schedule[Trial, Launch], launch_s: Callable[[Trial], float]) -> list[str]:
