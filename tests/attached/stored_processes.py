@@ -91,7 +91,8 @@ def process_lines(
         "program": more.get("program", []),
         **({"parent": more["parent"]} if "parent" in more else {}),
     }
-    place = [{"kind": "rank", "rank": rank, "world": world, "by": "torch.distributed/gloo"}] if world > 1 else []
+    by = more.get("by", "torch.distributed/gloo")
+    place = [{"kind": "rank", "rank": rank, "world": world, "by": by}] if world > 1 else []
     last = steps[-1]
     at = last["begin_ns"] + last["duration_ns"]
     end = [{"kind": "end", "steps": len(steps), "at_ns": at, "lost": 0}] if more.get("ended", True) else []

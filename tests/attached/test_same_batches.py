@@ -18,7 +18,7 @@ READS = {
 
 def job(folder, read, *, averaged=True, sums=None, collective=None, **facts):
     """Ranks whose steps take 40 ms and 8 samples; ``read`` gives the checksum of the first 16 batches of a rank."""
-    world, lines = 4, []
+    world, lines, by = 4, [], facts.pop("by", "torch.distributed/gloo")
     for rank in range(world):
         steps = [{**step, "samples": 8} for step in ddp_steps(rank, lambda _: [0.0] * world)]
         for number in range(16):
@@ -27,7 +27,7 @@ def job(folder, read, *, averaged=True, sums=None, collective=None, **facts):
             moved = {"collectives": {collective: [1, 400, 1_000_000]}} if collective else {}
             steps = [{**step, "backwards": [], **moved} for step in steps]
         weights = {"kind": "weights", "step": 40, "parameters": 2, "sums": sums(rank) if sums else [], **facts}
-        lines.append(process_lines(rank, world, steps, lines=[weights] if sums or facts else []))
+        lines.append(process_lines(rank, world, steps, lines=[weights] if sums or facts else [], by=by))
     return found_in(write(folder, *lines), 60_000.0)
 
 
@@ -96,6 +96,22 @@ def test_fsdp_and_engines_that_average_over_all_ranks_are_named_without_a_sample
     tmp_path, averaging, collective, is_named
 ):
     run = job(tmp_path, READS["all the same"], averaged=False, averaging=averaging, collective=collective)
+    assert ("same_batches" in sentences_of(run)) == is_named
+
+
+@pytest.mark.parametrize(
+    ("read", "by", "collective", "is_named"),
+    [
+        ("all the same", "horovod", "backward:allreduce_async_", True),
+        ("all the same", "horovod", "none:grouped_allreduce_async_", True),
+        ("parts of their own", "horovod", "backward:allreduce_async_", False),
+        ("all the same", "horovod", "update:wait", False),
+        ("all the same", "torch.distributed/gloo", "backward:allreduce_async_", False),
+    ],
+    ids=["one by one", "in groups", "a sampler", "nothing averaged", "another library"],
+)
+def test_ranks_whose_gradients_horovod_averages_are_named_without_a_sampler(tmp_path, read, by, collective, is_named):
+    run = job(tmp_path, READS[read], averaged=False, collective=collective, by=by)
     assert ("same_batches" in sentences_of(run)) == is_named
 
 

@@ -284,6 +284,45 @@ def test_a_sentence_about_micro_steps_guesses_no_cause(tmp_path):
     assert "?" not in sentences_of(one_process(tmp_path, steps))["micro_steps"]
 
 
+def trained_in(order):
+    """Return steps that update the optimizer which ``order`` gives of a number: 5 ms of the first, 30 of others."""
+    steps, begin = [], BEGIN
+    for number in range(60):
+        optimizer = order(number)
+        forward = {"forward": 30.0 if optimizer else 5.0, "backward": 10.0 if optimizer else 5.0}
+        steps.append(step(number, begin, forward, optimizers=[optimizer]))
+        begin += steps[-1]["duration_ns"]
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("order", "begins"),
+    [
+        (lambda number: number // 10 % 2, "optimizers take turns: a round has 20 updates"),
+        (lambda number: int(number >= 30), "steps differ in the optimizers that they update"),
+        (lambda number: number % 3 // 2, "optimizers take turns: a round has 3 updates"),
+    ],
+    ids=["ten each", "one after the other", "every third"],
+)
+def test_steps_of_models_that_are_trained_in_turns_are_told_apart_by_their_length(tmp_path, order, begins):
+    sentence = sentences_of(one_process(tmp_path, trained_in(order)))["optimizer_rounds"]
+    assert sentence.startswith(begins)
+    assert " of 10 ms" in sentence
+    assert " of 40 ms" in sentence
+
+
+def test_models_of_equal_steps_one_after_the_other_are_no_finding(tmp_path):
+    steps = [{**each, "optimizers": [each["number"] // 20]} for each in plain_steps()]
+    assert "optimizer_rounds" not in sentences_of(one_process(tmp_path, steps))
+
+
+def test_steps_before_it_is_known_that_no_update_is_seen_are_no_kind_of_their_own(tmp_path):
+    steps = [{**each, "flags": ["blind"], "micro_steps": 1 if each["number"] else 8} for each in plain_steps()]
+    sentences = sentences_of(one_process(tmp_path, steps))
+    assert "micro_steps" not in sentences
+    assert sentences["update_not_seen"].endswith("steps are counted by requests of batches, the first 8 as one")
+
+
 def test_an_update_that_was_not_seen_is_said(tmp_path):
     run = one_process(tmp_path, [{**each, "flags": ["blind"]} for each in plain_steps()])
     assert "no update was seen" in sentences_of(run)["update_not_seen"]

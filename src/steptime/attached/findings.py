@@ -1,9 +1,8 @@
 """What of an attached run takes time that it need not take, and what limits the numbers: a sentence each."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from steptime.attached.form import AttachedFinding, JobPart, RankMemory, StepPar
 from steptime.attached.garbage import garbage_findings
 from steptime.attached.job_time import beside_other_work_s
 from steptime.attached.memory import memory_findings
+from steptime.attached.step_kinds import kind_findings
 from steptime.attached.step_parts import (
     KeptSteps,
     at_line,
@@ -25,7 +25,6 @@ from steptime.attached.step_parts import (
 )
 from steptime.attached.step_spread import stalls_sentence, step_spread
 from steptime.attached.trainings import TrainingAttempts
-from steptime.results.attached_lines import StepLine
 from steptime.results.json_form import Interval
 from steptime.statistics.interval import difference_within
 from steptime.units import format_count, format_seconds
@@ -41,10 +40,6 @@ _OFTEN = 3
 """Evaluations or checkpoints, from which on they come again."""
 _MANY_COMPILATIONS, _NOTABLE_COMPILATION = 4, 0.01
 """Recompilations that are always named, and the share of the job from which on fewer are."""
-_MOST_KINDS = 4
-"""Of steps, that a sentence names."""
-_LONGEST_ROUND = 3
-"""Of a series of updates, the share that a round has at most, as its inverse."""
 _OR_OTHER = " (or other passes without gradient between steps)"
 _BESIDES = " and are neither evaluation nor checkpoint"
 _LEAST_SHARE = 0.01
@@ -97,7 +92,7 @@ class AttachedFindings:
 
 def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     """Return what takes time: first what comes again with every step, then the rest, each by the seconds it takes."""
-    all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *_of_counts(found)]
+    all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *kind_findings(found.main)]
     all_found += [
         *_stalled_steps(found),
         *_uncompiled(found),
@@ -295,53 +290,6 @@ def _ranks(found: AttachedFindings) -> list[int]:
 
 def _whole_s(found: AttachedFindings) -> float:
     return sum(part.time_s for part in found.job) or 1.0
-
-
-def _of_counts(found: AttachedFindings) -> Iterator[AttachedFinding]:
-    steps = [group[0] for group in found.main.attempt.steps.values()]
-    if len({step.micro_steps for step in steps}) > 1:
-        shown = {found.main.attempt.steps[number][0].micro_steps for number in found.main.numbers}
-        yield AttachedFinding(kind="micro_steps", sentence=_micro_steps(steps, shown), lost_s=None)
-    if any("blind" in step.flags for step in steps):
-        sentence = "no update was seen: steps are counted by requests of batches"
-        yield AttachedFinding(kind="update_not_seen", sentence=sentence, lost_s=None)
-    skipped = sum("skipped" in step.flags for step in steps)
-    if skipped:
-        sentence = f"{skipped} of {format_count(len(steps), 'step')} made no update: GradScaler skipped it"
-        yield AttachedFinding(kind="skipped_updates", sentence=sentence, lost_s=None)
-    period = _round([tuple(step.optimizers) for step in steps])
-    if period > 1 and len({optimizer for step in steps for optimizer in step.optimizers}) > 1:
-        rounds = [steps[index : index + period] for index in range(0, len(steps) - period + 1, period)]
-        lasts = format_seconds(float(np.median([sum(step.active_s for step in each) for each in rounds])))
-        sentence = (
-            f"optimizers take turns: a round has {period} updates, which count as {period} steps, and takes {lasts}"
-        )
-        yield AttachedFinding(kind="optimizer_rounds", sentence=sentence, lost_s=None)
-
-
-def _micro_steps(steps: Sequence[StepLine], shown: Collection[int]) -> str:
-    """Say which kinds of steps there are by their micro-steps, how long each takes, and which the parts are of."""
-    lengths: dict[int, list[float]] = {}
-    for step in steps:
-        lengths.setdefault(step.micro_steps, []).append(step.active_s)
-    common = sorted(lengths.items(), key=lambda item: -len(item[1]))
-    kinds = [
-        f"{format_count(len(own), 'step')} of {format_count(count, 'micro-step')} ({format_seconds(np.median(own))})"
-        for count, own in common[:_MOST_KINDS]
-    ]
-    others = " and others" if len(lengths) > _MOST_KINDS else ""
-    changes = [later.number for step, later in pairwise(steps) if later.micro_steps != step.micro_steps]
-    changed = f", which changes once, at step {changes[0]}" if len(changes) == 1 else ""
-    of = f"; the parts are of those with {next(iter(shown))}" if len(shown) == 1 else ""
-    return f"steps differ in their number of micro-steps{changed}: {', '.join(kinds)}{others}{of}"
-
-
-def _round(updates: Sequence[tuple[int, ...]]) -> int:
-    """Return after how many steps the same optimizers come again; 1 where every step has the same or none repeat."""
-    for period in range(1, len(updates) // _LONGEST_ROUND + 1):
-        if all(updates[index] == updates[index - period] for index in range(period, len(updates))):
-            return period
-    return 1
 
 
 def _stalled_steps(run: AttachedFindings) -> Iterator[AttachedFinding]:

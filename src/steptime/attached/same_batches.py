@@ -1,7 +1,12 @@
 """Ranks that read the same batches, by checksums of the first ones: on purpose, or for want of a sampler."""
 
 from steptime.attached.attempts import Attempt
-from steptime.attached.separate_models import averages_gradients, averages_shards, compared_weights
+from steptime.attached.separate_models import (
+    averages_by_horovod,
+    averages_gradients,
+    averages_shards,
+    compared_weights,
+)
 
 _FEWEST = 4
 """Batches that are compared, and differ among themselves: one that always comes again shows nothing."""
@@ -33,6 +38,7 @@ def same_batches(attempt: Attempt) -> str | None:
         or not (
             averages_gradients(attempt)
             or averages_shards(attempt)
+            or averages_by_horovod(attempt)
             or (weights is not None and weights.equal and weights.whole)
         )
     ):

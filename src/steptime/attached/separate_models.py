@@ -131,6 +131,13 @@ def averages_gradients(attempt: Attempt) -> bool:
     return any(synchronised is True for step in _steps(attempt) for _, _, _, synchronised in step.backwards)
 
 
+def averages_by_horovod(attempt: Attempt) -> bool:
+    """Return whether Horovod's optimizer was seen to hand over gradients: it averages them over all ranks."""
+    places = [process.place for process in attempt.processes.values()]
+    own = all(place is not None and place.by == "horovod" for place in places)
+    return own and any(name.endswith("allreduce_async_") for step in _steps(attempt) for name in step.collectives)
+
+
 def averages_shards(attempt: Attempt) -> bool:
     """Return whether FSDP or DeepSpeed average gradients over all ranks: by their groups, and by collectives seen.
 
