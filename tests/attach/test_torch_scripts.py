@@ -462,6 +462,31 @@ def test_an_update_without_a_rate_or_a_pass_makes_the_state_of_a_checkpoint_and_
     assert set(steps.values()) == {6}
 
 
+OVER_RPC = """
+import torch, torch.distributed.autograd as over_all, torch.distributed.rpc as rpc
+from torch.distributed.optim import DistributedOptimizer
+
+net = torch.nn.Linear(16, 4)
+rpc.init_rpc("one", rank=0, world_size=1)
+optimizer = DistributedOptimizer(torch.optim.SGD, [rpc.RRef(weights) for weights in net.parameters()], lr=0.1)
+for _ in range(6):
+    with over_all.context() as context:
+        over_all.backward(context, [net(torch.randn(8, 16)).square().mean()])
+        optimizer.step(context)
+rpc.shutdown()
+"""
+
+
+def test_steps_of_distributed_autograd_have_their_forward_backward_and_update(tmp_path, monkeypatch):
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "0")
+    done, (lines,) = attach(tmp_path, "", begin=OVER_RPC)
+    assert done.returncode == 0, done.stderr
+    steps = kinds_of(lines, "step")
+    assert [step["micro_steps"] for step in steps] == [1] * 6
+    assert all({"forward", "backward", "update"} <= step["regions"].keys() for step in steps)
+
+
 MODULES = """
 class Sized(torch.nn.Parameter):
     def numel(self):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 TABLE = {
     "torch": ("torch_passes", "install"),
     "torch.distributed._functional_collectives": ("torch_collectives", "install_functional"),
+    "torch.distributed.autograd": ("torch_extensions", "install_distributed_autograd"),
+    "torch.distributed.optim.optimizer": ("torch_extensions", "install_distributed_optimizer"),
     "torch.distributed.checkpoint.state_dict_saver": ("torch_extensions", "install_checkpoints"),
     "torch.nn.parallel.distributed": ("torch_collectives", "install_data_parallel"),
     "deepspeed.runtime.engine": ("torch_extensions", "install_deepspeed"),

@@ -53,6 +53,16 @@ def install_horovod(module: Any) -> None:
     hide_from_dynamo()
 
 
+def install_distributed_autograd(module: Any) -> None:
+    """Patch the backward pass over several processes (`torch.distributed.rpc`)."""
+    backward_of(module, "backward")
+
+
+def install_distributed_optimizer(module: Any) -> None:
+    """Patch the updates behind it, which may lie in other processes."""
+    update_of(module.DistributedOptimizer, "step")
+
+
 def install_keras(module: Any) -> None:
     """Patch the updates of Keras, whose optimizers are not torch's."""
     update_of(module.optimizers_module.Optimizer, "apply")
