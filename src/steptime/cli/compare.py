@@ -1,22 +1,20 @@
 """``steptime compare``: what changed from one measurement to another."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steptime.analysis.compared.change import change_between
-from steptime.analysis.compared.sides import ComparedSide, attached_folders, attached_sides, side_of
 from steptime.cli.arguments import Mistakes, open_results
 from steptime.cli.console import report_console
 from steptime.cli.streams import print_json, say, warn
 from steptime.errors import choices_message
 from steptime.plain_file import write_whole
-from steptime.report.changes import change_sections, headline
-from steptime.report.changes import junit as junit_xml
 from steptime.report.export_formats import ComparisonFormat, format_help, formats_of
-from steptime.report.terminal import SectionText
 from steptime.units import parse_share
+
+if TYPE_CHECKING:
+    from steptime.analysis.compared.sides import ComparedSide
 
 EXIT_SLOWER, EXIT_FAILED = 1, 3
 _SHORT = {"environment": "environment_name"}
@@ -53,6 +51,11 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Compare two measurements: faster, slower, or no difference larger than what the launches would have shown."""
+    from steptime.analysis.compared.change import change_between
+    from steptime.report.changes import change_sections, headline
+    from steptime.report.changes import junit as junit_xml
+    from steptime.report.terminal import SectionText
+
     mistakes = Mistakes()
     threshold = mistakes.read("--fail-over", fail_over, _share)
     chosen = mistakes.read("--by", by, _choice)
@@ -78,8 +81,10 @@ def compare(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> tuple[ComparedSide, ComparedSide]:
+def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> "tuple[ComparedSide, ComparedSide]":
     """Read both sides, and name them as shortly as they can be told apart."""
+    from steptime.analysis.compared.sides import attached_folders, attached_sides, side_of
+
     key = chosen[0] if chosen else None
     names = _short_names(first.absolute(), second.absolute())
     own = [attached_folders(folder) for folder in (first, second)]

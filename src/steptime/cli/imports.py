@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from steptime.attached.summary import attached_run
 from steptime.cli.console import print_rows, report_console, stderr_console
 from steptime.cli.streams import print_json, say, warn
 from steptime.errors import UsageError
-from steptime.imported.imported_run import write_imported
-from steptime.imported.source import watched
-from steptime.importers import curve_points, read_run, recognised_runs
-from steptime.report.attached_answer import AttachedAnswer
 
 if TYPE_CHECKING:
     from steptime.results.attached_files import AttachedHeader
@@ -34,6 +29,11 @@ def import_files(
     as_json: Annotated[bool, typer.Option("--json", help="Print what was read as JSON and nothing else.")] = False,
 ) -> None:
     """Make a results folder of what other programs logged or traced, which report, compare and export read."""
+    from steptime.attached.summary import attached_run
+    from steptime.imported.imported_run import write_imported
+    from steptime.importers import curve_points, read_run, recognised_runs
+    from steptime.report.attached_answer import AttachedAnswer
+
     if output is None and not dry_run:
         message = "name the results folder: steptime import FILE -o DIR; or --dry-run"
         raise UsageError(message)
@@ -65,6 +65,8 @@ def _files(header: "AttachedHeader") -> list[dict[str, Any]]:
 @contextmanager
 def _progress(paths: Sequence[Path]) -> Iterator[None]:
     """Show on a terminal how much of the files is read within the block, in bytes as they lie on the disk."""
+    from steptime.imported.source import watched
+
     console = stderr_console()
     sizes = {path: path.stat().st_size for path in paths}
     read = dict.fromkeys(paths, 0)
