@@ -180,6 +180,21 @@ ONE_MISTAKE = [
     pytest.param(TOP + "workers:\n", "race.yaml:3: workers: is empty; give it a value, or remove it", id="empty value"),
     pytest.param(TOP + "workers: [1, two]", "race.yaml:3: workers: 'two' is not a whole number", id="no number"),
     pytest.param(TOP + "workers: true", "race.yaml:3: workers: True is not a whole number", id="truth is not a number"),
+    pytest.param(
+        TOP + "workers: '1,2,4'",
+        "race.yaml:3: workers: '1,2,4' is not a whole number; several are a list, as [1, 2, 4]",
+        id="list as text",
+    ),
+    pytest.param(
+        TOP + "workers: 1-4",
+        "race.yaml:3: workers: '1-4' is not a whole number; several are a list, as [1, 4]",
+        id="range",
+    ),
+    pytest.param(
+        TOP + "workers: {min: 1, max: 4}",
+        "race.yaml:3: workers: {'min': 1, 'max': 4} is not a whole number; several are a list, as [1, 4]",
+        id="ends of a range",
+    ),
     pytest.param(TOP + "workers: 1.5", "race.yaml:3: workers: 1.5 is not a whole number", id="broken number"),
     pytest.param(TOP + "workers: [1,\n 0]", "race.yaml:4: workers: 0 is too small; the smallest is 1", id="too small"),
     pytest.param(TOP + "optimizer: {momentum: 1}", "race.yaml:3: optimizer.momentum: 1 is too large; it must be less "

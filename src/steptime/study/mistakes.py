@@ -112,6 +112,16 @@ _SHORTER = {"boolean": "true nor false", "string": "a name"}
 """By type of the schema, what stands for a mapping."""
 
 
+def _as_list(value: object) -> str:
+    """Return how several numbers are written, of a value that means several; empty of others."""
+    if isinstance(value, dict):
+        numbers = list(value.values())
+    else:
+        numbers = re.split(r"\s*(?:,|-|:|\.\.|\bto\b|\s)\s*", value.strip()) if isinstance(value, str) else []
+    several = len(numbers) > 1 and all(str(number).isdecimal() for number in numbers)
+    return f"; several are a list, as [{', '.join(map(str, numbers))}]" if several else ""
+
+
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
@@ -123,7 +133,7 @@ _NEEDED = {
     "name": "it identifies which one is meant",
 }
 _WORDS: dict[str, Callable[[Any, Mapping[str, Any]], str]] = {
-    "int_type": lambda value, _: f"{_shown(value)} is not a whole number",
+    "int_type": lambda value, _: f"{_shown(value)} is not a whole number{_as_list(value)}",
     "int_from_float": lambda value, _: f"{_shown(value)} is not a whole number",
     "float_type": lambda value, _: f"{_shown(value)} is not a number",
     "finite_number": lambda value, _: f"{_shown(value)} is not a finite number",
