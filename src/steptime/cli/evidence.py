@@ -9,8 +9,6 @@ from rich.table import Column, Table
 
 from steptime.cli.console import PlainConsole
 from steptime.cli.streams import print_json
-from steptime.predict.curve.assessment import assess
-from steptime.predict.curve.table import read_curves
 
 
 def evidence(
@@ -21,6 +19,9 @@ def evidence(
     as_json: Annotated[bool, typer.Option("--json", help="Print every point and all scores as JSON.")] = False,
 ) -> None:
     """Predict the large worker counts of measured curves from the small ones, and score it beside null models."""
+    from steptime.predict.curve.assessment import assess
+    from steptime.predict.curve.table import read_curves
+
     found = assess(read_curves(points), seeds)
     if as_json:
         print_json(found)
