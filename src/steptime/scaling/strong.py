@@ -35,9 +35,13 @@ class SharedBatch(Explanation):
 
     def relative(self, count: Array, servers: Array, seconds: float, parameters: Array) -> Array:
         """Return times relative to the fewest workers, whose computing takes so many seconds, (samples, points)."""
-        computing = self.fixed + (1.0 - self.fixed) * self.seen[0].workers / count
+        parts = self.seen[0].workers / count
+        computing = self.fixed + (1.0 - self.fixed) * parts
         columns = [
-            share * relative_times(self.curve, count[[place]], servers[[place]], seconds * share, parameters)
+            share
+            * relative_times(
+                self.curve, count[[place]], servers[[place]], seconds * share, parameters, float(parts[place]) / share
+            )
             for place, share in enumerate(map(float, computing))
         ]
         return np.concatenate(columns, axis=1)

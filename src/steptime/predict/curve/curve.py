@@ -49,6 +49,10 @@ class Setup:
     """Workers over which weights are split, replicas of which average their parts; None if the source does not say."""
     accumulation: int = 1
     """Backward passes of a step, before one exchange of gradients."""
+    input_store: str = ""
+    """Where samples lie, a name of ``input_ceiling.STORES``; empty if the source does not say."""
+    input_rate: float | None = None
+    """Samples per second that the store gives to all workers together at most; None if the source does not say."""
     one_batch: bool = False
     """Whether all workers share one batch (strong scaling); else each keeps its own."""
     global_batch: int | None = None

@@ -1,6 +1,6 @@
 """The curve model: the time of a step over that of one worker, put together from the performance models.
 
-``r(p) = 1 + inside(g) + exposed(between(h)) / c + straggling(h)`` with g workers in the fullest host, h hosts and c
+``r(p) = 1 + inside(g) + exposed(between(h)) / c + straggling(h)``, or the input where that takes longer, with g workers in the fullest host, h hosts and c
 the seconds of one worker. What happens inside a host does not change any more once a host is full. A flat ring goes
 through the links inside and between hosts at once and is as slow as the slower ones; two levels take turns. Inside a
 host of which all links meet in a switch, an exchange may cost two workers as much as eight. Where workers were
@@ -30,6 +30,7 @@ import scipy  # type: ignore[import-untyped]  # scipy ships no types; its module
 
 from steptime.predict.curve.curve import Array, ScalingCurve
 from steptime.predict.curve.facts import UNSTATED, Facts, facts_of
+from steptime.predict.curve.input_ceiling import input_path, with_input
 from steptime.predict.model.synchronous_sgd import exposed
 
 _SEED = 20170301
@@ -112,6 +113,9 @@ PARAMETERS = (
     CurveParameter(
         "bend", "log", 0.01, 1.0, "drift of the relative growth per doubling of hosts, per root of a doubling of hosts"
     ),
+    CurveParameter("store", "log", 30.0, 1.5, "hosts of eight workers that a shared store feeds while they compute"),
+    CurveParameter("queueing", "log", 3.0, 0.5, "exponent by which input and the rest of a step make its length"),
+    CurveParameter("disturbing", "log", 0.05, 1.0, "exponent of workers by which a busy store gives less"),
 )
 """In the order of the columns of a sample."""
 
@@ -192,7 +196,9 @@ _BACKWARD_SHARE = 0.66
 """Of a step's computing, while which gradients become ready."""
 
 
-def relative_times(curve: ScalingCurve, workers: Array, servers: Array, seconds: float, parameters: Array) -> Array:
+def relative_times(  # noqa: PLR0913, PLR0917 - the last is of one caller
+    curve: ScalingCurve, workers: Array, servers: Array, seconds: float, parameters: Array, reading: float = 1.0
+) -> Array:
     """Return times relative to one worker, (samples, points).
 
     Args:
@@ -201,6 +207,7 @@ def relative_times(curve: ScalingCurve, workers: Array, servers: Array, seconds:
         servers: of the points; nan where not stated.
         seconds: the compute time of one worker.
         parameters: samples behind their links, (samples, parameters).
+        reading: samples that all workers read for each second of computing, over those where each keeps its batch.
     """
     facts = facts_of(curve.setup)
     value = {parameter.name: parameter.natural(parameters[:, [INDEX[parameter.name]]]) for parameter in PARAMETERS}
@@ -233,8 +240,8 @@ def relative_times(curve: ScalingCurve, workers: Array, servers: Array, seconds:
     around = value["inside"] * passes * size / (facts.inside_rate * unstated["unstated_inside"]) / seconds
     inside = _crowding(together, value) + around - value["flat"] * np.minimum(around, waiting)
     straggling = value["host_jump"] * (hosts > 1) + value["host_doubling"] * np.log2(hosts)
-    relative: Array = 1 + inside + waiting + straggling
-    return relative
+    work: Array = 1 + inside + waiting + straggling
+    return with_input(work, input_path(curve.setup), workers * reading, seconds, value)
 
 
 def _half(facts: Facts, prior: Array) -> Array | float:
