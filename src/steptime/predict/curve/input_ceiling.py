@@ -1,9 +1,10 @@
-"""The input ceiling of a scaling curve: the rate at which a store gives samples to all workers together.
+"""The input of a scaling curve: what a host's own loaders give, and a store that all hosts share.
 
-A step lasts as long as the longer of computing and input. What workers ask for grows with their number and a shared
-store's rate does not, so that a curve which scaled so far bends once the store is busy; near that point requests queue.
-With w seconds of work and i of input a step takes ``(w^k + i^k)^(1/k)``: the longer one for a large k, their sum for 1.
-Beyond it many readers disturb each other, and the rate falls.
+A step lasts as long as the longest of its work, its loaders and its store. What workers ask of a shared store grows with
+their number and its rate does not, so that a curve which scaled so far bends once the store is busy; what workers of one
+host ask of its processors does not change any more once the host is full. Near such a point requests queue: of several
+times ``t`` a step takes ``(sum t^k)^(1/k)``, the longest for a large k, their sum for 1. Where a store is busy many
+readers disturb each other, and its rate falls.
 """
 
 from collections.abc import Mapping
@@ -22,54 +23,61 @@ STORES: Mapping[str, str] = {
 }
 """Where samples lie, by the name in a table: the rate of the last two grows with the hosts."""
 
-_WITHOUT_INPUT = frozenset({"synthetic"})
+_MADE_ON_THE_DEVICE = "synthetic"
 _GROUP = 8
-"""Workers of a usual host, the unit of the parameter ``store``: a table need not state its hosts."""
+"""Workers of a usual host, the unit of ``store`` and ``loaders``: a table need not state its hosts."""
 
 
 @dataclass(frozen=True)
 class InputPath:
-    """What a table leaves open about input."""
+    """What a table says of its input."""
 
+    read: bool
+    """Whether samples are read at all, and not made on the device."""
     shared: bool
     """Whether steps may come to wait for a store that all hosts share."""
-    samples: float | None = None
-    """Of one worker's step over the stated rate of the store, in seconds; None if that is not stated."""
+    samples_s: float | None = None
+    """Seconds in which the store gives one worker's samples of a step, by its stated rate; None if not stated."""
 
 
 def input_path(setup: Setup) -> InputPath:
     """Return what the columns of a set-up say of its input.
 
-    Samples that are made on the device, or lie in each host, have no ceiling that hosts share, and text has thousands
-    of times fewer bytes than pictures. All else, also where nothing is said, may have one.
+    Where nothing is said, samples may come from a shared store. Those of text have thousands of times fewer bytes than
+    pictures, and meet no limit.
     """
-    if setup.input_rate is not None and setup.batch_per_worker is not None:
-        return InputPath(shared=True, samples=setup.batch_per_worker / setup.input_rate)
     name = workload_of(setup)
     text = LIBRARY[name].of_tokens if name in LIBRARY else name.startswith("bert")
-    stated_elsewhere = setup.data in _WITHOUT_INPUT or setup.input_store in {"local", "memory"}
-    return InputPath(shared=not text and not stated_elsewhere)
+    read = not text and setup.data != _MADE_ON_THE_DEVICE
+    if setup.input_rate is not None and setup.batch_per_worker is not None:
+        return InputPath(read=read, shared=True, samples_s=setup.batch_per_worker / setup.input_rate)
+    return InputPath(read=read, shared=read and setup.input_store not in {"local", "memory"})
 
 
-def with_input(work: Array, path: InputPath, workers: Array, seconds: Array | float, value: Mapping[str, Array]) -> Array:
+def with_input(  # noqa: PLR0913, PLR0917 - quantities of one formula
+    work: Array, path: InputPath, together: Array, workers: Array, seconds: float, value: Mapping[str, Array]
+) -> Array:
     """Return the time of steps with their input, in units of one worker's computing, (samples, points).
 
     Args:
         work: computing and exchange, in these units.
         path: of the input.
-        workers: that read, (points,).
+        together: workers of the fullest host, (points,).
+        workers: of all hosts, (points,).
         seconds: of one worker's computing.
-        value: ``store``, ``queueing`` and ``disturbing`` of each sample, (samples, 1).
+        value: ``loaders``, ``store``, ``queueing`` and ``disturbing`` of each sample, (samples, 1).
     """
-    if not path.shared:
+    times = [work]
+    if path.read:
+        times.append(together / _GROUP / value["loaders"])
+    if path.samples_s is not None:
+        times.append(np.broadcast_to(workers * path.samples_s / seconds, work.shape))
+    elif path.shared:
+        times.append((workers / _GROUP) ** (1.0 + value["disturbing"]) / value["store"])
+    if len(times) == 1:
         return work
-    if path.samples is None:
-        waiting = (workers / _GROUP) ** (1.0 + value["disturbing"]) / value["store"]
-    else:
-        waiting = workers * path.samples / seconds
-    # The longer one is taken out of the power, which would overflow where one is much longer.
-    longer = np.maximum(work, waiting)
-    both: Array = longer * ((work / longer) ** value["queueing"] + (waiting / longer) ** value["queueing"]) ** (
-        1.0 / value["queueing"]
-    )
-    return both
+    # The longest is taken out of the power, which would overflow where one is much longer than the others.
+    longest = np.maximum.reduce(times)
+    powers = sum(((time / longest) ** value["queueing"] for time in times), start=np.zeros_like(longest))
+    together_s: Array = longest * powers ** (1.0 / value["queueing"])
+    return together_s

@@ -113,7 +113,8 @@ PARAMETERS = (
     CurveParameter(
         "bend", "log", 0.01, 1.0, "drift of the relative growth per doubling of hosts, per root of a doubling of hosts"
     ),
-    CurveParameter("store", "log", 30.0, 1.5, "hosts of eight workers that a shared store feeds while they compute"),
+    CurveParameter("loaders", "log", 2.0, 1.0, "eights of workers that the loaders of a host feed while they compute"),
+    CurveParameter("store", "log", 30.0, 1.5, "eights of workers that a shared store feeds while they compute"),
     CurveParameter("queueing", "log", 3.0, 0.5, "exponent by which input and the rest of a step make its length"),
     CurveParameter("disturbing", "log", 0.05, 1.0, "exponent of workers by which a busy store gives less"),
 )
@@ -241,7 +242,8 @@ def relative_times(  # noqa: PLR0913, PLR0917 - the last is of one caller
     inside = _crowding(together, value) + around - value["flat"] * np.minimum(around, waiting)
     straggling = value["host_jump"] * (hosts > 1) + value["host_doubling"] * np.log2(hosts)
     work: Array = 1 + inside + waiting + straggling
-    return with_input(work, input_path(curve.setup), workers * reading, seconds, value)
+    path = input_path(curve.setup)
+    return with_input(work, path, together * reading, workers * reading, seconds, value)
 
 
 def _half(facts: Facts, prior: Array) -> Array | float:
