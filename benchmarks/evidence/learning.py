@@ -15,6 +15,7 @@ import numpy as np
 
 from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.facts import UNSTATED, facts_of
+from steptime.predict.curve.input_ceiling import input_path
 from steptime.predict.curve.posterior import Sampling, weigh_samples
 from steptime.predict.curve.shape import INDEX, PARAMETERS, NormalPrior, Priors, expert_priors
 
@@ -24,13 +25,13 @@ _SAMPLING = Sampling(log_samples=11)
 
 _BEYOND_HOST = {
     "efficiency", "stack_rate", "hidden", "flat", "latency", "host_jump", "host_doubling", "chopping", "crossing",
-    "host_walk",
+    "host_walk", "store",
 }  # fmt: skip
 _WITHIN_HOST = {"contention", "crowding", "inside", "saturation"}
 
-NEVER_LEARNED = {"sharing", "bend", *UNSTATED}
-"""What lies beyond all known points, what curves of three doublings of hosts hardly show, and each curve's own
-unknowns, of which nothing is common to curves."""
+NEVER_LEARNED = {"sharing", "bend", "queueing", "disturbing", *UNSTATED}
+"""What lies beyond all known points, what curves of three doublings of hosts or few points near a ceiling hardly show,
+and each curve's own unknowns, of which nothing is common to curves."""
 
 Moments = tuple[float, float]
 """Mean and variance."""
@@ -75,6 +76,8 @@ def _spoken_of(curve: ScalingCurve) -> Collection[str]:
         names -= {"bus"}
     if not facts.overlaps:
         names -= {"hidden"}
+    path = input_path(curve)
+    names -= {name for name, read in (("loaders", path.read), ("store", path.shared)) if not read}
     if facts.half_bytes in {0.0, 1.0}:
         names -= {"half"}
     return names

@@ -296,6 +296,7 @@ def _narrowing(found: "Forecast") -> Iterator[Part]:
         for each in found.empty_columns
         if each.ratio < _NARROWER * now
     ]
+    rows = [[ratio, what + _read_by(found, last.workers) * ("input_samples_per_s" in what)] for ratio, what in rows]
     rows += [
         [f"{point.ratio:.2f}", f"one more measured point, at {point.workers} workers"]
         for point in sorted(found.further_points, key=lambda each: each.workers)
@@ -306,6 +307,16 @@ def _narrowing(found: "Forecast") -> Iterator[Part]:
     if rows:
         lead = f"The ends of the interval at {last.workers} workers lie a factor of {now:.2f} apart."
         yield Sentences([f"{lead} What would narrow it:", *(f"{ratio} expected with {what}" for ratio, what in rows)])
+
+
+def _read_by(found: "Forecast", workers: int) -> str:
+    """Return how many samples per second the most measured workers read, and so many workers would."""
+    batch, most = found.curve.setup.batch_per_worker, found.curve.fit[-1]
+    if batch is None:
+        return ""
+    reading = most.workers * batch / most.step_time
+    asked = number(reading * workers / most.workers)
+    return f" {most.workers} workers read {number(reading)}; {workers}, were they as fast, would read {asked}"
 
 
 def _measured_by(benchmark: str | None) -> str:

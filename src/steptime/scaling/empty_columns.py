@@ -10,6 +10,7 @@ import numpy as np
 
 from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.facts import UNSTATED, facts_of
+from steptime.predict.curve.input_ceiling import input_path
 from steptime.predict.curve.posterior import AssumedHosts, summarize
 from steptime.predict.curve.shape import INDEX
 
@@ -26,6 +27,7 @@ QUESTIONS: Mapping[str, str] = {
     "intra_host_link": "which link joins the workers of a host (pcie, nvlink, nvswitch)?",
     "parameters": "how many trainable values has the model?",
     "transport": "do messages between hosts go by tcp or rdma?",
+    "input_samples_per_s": "how many samples/s does the store give to all workers together at most?",
 }
 """What a column that is empty would answer."""
 
@@ -67,6 +69,10 @@ def empty_columns(curve: ScalingCurve, found: Sequence[AssumedHosts], target: in
         for name, column in UNSTATED.items()
         if facts_of(curve.setup).spreads[name] > 0
     ]
+    path = input_path(curve)
+    if path.shared and path.samples_s is None:
+        limited = _mean_ratio([(1.0, part) for part in _parts(alone, INDEX["store"])])
+        columns.append(EmptyColumn("input_samples_per_s", limited))
     if len(found) > 1:
         parts = [(one.share, [replace(one, share=1.0)]) for one in alone]
         columns.append(EmptyColumn("workers_per_host", _mean_ratio(parts)))
@@ -76,7 +82,7 @@ def empty_columns(curve: ScalingCurve, found: Sequence[AssumedHosts], target: in
 def _of_one_point(one: AssumedHosts, point: int) -> AssumedHosts:
     samples = one.samples
     kept = replace(samples, mean=samples.mean[:, [point]], covariance=samples.covariance[:, [point]][:, :, [point]])
-    return replace(one, samples=kept)
+    return replace(one, samples=kept, least_s=one.least_s[[point]])
 
 
 def _mean_ratio(parts: Sequence[tuple[float, Sequence[AssumedHosts]]]) -> float:

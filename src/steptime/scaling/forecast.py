@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from steptime.predict.curve.assessment import ScoredPoint, predict_holdout, score
 from steptime.predict.curve.curve import Array, Point, ScalingCurve
 from steptime.predict.curve.posterior import AssumedHosts, Explanation, posterior, predict_curve, summarize
 from steptime.predict.curve.shape import INDEX, joint_prior, priors_for
 from steptime.results.json_form import Interval
+from steptime.scaling.assessment import ScoredPoint, predict_holdout, score
 from steptime.scaling.empty_columns import EmptyColumn, empty_columns
 from steptime.scaling.further_pair import FurtherPair, further_pair
 from steptime.scaling.further_points import FurtherPoint, further_points

@@ -64,7 +64,7 @@ def _given(found: Sequence[AssumedHosts], known: int, target: int, log_time: flo
         scores = np.log([one.share for one in found]) + [evidence for evidence, _ in changed]
     shares = np.exp(scores - scipy.special.logsumexp(scores))
     return [
-        replace(one, share=float(share), samples=samples)
+        replace(one, share=float(share), samples=samples, least_s=one.least_s[[target]])
         for one, share, (_, samples) in zip(found, shares, changed, strict=True)
     ]
 

@@ -24,6 +24,8 @@ _SHARES = 8
 _MEDIAN, _SPREAD = -2.4, 1.3
 """Of the logit of f: 8 % of a step, and from 1 to 44 % in 90 % of cases."""
 _LOG_SAMPLES = 11
+_LEAST_S = 1e-12
+"""Steps of workers that share a batch become as short as may be."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,8 @@ class SharedBatch(Explanation):
         parts = self.seen[0].workers / count
         computing = self.fixed + (1.0 - self.fixed) * parts
         columns = [
-            share
-            * relative_times(
-                self.curve, count[[place]], servers[[place]], seconds * share, parameters, float(parts[place]) / share
-            )
-            for place, share in enumerate(map(float, computing))
+            share * relative_times(self.curve, count[[place]], servers[[place]], seconds, parameters, batch, share)
+            for place, (batch, share) in enumerate(zip(map(float, parts), map(float, computing), strict=True))
         ]
         return np.concatenate(columns, axis=1)
 
@@ -67,7 +66,7 @@ def strong_posterior(curve: ScalingCurve, asked: PointsAsked) -> list[AssumedHos
     scores = [one.log_evidence + np.log(likely) for one, (likely, _, _) in zip(drawn, assumed, strict=True)]
     weights = np.exp(np.array(scores) - scipy.special.logsumexp(scores))
     return [
-        AssumedHosts(setup.host_size, setup.assumed_spread, float(weight), samples)
+        AssumedHosts(setup.host_size, setup.assumed_spread, float(weight), samples, np.full(len(points), _LEAST_S))
         for weight, (_, setup, _), samples in zip(weights, assumed, drawn, strict=True)
     ]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import steptime
-from steptime.predict.curve.assessment import assess
 from steptime.predict.curve.table import read_curves
+from steptime.scaling.assessment import assess
 
 DATA = Path(__file__).parent / "data"
 POINTS = DATA / "published-scaling.csv"
@@ -26,6 +26,7 @@ _MAKERS = ("predict/curve", "predict/model", "catalog/workloads")
 def hash_makers() -> str:
     """Return the hash of the points and of every file of the packages that compute the scores."""
     files = [path for folder in _MAKERS for path in (_SOURCE / folder).rglob("*") if path.is_file()]
+    files.append(_SOURCE / "scaling" / "assessment.py")
     kept = sorted(path for path in (*files, POINTS) if path.suffix in {".py", ".json", ".csv"})
     return hashlib.sha256(b"\0".join(hashlib.sha256(path.read_bytes()).digest() for path in kept)).hexdigest()
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from kept_assessment import POINTS, read_assessment
 
-from steptime.predict.curve.assessment import predict_holdout, score
 from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.posterior import LEAST_SAMPLES, posterior, predict_curve
 from steptime.predict.curve.shape import learned_sources, priors_for
 from steptime.predict.curve.table import read_curves
+from steptime.scaling.assessment import predict_holdout, score
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import pytest
 from tables import curve
 
 from steptime.errors import UsageError
-from steptime.predict.curve.assessment import ScoredPoint, assess, score, score_references
 from steptime.predict.curve.shape import learned_sources, priors_for
+from steptime.scaling.assessment import ScoredPoint, assess, score, score_references
 
 
 def scored(measured, predicted, low=0.5, high=2.0):

@@ -1,10 +1,10 @@
 """The input of a scaling curve: what a host's own loaders give, and a store that all hosts share.
 
-A step lasts as long as the longest of its work, its loaders and its store. What workers ask of a shared store grows with
-their number and its rate does not, so that a curve which scaled so far bends once the store is busy; what workers of one
-host ask of its processors does not change any more once the host is full. Near such a point requests queue: of several
-times ``t`` a step takes ``(sum t^k)^(1/k)``, the longest for a large k, their sum for 1. Where a store is busy many
-readers disturb each other, and its rate falls.
+A step lasts as long as the longest of its work, its loaders and its store. What workers ask of a shared store grows
+with their number and its rate does not, so that a curve which scaled so far bends once the store is busy; what workers
+of one host ask of its processors does not change any more once the host is full. Near such a point requests queue: of
+several times ``t`` a step takes ``(sum t^k)^(1/k)``, the longest for a large k, their sum for 1. Where a store is busy
+many readers disturb each other, and its rate falls.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime.catalog.workloads.table import LIBRARY
-from steptime.predict.curve.curve import Array, Setup
+from steptime.predict.curve.curve import Array, ScalingCurve
 from steptime.predict.curve.facts import workload_of
 
 STORES: Mapping[str, str] = {
@@ -40,31 +40,35 @@ class InputPath:
     """Seconds in which the store gives one worker's samples of a step, by its stated rate; None if not stated."""
 
 
-def input_path(setup: Setup) -> InputPath:
-    """Return what the columns of a set-up say of its input.
+def input_path(curve: ScalingCurve) -> InputPath:
+    """Return what the columns of a curve say of its input.
 
     Where nothing is said, samples may come from a shared store. Those of text have thousands of times fewer bytes than
     pictures, and meet no limit.
     """
+    setup = curve.setup
     name = workload_of(setup)
     text = LIBRARY[name].of_tokens if name in LIBRARY else name.startswith("bert")
     read = not text and setup.data != _MADE_ON_THE_DEVICE
-    if setup.input_rate is not None and setup.batch_per_worker is not None:
-        return InputPath(read=read, shared=True, samples_s=setup.batch_per_worker / setup.input_rate)
+    batch: float | None = setup.batch_per_worker
+    if setup.global_batch is not None:
+        batch = setup.global_batch / curve.fit[0].workers
+    if setup.input_rate is not None and batch is not None:
+        return InputPath(read=read, shared=True, samples_s=batch / setup.input_rate)
     return InputPath(read=read, shared=read and setup.input_store not in {"local", "memory"})
 
 
 def with_input(  # noqa: PLR0913, PLR0917 - quantities of one formula
-    work: Array, path: InputPath, together: Array, workers: Array, seconds: float, value: Mapping[str, Array]
+    work: Array, path: InputPath, together: Array, workers: Array, seconds: Array | float, value: Mapping[str, Array]
 ) -> Array:
     """Return the time of steps with their input, in units of one worker's computing, (samples, points).
 
     Args:
         work: computing and exchange, in these units.
         path: of the input.
-        together: workers of the fullest host, (points,).
-        workers: of all hosts, (points,).
-        seconds: of one worker's computing.
+        together: workers of the fullest host, by what they ask for, (points,).
+        workers: of all hosts, by what they ask for, (points,).
+        seconds: of one worker's computing with its whole batch, (samples, 1).
         value: ``loaders``, ``store``, ``queueing`` and ``disturbing`` of each sample, (samples, 1).
     """
     times = [work]

@@ -18,6 +18,7 @@ import scipy  # type: ignore[import-untyped]  # scipy ships no types; its module
 
 from steptime.predict.curve.curve import Array, Point, PointsAsked, ScalingCurve, Setup, times, workers
 from steptime.predict.curve.facts import usual_hosts
+from steptime.predict.curve.input_ceiling import input_path
 from steptime.predict.curve.shape import (
     INDEX,
     NormalVector,
@@ -49,6 +50,8 @@ _AS_BELIEVED = 4
 _SPREAD_SHARE = 0.15
 """Of tables that do not state hosts, those whose workers were spread over all hosts before any had two."""
 LEVEL = 0.9
+_SHORTER = 0.97
+"""Of the shortest measured step: workers that keep their batch have no shorter one, but for noise and caches."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,8 @@ class AssumedHosts:
     share: float
     """How likely that is after the points; 1 where it is stated."""
     samples: WeightedSamples
+    least_s: Array
+    """Seconds that no step of a point asked for is believed to fall below, (points,)."""
 
 
 def predict_curve(curve: ScalingCurve, asked: PointsAsked, seed: int = 0) -> list[Interval[float, float]]:
@@ -120,10 +125,19 @@ def posterior(
     found = [weigh_samples(replace(curve, setup=setup), curve.fit, points, priors, sampling) for setup, _ in assumed]
     scores = np.array([one.log_evidence for one in found]) + np.log([share for _, share in assumed])
     shares = np.exp(scores - scipy.special.logsumexp(scores))
+    least_s = _least_steps(curve, workers(points))
     return [
-        AssumedHosts(setup.host_size, setup.assumed_spread, float(share), samples)
+        AssumedHosts(setup.host_size, setup.assumed_spread, float(share), samples, least_s)
         for (setup, _), share, samples in zip(assumed, shares, found, strict=True)
     ]
+
+
+def _least_steps(curve: ScalingCurve, asked: Array) -> Array:
+    """Return the seconds that steps of so many workers take at least, which keep their batch."""
+    shortest = float(times(curve.fit).min())
+    input_s = input_path(curve).samples_s or 0.0
+    least: Array = _SHORTER * np.maximum(shortest, asked * input_s)
+    return least
 
 
 def summarize(found: Sequence[AssumedHosts]) -> list[Interval[float, float]]:
@@ -131,7 +145,7 @@ def summarize(found: Sequence[AssumedHosts]) -> list[Interval[float, float]]:
     spread = scipy.special.ndtri((np.arange(_HALVES) + 0.5) / _HALVES)
     tails = ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2)
     weights, mean, deviation = mixture(found)
-    logs = mean[:, None, :] + deviation[:, None, :] * spread[:, None]
+    logs = np.maximum(mean[:, None, :] + deviation[:, None, :] * spread[:, None], np.log(found[0].least_s))
     halves = np.repeat(weights / _HALVES, _HALVES)
     each = [np.exp(_quantiles(values, halves, tails)) for values in logs.reshape(-1, mean.shape[1]).T]
     return [Interval(float(middle), float(low), float(high)) for low, middle, high in each]

@@ -1,10 +1,11 @@
 """The curve model: the time of a step over that of one worker, put together from the performance models.
 
-``r(p) = 1 + inside(g) + exposed(between(h)) / c + straggling(h)``, or the input where that takes longer, with g workers in the fullest host, h hosts and c
-the seconds of one worker. What happens inside a host does not change any more once a host is full. A flat ring goes
-through the links inside and between hosts at once and is as slow as the slower ones; two levels take turns. Inside a
-host of which all links meet in a switch, an exchange may cost two workers as much as eight. Where workers were
-spread over all hosts before any had two, those beyond the measured ones share cards.
+``r(p) = 1 + inside(g) + exposed(between(h)) / c + straggling(h)`` with g workers in the fullest host, h hosts and c
+the seconds of one worker, or the time of its input where that is longer. What happens inside a host does not change any
+more once a host is full. A flat ring goes through the links inside and between hosts at once and is as slow as the
+slower ones; two levels take turns. Inside a host of which all links meet in a switch, an exchange may cost two workers
+as much as eight. Where workers were spread over all hosts before any had two, those beyond the measured ones share
+cards.
 
 Where a table states over how many workers weights are split, each pass gathers them and each step scatters gradients
 within such a group, and equal parts of its replicas are reduced (Y. Zhao et al., *PyTorch FSDP*, VLDB 2023, hybrid
@@ -197,21 +198,43 @@ _BACKWARD_SHARE = 0.66
 """Of a step's computing, while which gradients become ready."""
 
 
-def relative_times(  # noqa: PLR0913, PLR0917 - the last is of one caller
-    curve: ScalingCurve, workers: Array, servers: Array, seconds: float, parameters: Array, reading: float = 1.0
+def relative_times(  # noqa: PLR0913, PLR0917 - the last two are of workers that share a batch
+    curve: ScalingCurve,
+    workers: Array,
+    servers: Array,
+    seconds: float,
+    parameters: Array,
+    batch: float = 1.0,
+    computing: float = 1.0,
 ) -> Array:
-    """Return times relative to one worker, (samples, points).
+    """Return times relative to the computing of one worker, (samples, points).
 
     Args:
-        curve: for its set-up.
+        curve: for its set-up, and its first point.
         workers: of the points.
         servers: of the points; nan where not stated.
-        seconds: the compute time of one worker.
+        seconds: the compute time of one worker of the first point.
         parameters: samples behind their links, (samples, parameters).
-        reading: samples that all workers read for each second of computing, over those where each keeps its batch.
+        batch: of a worker of these points, over that of one of the first point.
+        computing: of a worker of these points, over that of one of the first point.
     """
-    facts = facts_of(curve.setup)
     value = {parameter.name: parameter.natural(parameters[:, [INDEX[parameter.name]]]) for parameter in PARAMETERS}
+    work = _work(curve, workers, servers, seconds * computing, value)
+    path = input_path(curve)
+    readers = workers * batch / computing
+    together = np.minimum(workers, curve.setup.host_size) * batch / computing
+    first = curve.fit[0]
+    # ``seconds`` are those of the first point's whole step, of which computing is a part.
+    whole: Array | float = 1.0
+    if path.samples_s is not None:
+        servers_of_first = np.array([np.nan if first.servers is None else first.servers], dtype=float)
+        whole = _work(curve, np.array([float(first.workers)]), servers_of_first, seconds, value)
+    return with_input(work, path, together, readers, seconds / whole, value)
+
+
+def _work(curve: ScalingCurve, workers: Array, servers: Array, seconds: float, value: dict[str, Array]) -> Array:
+    """Return the times of computing and exchange over the ``seconds`` of computing, (samples, points)."""
+    facts = facts_of(curve.setup)
     unstated = {name: value[name] ** spread for name, spread in facts.spreads.items()}
     size = facts.gradient_bytes * unstated["unstated_gradients"] * (1 - 0.5 * _half(facts, value["half"]))
     together = np.minimum(workers, curve.setup.host_size)
@@ -242,8 +265,7 @@ def relative_times(  # noqa: PLR0913, PLR0917 - the last is of one caller
     inside = _crowding(together, value) + around - value["flat"] * np.minimum(around, waiting)
     straggling = value["host_jump"] * (hosts > 1) + value["host_doubling"] * np.log2(hosts)
     work: Array = 1 + inside + waiting + straggling
-    path = input_path(curve.setup)
-    return with_input(work, path, together * reading, workers * reading, seconds, value)
+    return work
 
 
 def _half(facts: Facts, prior: Array) -> Array | float:

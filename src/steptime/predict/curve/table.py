@@ -24,6 +24,7 @@ from steptime.predict.curve.contradictions import (
 )
 from steptime.predict.curve.curve import FIT, HOLDOUT, EvidenceError, Point, ScalingCurve, Setup
 from steptime.predict.curve.facts import Exchange, Messages, stack_names
+from steptime.predict.curve.input_ceiling import STORES
 from steptime.predict.curve.rows import Rows, read_rows, some_of
 from steptime.units import parse_duration
 
@@ -36,8 +37,8 @@ COLUMNS = (
 )  # fmt: skip
 """Every column that a table of evidence must have.
 
-There may also be ``stack``, ``parameters``, ``exchange``, ``messages``, ``value_bytes``, ``sharded_over`` and
-``accumulation``; further columns are ignored.
+There may also be ``stack``, ``parameters``, ``exchange``, ``messages``, ``value_bytes``, ``sharded_over``,
+``accumulation``, ``input_store`` and ``input_samples_per_s``; further columns are ignored.
 """
 
 OWN_CURVE = {"source": "own", "strategy": "allreduce", "role": FIT}
@@ -48,6 +49,7 @@ _TIMES = ("step_time_s", "throughput_samples_per_s")
 _NUMBERS = frozenset({
     *_TIMES, "workers", "workers_per_host", "inter_host_gbps", "nics_per_host", "parameter_servers",
     "batch_per_worker", "parameters", "value_bytes", "sharded_over", "accumulation",
+    "input_samples_per_s",
 })  # fmt: skip
 _OTHER_NAMES = {
     "workers": ("gpus", "ranks", "devices", "processes", "num_workers", "world_size", "n"),
@@ -85,6 +87,8 @@ STRATEGY_NAMES = {
 """The strategy that each name in a table stands for."""
 
 _GBIT = 1e9 / 8
+_SAME_RATE = 1.05
+"""A measured rate may exceed a stated limit by this factor, which is their rounding and noise."""
 
 
 def read_own_curves(path: Path) -> list[ScalingCurve]:
@@ -193,6 +197,8 @@ class _CurveRow:
         value_bytes = self._optional("value_bytes", int, 1)
         sharded_over = self._sharded_over(strategy)
         accumulation = self._optional("accumulation", int, 1)
+        store = self._choice("input_store", tuple(STORES)) if self._text("input_store") else ""
+        input_rate = self._input_rate(count, seconds, batch)
         if len(self.mistakes) > before or count is None or seconds is None:
             return None
         setup = Setup(
@@ -216,6 +222,8 @@ class _CurveRow:
             value_bytes=value_bytes,
             sharded_over=sharded_over,
             accumulation=accumulation or 1,
+            input_store=store,
+            input_rate=input_rate,
         )
         return name, role, setup, Point(count, servers, seconds)
 
@@ -235,6 +243,22 @@ class _CurveRow:
         if batch is None or count is None or throughput is None:
             return None, batch
         return batch * count / throughput, batch
+
+    def _input_rate(self, count: int | None, seconds: float | None, batch: int | None) -> float | None:
+        """Return the samples per second that the store gives at most, which no point of the table may exceed."""
+        rate = self._optional("input_samples_per_s", float, 0.0, above=True)
+        if rate is None or count is None or seconds is None:
+            return rate
+        if batch is None:
+            self._wrong(
+                "input_samples_per_s", f"is {rate:g}, but batch_per_worker is empty; state the samples of a step"
+            )
+        elif self._text("data") == "synthetic":
+            self._wrong("input_samples_per_s", f"is {rate:g}, but data is synthetic, which no store gives; empty one")
+        elif count * batch / seconds > _SAME_RATE * rate:
+            self._wrong("input_samples_per_s", f"is {rate:g}, but {count} workers read {count * batch / seconds:.4g} "
+                        "samples/s; state what the store gives to all workers at most, or leave it empty")  # fmt: skip
+        return rate
 
     def _sharded_over(self, strategy: str) -> int | None:
         """Return over how many workers weights are split, which a strategy must do."""
