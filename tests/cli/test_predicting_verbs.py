@@ -317,6 +317,13 @@ def test_the_knee_of_a_profile_is_of_the_shares_that_were_chosen(profile):
     assert [[knee["limit"] for knee in found] for found in knees if found] == [[0.9, 1.5]] * sum(map(bool, knees))
 
 
+def test_a_model_whose_every_step_is_refused_has_no_knee(profile):
+    result = CliRunner().invoke(app, ["predict", str(profile), "--workers", "4096", "--json"])
+    assert {str(each["knees"]) for each in json.loads(result.stdout)["knees"]} == {"None"}
+    shown = CliRunner().invoke(app, ["predict", str(profile), "--workers", "2", "--json"])
+    assert any(each["knees"] for each in json.loads(shown.stdout)["knees"])
+
+
 def test_a_share_that_is_not_a_percentage_is_refused_by_its_name(profile):
     assert "--knee: 'half' is not a percentage" in complaint("predict", profile, "--knee", "half")
 

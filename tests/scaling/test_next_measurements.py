@@ -19,7 +19,7 @@ def posterior_of(covariance, means=(0.0,)):
     samples = WeightedSamples(
         np.zeros((count, 1)), np.full(count, 1 / count), mean, np.array([covariance] * count, dtype=float), 0.0
     )
-    return [AssumedHosts(8.0, False, 1.0, samples)]
+    return [AssumedHosts(8.0, False, 1.0, samples, np.full(points, 1e-9))]
 
 
 def walk(*doublings, noise=0.0):

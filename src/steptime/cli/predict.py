@@ -23,7 +23,7 @@ from steptime.predict.profile import Profile, read_profile
 from steptime.predict.query import KEYS, read_queries, read_workers
 from steptime.report.predictions import curve_sections, model_section, remarks_section, script_section
 from steptime.scaling.knee import knee_line, read_shares
-from steptime.scaling.predicted_knees import PredictedKnees, attached_knees, profile_knees
+from steptime.scaling.predicted_knees import PredictedKnees, attached_knees, of_answered, profile_knees
 
 if TYPE_CHECKING:
     from steptime.report.section import Section
@@ -122,7 +122,7 @@ def _predict_profile(
         ]
 
     predictions = predicted(overrides)
-    bends = profile_knees(read, read_queries(overrides, read), shares)
+    bends = of_answered(profile_knees(read, read_queries(overrides, read), shares), predictions)
     if form == "json":
         knees = [each.to_json() for each in bends]
         print_json({"predictions": [to_json(each) for each in predictions], "baseline": BASELINE, "knees": knees})

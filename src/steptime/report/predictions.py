@@ -12,7 +12,7 @@ from steptime.report.ranking import flop_rate, tokens_rate
 from steptime.report.section import Cell, Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.scaling.knee import knee_line
-from steptime.units import format_seconds, is_undecided
+from steptime.units import format_count, format_seconds, is_undecided
 
 if TYPE_CHECKING:  # whose models take longer to import than most reports
     from steptime.predict.attached import AttachedPrediction
@@ -192,7 +192,8 @@ def _uncertainty(group: "Sequence[Prediction]") -> Iterator[str]:
     """Yield of the farthest step how its interval splits, and the measurement that would narrow it most."""
     known = [each for each in group if each.shares is not None]
     if known and (last := known[-1]).shares:
-        yield f"The interval at {last.workers} workers: {last.shares.in_words()}. It narrows most by {last.narrowing}"
+        at = format_count(last.workers, "worker")
+        yield f"The interval at {at}: {last.shares.in_words()}. It narrows most by {last.narrowing}"
 
 
 def _knees(bends: "Sequence[PredictedKnees]") -> Iterator[str]:
@@ -305,7 +306,7 @@ def _narrowing(found: "Forecast") -> Iterator[Part]:
         at = " and ".join(map(str, pair.workers))
         rows.append([f"{pair.ratio:.2f}", f"two more measured points, at {at} workers"])
     if rows:
-        lead = f"The ends of the interval at {last.workers} workers lie a factor of {now:.2f} apart."
+        lead = f"The ends of the interval at {format_count(last.workers, 'worker')} lie a factor of {now:.2f} apart."
         yield Sentences([f"{lead} What would narrow it:", *(f"{ratio} expected with {what}" for ratio, what in rows)])
 
 

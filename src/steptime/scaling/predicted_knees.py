@@ -1,7 +1,7 @@
 """Knees of predictions: of a fitted profile's models and of a user's own script, from the draws of their steps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,14 @@ def profile_knees(profile: Profile, queries: Sequence[Query], shares: Sequence[f
         for query in queries
         for target in targets(profile, query)
         for steps in [[predict_one(profile, target, query, count) for count in doublings(1) if _can_be(count, query)]]
+    ]
+
+
+def of_answered(bends: Sequence[PredictedKnees], predictions: Sequence[Prediction]) -> list[PredictedKnees]:
+    """Return knees without those of models and queries of which every step that was asked for is refused."""
+    answered = {(each.key, tuple(each.query.texts.items())) for each in predictions if not each.refused}
+    return [
+        bend if (bend.key, tuple(bend.query.texts.items())) in answered else replace(bend, knees=None) for bend in bends
     ]
 
 

@@ -52,6 +52,8 @@ _SPREAD_SHARE = 0.15
 LEVEL = 0.9
 _SHORTER = 0.97
 """Of the shortest measured step: workers that keep their batch have no shorter one, but for noise and caches."""
+_ABOVE = 0.05
+"""The standard deviation of the logarithm of how far steps stay above the shortest possible one."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def _least_steps(curve: ScalingCurve, asked: Array) -> Array:
     """Return the seconds that steps of so many workers take at least, which keep their batch."""
     shortest = float(times(curve.fit).min())
     input_s = input_path(curve).samples_s or 0.0
-    least: Array = _SHORTER * np.maximum(shortest, asked * input_s)
+    least: Array = np.maximum(_SHORTER * shortest, asked * input_s)
     return least
 
 
@@ -145,7 +147,8 @@ def summarize(found: Sequence[AssumedHosts]) -> list[Interval[float, float]]:
     spread = scipy.special.ndtri((np.arange(_HALVES) + 0.5) / _HALVES)
     tails = ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2)
     weights, mean, deviation = mixture(found)
-    logs = np.maximum(mean[:, None, :] + deviation[:, None, :] * spread[:, None], np.log(found[0].least_s))
+    least = np.log(found[0].least_s) + _ABOVE * np.abs(spread[:, None])
+    logs = np.maximum(mean[:, None, :] + deviation[:, None, :] * spread[:, None], least)
     halves = np.repeat(weights / _HALVES, _HALVES)
     each = [np.exp(_quantiles(values, halves, tails)) for values in logs.reshape(-1, mean.shape[1]).T]
     return [Interval(float(middle), float(low), float(high)) for low, middle, high in each]
