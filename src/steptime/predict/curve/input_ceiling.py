@@ -27,6 +27,9 @@ _MADE_ON_THE_DEVICE = "synthetic"
 _GROUP = 8
 """Workers of a usual host, the unit of ``store`` and ``loaders``: a table need not state its hosts."""
 
+_MOST_DISTURBING = 1.0
+"""The exponent of a store that gives the less the more workers read from it, all of them together."""
+
 
 @dataclass(frozen=True)
 class InputPath:
@@ -77,7 +80,8 @@ def with_input(  # noqa: PLR0913, PLR0917 - quantities of one formula
     if path.samples_s is not None:
         times.append(np.broadcast_to(workers * path.samples_s / seconds, work.shape))
     elif path.shared:
-        times.append((workers / _GROUP) ** (1.0 + value["disturbing"]) / value["store"])
+        exponent = 1.0 + np.minimum(value["disturbing"], _MOST_DISTURBING)
+        times.append((workers / _GROUP) ** exponent / value["store"])
     if len(times) == 1:
         return work
     # The longest is taken out of the power, which would overflow where one is much longer than the others.

@@ -114,7 +114,7 @@ PARAMETERS = (
     CurveParameter(
         "bend", "log", 0.01, 1.0, "drift of the relative growth per doubling of hosts, per root of a doubling of hosts"
     ),
-    CurveParameter("loaders", "log", 2.0, 1.0, "eights of workers that the loaders of a host feed while they compute"),
+    CurveParameter("loaders", "log", 4.0, 1.0, "eights of workers that the loaders of a host feed while they compute"),
     CurveParameter("store", "log", 30.0, 1.5, "eights of workers that a shared store feeds while they compute"),
     CurveParameter("queueing", "log", 3.0, 0.5, "exponent by which input and the rest of a step make its length"),
     CurveParameter("disturbing", "log", 0.05, 1.0, "exponent of workers by which a busy store gives less"),
