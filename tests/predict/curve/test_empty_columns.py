@@ -153,10 +153,11 @@ def ratio_of(found):
     return found.points[-1].step_s.high / found.points[-1].step_s.low
 
 
-def test_a_bare_table_is_asked_for_all_that_it_leaves_open_hosts_and_their_network_first(bare):
+def test_a_bare_table_is_asked_for_all_that_it_leaves_open_hosts_network_and_store_first(bare):
     columns = [each.column for each in bare.empty_columns]
-    assert set(columns[:2]) == {"workers_per_host", "inter_host_gbps"}
-    assert set(columns) == {"inter_host_gbps", "workers_per_host", "intra_host_link", "parameters", "transport"}
+    assert set(columns[:3]) == {"workers_per_host", "inter_host_gbps", "input_samples_per_s"}
+    links = {"inter_host_gbps", "workers_per_host", "intra_host_link", "transport"}
+    assert set(columns) == {*links, "parameters", "input_samples_per_s"}
 
 
 def test_which_link_is_the_first_question_where_hosts_are_known(tmp_path):
@@ -190,7 +191,7 @@ def test_measuring_the_further_point_narrows_as_it_was_expected_to(tmp_path, bar
 
 def test_a_table_with_every_column_is_asked_nothing(tmp_path):
     hosts = "accelerator,workers_per_host,intra_host_link,transport,inter_host_gbps,nics_per_host"
-    columns = f"workers,step_time_s,workload,{hosts}"
-    rest = "resnet50,V100,8,nvlink,rdma,100,1"
+    columns = f"workers,step_time_s,workload,data,{hosts}"
+    rest = "resnet50,synthetic,V100,8,nvlink,rdma,100,1"
     found = own(tmp_path, [f"{count},{seconds},{rest}" for count, seconds in INSIDE.items()], columns)
     assert found.empty_columns == ()

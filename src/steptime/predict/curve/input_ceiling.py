@@ -9,6 +9,7 @@ many readers disturb each other, and its rate falls.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 
@@ -25,7 +26,7 @@ STORES: Mapping[str, str] = {
 
 _MADE_ON_THE_DEVICE = "synthetic"
 _GROUP = 8
-"""Workers of a usual host, the unit of ``store`` and ``loaders``: a table need not state its hosts."""
+"""Workers of a usual host: the unit of ``store``, and the size of a host that the table does not state."""
 
 _MOST_DISTURBING = 1.0
 """The exponent of a store that gives the less the more workers read from it, all of them together."""
@@ -61,6 +62,12 @@ def input_path(curve: ScalingCurve) -> InputPath:
     return InputPath(read=read, shared=read and setup.input_store not in {"local", "memory"})
 
 
+def full_host(curve: ScalingCurve) -> float:
+    """Return the workers of a full host, of as many processors as it takes; of a usual one where no size is known."""
+    size = curve.setup.host_size
+    return size if isfinite(size) else float(_GROUP)
+
+
 def with_input(  # noqa: PLR0913, PLR0917 - quantities of one formula
     work: Array, path: InputPath, together: Array, workers: Array, seconds: Array | float, value: Mapping[str, Array]
 ) -> Array:
@@ -69,14 +76,14 @@ def with_input(  # noqa: PLR0913, PLR0917 - quantities of one formula
     Args:
         work: computing and exchange, in these units.
         path: of the input.
-        together: workers of the fullest host, by what they ask for, (points,).
+        together: workers of the fullest host over those of a full one, by what they ask for, (points,).
         workers: of all hosts, by what they ask for, (points,).
         seconds: of one worker's computing with its whole batch, (samples, 1).
         value: ``loaders``, ``store``, ``queueing`` and ``disturbing`` of each sample, (samples, 1).
     """
     times = [work]
     if path.read:
-        times.append(together / _GROUP / value["loaders"])
+        times.append(together / value["loaders"])
     if path.samples_s is not None:
         times.append(np.broadcast_to(workers * path.samples_s / seconds, work.shape))
     elif path.shared:

@@ -31,7 +31,7 @@ import scipy  # type: ignore[import-untyped]  # scipy ships no types; its module
 
 from steptime.predict.curve.curve import Array, ScalingCurve
 from steptime.predict.curve.facts import UNSTATED, Facts, facts_of
-from steptime.predict.curve.input_ceiling import input_path, with_input
+from steptime.predict.curve.input_ceiling import full_host, input_path, with_input
 from steptime.predict.model.synchronous_sgd import exposed
 
 _SEED = 20170301
@@ -114,7 +114,7 @@ PARAMETERS = (
     CurveParameter(
         "bend", "log", 0.01, 1.0, "drift of the relative growth per doubling of hosts, per root of a doubling of hosts"
     ),
-    CurveParameter("loaders", "log", 4.0, 1.0, "eights of workers that the loaders of a host feed while they compute"),
+    CurveParameter("loaders", "log", 4.0, 1.0, "full hosts that the loaders of one feed while they compute"),
     CurveParameter("store", "log", 30.0, 1.5, "eights of workers that a shared store feeds while they compute"),
     CurveParameter("queueing", "log", 3.0, 0.5, "exponent by which input and the rest of a step make its length"),
     CurveParameter("disturbing", "log", 0.05, 1.0, "exponent of workers by which a busy store gives less"),
@@ -222,7 +222,7 @@ def relative_times(  # noqa: PLR0913, PLR0917 - the last two are of workers that
     work = _work(curve, workers, servers, seconds * computing, value)
     path = input_path(curve)
     readers = workers * batch / computing
-    together = np.minimum(workers, curve.setup.host_size) * batch / computing
+    together = np.minimum(workers, curve.setup.host_size) / full_host(curve) * batch / computing
     first = curve.fit[0]
     # ``seconds`` are those of the first point's whole step, of which computing is a part.
     whole: Array | float = 1.0
