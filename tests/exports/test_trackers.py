@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import re
+import shutil
 import socket
 import struct
 import subprocess
@@ -330,10 +331,13 @@ def asked_of_prometheus(address, query):
     ],
     ids=["number", "number 0", "both", "a new name", "none"],
 )
-def test_mlflow_writes_to_the_experiment_that_its_variables_ask_for(written, monkeypatch, variables, written_to):
+def test_mlflow_writes_to_the_experiment_that_its_variables_ask_for(
+    written, tmp_path, monkeypatch, variables, written_to
+):
+    shutil.copy(written / "mlflow.db", tmp_path)
     for name, value in variables.items():
         monkeypatch.setenv(f"MLFLOW_EXPERIMENT_{name}", value)
-    done = ask("report", written, "--to", f"mlflow=sqlite:///{written}/mlflow.db")
+    done = ask("report", written, "--to", f"mlflow=sqlite:///{tmp_path}/mlflow.db")
     assert f"of experiment {written_to} at sqlite" in done.stderr
 
 

@@ -7,7 +7,7 @@ import pytest
 from kept_assessment import POINTS, read_assessment
 
 from steptime.predict.curve.curve import ScalingCurve
-from steptime.predict.curve.posterior import LEAST_SAMPLES, posterior, predict_curve
+from steptime.predict.curve.posterior import LEAST_SAMPLES, MOST_SAMPLES, posterior, predict_curve
 from steptime.predict.curve.shape import learned_sources, priors_for
 from steptime.predict.curve.table import read_curves
 from steptime.scaling.assessment import predict_holdout, score
@@ -48,11 +48,12 @@ def test_every_source_was_learned_without(curves):
     assert set(learned_sources()) >= {curve.setup.source for curve in curves}
 
 
-def test_samples_of_every_eighth_curve_are_worth_a_hundred(curves):
+def test_samples_of_every_eighth_curve_are_worth_a_hundred_or_are_all_that_are_drawn(curves):
     for curve in curves[::8]:
         asked = [(point.workers, point.servers) for point in curve.holdout]
         for one in posterior(curve, asked, priors_for(curve.setup.source)):
-            assert one.samples.effective_samples >= LEAST_SAMPLES or one.share < 0.01, curve.name
+            all_drawn = len(one.samples.weights) == MOST_SAMPLES and one.samples.effective_samples > 0.5 * LEAST_SAMPLES
+            assert one.samples.effective_samples >= LEAST_SAMPLES or all_drawn or one.share < 0.01, curve.name
 
 
 def test_another_seed_of_the_samples_moves_scores_little(found):

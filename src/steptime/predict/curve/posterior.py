@@ -33,6 +33,8 @@ from steptime.results.json_form import Interval
 LEAST_SAMPLES = 100.0
 """So many independent samples those that were weighed must be worth, else more are drawn."""
 _MOST_LOG_SAMPLES = 16
+MOST_SAMPLES = 2**_MOST_LOG_SAMPLES
+"""So many are drawn at most."""
 _SCALE_VARIANCE = 1.0
 """Of the logarithm of the time of one worker: nothing is believed of it."""
 _HALVES = 8
