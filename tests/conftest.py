@@ -275,7 +275,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def _framework_of(item: pytest.Item) -> str | None:
-    """The framework that a test trains: that of its case, or the one that its module is named after."""
+    """The framework that a test trains: by its marks, beyond the default ones, by its case, or by its module's name."""
+    marked = (name for mark in item.iter_markers("framework") for name in mark.args)
+    if other := next((name for name in marked if name in FRAMEWORKS - DEFAULT), None):
+        return other
     case = getattr(item, "callspec", None)
     named = [case.params.get(name) for name in ("name", "framework", "manifest")] if case else []
     stem = item.path.stem.removeprefix("test_")
