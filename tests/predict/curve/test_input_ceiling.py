@@ -102,7 +102,7 @@ def test_the_rate_of_the_store_is_asked_for_where_it_is_open(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"input_samples_per_s": "1000"}, "input_samples_per_s is 1000, but 8 workers read 2560 samples/s"),
+        ({"input_samples_per_s": "1000"}, "input_samples_per_s is 1000, but 8 workers read 2,560 samples/s"),
         ({"input_samples_per_s": "0"}, "input_samples_per_s is 0; it must be more than 0"),
         ({"input_samples_per_s": "9000", "data": "synthetic"}, "but data is synthetic, which no store gives"),
         ({"input_store": "lustre"}, "input_store"),

@@ -17,12 +17,8 @@ from steptime.catalog.workloads.table import LIBRARY
 from steptime.predict.curve.curve import Array, ScalingCurve
 from steptime.predict.curve.facts import workload_of
 
-STORES: Mapping[str, str] = {
-    "shared": "a file system or an object store that all hosts read from",
-    "local": "a disk of each host",
-    "memory": "the memory of each host",
-}
-"""Where samples lie, by the name in a table: the rate of the last two grows with the hosts."""
+STORES = ("shared", "local", "memory")
+"""Where samples lie: in a store that all hosts read from, on a disk of each host, or in its memory."""
 
 _MADE_ON_THE_DEVICE = "synthetic"
 _GROUP = 8

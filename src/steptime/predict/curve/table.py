@@ -197,7 +197,7 @@ class _CurveRow:
         value_bytes = self._optional("value_bytes", int, 1)
         sharded_over = self._sharded_over(strategy)
         accumulation = self._optional("accumulation", int, 1)
-        store = self._choice("input_store", tuple(STORES)) if self._text("input_store") else ""
+        store = self._choice("input_store", STORES) if self._text("input_store") else ""
         input_rate = self._input_rate(count, seconds, batch)
         if len(self.mistakes) > before or count is None or seconds is None:
             return None
@@ -256,7 +256,7 @@ class _CurveRow:
         elif self._text("data") == "synthetic":
             self._wrong("input_samples_per_s", f"is {rate:g}, but data is synthetic, which no store gives; empty one")
         elif count * batch / seconds > _SAME_RATE * rate:
-            self._wrong("input_samples_per_s", f"is {rate:g}, but {count} workers read {count * batch / seconds:.4g} "
+            self._wrong("input_samples_per_s", f"is {rate:g}, but {count} workers read {count * batch / seconds:,.0f} "
                         "samples/s; state what the store gives to all workers at most, or leave it empty")  # fmt: skip
         return rate
 
