@@ -13,6 +13,7 @@ from math import isfinite
 
 import numpy as np
 
+from steptime.catalog.choices import SYNTHETIC
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.predict.curve.curve import Array, ScalingCurve
 from steptime.predict.curve.facts import workload_of
@@ -20,7 +21,6 @@ from steptime.predict.curve.facts import workload_of
 STORES = ("shared", "local", "memory")
 """Where samples lie: in a store that all hosts read from, on a disk of each host, or in its memory."""
 
-_MADE_ON_THE_DEVICE = "synthetic"
 _GROUP = 8
 """Workers of a usual host: the unit of ``store``, and the size of a host that the table does not state."""
 
@@ -49,7 +49,7 @@ def input_path(curve: ScalingCurve) -> InputPath:
     setup = curve.setup
     name = workload_of(setup)
     text = LIBRARY[name].of_tokens if name in LIBRARY else name.startswith("bert")
-    read = not text and setup.data != _MADE_ON_THE_DEVICE
+    read = not text and setup.data != SYNTHETIC.name
     batch: float | None = setup.batch_per_worker
     if setup.global_batch is not None:
         batch = setup.global_batch / curve.fit[0].workers

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import TypeVar, get_args
 
-from steptime.catalog.choices import STRATEGIES
+from steptime.catalog.choices import STRATEGIES, SYNTHETIC
 from steptime.errors import choices_message
 from steptime.predict.curve.contradictions import (
     disagreeing_rows,
@@ -253,7 +253,7 @@ class _CurveRow:
             self._wrong(
                 "input_samples_per_s", f"is {rate:g}, but batch_per_worker is empty; state the samples of a step"
             )
-        elif self._text("data") == "synthetic":
+        elif self._text("data") == SYNTHETIC.name:
             self._wrong("input_samples_per_s", f"is {rate:g}, but data is synthetic, which no store gives; empty one")
         elif count * batch / seconds > _SAME_RATE * rate:
             self._wrong("input_samples_per_s", f"is {rate:g}, but {count} workers read {count * batch / seconds:,.0f} "
