@@ -107,7 +107,7 @@ class Attempt:
         return None
 
     def uneven(self) -> str | None:
-        """Return that ranks which all ended by themselves have different numbers of steps; None where they have not."""
+        """Return a sentence if ranks that all ended by themselves took different numbers of steps, else None."""
         counts = {rank: each.steps[-1].number + 1 if each.steps else 0 for rank, each in self.processes.items()}
         least, most = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
         if not self.is_whole or counts[most] - counts[least] <= 1:

@@ -1,4 +1,4 @@
-"""Steps beside what was expected of them, what they would take if one thing were otherwise, and whole jobs."""
+"""Measured steps against expected ones, steps with one thing changed, and whole jobs."""
 
 from collections.abc import Sequence
 from itertools import groupby

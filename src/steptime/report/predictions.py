@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # whose models take longer to import than most reports
     from steptime.predict.attached import AttachedPrediction
     from steptime.predict.attached_profile import AttachedProfile
     from steptime.predict.predict import Prediction
+    from steptime.scaling.empty_columns import EmptyColumn
     from steptime.scaling.forecast import Forecast, ForecastPoint
     from steptime.scaling.predicted_knees import PredictedKnees
 
@@ -293,11 +294,10 @@ def _narrowing(found: "Forecast") -> Iterator[Part]:
     last = max(found.points, key=lambda point: point.workers)
     now = last.step_s.high / last.step_s.low
     rows = [
-        [f"{each.ratio:.2f}", f"the column {each.column}: {each.question}{_measured_by(each.benchmark)}"]
+        [f"{each.ratio:.2f}", f"the column {each.column}: {each.question}{_beside(each, found, last.workers)}"]
         for each in found.empty_columns
         if each.ratio < _NARROWER * now
     ]
-    rows = [[ratio, what + _read_by(found, last.workers) * ("input_samples_per_s" in what)] for ratio, what in rows]
     rows += [
         [f"{point.ratio:.2f}", f"one more measured point, at {point.workers} workers"]
         for point in sorted(found.further_points, key=lambda each: each.workers)
@@ -310,6 +310,13 @@ def _narrowing(found: "Forecast") -> Iterator[Part]:
         yield Sentences([f"{lead} What would narrow it:", *(f"{ratio} expected with {what}" for ratio, what in rows)])
 
 
+def _beside(empty: "EmptyColumn", found: "Forecast", workers: int) -> str:
+    """Return what helps to answer an empty column: what measures it, or what ``workers`` would read of a store."""
+    if empty.asks_for_store:
+        return _read_by(found, workers)
+    return f" ({empty.benchmark} measures it)" if empty.benchmark else ""
+
+
 def _read_by(found: "Forecast", workers: int) -> str:
     """Return how many samples per second the most measured workers read, and so many workers would."""
     batch, most = found.curve.setup.batch_per_worker, found.curve.fit[-1]
@@ -318,7 +325,3 @@ def _read_by(found: "Forecast", workers: int) -> str:
     reading = most.workers * batch / most.step_time
     asked = number(reading * workers / most.workers)
     return f" {most.workers} workers read {number(reading)}; {workers}, were they as fast, would read {asked}"
-
-
-def _measured_by(benchmark: str | None) -> str:
-    return f" ({benchmark} measures it)" if benchmark else ""

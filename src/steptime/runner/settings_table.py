@@ -31,7 +31,7 @@ class SettingsRow(NamedTuple):
 
 
 def settings_rows(readme: str) -> list[SettingsRow]:
-    """Return the rows of a README's table of settings; none where there is no such table."""
+    """Return the rows of a README's table of settings, or nothing if it has no such table."""
     _, found, rest = readme.partition(f"\n{HEADING}\n")
     lines = rest.split("\n## ")[0].splitlines() if found else []
     cells = [[cell.strip() for cell in line.strip().strip("|").split(" | ")] for line in lines if line.startswith("|")]

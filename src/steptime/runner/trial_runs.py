@@ -13,8 +13,7 @@ The batch is halved until one fits, and then bisected until the largest known to
 import random
 import statistics
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -226,7 +225,8 @@ def _reduced_launches(schedule: Schedule[Trial, Launch]) -> dict[str, Sequence[L
     return {each.id: reduced(each, schedule.records.get(each.id, ())) for each in schedule.configurations}
 
 
-def _groups(schedule: Schedule[Trial, Launch]) -> Iterable[Sequence[str]]:
+def _groups(schedule: Schedule[Trial, Launch]) -> Collection[Sequence[str]]:
+    """Return the ids of trials that are ranked together."""
     groups: dict[str, list[str]] = {}
     for trial in schedule.configurations:
         groups.setdefault(trial.group, []).append(trial.id)
@@ -235,9 +235,9 @@ def _groups(schedule: Schedule[Trial, Launch]) -> Iterable[Sequence[str]]:
 
 def open_trials(schedule: Schedule[Trial, Launch]) -> set[str]:
     """Return the ids of the trials that are in such a pair, or are compared with no other."""
-    members = Counter(trial.group for trial in schedule.configurations)
-    alone = {trial.id for trial in schedule.configurations if members[trial.group] == 1}
-    return alone | undecided_trials(_reduced_launches(schedule), _groups(schedule))
+    groups = _groups(schedule)
+    alone = {members[0] for members in groups if len(members) == 1}
+    return alone | undecided_trials(_reduced_launches(schedule), groups)
 
 
 def what_more_launches_show(schedule: Schedule[Trial, Launch], launch_s: Callable[[Trial], float]) -> list[str]:

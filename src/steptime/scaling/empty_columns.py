@@ -20,14 +20,14 @@ LINKS: Mapping[str, str] = {
 }
 """The micro-benchmark that measures what an empty column would state."""
 
-
+_STORE_RATE = "input_samples_per_s"
 QUESTIONS: Mapping[str, str] = {
     "inter_host_gbps": "which network joins the hosts (Gbit/s of one card; nics_per_host: how many)?",
     "workers_per_host": "how many workers share a host?",
     "intra_host_link": "which link joins the workers of a host (pcie, nvlink, nvswitch)?",
     "parameters": "how many trainable values has the model?",
     "transport": "do messages between hosts go by tcp or rdma?",
-    "input_samples_per_s": "how many samples/s does the store give to all workers together at most?",
+    _STORE_RATE: "how many samples/s does the store give to all workers together at most?",
 }
 """What a column that is empty would answer."""
 
@@ -48,6 +48,11 @@ class EmptyColumn:
     def question(self) -> str:
         """What the column would answer."""
         return QUESTIONS[self.column]
+
+    @property
+    def asks_for_store(self) -> bool:
+        """Whether it asks for the rate of a store."""
+        return self.column == _STORE_RATE
 
     @property
     def benchmark(self) -> str | None:
@@ -72,7 +77,7 @@ def empty_columns(curve: ScalingCurve, found: Sequence[AssumedHosts], target: in
     path = input_path(curve)
     if path.shared and path.samples_s is None:
         limited = _mean_ratio([(1.0, part) for part in _parts(alone, INDEX["store"])])
-        columns.append(EmptyColumn("input_samples_per_s", limited))
+        columns.append(EmptyColumn(_STORE_RATE, limited))
     if len(found) > 1:
         parts = [(one.share, [replace(one, share=1.0)]) for one in alone]
         columns.append(EmptyColumn("workers_per_host", _mean_ratio(parts)))

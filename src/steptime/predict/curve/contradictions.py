@@ -11,7 +11,7 @@ from steptime.predict.curve.curve import ScalingCurve
 from steptime.units import format_seconds
 
 _SAME = 1.05
-"""Two times of a row may differ by this factor, and by their rounding."""
+"""Two times of a row, and a rate and its limit, may differ by this factor, and times by their rounding."""
 _FLAT = 1.3
 """Where twice the workers or more together are not faster than this, the throughput may be that of one of them."""
 _FALLS = 1.3
@@ -50,6 +50,17 @@ def disagreement(row: Mapping[str, str]) -> str:
     if workers > 1 and workers / _SAME < computed / seconds < workers * _SAME:
         return f"{sentence}; is the throughput that of one worker, or the batch that of all? write the other one"
     return f"{sentence}{_milliseconds(factor)}; correct one of them, or leave it out"
+
+
+def above_store(workers: int, batch: int, seconds: float, rate: float) -> str:
+    """Return how a step of ``workers`` contradicts the samples per second that their store gives at most, or empty."""
+    reading = workers * batch / seconds
+    if reading <= _SAME * rate:
+        return ""
+    return (
+        f"is {rate:g}, but {workers} workers read {reading:,.0f} samples/s; state what the store gives to all workers "
+        "at most, or leave it empty"
+    )
 
 
 def disagreeing_rows(rows: Mapping[int, Mapping[str, str]]) -> str:
@@ -106,7 +117,7 @@ def jumps(curve: ScalingCurve, remedy: str = _OF_A_TABLE) -> list[str]:
 
 
 def long_steps(rows: Mapping[int, Mapping[str, str]]) -> list[str]:
-    """Return the question whether the step times of a curve are in milliseconds; none where nothing asks for it.
+    """Return a question if the step times of a curve look like milliseconds, else nothing.
 
     Steps of minutes exist, so that this refuses nothing. A throughput beside a step time shows its unit.
 

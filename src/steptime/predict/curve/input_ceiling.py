@@ -18,7 +18,8 @@ from steptime.catalog.workloads.table import LIBRARY
 from steptime.predict.curve.curve import Array, ScalingCurve
 from steptime.predict.curve.facts import workload_of
 
-STORES = ("shared", "local", "memory")
+_SHARED = "shared"
+STORES = (_SHARED, "local", "memory")
 """Where samples lie: in a store that all hosts read from, on a disk of each host, or in its memory."""
 
 _GROUP = 8
@@ -55,7 +56,7 @@ def input_path(curve: ScalingCurve) -> InputPath:
         batch = setup.global_batch / curve.fit[0].workers
     if setup.input_rate is not None and batch is not None:
         return InputPath(read=read, shared=True, samples_s=batch / setup.input_rate)
-    return InputPath(read=read, shared=read and setup.input_store not in {"local", "memory"})
+    return InputPath(read=read, shared=read and setup.input_store in {"", _SHARED})
 
 
 def full_host(curve: ScalingCurve) -> float:

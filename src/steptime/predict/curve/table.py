@@ -15,6 +15,7 @@ from typing import TypeVar, get_args
 from steptime.catalog.choices import STRATEGIES, SYNTHETIC
 from steptime.errors import choices_message
 from steptime.predict.curve.contradictions import (
+    above_store,
     disagreeing_rows,
     disagreement,
     jumps,
@@ -87,8 +88,6 @@ STRATEGY_NAMES = {
 """The strategy that each name in a table stands for."""
 
 _GBIT = 1e9 / 8
-_SAME_RATE = 1.05
-"""A measured rate may exceed a stated limit by this factor, which is their rounding and noise."""
 
 
 def read_own_curves(path: Path) -> list[ScalingCurve]:
@@ -255,9 +254,8 @@ class _CurveRow:
             )
         elif self._text("data") == SYNTHETIC.name:
             self._wrong("input_samples_per_s", f"is {rate:g}, but data is synthetic, which no store gives; empty one")
-        elif count * batch / seconds > _SAME_RATE * rate:
-            self._wrong("input_samples_per_s", f"is {rate:g}, but {count} workers read {count * batch / seconds:,.0f} "
-                        "samples/s; state what the store gives to all workers at most, or leave it empty")  # fmt: skip
+        elif wrong := above_store(count, batch, seconds, rate):
+            self._wrong("input_samples_per_s", wrong)
         return rate
 
     def _sharded_over(self, strategy: str) -> int | None:
