@@ -10,7 +10,7 @@ from image_folders import cut_off, write_folder, write_image
 from PIL import Image
 
 from steptime.datasets.creation import open_dataset
-from steptime.datasets.picture_files import broken_images
+from steptime.datasets.picture_files import broken_images, header, threads
 from steptime.errors import DatasetError
 
 
@@ -229,3 +229,10 @@ def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded(folder: Pat
     Image.new("1", (13312, 13312)).save(folder / "cat" / "huge.png")
     with pytest.raises(DatasetError, match=r"huge\.png: 13312 x 13312 pixels; images may have 50 million"):
         open_dataset(str(folder), cache)
+
+
+def test_threads_that_look_at_pictures_take_no_warning_of_each_others_for_a_reason(folder: Path) -> None:
+    Image.new("1", (13312, 13312)).save(folder / "cat" / "huge.png")
+    with threads() as pool:
+        reasons = {reason for _, reason in pool.map(header, [folder / "cat" / "huge.png"] * 2000)}
+    assert reasons == {"13312 x 13312 pixels; images may have 50 million"}

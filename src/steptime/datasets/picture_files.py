@@ -50,9 +50,17 @@ def broken_images(folder: Path, paths: Sequence[str], most: int = MOST) -> tuple
     return len(chosen), [(path, why) for path, why in zip(chosen, reasons, strict=True) if why]
 
 
-def threads() -> ThreadPoolExecutor:
-    """Return threads that look at pictures: Pillow decodes outside the interpreter's lock."""
-    return ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
+@contextmanager
+def threads() -> Iterator[ThreadPoolExecutor]:
+    """Yield threads that look at pictures: Pillow decodes outside the interpreter's lock.
+
+    What Pillow warns of is a reason here, not a warning. Filters of warnings belong to the whole process, so that they
+    are set around the threads: of two that set them by turns, one would restore the other's too early.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+            yield pool
 
 
 def _why_broken(path: Path) -> str | None:
@@ -80,13 +88,9 @@ def header(path: Path) -> tuple[tuple[int, int], str | None]:
         return (0, 0), _in_words(error, path)
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
+def _opened(path: Path) -> Image.Image:
     """Open an image file in one of the formats that all frameworks decode."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with Image.open(path, formats=("JPEG", "PNG")) as image:
-            yield image
+    return Image.open(path, formats=("JPEG", "PNG"))
 
 
 def _in_words(error: Exception, path: Path) -> str:
