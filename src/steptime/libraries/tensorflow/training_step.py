@@ -281,7 +281,7 @@ def compile_on(function, *arguments):
 
 
 class TimeStamps(object):
-    """Called with a tensor of float32, returns when it was there, and the tensor.
+    """Called with a tensor, returns when it was there, and the tensor.
 
     The moment is in seconds of the host's time of day. What uses the returned tensor waits until the moment is noted;
     otherwise it would be noted when all else that is ready has been computed.
@@ -292,11 +292,14 @@ class TimeStamps(object):
     """
 
     def __init__(self):
-        anything = tf.TensorSpec(None, tf.float32)
-        self._now = tf.function(_now, autograph=False).get_concrete_function(anything)
+        self._now = {}
 
     def __call__(self, tensor):
-        moment = tf.raw_ops.PartitionedCall(args=[tensor], Tout=[tf.float64], f=self._now)[0]
+        if tensor.dtype not in self._now:  # words are whole numbers, pictures are not
+            anything = tf.TensorSpec(None, tensor.dtype)
+            with tf.init_scope():
+                self._now[tensor.dtype] = tf.function(_now, autograph=False).get_concrete_function(anything)
+        moment = tf.raw_ops.PartitionedCall(args=[tensor], Tout=[tf.float64], f=self._now[tensor.dtype])[0]
         with tf.control_dependencies([moment]):
             return moment, tf.identity(tensor)
 
