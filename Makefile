@@ -104,12 +104,14 @@ docs: $(DOCS)  ## write the generated pages and build build/docs/index.html; war
 	$(VENV)/bin/python docs/reference_pages.py
 	$(VENV)/bin/python -m sphinx -q -W --keep-going -b html docs build/docs
 
-wheel: $(CORE)  ## build dist/steptime-VERSION-py3-none-any.whl
+wheel: $(DEV)  ## build dist/steptime-VERSION.tar.gz and, of that, dist/steptime-VERSION-py3-none-any.whl
 	rm -rf dist
-	$(VENV)/bin/python -m pip wheel -q --no-deps -w dist .
+	$(VENV)/bin/python -m hatchling build -t sdist
+	$(VENV)/bin/python -m pip wheel -q --no-deps -w dist dist/*.tar.gz
 
+# EVERY=--every fails where one of them is not here.
 try-wheel: wheel  ## install the wheel into an empty environment of each Python that it supports, and run the demo there
-	$(VENV)/bin/python .ci/try_wheel.py dist/*.whl
+	$(VENV)/bin/python .ci/try_wheel.py $(EVERY) dist/*.whl
 
 setup: $(CORE)  ## steptime itself, without the tools of its developers
 
