@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 # `launching` starts processes of a framework, `program` the program as a user types it, `standin` is a framework of a
 # few lines that no launcher can tell from a real one, `small_study` a study for tests of a run, `image_folders` writes
 # pictures, `simulated` and `launch_phases` make up records. `system_packages` lists what tests use of the system.
-_SHARED = ("frameworks", "end_to_end", "worker", "launchers", "corpus", "runner", "datasets", "results")
+_SHARED = ("frameworks", "end_to_end", "worker", "launchers", "corpus", "runner", "execution", "datasets", "results")
 sys.path += [str(HERE), *(str(HERE / folder) for folder in _SHARED), str(HERE.parent / ".ci")]
 
 from launching import interpreter_for  # noqa: E402 - found through the line above
@@ -49,6 +49,7 @@ _LONG = [
     "launchers",
     "environments",
     "predict",
+    "curves",
     "net",
 ]
 """Folders whose tests start many processes or fit models, the longest first."""
@@ -66,7 +67,7 @@ _SCRIPTS = ["torch_scripts", "data_parallel_scripts", "frameworks_beside_torch",
 """Modules of attach that train in a framework's own environment."""
 _NOT_QUICK = (
     *_LONG,
-    *["ci", "cli", "corpus", "datasets", "docs", "locks", "runner", "stored", "worker"],
+    *["ci", "cli", "corpus", "datasets", "docs", "locks", "runner", "equivalence", "execution", "stored", "worker"],
     *["contract", "plugins", "report/test_browser.py", "study/test_study_form.py", "analysis/test_change.py"],
     *(f"attach/test_{name}.py" for name in _SCRIPTS),
     *[f"statistics/test_{name}.py" for name in _COVERING],
@@ -78,7 +79,7 @@ _COSTLY = {
     HERE / name
     for name in (
         *("contract/test_killed_workers.py", "end_to_end/test_emulated_study.py"),
-        *("predict/test_recovery.py", "predict/curve/test_synthetic_curves.py"),
+        *("predict/test_recovery.py", "curves/test_synthetic_curves.py"),
         *(f"launchers/test_emulated{part}.py" for part in ("", "_frameworks", "_groups", "_net", "_rootless")),
     )
 }

@@ -16,18 +16,18 @@ from steptime.analysis.ablation.stages import StageTimes, stage_times_of
 from steptime.analysis.message_times import through_ends
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.table import build_workload
-from steptime.predict.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link, Real
-from steptime.predict.model.compute import work_of
-from steptime.predict.model.interconnect import Interconnect, Switch
-from steptime.predict.model.measured_links import net_summary
-from steptime.predict.model.policies import StepGraph, step_graph
-from steptime.predict.model.worker_spread import WorkerSpread
-from steptime.predict.observation import RAMP_S, TICK_S, crossed_token_buckets, preemptions_of
-from steptime.predict.simulate.configuration import Durations, WorkerGroup
-from steptime.predict.simulate.simulate import simulate
+from steptime.fitting.observation import RAMP_S, TICK_S, crossed_token_buckets, preemptions_of
+from steptime.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link, Real
+from steptime.model.compute import work_of
+from steptime.model.interconnect import Interconnect, Switch
+from steptime.model.measured_links import net_summary
+from steptime.model.policies import StepGraph, step_graph
+from steptime.model.worker_spread import WorkerSpread
 from steptime.results.net_records import NetLaunch
 from steptime.results.record_kinds import ABLATION
 from steptime.results.store import Store
+from steptime.simulate.configuration import Durations, WorkerGroup
+from steptime.simulate.simulate import simulate
 from steptime.study.trial import Trial
 from steptime.worker.communication import CommunicationPlan, PolicyContext
 

@@ -32,11 +32,11 @@ from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.options import OptionValue
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.catalog.workloads.table import build_workload
+from steptime.execution.jobs import TimingSchedule, timing_job
+from steptime.execution.run_folder import make_run_folder
 from steptime.launchers.request import Request
 from steptime.launchers.table import launcher_named
-from steptime.runner.jobs import TimingSchedule, timing_job
 from steptime.runner.preparation import ready_interpreter
-from steptime.runner.run_folder import make_run_folder
 from steptime.study.trial import Trial
 
 _LEVEL = 0.95

@@ -30,12 +30,12 @@ from planted import planted_manifest
 from steptime.analysis.ablation.breakdown import break_down
 from steptime.analysis.ablation.form import Phase
 from steptime.catalog.manifest import load_manifests
+from steptime.execution.executor import Executor
+from steptime.execution.host import usable_cores
+from steptime.execution.jobs import AblationSchedule
+from steptime.execution.progress import Silent
 from steptime.runner.block_runner import BlockRunner, Schedule, StoppingRule
-from steptime.runner.executor import Executor
-from steptime.runner.host import usable_cores
-from steptime.runner.jobs import AblationSchedule
 from steptime.runner.preparation import environment_spec, prepare_environments
-from steptime.runner.progress import Silent
 from steptime.runner.trial_runs import TrialInputs, ablation_runs
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.options import Tuning
 from steptime.catalog.workloads.layers import Network, Workload
 from steptime.datasets.builtins import BUILTINS
+from steptime.equivalence.check import CheckCache, Checker, EquivalenceCheck
+from steptime.equivalence.loaders import LoaderInput, loader_cases
+from steptime.execution.executor import Executor
+from steptime.execution.progress import Silent
 from steptime.results.equivalence_records import EquivalenceResult
-from steptime.runner.equivalence.check import CheckCache, Checker, EquivalenceCheck
-from steptime.runner.equivalence.loaders import LoaderInput, loader_cases
-from steptime.runner.executor import Executor
 from steptime.runner.preparation import (
     environment_spec,
     loader_of,
@@ -25,7 +26,6 @@ from steptime.runner.preparation import (
     ready_interpreter,
     reference_loader_of,
 )
-from steptime.runner.progress import Silent
 from steptime.study.axis import REFERENCE
 from steptime.study.trial import Trial
 

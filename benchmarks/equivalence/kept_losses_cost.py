@@ -22,7 +22,7 @@ from planted_timed import Timed
 
 from planted import planted_manifest
 from steptime.catalog.workloads.table import build_workload
-from steptime.runner.jobs import TimingSchedule, timing_job
+from steptime.execution.jobs import TimingSchedule, timing_job
 
 _HERE = Path(__file__).parent
 _SCHEDULE = TimingSchedule(warmup_steps=5, seconds=0.1, min_steps=1, max_steps=100)

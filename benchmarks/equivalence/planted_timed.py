@@ -25,13 +25,13 @@ from planted_timed_adapter import ASYNCHRONOUS, FAULTS, OF_CONTRACTS, OF_EXCHANG
 
 from planted import planted_manifest
 from steptime.catalog.workloads.table import build_workload
+from steptime.equivalence.replay import Replays, can_replay
+from steptime.execution.collected import worker_steps
+from steptime.execution.jobs import TimingSchedule, timing_job
+from steptime.execution.progress import Silent
 from steptime.results.consistency import misfit
 from steptime.results.records import Launch, Replay
-from steptime.runner.collected import worker_steps
-from steptime.runner.equivalence.replay import Replays, can_replay
-from steptime.runner.jobs import TimingSchedule, timing_job
 from steptime.runner.preparation import loader_of, prepare_datasets, prepare_stored_form
-from steptime.runner.progress import Silent
 from steptime.statistics.launch_times import launch_times
 from steptime.study.trial import Trial
 from steptime.validity.training_evidence import differs_from_replay, early_losses, own_mistake

@@ -22,7 +22,7 @@ from planted_timed import Timed, rules
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.workloads.table import build_workload
-from steptime.runner.jobs import TimingSchedule
+from steptime.execution.jobs import TimingSchedule
 from steptime.study.trial import Trial
 from steptime.validity.training_evidence import EarlyLosses, early_losses
 from steptime.validity.verdicts import deviating

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 from learn_priors import POINTS
 
-from steptime.predict.curve.curve import Setup
-from steptime.predict.curve.facts import workload_of
-from steptime.predict.curve.posterior import predict_curve
-from steptime.predict.curve.reference_models import NULLS
-from steptime.predict.curve.table import read_curves
+from steptime.curves.curve import Setup
+from steptime.curves.facts import workload_of
+from steptime.curves.posterior import predict_curve
+from steptime.curves.reference_models import NULLS
+from steptime.curves.table import read_curves
 from steptime.scaling.assessment import ScoredPoint, of_curve, predict_holdout, score
 
 BLANKED: Mapping[str, Callable[[Setup], Setup]] = {

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from learn_priors import POINTS
 
-from steptime.predict.curve.curve import ScalingCurve
-from steptime.predict.curve.posterior import predict_curve
-from steptime.predict.curve.table import read_curves
+from steptime.curves.curve import ScalingCurve
+from steptime.curves.posterior import predict_curve
+from steptime.curves.table import read_curves
 from steptime.scaling.assessment import predict_holdout
 
 _TIMES = 4

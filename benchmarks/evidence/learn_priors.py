@@ -1,4 +1,4 @@
-"""Learn the beliefs of src/steptime/predict/curve/priors.json again: once without each source, and once from all.
+"""Learn the beliefs of src/steptime/curves/priors.json again: once without each source, and once from all.
 
     python benchmarks/evidence/learn_priors.py [POINTS.csv ...]
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 from learning import learn_by_source, to_json
 
-from steptime.predict.curve.table import read_curves
+from steptime.curves.table import read_curves
 
 ROOT = Path(__file__).parents[2]
 POINTS = (
-    ROOT / "tests" / "predict" / "curve" / "data" / "published-scaling.csv",
+    ROOT / "tests" / "curves" / "data" / "published-scaling.csv",
     Path(__file__).with_name("added-curves.csv"),
 )
-PRIORS = ROOT / "src" / "steptime" / "predict" / "curve" / "priors.json"
+PRIORS = ROOT / "src" / "steptime" / "curves" / "priors.json"
 NOTE = (
-    "Learned by benchmarks/evidence/learn_priors.py from the published curves of tests/predict/curve/data/README.md "
+    "Learned by benchmarks/evidence/learn_priors.py from the published curves of tests/curves/data/README.md "
     "and of benchmarks/evidence/README.md. Each entry, mean and spread behind the parameter's link, was learned "
     "without the source that it is named after, the one under the empty name from all."
 )

@@ -13,11 +13,11 @@ from math import sqrt
 
 import numpy as np
 
-from steptime.predict.curve.curve import ScalingCurve
-from steptime.predict.curve.facts import UNSTATED, facts_of
-from steptime.predict.curve.input_ceiling import input_path
-from steptime.predict.curve.posterior import Sampling, weigh_samples
-from steptime.predict.curve.shape import INDEX, PARAMETERS, NormalPrior, Priors, expert_priors
+from steptime.curves.curve import ScalingCurve
+from steptime.curves.facts import UNSTATED, facts_of
+from steptime.curves.input_ceiling import input_path
+from steptime.curves.posterior import Sampling, weigh_samples
+from steptime.curves.shape import INDEX, PARAMETERS, NormalPrior, Priors, expert_priors
 
 _EXPERT_CURVES = 16
 _ROUNDS = 8

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from learn_priors import POINTS
 
-from steptime.predict.curve.curve import ScalingCurve
-from steptime.predict.curve.posterior import posterior, summarize
-from steptime.predict.curve.shape import priors_for
-from steptime.predict.curve.table import read_curves
+from steptime.curves.curve import ScalingCurve
+from steptime.curves.posterior import posterior, summarize
+from steptime.curves.shape import priors_for
+from steptime.curves.table import read_curves
 from steptime.scaling.further_points import further_points
 
 FEWEST = 5

@@ -36,11 +36,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from steptime.cli.app import run_program
+from steptime.curves.curve import EvidenceError
+from steptime.curves.table import read_own_curves
 from steptime.datasets.image_folder import scan
 from steptime.errors import DatasetError, UsageError
-from steptime.predict.curve.curve import EvidenceError
-from steptime.predict.curve.table import read_own_curves
-from steptime.predict.nccl_output import parse_nccl_tests
+from steptime.fitting.nccl_output import parse_nccl_tests
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "stored"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "corpus"))

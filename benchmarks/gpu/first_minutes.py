@@ -49,8 +49,8 @@ def prepare(folder: Path, device: str, workload: str, batch: int, steps: int) ->
 
     from steptime.catalog.manifest import load_manifests
     from steptime.catalog.workloads.table import build_workload
-    from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, timing_job
-    from steptime.runner.run_folder import make_run_folder
+    from steptime.execution.jobs import AblationSchedule, TimingSchedule, ablation_job, timing_job
+    from steptime.execution.run_folder import make_run_folder
     from steptime.study.trial import Trial
 
     shape = (3, 64, 64) if workload == "resnet50" else (1, 28, 28)

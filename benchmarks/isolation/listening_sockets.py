@@ -22,9 +22,9 @@ import psutil
 from steptime.catalog.manifest import load_manifests
 from steptime.catalog.workloads.table import build_workload
 from steptime.environments.kinds import find_ready
-from steptime.runner.executor import Executor
-from steptime.runner.host import usable_cores
-from steptime.runner.jobs import TimingSchedule, timing_job
+from steptime.execution.executor import Executor
+from steptime.execution.host import usable_cores
+from steptime.execution.jobs import TimingSchedule, timing_job
 from steptime.runner.plan import plan_study
 from steptime.runner.preparation import environment_spec, loader_of
 from steptime.study.trial import Trial

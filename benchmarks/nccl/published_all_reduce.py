@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.predict.links import fit_tables, modelled
-from steptime.predict.model.link_sheets import LINKS, inner_link_of
-from steptime.predict.nccl_output import NcclRow, NcclTable
+from steptime.fitting.links import fit_tables, modelled
+from steptime.fitting.nccl_output import NcclRow, NcclTable
+from steptime.model.link_sheets import LINKS, inner_link_of
 
 _HERE = Path(__file__).parent
 _SHORT, _LONG = 64 * 1024, 16 * 1024**2

@@ -12,13 +12,13 @@ from collections.abc import Callable
 import numpy as np
 
 from steptime.catalog.workloads.table import build_workload
-from steptime.predict.model.collectives import Link
-from steptime.predict.model.compute import work_of
-from steptime.predict.model.interconnect import Interconnect
-from steptime.predict.model.policies import step_graph
-from steptime.predict.model.worker_spread import WorkerSpread
-from steptime.predict.simulate.configuration import Durations, WorkerGroup, shares_of
-from steptime.predict.simulate.simulate import simulate
+from steptime.model.collectives import Link
+from steptime.model.compute import work_of
+from steptime.model.interconnect import Interconnect
+from steptime.model.policies import step_graph
+from steptime.model.worker_spread import WorkerSpread
+from steptime.simulate.configuration import Durations, WorkerGroup, shares_of
+from steptime.simulate.simulate import simulate
 from steptime.worker.communication import PolicyContext
 
 _RUNS = 5

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from held_out_points import HeldOutPoint, held_out_point
 
-from steptime.predict.fit import fit, fit_group
-from steptime.predict.observation import Deployment, GroupKey, Observation, observe
-from steptime.predict.profile import SCHEMA, Machine, NetLink, Profile
+from steptime.fitting.fit import fit, fit_group
+from steptime.fitting.observation import Deployment, GroupKey, Observation, observe
+from steptime.fitting.profile import SCHEMA, Machine, NetLink, Profile
 from steptime.predict.query import Query
 from steptime.predict.targets import Target, targets
 from steptime.results.store import Store

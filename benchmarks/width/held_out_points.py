@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from steptime.predict.posterior import bounds
+from steptime.fitting.posterior import bounds
+from steptime.fitting.profile import Profile
+from steptime.fitting.step_model import phases_of, step_of
 from steptime.predict.predict import model_step
-from steptime.predict.profile import Profile
 from steptime.predict.query import Query
-from steptime.predict.step_model import phases_of, step_of
 from steptime.predict.targets import Target
 from steptime.predict.topology import Refusal
 from steptime.predict.uncertainty import with_longer_waits

@@ -4,7 +4,7 @@
 
     python benchmarks/width/learn_width.py [FOLDER ...]
 
-Reads the published curves of ``tests/predict/curve/data``, and folders of ``benchmarks/accuracy/forecast.py``, of which
+Reads the published curves of ``tests/curves/data``, and folders of ``benchmarks/accuracy/forecast.py``, of which
 only cells on a quiet machine count; points of earlier runs whose folder is not given again are kept. Writes
 ``held_out_points.csv`` and ``extrapolation.json`` of ``src/steptime/predict``: the numbers with which intervals of 90 %
 have the best interval score (T. Gneiting, A. Raftery, JASA 102 (2007) 359), on the scale of logarithms, with sources
@@ -25,7 +25,7 @@ from scipy.optimize import minimize
 
 Array = NDArray[np.float64]
 ROOT = Path(__file__).parents[2]
-PUBLISHED = ROOT / "tests" / "predict" / "curve" / "data" / "published-scaling.csv"
+PUBLISHED = ROOT / "tests" / "curves" / "data" / "published-scaling.csv"
 PREDICT = ROOT / "src" / "steptime" / "predict"
 POINTS, RULE = PREDICT / "held_out_points.csv", PREDICT / "extrapolation.json"
 NAMES = ("per_doubling", "crossing", "turns", "shorter")

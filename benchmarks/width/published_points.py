@@ -14,12 +14,12 @@ from pathlib import Path
 from held_out_points import HeldOutPoint, held_out_point
 
 from steptime.catalog.workloads.table import LIBRARY
-from steptime.predict.curve.curve import Point, ScalingCurve
-from steptime.predict.curve.table import read_curves
-from steptime.predict.fit import fit_group
-from steptime.predict.model.policies import Traffic
-from steptime.predict.observation import Deployment, GroupKey, Observation
-from steptime.predict.profile import SCHEMA, Machine, Profile
+from steptime.curves.curve import Point, ScalingCurve
+from steptime.curves.table import read_curves
+from steptime.fitting.fit import fit_group
+from steptime.fitting.observation import Deployment, GroupKey, Observation
+from steptime.fitting.profile import SCHEMA, Machine, Profile
+from steptime.model.policies import Traffic
 from steptime.predict.query import Query
 from steptime.predict.targets import Target
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from steptime.analysis.summary import summarise
 from steptime.exports.export import steps_table, trials_table
 from steptime.extras import require_extra
+from steptime.fitting.profile import Profile, read_profile, write_profile
 from steptime.importers import read_imports
 from steptime.predict import predict as predicting
 from steptime.predict.held_out import fit_with_holdout
-from steptime.predict.profile import Profile, read_profile, write_profile
 from steptime.predict.query import read_queries
 from steptime.results.record_kinds import TIMING
 from steptime.results.store import Store

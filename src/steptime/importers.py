@@ -13,7 +13,10 @@ from typing import Literal
 
 from steptime.attached.summary import attached_run
 from steptime.catalog.plugins import Registry
+from steptime.curves.curve import ScalingCurve
+from steptime.curves.table import read_own_curves
 from steptime.errors import FileError, PluginError, UsageError
+from steptime.fitting.nccl_output import NcclTable, read_nccl_tests
 from steptime.imported.collective_records import (
     read_binary_flight_recorder,
     read_flight_recorder,
@@ -37,9 +40,6 @@ from steptime.imported.tracker_files import (
     read_ultralytics,
     read_wandb,
 )
-from steptime.predict.curve.curve import ScalingCurve
-from steptime.predict.curve.table import read_own_curves
-from steptime.predict.nccl_output import NcclTable, read_nccl_tests
 from steptime.results.attached_files import AttachedFiles, AttachedHeader, ProcessLines
 from steptime.user_file import read_user_text
 

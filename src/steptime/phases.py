@@ -1,7 +1,7 @@
 """The phases of a step, one row each; all else that lists phases derives from this table.
 
 What a phase means is in docs/breakdown.md. A new phase is a row here, and the code that measures or models it: an
-ablation stage or a mark (``analysis/ablation``), a formula (``predict/step_model.py``), or both.
+ablation stage or a mark (``analysis/ablation``), a formula (``fitting/step_model.py``), or both.
 """
 
 from dataclasses import dataclass

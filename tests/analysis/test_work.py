@@ -12,8 +12,8 @@ from steptime.analysis.work import work_of
 from steptime.catalog.accelerators import data_sheet_flop_per_s
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload
+from steptime.document.number_format import UNKNOWN, scaled
 from steptime.exports.export import trials_table
-from steptime.report.number_format import UNKNOWN, scaled
 from steptime.report.ranking import resource_section, work_section
 from steptime.report.trial_names import Names
 from steptime.results.gpus import SAMPLED_EVERY_S, GpuSamples, GpuState

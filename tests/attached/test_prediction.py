@@ -8,11 +8,11 @@ from program import process
 from stored_processes import MS, ddp_steps, found_in, process_lines, step, write
 
 from steptime.analysis.message_times import Fit, NetRow
+from steptime.fitting.attached_profile import attached_profile, read_attached_profile, write_attached_profile
+from steptime.fitting.fit import USUAL_LAUNCH_SPREAD
+from steptime.fitting.profile import NetLink
 from steptime.plain_file import PlainFolder
 from steptime.predict.attached import predict_attached
-from steptime.predict.attached_profile import attached_profile, read_attached_profile, write_attached_profile
-from steptime.predict.launch_deviation import USUAL_LAUNCH_SPREAD
-from steptime.predict.profile import NetLink
 from steptime.results.attached_files import RECORDS, read_attached
 from steptime.results.json_form import Interval
 from steptime.scaling.predicted_knees import attached_knees

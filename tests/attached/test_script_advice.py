@@ -8,10 +8,10 @@ from test_attached_comparison import a_run, compared
 
 from steptime.cli.app import run_program
 from steptime.diagnosis.rules import script_findings
+from steptime.execution.progress import Silent
 from steptime.results.json_form import Interval
 from steptime.results.store import Store
 from steptime.runner.attached_run import OUTPUT, run_in_turns
-from steptime.runner.progress import Silent
 
 STEP_MS = 40.0
 """Of which 20 are waiting for input and 4 are exchange."""

@@ -9,8 +9,8 @@ import pytest
 from stored_processes import ddp_steps, found_in, process_lines, sentences_of, write
 
 from steptime.diagnosis.rules import script_findings
+from steptime.document.section import SectionTable
 from steptime.report.attached import attached_section, headline
-from steptime.report.section import SectionTable
 
 PER_HOST, STEPS = 4, 24
 

@@ -6,12 +6,12 @@ import pytest
 from claims import further_digits, large_percentages, too_wide
 from stored_processes import COMMAND, MS, ddp_steps, process_lines, write
 
+from steptime.document.section import Figures, Sentences
+from steptime.document.table_formats import csv_of
+from steptime.execution.progress import Silent
 from steptime.report.export_formats import SectionFormat, formats_of
-from steptime.report.section import Figures, Sentences
 from steptime.report.sweep import sweep_section
-from steptime.report.table_formats import csv_of
 from steptime.results.store import Store
-from steptime.runner.progress import Silent
 from steptime.scaling.sweep_answer import SweepAnswer, SweepOptions, SweptRuns, needs_runs, read_runs, sweep_curve
 from steptime.sweep.plan import STORED, read_plan
 from steptime.sweep.rounds import run_rounds

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "predict" / "curve"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "curves"))
 
 from tables import row, write
 

@@ -16,7 +16,7 @@ from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import app
 from steptime.cli.predict import _complete_keys
-from steptime.report.number_format import seconds
+from steptime.document.number_format import seconds
 from steptime.scaling import forecast
 
 SIZES = {"workload": "lenet5", "input_shape": (1, 28, 28), "framework": "pytorch"}

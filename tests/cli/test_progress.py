@@ -10,7 +10,7 @@ from rich.console import Console
 
 from steptime.cli import progress
 from steptime.cli.progress import LiveObserver
-from steptime.runner.progress import Remaining
+from steptime.execution.progress import Remaining
 
 
 @pytest.fixture(autouse=True)

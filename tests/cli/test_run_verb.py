@@ -14,10 +14,10 @@ from small_study import CHECKED_STUDY
 from steptime.catalog.accelerators import Accelerator, Accelerators
 from steptime.cli import run as verb
 from steptime.cli.app import run_program
+from steptime.equivalence import distance
 from steptime.runner import plan as planning
 from steptime.runner.admission import TrialCounts
 from steptime.runner.durations import KeptDurations
-from steptime.runner.equivalence import distance
 from steptime.runner.study_run import StudyRun
 
 TYPED = SimpleNamespace(obj=None)

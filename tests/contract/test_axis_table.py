@@ -188,7 +188,7 @@ def test_the_study_that_advice_writes_of_a_trial_has_its_value_alone(measured):
 
 
 def test_the_reference_of_the_checks_has_its_neutral_value(measured):
-    code = "from steptime.runner.equivalence.oracle import reference_of as alone\n"
+    code = "from steptime.equivalence.oracle import reference_of as alone\n"
     code += "print(json.dumps([alone(each, same_environment=own).fused for each in trials for own in (False, True)]))"
     assert asked(measured, code) == [False] * 4
 

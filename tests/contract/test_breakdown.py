@@ -12,9 +12,9 @@ from launching import TOLERANCES, LaunchResult, check_job, launch, launch_ok, li
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
+from steptime.execution.jobs import AblationSchedule, ablation_job
+from steptime.execution.run_folder import make_run_folder
 from steptime.phases import NAMES, REST
-from steptime.runner.jobs import AblationSchedule, ablation_job
-from steptime.runner.run_folder import make_run_folder
 
 MANIFESTS = load_manifests()
 PHASES = ["input", "h2d", "forward", "backward", "exchange", "update"]

@@ -15,11 +15,11 @@ from system_packages import missing
 from living_processes import living_in
 from steptime.catalog.manifest import load_manifests
 from steptime.errors import LaunchError
+from steptime.execution.run_folder import make_run_folder
 from steptime.launchers.base import AbstractLauncher
 from steptime.launchers.request import Request
 from steptime.launchers.table import LAUNCHERS, launcher_named
 from steptime.runner.preparation import ready_interpreter
-from steptime.runner.run_folder import make_run_folder
 
 IN_THIS_PROCESS = {"inline"}
 """Launchers that start no process: nothing can be ended, nor survive."""

@@ -10,10 +10,10 @@ import pytest
 import steptime
 from steptime.environments.spec import EnvironmentSpec
 from steptime.errors import SteptimeError
+from steptime.expansion.site import find_site
 from steptime.file_name import FILE_NAME, HOST_NAME
 from steptime.results.store import Store
 from steptime.runner.plan import plan_study
-from steptime.runner.site import find_site
 from steptime.study.hosts import HostsChoice
 
 HOSTILE = [

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from steptime.analysis.summary import summarise
 from steptime.cli.app import app
+from steptime.document.section import Cell
 from steptime.exports.export import trials_table
 from steptime.report.groups import ranked_groups
 from steptime.report.ranking import RANKING_COLUMNS, SHORT_LAYOUTS, RankingColumn, ShortColumn, columns_of
-from steptime.report.section import Cell
 from steptime.report.trial_names import Names
 from steptime.results.store import Store
 

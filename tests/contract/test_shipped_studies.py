@@ -8,7 +8,7 @@ from program import steptime
 
 from steptime.catalog.accelerators import Accelerator, Accelerators
 from steptime.catalog.manifest import load_manifests
-from steptime.runner.expansion import expand
+from steptime.expansion.expansion import expand
 from steptime.runner.preparation import dataset_facts
 from steptime.study.study_file import read_study, shipped_studies, study_files
 from steptime.study.trial import Trial

@@ -11,12 +11,12 @@ from rich.console import Console
 from steptime.analysis.summary import summarise
 from steptime.catalog.accelerators import Accelerators
 from steptime.catalog.manifest import load_manifest, load_manifests
+from steptime.execution.progress import Silent
+from steptime.expansion.expansion import expand
 from steptime.report.sections import StudyFindings
 from steptime.report.terminal import WholeReport
 from steptime.results.store import Store
-from steptime.runner.expansion import expand
 from steptime.runner.plan import plan_study
-from steptime.runner.progress import Silent
 from steptime.runner.study_run import StudyRun
 
 STUDY = """\

@@ -88,9 +88,7 @@ def test_its_step_is_taken_apart_in_phases_that_sum_to_the_step(raced):
 
 
 def test_predictions_follow_its_own_communication_rule(installed):
-    code = (
-        "from steptime.predict.model.policies import has_own_policy; print(has_own_policy('numpy_ring', 'allreduce'))"
-    )
+    code = "from steptime.model.policies import has_own_policy; print(has_own_policy('numpy_ring', 'allreduce'))"
     done = subprocess.run([installed, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
 

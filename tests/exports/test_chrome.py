@@ -9,7 +9,7 @@ from launch_phases import launch_of
 from simulated import a_store, a_trial
 
 from steptime.errors import UsageError
-from steptime.report.chrome_trace import export_traces, trace
+from steptime.exports.chrome_trace import export_traces, trace
 from steptime.results.ablation_records import AblationLaunch, WorkerAblation
 
 TRIAL = a_trial(workers=2, strategy="allreduce")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from launching import launch_ok, library_workload, trial_of
 
-from steptime.runner.jobs import AblationSchedule, ablation_job
+from steptime.execution.jobs import AblationSchedule, ablation_job
 
 SCHEDULE = AblationSchedule(warmup_steps=3, seconds=0.5, min_blocks=2, max_blocks=2, max_steps=20)
 

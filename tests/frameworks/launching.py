@@ -18,11 +18,11 @@ from steptime.catalog.manifest import Manifest, OptionValue, load_manifests
 from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.table import build_workload
+from steptime.execution import jobs
+from steptime.execution.run_folder import make_run_folder
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import launcher_named
-from steptime.runner import jobs
 from steptime.runner.preparation import ready_interpreter
-from steptime.runner.run_folder import make_run_folder
 from steptime.study.trial import Trial
 
 Weights = dict[str, np.ndarray]

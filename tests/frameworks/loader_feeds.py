@@ -13,7 +13,7 @@ from launching import interpreter_for
 from preloading import preloaded_interpreter
 
 from steptime.catalog.manifest import Manifest, load_manifests
-from steptime.runner.run_folder import make_run_folder
+from steptime.execution.run_folder import make_run_folder
 
 PROGRAM = """
 import itertools, json, os, sys

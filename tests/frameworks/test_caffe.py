@@ -15,7 +15,7 @@ from layer_workloads import every_kind
 
 from steptime.catalog.manifest import load_manifests
 from steptime.catalog.workloads.layers import Network, Workload
-from steptime.runner.run_folder import make_run_folder
+from steptime.execution.run_folder import make_run_folder
 
 pytestmark = pytest.mark.framework("caffe")
 

@@ -30,9 +30,9 @@ from steptime.catalog.accelerators import Accelerator, Accelerators, find_accele
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.manifest import load_manifests
 from steptime.catalog.workloads.costs import memory_bytes
+from steptime.execution.jobs import AblationSchedule, ablation_job
 from steptime.results.gpus import GpuSamples
 from steptime.results.json_form import IntervalOverLaunches
-from steptime.runner.jobs import AblationSchedule, ablation_job
 
 pytestmark = pytest.mark.cuda
 FOUND = find_accelerators()

@@ -15,8 +15,8 @@ from preloading import preloaded_interpreter
 import steptime
 from steptime.catalog.workloads.layers import Network
 from steptime.catalog.workloads.table import build_workload
-from steptime.predict.model.compute import work_of
-from steptime.predict.model.policies import step_graph
+from steptime.model.compute import work_of
+from steptime.model.policies import step_graph
 from steptime.worker.communication import END_OF_BACKWARD, PolicyContext
 
 pytestmark = pytest.mark.framework("jax")

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from launching import interpreter_for
 
+from steptime.execution.run_folder import make_run_folder
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import MpiLauncher
-from steptime.runner.run_folder import make_run_folder
 
 pytestmark = pytest.mark.framework("chainer")
 

@@ -4,8 +4,8 @@ import pytest
 
 from steptime.cli.app import run_program
 from steptime.errors import LaunchError
+from steptime.expansion.site import site_of_study
 from steptime.launchers.hosts.allocation import LOOKED_FOR, find_allocation
-from steptime.runner.site import site_of_study
 from steptime.study.study import Study
 
 FILES = {

@@ -18,10 +18,10 @@ from system_packages import missing
 from living_processes import wait_until
 from steptime.catalog.found_site import FoundHost, Site
 from steptime.errors import LaunchError
+from steptime.execution.run_folder import make_run_folder
 from steptime.launchers.emulation.rootless import request_from_text, request_to_text
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import LocalLauncher, launcher_named
-from steptime.runner.run_folder import make_run_folder
 
 APPTAINER = ("apptainer", "exec", "--nv", "--bind", "/shared data", "/shared/image.sif")
 BWRAP = pytest.mark.skipif(missing_bubblewrap() is not None, reason=str(missing_bubblewrap()))

@@ -9,10 +9,10 @@ from launching import interpreter_for, timing_job
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.cluster import cluster_for
 from steptime.catalog.manifest import load_manifests
+from steptime.execution.collected import collect
+from steptime.execution.run_folder import make_run_folder
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import EmulatedLauncher
-from steptime.runner.collected import collect
-from steptime.runner.run_folder import make_run_folder
 
 STEPS = 7
 LENET5_BYTES = 4 * 61_706

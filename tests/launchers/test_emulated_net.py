@@ -9,15 +9,15 @@ from launching import interpreter_for
 from steptime.analysis.message_times import NetRow
 from steptime.catalog.cluster import cluster_for
 from steptime.catalog.manifest import load_manifests
-from steptime.predict.model.measured_links import net_summary
+from steptime.execution.executor import Executor
+from steptime.execution.host import usable_cores
+from steptime.execution.progress import Silent
+from steptime.model.measured_links import net_summary
 from steptime.results.net_records import NetLaunch, NetSetting
 from steptime.runner.block_runner import BlockRunner
-from steptime.runner.executor import Executor
-from steptime.runner.host import usable_cores
 from steptime.runner.message_timing import MessageRuns, message_schedule
 from steptime.runner.net_plan import back_ends_of
 from steptime.runner.preparation import environment_spec, prepare_environments
-from steptime.runner.progress import Silent
 
 WHOLE_PACKETS = 0.956
 """The share of a link's rate that is left for the bytes of a message behind the headers of its packets."""

@@ -429,7 +429,7 @@ sys.path.append(sys.argv[2])
 from trials import trial
 from steptime.catalog.cluster import cluster_for
 from steptime.catalog.found_site import FoundHost, Site
-from steptime.runner.living_hosts import LivingHosts
+from steptime.execution.living_hosts import LivingHosts
 from steptime.runner.trial_runs import TrialInputs, loader_runs
 from steptime.catalog.workloads.table import build_workload
 site = Site((FoundHost("n0"), FoundHost("n1")), "ssh", "the study")

@@ -14,10 +14,10 @@ from system_packages import missing
 
 from living_processes import all_have_left, living_in
 from steptime.errors import LaunchError
+from steptime.execution.run_folder import make_run_folder
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import MpiLauncher
 from steptime.runner.preparation import ready_interpreter
-from steptime.runner.run_folder import make_run_folder
 
 WRITE_PLACE = """
     import json, os, sys, time

@@ -16,13 +16,13 @@ from launching import timing_job
 from steptime.catalog.found_site import FoundHost, Site
 from steptime.catalog.manifest import load_manifests
 from steptime.errors import LaunchError
+from steptime.execution.run_folder import make_run_folder
+from steptime.expansion.site import site_of_study
 from steptime.launchers.hosts.commands import RAY_LINE, reach_commands, single_command
 from steptime.launchers.hosts.lines import Lines
 from steptime.launchers.hosts.probe import answering
 from steptime.launchers.request import Request
 from steptime.launchers.table import RayLauncher
-from steptime.runner.run_folder import make_run_folder
-from steptime.runner.site import site_of_study
 from steptime.study.study import Study
 
 HOSTS = [FoundHost(f"127.0.0.{index}", f"127.0.0.{index}", "lo", (0,), ray_address="auto") for index in (2, 10)]

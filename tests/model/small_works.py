@@ -2,7 +2,7 @@
 
 from steptime.catalog.workloads.layers import Network
 from steptime.catalog.workloads.table import build_workload
-from steptime.predict.model.compute import work_of
+from steptime.model.compute import work_of
 from steptime.worker.communication import Work
 
 

@@ -3,7 +3,7 @@
 import pytest
 from small_works import lenet5, mlp, small_alexnet
 
-from steptime.predict.model.policies import step_graph
+from steptime.model.policies import step_graph
 from steptime.worker.communication import PolicyContext
 
 

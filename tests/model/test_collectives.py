@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steptime.predict.model.collectives import ALLREDUCE, Link, all_gather, reduce_scatter
+from steptime.model.collectives import ALLREDUCE, Link, all_gather, reduce_scatter
 
 LINK = Link(rate=1e9, latency=1e-4)
 SIZES = st.floats(0, 1e10)

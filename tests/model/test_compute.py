@@ -5,7 +5,7 @@ import pytest
 
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload
-from steptime.predict.model.compute import DEVICES, layer_seconds, layer_shares, pass_seconds, transfer, turns
+from steptime.model.compute import DEVICES, layer_seconds, layer_shares, pass_seconds, transfer, turns
 
 RESNET = costs(build_workload("resnet50")).layers
 FLOPS = [layer.forward_flops + layer.backward_flops for layer in RESNET]

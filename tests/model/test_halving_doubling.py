@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from steptime.predict.model.collectives import Link, halving_doubling
+from steptime.model.collectives import Link, halving_doubling
 
 SENDS_AHEAD = Link(1.0, sends_ahead=True)
 

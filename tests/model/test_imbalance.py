@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from steptime.predict.model.worker_spread import WorkerSpread, expected_maximum
+from steptime.model.worker_spread import WorkerSpread, expected_maximum
 
 
 @pytest.mark.parametrize(("workers", "mean"), [(1, 0), (2, 0.56419), (4, 1.02938), (10, 1.53875), (100, 2.50759)])

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from steptime.predict.model.collectives import ALLREDUCE, Link
-from steptime.predict.model.interconnect import Interconnect, Switch, communication_cost
+from steptime.model.collectives import ALLREDUCE, Link
+from steptime.model.interconnect import Interconnect, Switch, communication_cost
 
 
 @pytest.mark.parametrize("algorithm", ALLREDUCE)

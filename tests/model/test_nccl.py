@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steptime.predict.model.collectives import Link
-from steptime.predict.model.interconnect import Interconnect, communication_cost
-from steptime.predict.model.nccl import LAUNCH
+from steptime.model.collectives import Link
+from steptime.model.interconnect import Interconnect, communication_cost
+from steptime.model.nccl import LAUNCH
 
 SIZES = np.array([8.0, 65536.0, 2.0**20, 2.0**24, 2.0**28, 2.0**33])
 NVLINKS = st.builds(Link, rate=st.floats(5e9, 9e11), latency=st.floats(1e-7, 1e-5), medium=st.just("nvlink"))

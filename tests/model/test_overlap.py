@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steptime.predict.model.synchronous_sgd import exposed, finish, input_wait
+from steptime.model.synchronous_sgd import exposed, finish, input_wait
 
 TIMES = st.floats(0, 10)
 

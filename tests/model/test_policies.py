@@ -11,8 +11,8 @@ from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
 from steptime.catalog.workloads.table import build_workload
 from steptime.errors import SteptimeError
-from steptime.predict.model.compute import work_of
-from steptime.predict.model.policies import BROUGHT_BY, has_own_policy, has_policy, policies_in, policies_of, step_graph
+from steptime.model.compute import work_of
+from steptime.model.policies import BROUGHT_BY, has_own_policy, has_policy, policies_in, policies_of, step_graph
 from steptime.worker.communication import PLAINEST, CommunicationPlan, Gradient, LayerWork, PolicyContext, Work
 
 PIECES = [*[3_125_000] * 31, 3_125_001]
@@ -162,7 +162,7 @@ def test_policies_are_read_without_adapters_and_frameworks():
     program = (
         "import sys\n"
         "from steptime.catalog.manifest import load_manifests\n"
-        "from steptime.predict.model.policies import policies_of\n"
+        "from steptime.model.policies import policies_of\n"
         "assert any([policies_of(framework) for framework in load_manifests()])\n"
         "read = {name for name in sys.modules if name.startswith(('steptime.frameworks.', 'steptime.libraries.'))}\n"
         "print(*sorted({name.rpartition('.')[2] for name in read if name.count('.') == 3}))\n"

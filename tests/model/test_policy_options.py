@@ -3,10 +3,10 @@
 import pytest
 
 from steptime.catalog.workloads.table import build_workload
-from steptime.predict.model.collectives import Link
-from steptime.predict.model.compute import work_of
-from steptime.predict.model.interconnect import Interconnect, communication_cost
-from steptime.predict.model.policies import step_graph
+from steptime.model.collectives import Link
+from steptime.model.compute import work_of
+from steptime.model.interconnect import Interconnect, communication_cost
+from steptime.model.policies import step_graph
 from steptime.worker.communication import PolicyContext
 
 LENET5, MLP, RESNET50 = (work_of(build_workload(name)) for name in ("lenet5", "mlp", "resnet50"))

@@ -7,8 +7,8 @@ Groups: the grouping of torch's modules in the adapter of pytorch. Packs: ``grou
 import pytest
 
 from steptime.catalog.workloads.table import build_workload
-from steptime.predict.model.compute import work_of
-from steptime.predict.model.policies import step_graph
+from steptime.model.compute import work_of
+from steptime.model.policies import step_graph
 from steptime.worker.communication import PolicyContext
 
 IMAGES = {

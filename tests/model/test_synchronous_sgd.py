@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from steptime.predict.model.synchronous_sgd import (
+from steptime.model.synchronous_sgd import (
     MODELS,
     LinearCost,
     StepParts,

@@ -7,9 +7,9 @@ from messages import launch, setting
 from rich.console import Console
 
 from steptime.analysis.summary import summarise
-from steptime.predict.model.measured_links import net_summary
+from steptime.document.number_format import UNKNOWN
+from steptime.model.measured_links import net_summary
 from steptime.report.links import link_section, operation_row
-from steptime.report.number_format import UNKNOWN
 from steptime.report.page import page_text, write_page
 from steptime.report.sections import StudyFindings
 from steptime.report.terminal import SectionText

@@ -7,8 +7,8 @@ import pytest
 from messages import SIZES, launch, setting
 
 from steptime.analysis.message_times import least_squares, message_times, run_times, through_ends
-from steptime.predict.model.collectives import ring
-from steptime.predict.model.measured_links import link_of, net_summary
+from steptime.model.collectives import ring
+from steptime.model.measured_links import link_of, net_summary
 from steptime.results.net_records import read_net
 
 ALPHA, RATE, PER_STEP = 1e-3, 12.5e6, 2.0

@@ -14,13 +14,13 @@ from steptime.analysis.ablation.breakdown import break_down
 from steptime.analysis.ablation.form import StepBreakdown
 from steptime.catalog.cluster import Cluster, cluster_for
 from steptime.catalog.manifest import load_manifests
+from steptime.execution.executor import Executor
+from steptime.execution.host import usable_cores
+from steptime.execution.jobs import AblationSchedule
+from steptime.execution.progress import Silent
 from steptime.results.ablation_records import AblationLaunch
 from steptime.runner.block_runner import BlockRunner, Schedule, StoppingRule
-from steptime.runner.executor import Executor
-from steptime.runner.host import usable_cores
-from steptime.runner.jobs import AblationSchedule
 from steptime.runner.preparation import environment_spec, prepare_environments
-from steptime.runner.progress import Silent
 from steptime.runner.trial_runs import TrialInputs, ablation_runs
 
 PLANT = (Path(__file__).parent / "planted_adapter.py").read_text()

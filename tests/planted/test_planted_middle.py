@@ -11,15 +11,15 @@ import pytest
 from launching import interpreter_for, library_workload, trial_of
 
 from steptime.catalog.manifest import load_manifests
+from steptime.equivalence.replay import Replays
+from steptime.execution.executor import Executor, Launchable, LaunchResult
+from steptime.execution.host import usable_cores
+from steptime.execution.jobs import TimingSchedule
+from steptime.execution.progress import Silent
 from steptime.launchers.fork_servers import Preloading
 from steptime.results.records import Launch, Replay
 from steptime.runner.block_runner import BlockRunner, Schedule, StoppingRule
-from steptime.runner.equivalence.replay import Replays
-from steptime.runner.executor import Executor, Launchable, LaunchResult
-from steptime.runner.host import usable_cores
-from steptime.runner.jobs import TimingSchedule
 from steptime.runner.preparation import environment_spec, prepare_environments
-from steptime.runner.progress import Silent
 from steptime.runner.trial_runs import TrialInputs, timed_runs
 from steptime.validity.training_evidence import mistake
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from world import KEY, a_profile
 
-from steptime.predict.observation import Deployment, LaunchPhases, Observation
-from steptime.predict.profile import Machine, NetLink
+from steptime.fitting.observation import Deployment, LaunchPhases, Observation
+from steptime.fitting.profile import Machine, NetLink
 
 GPU_HOST = Machine(cpu="made up", cores=64, gpus=8, gpu="NVIDIA A100-SXM4-80GB")
 RESNET = replace(KEY, device="cuda", workload="resnet50", input_shape=(3, 224, 224), classes=1000)

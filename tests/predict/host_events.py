@@ -15,8 +15,8 @@ from events import Events, QueuedLink, RingAllReduce, RoundsOfRings, heavy_taile
 from gpu_hosts import BATCH, GPU_HOST, RESNET
 from world import a_profile, mean_largest
 
-from steptime.predict.observation import Deployment, LaunchPhases, Observation
-from steptime.predict.profile import Profile
+from steptime.fitting.observation import Deployment, LaunchPhases, Observation
+from steptime.fitting.profile import Profile
 
 GPUS = 8
 _NETWORK_BYTES = 102_228_128.0

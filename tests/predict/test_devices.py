@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from world import KEY, World, a_profile, asked, observed
 
-from steptime.predict.profile import Machine, read_profile, write_profile
+from steptime.fitting.profile import Machine, read_profile, write_profile
 from steptime.predict.targets import measured_device
 
 CUDA = replace(KEY, device="cuda")

@@ -5,12 +5,12 @@ from gpu_hosts import BATCH, GPU_HOST, RESNET, a_gpu_observation, a_gpu_profile
 from test_nccl_tests import ONE, TWO
 from world import asked
 
-from steptime.predict.links import device_link, fit_tables
-from steptime.predict.model.nccl import OTHER_STEP, STEP
-from steptime.predict.nccl_output import parse_nccl_tests
-from steptime.predict.observation import Deployment
-from steptime.predict.step_model import Contention
-from steptime.predict.topology import step_model_of
+from steptime.fitting.contention import step_model_of
+from steptime.fitting.links import device_link, fit_tables
+from steptime.fitting.nccl_output import parse_nccl_tests
+from steptime.fitting.observation import Deployment
+from steptime.fitting.step_model import Contention
+from steptime.model.nccl import OTHER_STEP, STEP
 
 SLOW = ("workers_per_host=8", "interconnect.bandwidth=100Gbit/s")
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 from world import KEY, World, a_profile, observed
 
+from steptime.fitting.profile import PredictedSeconds
 from steptime.predict.held_out import anomaly_of, errors_of, with_holdout
-from steptime.predict.profile import PredictedSeconds
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from world import KEY, TRUTH
 
-from steptime.predict.observation import Deployment, MachineEffects, combined, effects_of
-from steptime.predict.profile import LinkEstimate
-from steptime.predict.step_model import Contention, phases_of
-from steptime.predict.topology import step_model_of
+from steptime.fitting.contention import step_model_of
+from steptime.fitting.observation import Deployment, MachineEffects, combined, effects_of
+from steptime.fitting.profile import LinkEstimate
+from steptime.fitting.step_model import Contention, phases_of
 
 BUCKETS = MachineEffects(token_buckets=True)
 PREEMPTED = MachineEffects(preempted=True)

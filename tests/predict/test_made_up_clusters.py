@@ -11,8 +11,8 @@ from events import Events, QueuedLink, RingAllReduce, RoundsOfRings
 from host_events import GPUS, a_cluster, profile_of
 from world import asked
 
-from steptime.predict.model.collectives import Link
-from steptime.predict.model.interconnect import Interconnect, communication_cost
+from steptime.model.collectives import Link
+from steptime.model.interconnect import Interconnect, communication_cost
 
 CLUSTERS = 5
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from world import KEY, World, a_deployment, a_profile, asked, observed
 
+from steptime.fitting.profile import NetLink
 from steptime.predict.predict import predict
-from steptime.predict.profile import NetLink
 from steptime.predict.query import read_queries
 
 

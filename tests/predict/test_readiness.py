@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from world import KEY, TRUTH, World, a_deployment, a_profile, observed
 
-from steptime.predict.profile import LinkEstimate
-from steptime.predict.step_model import Contention, graph_of, measured_readiness, phases_of
-from steptime.predict.topology import step_model_of
+from steptime.fitting.contention import step_model_of
+from steptime.fitting.profile import LinkEstimate
+from steptime.fitting.step_model import Contention, graph_of, measured_readiness, phases_of
 
 GRAPH = graph_of(KEY, a_deployment(2, 32))
 SIZES = [message.bytes for message in GRAPH.messages]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from world import KEY, MACHINE, SIZES, TRUTH, World, a_deployment, a_profile, asked, observed
 
-from steptime.predict.fit import fit_group
+from steptime.fitting.fit import fit_group
 
 SEEDS = 120
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from world import KEY, World, a_deployment, a_profile, asked, observed
 
-from steptime.predict.profile import Machine
+from steptime.fitting.profile import Machine
 
 
 def on_one_host(seed: int = 1, cores: int = 8, sizes=((1, 32), (2, 32))):

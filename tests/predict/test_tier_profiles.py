@@ -6,7 +6,7 @@ import pytest
 from world import KEY, World, a_profile, observed
 
 from steptime.errors import UsageError
-from steptime.predict.observation import key_of
+from steptime.fitting.observation import key_of
 from steptime.predict.predict import predict
 from steptime.predict.query import read_queries
 from steptime.study.trial import Trial

@@ -6,9 +6,9 @@ import pytest
 from gpu_hosts import RESNET, a_gpu_observation, a_gpu_profile
 from world import asked
 
-from steptime.predict.model.policies import Traffic, with_traffic
-from steptime.predict.observation import Deployment
-from steptime.predict.step_model import graph_of
+from steptime.fitting.observation import Deployment
+from steptime.fitting.step_model import graph_of
+from steptime.model.policies import Traffic, with_traffic
 
 SLOW = ("gpus_per_host=8", "nic_bandwidth=10Gbit/s")
 WEIGHTS = 102_228_128

@@ -11,10 +11,10 @@ import numpy as np
 from events import Job, finish_of, heavy_tailed
 
 from steptime.catalog.workloads.table import build_workload
-from steptime.predict.fit import fit_group
-from steptime.predict.observation import Deployment, GroupKey, LaunchPhases, Observation
+from steptime.fitting.fit import fit_group
+from steptime.fitting.observation import Deployment, GroupKey, LaunchPhases, Observation
+from steptime.fitting.profile import SCHEMA, Machine, NetLink, Profile
 from steptime.predict.predict import Prediction, predict
-from steptime.predict.profile import SCHEMA, Machine, NetLink, Profile
 from steptime.predict.query import read_queries
 
 MACHINE = Machine(cpu="made up", cores=2, gpus=0)

@@ -7,10 +7,10 @@ from trainings import trained, trainings
 
 from steptime.analysis.model_form import ModelComparison, StudyPrediction
 from steptime.analysis.summary_form import PaperForm, PublishedRatio, Summary
+from steptime.document.plain_text import plain_text
 from steptime.report.answer import answer, paper_line
 from steptime.report.groups import verdict
 from steptime.report.page import page_text
-from steptime.report.plain_text import plain_text
 from steptime.report.sections import StudyFindings
 from steptime.results.json_form import NOT_MEASURED, Interval
 

@@ -6,11 +6,11 @@ from rich.console import Console
 from summaries import place, summary, trial
 
 from steptime.analysis.summary_form import Staleness, Summary
-from steptime.report.charts.chart import Marks
+from steptime.document.charts.chart import Marks
+from steptime.document.section import TableRow
 from steptime.report.groups import ranked_groups
 from steptime.report.learning_speed import learning_section
 from steptime.report.page import page_text
-from steptime.report.section import TableRow
 from steptime.report.sections import StudyFindings
 from steptime.report.terminal import WholeReport
 from steptime.report.trial_names import Names

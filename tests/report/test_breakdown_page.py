@@ -9,6 +9,7 @@ from summaries import quickstart, ranked, summary, trial
 from test_page import drawn_page, page
 
 from steptime.analysis.ablation.form import gap
+from steptime.document.charts.phases import gap_chart, phases_chart
 from steptime.report.breakdown import breakdown_groups
 from steptime.report.breakdown_section import (
     MOST_MAPS,
@@ -18,7 +19,6 @@ from steptime.report.breakdown_section import (
     heat_figures,
     phase_figures,
 )
-from steptime.report.charts.phases import gap_chart, phases_chart
 from steptime.report.groups import ranked_groups
 from steptime.report.trial_names import Names
 

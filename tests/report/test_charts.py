@@ -8,8 +8,8 @@ import pytest
 from launches import steady
 from summaries import many, quickstart, ranked, summary, sweep, trial
 
-from steptime.report.charts.chart import MOST, MOST_ROWS, Marks
-from steptime.report.charts.rows import efficiency_lines, throughput_lines
+from steptime.document.charts.chart import MOST, MOST_ROWS, Marks
+from steptime.document.charts.rows import efficiency_lines, throughput_lines
 from steptime.report.curves import panel_figures, scaling_panels
 from steptime.report.groups import ranked_groups
 from steptime.report.ranking import group_figures

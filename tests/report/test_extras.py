@@ -75,7 +75,7 @@ def test_a_page_without_its_extra_has_every_table_and_no_picture(without):
 LIMITED = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]) << 30,) * 2); "
 WHY = LIMITED + "from steptime.extras import why_absent; print(why_absent('page'))"
 DRAWN = LIMITED + (
-    "from steptime.report.charts.chart import to_svg; "
+    "from steptime.document.charts.chart import to_svg; "
     "print(len(to_svg({'data': {'values': [{'a': 1}]}, 'mark': 'point', '$schema': "
     "'https://vega.github.io/schema/vega-lite/v5.json'}, 'a')))"
 )

@@ -9,7 +9,7 @@ import steptime
 
 PACKAGE = Path(steptime.__file__).parent
 FILES = [
-    *sorted((PACKAGE / "report").rglob("*.py")),
+    *(path for name in ("report", "document") for path in sorted((PACKAGE / name).rglob("*.py"))),
     *(PACKAGE / "cli" / f"{verb}.py" for verb in ("report", "status", "streams")),
 ]
 ARITHMETIC = {"numpy", "scipy", "statistics", "polars"}

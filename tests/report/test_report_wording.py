@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from summaries import trial
 
 from steptime.analysis.summary_form import Efficiency, StepTime
-from steptime.report import number_format as wording
+from steptime.document import number_format as wording
 from steptime.results.json_form import IntervalOverLaunches
 
 POSITIVE = st.floats(1e-6, 1e9)

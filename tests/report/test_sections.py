@@ -8,12 +8,12 @@ import pytest
 from summaries import check, quickstart, summary, trial
 
 from steptime.cli.console import PlainConsole
+from steptime.document.charts.chart import Figure
+from steptime.document.section import Column, Figures, Pairs, Section, SectionTable, Sentences, TableRow, cells
 from steptime.report import sections as table
-from steptime.report.charts.chart import Figure
 from steptime.report.equivalence import passed_checks
 from steptime.report.overview import overview
 from steptime.report.page import page_text
-from steptime.report.section import Column, Figures, Pairs, Section, SectionTable, Sentences, TableRow, cells
 from steptime.report.sections import StudyFindings
 from steptime.report.terminal import SectionText, WholeReport
 

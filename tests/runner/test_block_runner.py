@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from trials import trial
 
+from steptime.execution.collected import Collected
+from steptime.execution.executor import LaunchResult
+from steptime.execution.progress import Remaining, Silent
 from steptime.launchers.request import LATE, LaunchOutcome
 from steptime.results.records import Launch, WorkerSteps
 from steptime.runner.block_runner import (
@@ -19,10 +22,7 @@ from steptime.runner.block_runner import (
     Schedule,
     StoppingRule,
 )
-from steptime.runner.collected import Collected
-from steptime.runner.executor import LaunchResult
 from steptime.runner.message_timing import MessageRuns
-from steptime.runner.progress import Remaining, Silent
 from steptime.runner.trial_runs import expected_ablation_s, open_trials, what_more_launches_show
 from steptime.study.trial import Trial
 

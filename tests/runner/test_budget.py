@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 from trials import trial
 
+from steptime.equivalence.check import Case
+from steptime.execution.progress import Silent
 from steptime.runner.admission import Checks
 from steptime.runner.block_runner import Schedule, StoppingRule
 from steptime.runner.budget import Budget, proposed
 from steptime.runner.durations import KeptDurations
-from steptime.runner.equivalence.check import Case
-from steptime.runner.progress import Silent
 from steptime.runner.run_kinds import TIMED
 from steptime.study.study import Study
 

@@ -12,11 +12,11 @@ from small_study import CHECKED_STUDY, STUDY
 
 from steptime.analysis.summary import summarise
 from steptime.cli.app import run_program
+from steptime.execution.progress import Silent
 from steptime.exports.export import export_tables
 from steptime.report.conditions import environment_in_a_line
 from steptime.results.store import Store
 from steptime.runner.plan import plan_study
-from steptime.runner.progress import Silent
 from steptime.runner.study_run import StudyRun
 
 APPTAINER = "apptainer exec --nv --bind '/shared data' /shared/image.sif"

@@ -8,8 +8,8 @@ import pytest
 from steptime.catalog.accelerators import find_accelerators
 from steptime.catalog.found_site import FoundGpu, Site
 from steptime.errors import StudyError
+from steptime.expansion.site import machine_of_checks, site_of_study
 from steptime.runner.plan import StudyPlan, plan_study
-from steptime.runner.site import machine_of_checks, site_of_study
 from steptime.runner.slurm_job import SlurmJob
 from steptime.study.hosts import SlurmChoice
 from steptime.study.study import Study

@@ -9,13 +9,13 @@ from steptime.catalog.cluster import cluster_for
 from steptime.catalog.found_site import FoundGpu, FoundHost, NeededPaths, Site
 from steptime.catalog.manifest import load_manifests
 from steptime.environments.cache import cache_folder
+from steptime.execution.collected import Collected
+from steptime.execution.executor import Executor, LaunchResult
+from steptime.execution.living_hosts import LivingHosts
+from steptime.execution.progress import Silent
 from steptime.launchers.request import LaunchOutcome
-from steptime.runner.collected import Collected
-from steptime.runner.executor import Executor, LaunchResult
-from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.plan import plan_study
 from steptime.runner.preparation import environment_spec, prepare_environments
-from steptime.runner.progress import Silent
 
 OLD, NEW = "Intel Xeon E5-2680 v3", "AMD EPYC 9654"
 GPU = FoundGpu("NVIDIA A100-SXM4-40GB")

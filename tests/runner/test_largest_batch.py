@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_study import STUDY
 
+from steptime.execution.collected import Collected
+from steptime.execution.executor import OUT_OF_MEMORY, Executor, LaunchResult
+from steptime.execution.progress import Silent
 from steptime.launchers.request import LaunchOutcome
 from steptime.results.store import Store
 from steptime.runner import study_run
-from steptime.runner.collected import Collected
-from steptime.runner.executor import OUT_OF_MEMORY, Executor, LaunchResult
 from steptime.runner.plan import plan_study
-from steptime.runner.progress import Silent
 from steptime.runner.study_run import StudyRun
 from steptime.runner.trial_runs import BatchSearch, LargestBatch, search_largest_batch
 

@@ -10,10 +10,10 @@ from small_study import CHECKED_STUDY
 
 from steptime.catalog.found_site import FoundHost
 from steptime.cli.app import run_program
+from steptime.execution.progress import Silent
 from steptime.results.store import Store
 from steptime.runner.plan import StudyPlan, plan_study
 from steptime.runner.preparation import ready_interpreter
-from steptime.runner.progress import Silent
 from steptime.runner.study_run import StudyRun
 
 STUDY = CHECKED_STUDY + "launcher: mpi\ndevice: cpu\n"

@@ -11,11 +11,11 @@ import pytest
 
 import steptime
 from steptime.errors import LaunchError
+from steptime.execution.progress import Silent
 from steptime.launchers import namespaces, processes
 from steptime.results.record_kinds import TIMING
 from steptime.results.store import Store
 from steptime.runner.plan import StudyPlan, command_line, plan_study
-from steptime.runner.progress import Silent
 from steptime.runner.run_kinds import deadlines
 from steptime.runner.study_run import StudyRun
 

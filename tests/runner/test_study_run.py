@@ -17,16 +17,16 @@ from steptime.analysis.summary import summarise
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import run_program
+from steptime.equivalence.check import Checker, EquivalenceCheck
+from steptime.execution.collected import Collected
+from steptime.execution.executor import Executor, LaunchResult
+from steptime.execution.progress import Silent
 from steptime.launchers.fork_servers import Preloading
 from steptime.launchers.request import LaunchOutcome
 from steptime.results.store import Store
 from steptime.runner import admission, study_run
 from steptime.runner.admission import Admission
-from steptime.runner.collected import Collected
-from steptime.runner.equivalence.check import Checker, EquivalenceCheck
-from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.plan import plan_study
-from steptime.runner.progress import Silent
 from steptime.runner.study_run import StudyRun
 from steptime.study.trial import Trial
 

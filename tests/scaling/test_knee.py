@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from steptime.predict.curve.curve import Point, ScalingCurve, Setup
-from steptime.predict.curve.posterior import Sampling, posterior, summarize
-from steptime.predict.curve.shape import priors_for
+from steptime.curves.curve import Point, ScalingCurve, Setup
+from steptime.curves.posterior import Sampling, posterior, summarize
+from steptime.curves.shape import priors_for
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.scaling.forecast import curve_knees, drawn_log_times
 from steptime.scaling.knee import doublings, knee_line, knees, read_shares

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from steptime.predict.curve.posterior import AssumedHosts, WeightedSamples
+from steptime.curves.posterior import AssumedHosts, WeightedSamples
 from steptime.scaling.further_pair import further_pair
 
 WIDTH = 2 * 1.645

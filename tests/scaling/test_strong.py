@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from steptime.curves.curve import EvidenceError, Point, ScalingCurve, Setup
+from steptime.curves.table import read_own_curves
 from steptime.errors import UsageError
-from steptime.predict.curve.curve import EvidenceError, Point, ScalingCurve, Setup
-from steptime.predict.curve.table import read_own_curves
 from steptime.scaling.forecast import forecast
 from steptime.scaling.strong import predict_strong
 

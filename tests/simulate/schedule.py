@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.predict.model.policies import StepGraph
+from steptime.model.policies import StepGraph
 from steptime.worker.communication import CommunicationPlan, PlannedMessage, Work
 
 Array = NDArray[np.float64]

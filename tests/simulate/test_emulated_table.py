@@ -5,12 +5,12 @@ import pytest
 import small_works
 from emulated_table import CALIBRATION, CELLS, LINKS
 
-from steptime.predict.model.collectives import Link
-from steptime.predict.model.interconnect import Interconnect
-from steptime.predict.model.policies import step_graph
-from steptime.predict.simulate.configuration import Durations, WorkerGroup
-from steptime.predict.simulate.fusion import share_link
-from steptime.predict.simulate.simulate import simulate
+from steptime.model.collectives import Link
+from steptime.model.interconnect import Interconnect
+from steptime.model.policies import step_graph
+from steptime.simulate.configuration import Durations, WorkerGroup
+from steptime.simulate.fusion import share_link
+from steptime.simulate.simulate import simulate
 from steptime.worker.communication import PolicyContext
 
 _GLOO = 2.0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from brute_force import fused
 
-from steptime.predict.simulate.fusion import BusyCore, Readiness, fuse
+from steptime.simulate.fusion import BusyCore, Readiness, fuse
 
 
 def there(seconds):

@@ -6,8 +6,8 @@ from brute_force import shared_link
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steptime.predict.model.synchronous_sgd import finish
-from steptime.predict.simulate.fusion import share_link
+from steptime.model.synchronous_sgd import finish
+from steptime.simulate.fusion import share_link
 
 _SECONDS = st.floats(0.01, 2.0)
 

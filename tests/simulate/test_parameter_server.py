@@ -5,7 +5,7 @@ import heapq
 import numpy as np
 import pytest
 
-from steptime.predict.simulate.parameter_server import highest_first, latest_first
+from steptime.simulate.parameter_server import highest_first, latest_first
 
 
 def _one_by_one(ready, lasting, free, priorities):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from brute_force import closed_queue
 
-from steptime.predict.simulate.parameter_server import (
+from steptime.simulate.parameter_server import (
     asynchronous_bound,
     updates_evenly,
     updates_in_turn,

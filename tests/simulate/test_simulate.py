@@ -9,13 +9,13 @@ from schedule import schedule, tasks_of
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
 from steptime.catalog.workloads.table import build_workload
-from steptime.predict.model.collectives import Link
-from steptime.predict.model.compute import work_of
-from steptime.predict.model.interconnect import Interconnect, Switch, communication_cost
-from steptime.predict.model.policies import policies_of, step_graph
-from steptime.predict.model.worker_spread import WorkerSpread
-from steptime.predict.simulate.configuration import Durations, WorkerGroup, shares_of
-from steptime.predict.simulate.simulate import simulate
+from steptime.model.collectives import Link
+from steptime.model.compute import work_of
+from steptime.model.interconnect import Interconnect, Switch, communication_cost
+from steptime.model.policies import policies_of, step_graph
+from steptime.model.worker_spread import WorkerSpread
+from steptime.simulate.configuration import Durations, WorkerGroup, shares_of
+from steptime.simulate.simulate import simulate
 from steptime.worker.communication import PolicyContext
 
 WORK = work_of(build_workload("googlenet"))

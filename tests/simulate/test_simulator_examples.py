@@ -8,7 +8,7 @@ import pytest
 
 MODULES = [
     module.name
-    for package in ("steptime.predict.simulate", "steptime.predict.model")
+    for package in ("steptime.simulate", "steptime.model")
     for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}.")
 ]
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from steptime.catalog.workloads.table import build_workload
-from steptime.predict.model.collectives import SOCKET_BUFFER_BYTES, Link
-from steptime.predict.model.compute import work_of
-from steptime.predict.model.interconnect import Interconnect, communication_cost
-from steptime.predict.model.policies import step_graph
-from steptime.predict.simulate.configuration import Durations, WorkerGroup
-from steptime.predict.simulate.simulate import simulate
+from steptime.model.collectives import SOCKET_BUFFER_BYTES, Link
+from steptime.model.compute import work_of
+from steptime.model.interconnect import Interconnect, communication_cost
+from steptime.model.policies import step_graph
+from steptime.simulate.configuration import Durations, WorkerGroup
+from steptime.simulate.simulate import simulate
 from steptime.worker.communication import PolicyContext
 
 GRAPH = step_graph(work_of(build_workload("lenet5")), "reference", "allreduce", PolicyContext())

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from steptime.analysis.summary import summarise
-from steptime.predict.model.measured_links import stored_links
+from steptime.model.measured_links import stored_links
 from steptime.results.store import Store
 
 Line = tuple[str, int]

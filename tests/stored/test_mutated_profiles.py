@@ -10,8 +10,8 @@ from stored_studies import unpacked
 
 from steptime.cli.predict import to_json
 from steptime.errors import StoreError
+from steptime.fitting.profile import read_profile
 from steptime.predict.predict import predict
-from steptime.predict.profile import read_profile
 from steptime.predict.query import read_queries
 
 VALUES = ["NaN", "Infinity", "-Infinity", "0", "-1", "1e308", "1e-320", '"1"', "null", "1" + "0" * 400, "true"]

@@ -10,7 +10,7 @@ from stored_studies import STUDIES, output_of, unpacked
 
 from steptime.cli.console import PlainConsole
 from steptime.cli.report import read_report
-from steptime.report.section import Part, Section, SectionTable, text_table
+from steptime.document.section import Part, Section, SectionTable, text_table
 from steptime.report.terminal import SectionText
 
 WIDTHS = (60, 80, 120)

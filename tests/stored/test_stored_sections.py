@@ -7,7 +7,7 @@ from stored_studies import STUDIES, unpacked
 
 from steptime.analysis.summary import summarise
 from steptime.cli.console import PlainConsole
-from steptime.predict.model.measured_links import stored_links
+from steptime.model.measured_links import stored_links
 from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings, sections
 from steptime.report.terminal import SectionText, WholeReport

@@ -13,10 +13,10 @@ from steptime.attach import early_end as rank_side
 from steptime.attach import process
 from steptime.attach.record_file import ProcessRecord
 from steptime.attach.recorder import Recorder
+from steptime.execution.progress import Silent
 from steptime.results.attached_files import RECORDS
 from steptime.results.store import Store
 from steptime.runner.attached_run import AttachedCommand
-from steptime.runner.progress import Silent
 from steptime.sweep.early_end import SAVES, EarlyEnd, is_narrow
 from steptime.sweep.plan import STORED, read_plan
 from steptime.sweep.runs import run_sweep, sweep_store

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from steptime.cli.app import app
 from steptime.errors import StoreError, UsageError
-from steptime.runner.progress import Silent
+from steptime.execution.progress import Silent
 from steptime.sweep.plan import STORED, plan_of, read_plan, require_same
 from steptime.sweep.runs import run_sweep, sweep_store
 

@@ -9,13 +9,13 @@ from typing import Any
 from simulated import a_launch, a_trial, a_worker
 
 from steptime.catalog.workloads.table import build_workload
+from steptime.equivalence.replay import Replays
+from steptime.execution.collected import Collected
+from steptime.execution.executor import Executor, LaunchResult
+from steptime.execution.progress import Silent
 from steptime.launchers.fork_servers import Preloading
 from steptime.launchers.request import LaunchOutcome
 from steptime.results.records import Launch, Replay
-from steptime.runner.collected import Collected
-from steptime.runner.equivalence.replay import Replays
-from steptime.runner.executor import Executor, LaunchResult
-from steptime.runner.progress import Silent
 from steptime.study.trial import Trial
 from steptime.validity.training_evidence import STILL, mistake
 

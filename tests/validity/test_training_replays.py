@@ -7,7 +7,7 @@ from simulated import a_check, a_store, a_training, a_trial, an_epoch
 
 from steptime.analysis.summary import summarise
 from steptime.results.records import Replay
-from steptime.runner.equivalence.training_replay import drawn_steps
+from steptime.runner.training_replay import drawn_steps
 from steptime.study.training import Training
 from steptime.validity.accuracy_evidence import kept_losses, training_flags, training_mistake
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.environments.spec import candidates
-from steptime.runner.run_folder import make_run_folder
+from steptime.execution.run_folder import make_run_folder
 
 ADAPTER = '''\
 """Trains nothing: a step adds up numbers, and hangs, fails or is slow where the job's options say so."""

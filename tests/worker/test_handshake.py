@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from steptime.runner.run_folder import make_run_folder
+from steptime.execution.run_folder import make_run_folder
 from steptime.worker import handshake
 from steptime.worker.handshake import accept_peers, announce_address, connect_peer, open_listener, read_address
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from steptime.execution.collected import Collected, worker_steps
 from steptime.results.records import WorkerSteps
-from steptime.runner.collected import Collected, worker_steps
 from steptime.worker.clock import HostClock
 from steptime.worker.timing import run_timed
 from steptime.worker.weights import initial_weights

@@ -9,8 +9,8 @@ import pytest
 
 from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.workloads.layers import Network
+from steptime.execution.jobs import TrainingPlan, training_job
 from steptime.results.accuracy_records import worker_epoch
-from steptime.runner.jobs import TrainingPlan, training_job
 from steptime.study.training import RateSchedule, Training, full_parameters
 from steptime.study.trial import Trial
 from steptime.worker import training

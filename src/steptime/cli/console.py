@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.table import Table
 
 from steptime.cli.streams import print_json
-from steptime.report.plain_text import plain_text
+from steptime.document.plain_text import plain_text
 
 
 class PlainConsole(Console):

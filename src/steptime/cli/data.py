@@ -18,8 +18,8 @@ from steptime.datasets.creation import make as make_dataset
 from steptime.datasets.folder_entries import write_pictures
 from steptime.datasets.stored_forms import store, stored_bytes
 from steptime.errors import DatasetError, UsageError, choices_message
+from steptime.execution.progress import SampleProgress
 from steptime.runner.preparation import data_interpreter, prepare_datasets
-from steptime.runner.progress import SampleProgress
 from steptime.units import format_bytes
 
 app = typer.Typer(no_args_is_help=True)

@@ -19,7 +19,7 @@ def evidence(
     as_json: Annotated[bool, typer.Option("--json", help="Print every point and all scores as JSON.")] = False,
 ) -> None:
     """Predict the large worker counts of measured curves from the small ones, and score it beside null models."""
-    from steptime.predict.curve.table import read_curves
+    from steptime.curves.table import read_curves
     from steptime.scaling.assessment import assess
 
     found = assess(read_curves(points), seeds)

@@ -11,13 +11,13 @@ from steptime.attached.summary import attached_run
 from steptime.cli.arguments import open_results
 from steptime.cli.console import PlainConsole
 from steptime.cli.streams import print_json, say, warn
+from steptime.curves.reference_models import NULLS
+from steptime.fitting.attached_profile import attached_profile, write_attached_profile
+from steptime.fitting.links import FittedTable, fit_tables
+from steptime.fitting.profile import NetLink, Profile, ProfileGroup, default_profile_path, write_profile
 from steptime.importers import read_imports
-from steptime.predict.attached_profile import attached_profile, write_attached_profile
-from steptime.predict.curve.reference_models import NULLS
+from steptime.model.measured_links import stored_links
 from steptime.predict.held_out import errors_of, fit_with_holdout
-from steptime.predict.links import FittedTable, fit_tables
-from steptime.predict.model.measured_links import stored_links
-from steptime.predict.profile import NetLink, Profile, ProfileGroup, default_profile_path, write_profile
 from steptime.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:

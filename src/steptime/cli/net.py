@@ -18,11 +18,12 @@ from steptime.cli.list import back_end_rows
 from steptime.cli.progress import LiveObserver
 from steptime.cli.section_output import FormOption, PageOption, chosen_form, show_sections
 from steptime.cli.streams import print_json
+from steptime.document.section import Part, Section, Sentences, text_table
+from steptime.expansion.site import site_of_messages
 from steptime.interruption import Interrupted, unmasked
-from steptime.predict.model.measured_links import stored_links
+from steptime.model.measured_links import stored_links
 from steptime.report.links import link_section
 from steptime.report.ranking import flop_rate
-from steptime.report.section import Part, Section, Sentences, text_table
 from steptime.results.store import Store
 from steptime.runner.message_timing import NetRun
 from steptime.runner.net_plan import (
@@ -35,7 +36,6 @@ from steptime.runner.net_plan import (
     parse_operation,
     ready_back_ends,
 )
-from steptime.runner.site import site_of_messages
 from steptime.study.quantities import delay as emulated_delay
 from steptime.units import format_bytes, parse_bit_rate, parse_bytes, parse_duration
 

@@ -17,8 +17,8 @@ import typer
 
 from steptime.cli.arguments import open_results
 from steptime.cli.streams import say
+from steptime.document.plain_text import plain_text
 from steptime.errors import SteptimeError
-from steptime.report.plain_text import plain_text
 from steptime.results.progress import run_progress, run_state
 
 HOST = "127.0.0.1"

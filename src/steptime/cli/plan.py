@@ -9,9 +9,9 @@ from typing import Any
 from steptime.analysis.flags import Varied, varied_names, varied_options
 from steptime.cli.section_output import show_sections
 from steptime.cli.streams import print_json
-from steptime.report.number_format import UNKNOWN
-from steptime.report.section import Column, Part, Section, SectionTable, Sentences, TableRow, Verbatim, cells
-from steptime.runner.expansion import skipped_in_words
+from steptime.document.number_format import UNKNOWN
+from steptime.document.section import Column, Part, Section, SectionTable, Sentences, TableRow, Verbatim, cells
+from steptime.expansion.expansion import skipped_in_words
 from steptime.runner.plan import StudyPlan, missing_in_words
 from steptime.runner.run_kinds import RUN_KINDS, TRAININGS, without_breakdown
 from steptime.study.environment_variables import passed, stripped

@@ -13,20 +13,20 @@ from steptime.catalog.workloads.table import LIBRARY
 from steptime.cli.arguments import Mistakes
 from steptime.cli.section_output import FormOption, PageOption, chosen_form, show_sections
 from steptime.cli.streams import print_json, warn
+from steptime.fitting.attached_profile import AttachedProfile, read_attached_profile
+from steptime.fitting.profile import Profile, read_profile
+from steptime.model.compute import DEVICES
 from steptime.predict.assumptions import assumed, other_layouts, without_effect, worker_counts
 from steptime.predict.attached import predict_attached, refuse_changes
-from steptime.predict.attached_profile import AttachedProfile, read_attached_profile
-from steptime.predict.model.compute import DEVICES
 from steptime.predict.predict import BASELINE, Prediction
 from steptime.predict.predict import predict as predict_all
-from steptime.predict.profile import Profile, read_profile
 from steptime.predict.query import KEYS, read_queries, read_workers
 from steptime.report.predictions import curve_sections, model_section, remarks_section, script_section
 from steptime.scaling.knee import knee_line, read_shares
 from steptime.scaling.predicted_knees import PredictedKnees, attached_knees, of_answered, profile_knees
 
 if TYPE_CHECKING:
-    from steptime.report.section import Section
+    from steptime.document.section import Section
     from steptime.results.json_form import Interval, IntervalOverLaunches
 
 

@@ -19,7 +19,7 @@ from steptime.interruption import Interrupted, shielded
 from steptime.units import format_seconds, time_left
 
 if TYPE_CHECKING:
-    from steptime.runner.progress import Remaining
+    from steptime.execution.progress import Remaining
 
 _BAR = 30
 """Most columns of the bar; it gets fewer where the terminal is narrow."""

@@ -28,9 +28,9 @@ from steptime.diagnosis.rules import diagnose, script_findings
 from steptime.diagnosis.scenarios import scenarios
 from steptime.errors import StoreError, UsageError, choices_message
 from steptime.extras import why_absent
+from steptime.fitting.profile import default_profile_path
+from steptime.model.measured_links import stored_links
 from steptime.plain_file import PlainFolder
-from steptime.predict.model.measured_links import stored_links
-from steptime.predict.profile import default_profile_path
 from steptime.predict.study_predictions import with_models
 from steptime.report.attached import attached_section
 from steptime.report.attached_answer import AttachedAnswer
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from steptime.attached.form import AttachedRun
     from steptime.cli.trackers import ChosenTracker
     from steptime.diagnosis.form import Diagnosis
+    from steptime.document.section import Section
     from steptime.predict.held_out import Anomaly
-    from steptime.report.section import Section
     from steptime.results.store import Store
     from steptime.scaling.sweep_answer import SweepAnswer
 

@@ -16,7 +16,7 @@ from steptime.report.export_formats import SectionFormat, format_help, formats_o
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steptime.report.section import Section
+    from steptime.document.section import Section
 
 
 PAGE = "report.html"

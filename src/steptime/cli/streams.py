@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from steptime.report.plain_text import plain_text
+from steptime.document.plain_text import plain_text
 
 _OUTPUT, _ERROR = 1, 2
 

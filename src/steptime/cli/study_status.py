@@ -9,7 +9,7 @@ from steptime.analysis.trial_progress import progress_of_trials
 from steptime.cli.arguments import open_results
 from steptime.cli.section_output import show_sections
 from steptime.cli.streams import print_json, warn
-from steptime.report.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
+from steptime.document.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.results.progress import RunProgress, RunState, last_line_age_s, last_sign_age_s, run_progress, run_state
 from steptime.results.store import Store
 from steptime.units import format_seconds, time_left

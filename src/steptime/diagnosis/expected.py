@@ -10,9 +10,9 @@ from pathlib import Path
 from steptime.analysis.summary_form import Summary, TrialSummary
 from steptime.diagnosis.form import ExpectedStep, Judgement
 from steptime.errors import FileError, UsageError
+from steptime.fitting.profile import PredictedSeconds, Profile, default_profile_path, read_profile
 from steptime.phases import HIDDEN
 from steptime.predict.predict import predict
-from steptime.predict.profile import PredictedSeconds, Profile, default_profile_path, read_profile
 from steptime.predict.query import Query
 from steptime.results.json_form import Interval
 from steptime.statistics.interval import from_log

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from steptime.fitting.profile import Profile
 from steptime.predict.predict import Prediction, predict_one
-from steptime.predict.profile import Profile
 from steptime.predict.query import Query
 from steptime.predict.targets import targets
 from steptime.units import format_bit_rate, format_count, format_seconds

@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.predict.attached_profile import AttachedLink, AttachedProfile, Call
-from steptime.predict.launch_deviation import USUAL_LAUNCH_SPREAD
-from steptime.predict.model.collectives import Link, all_gather, reduce_scatter, ring
-from steptime.predict.model.synchronous_sgd import finish, waited
-from steptime.predict.model.worker_spread import expected_maximum
-from steptime.predict.posterior import Array, draw_factors, fit_level
+from steptime.fitting.attached_profile import AttachedLink, AttachedProfile, Call
+from steptime.fitting.fit import USUAL_LAUNCH_SPREAD
+from steptime.fitting.posterior import Array, draw_factors, fit_level
+from steptime.model.collectives import Link, all_gather, reduce_scatter, ring
+from steptime.model.synchronous_sgd import finish, waited
+from steptime.model.worker_spread import expected_maximum
 from steptime.predict.uncertainty import Extrapolation, ratio_outside, skewed
 from steptime.results.json_form import Interval
 

@@ -10,13 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from steptime.phases import HIDDEN
-from steptime.predict.curve.reference_models import NULLS
-from steptime.predict.fit import fit, fit_group
-from steptime.predict.nccl_output import NcclTable
-from steptime.predict.observation import Deployment, Observation, observe
-from steptime.predict.predict import predict_one
-from steptime.predict.profile import (
+from steptime.curves.reference_models import NULLS
+from steptime.fitting.fit import fit, fit_group
+from steptime.fitting.nccl_output import NcclTable
+from steptime.fitting.observation import Deployment, Observation, observe
+from steptime.fitting.profile import (
     HeldOut,
     MeasuredConfiguration,
     PredictedSeconds,
@@ -25,6 +23,8 @@ from steptime.predict.profile import (
     default_profile_path,
     read_profile,
 )
+from steptime.phases import HIDDEN
+from steptime.predict.predict import predict_one
 from steptime.predict.query import Query
 from steptime.predict.targets import Target
 from steptime.results.store import Store

@@ -6,14 +6,11 @@ from math import log, log2, sqrt
 import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 
 from steptime.catalog.choices import strategy_named
-from steptime.predict.posterior import LEVEL
-from steptime.predict.profile import MeasuredConfiguration, ProfileGroup
+from steptime.fitting.fit import USUAL_LAUNCH_SPREAD
+from steptime.fitting.posterior import LEVEL
+from steptime.fitting.profile import MeasuredConfiguration, ProfileGroup
 from steptime.predict.topology import Refusal
 from steptime.statistics.interval import t_quantile
-
-USUAL_LAUNCH_SPREAD = 0.02
-"""Relative standard deviation between launches, before any was seen; it counts as one launch."""
-
 
 _SURE = 0.95
 """How sure it must be that launches of several workers differ more than those of other configurations do."""

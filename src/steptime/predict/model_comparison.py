@@ -29,14 +29,14 @@ from steptime.analysis.summary_form import TrialSummary
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.table import build_workload
 from steptime.errors import SteptimeError
+from steptime.fitting.fit import machine_of
+from steptime.fitting.links import measured_link, net_links
+from steptime.fitting.observation import Observation, observe
+from steptime.fitting.step_model import graph_of
+from steptime.model.compute import layer_shares, slowdown, work_of
+from steptime.model.policies import has_policy
+from steptime.model.synchronous_sgd import MODELS, LinearCost, StepParts, merged, wait_free
 from steptime.phases import PHASES
-from steptime.predict.fit import machine_of
-from steptime.predict.links import measured_link, net_links
-from steptime.predict.model.compute import layer_shares, slowdown, work_of
-from steptime.predict.model.policies import has_policy
-from steptime.predict.model.synchronous_sgd import MODELS, LinearCost, StepParts, merged, wait_free
-from steptime.predict.observation import Observation, observe
-from steptime.predict.step_model import graph_of
 from steptime.results.json_form import IntervalOverLaunches
 from steptime.results.store import Store
 from steptime.statistics.interval import LEVEL, t_quantile

@@ -11,17 +11,12 @@ from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.costs import Costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.builtins import BUILTINS
-from steptime.phases import HIDDEN, PHASES
-from steptime.predict.importance_sampling import OVERLAP, overlap_prior
-from steptime.predict.launch_deviation import launch_spread, unknown_states
-from steptime.predict.model.compute import transfer, work_of
-from steptime.predict.model.policies import AS_PLANNED, has_own_policy, has_policy, ignored_option, option_mistake
-from steptime.predict.model.worker_spread import expected_maximum
-from steptime.predict.observation import BUCKET, Deployment, GroupKey, combined
-from steptime.predict.posterior import DRAWS, Array, bounds, draw_factors
-from steptime.predict.profile import MeasuredConfiguration, Profile, ProfileGroup
-from steptime.predict.query import Query, check_sizes
-from steptime.predict.step_model import (
+from steptime.fitting.contention import contention_of, step_model_of
+from steptime.fitting.importance_sampling import OVERLAP, overlap_prior
+from steptime.fitting.observation import BUCKET, Deployment, GroupKey, combined
+from steptime.fitting.posterior import DRAWS, Array, bounds, draw_factors
+from steptime.fitting.profile import MeasuredConfiguration, Profile, ProfileGroup
+from steptime.fitting.step_model import (
     INNER,
     OUTER,
     Contention,
@@ -32,8 +27,14 @@ from steptime.predict.step_model import (
     phases_of,
     step_of,
 )
+from steptime.model.compute import transfer, work_of
+from steptime.model.policies import AS_PLANNED, has_own_policy, has_policy, ignored_option, option_mistake
+from steptime.model.worker_spread import expected_maximum
+from steptime.phases import HIDDEN, PHASES
+from steptime.predict.launch_deviation import launch_spread, unknown_states
+from steptime.predict.query import Query, check_sizes
 from steptime.predict.targets import Target, targets
-from steptime.predict.topology import Refusal, Topology, contention_of, step_model_of, topology_of
+from steptime.predict.topology import Refusal, Topology, topology_of
 from steptime.predict.uncertainty import Extrapolation, IntervalShares, narrowing, ratio_outside, uncertain_step
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.results.peaks import StoredPeaks, peak_of

@@ -9,11 +9,11 @@ from typing import Any, get_args
 from steptime.catalog.choices import NATIVE, SINGLE, STRATEGIES, SYNTHETIC, strategy_named
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.errors import UsageError, choices_message
-from steptime.predict.model.collectives import LIBRARIES
-from steptime.predict.model.compute import DEVICES
-from steptime.predict.model.link_sheets import LINKS
-from steptime.predict.model.policies import COMPRESSIONS, SHARDS, WIDTHS
-from steptime.predict.profile import Profile
+from steptime.fitting.profile import Profile
+from steptime.model.collectives import LIBRARIES
+from steptime.model.compute import DEVICES
+from steptime.model.link_sheets import LINKS
+from steptime.model.policies import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.study.trial import ServerPlacement
 from steptime.units import parse_bit_rate, parse_duration, parse_share
 

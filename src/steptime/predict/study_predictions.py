@@ -15,9 +15,9 @@ from steptime.analysis.model_form import (
 from steptime.analysis.summary_form import Summary
 from steptime.catalog.choices import strategy_named
 from steptime.errors import StoreError
-from steptime.predict.fit import fit
+from steptime.fitting.fit import fit
+from steptime.fitting.observation import Observation, observe
 from steptime.predict.model_comparison import compare_imbalance, compare_s_sgd
-from steptime.predict.observation import Observation, observe
 from steptime.predict.predict import Prediction, predict
 from steptime.predict.query import Query
 from steptime.results.json_form import Interval, IntervalOverLaunches

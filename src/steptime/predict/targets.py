@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from steptime.catalog.choices import SYNTHETIC, strategy_named
 from steptime.catalog.workloads.table import build_workload
 from steptime.errors import WorkloadError
-from steptime.predict.model.compute import DEVICES, Device
-from steptime.predict.observation import GroupKey
-from steptime.predict.profile import Machine, Profile, ProfileGroup
+from steptime.fitting.observation import GroupKey
+from steptime.fitting.profile import Machine, Profile, ProfileGroup
+from steptime.model.compute import DEVICES, Device
 from steptime.predict.query import Query
 
 _CHANGED = ("strategy", "workload", "loader", "device", "precision")

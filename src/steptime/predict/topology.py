@@ -1,20 +1,18 @@
 """Topology: where the workers of a configuration run, which processors they share, and over which link they exchange.
 
-``contention_of`` and ``step_model_of`` serve measured and predicted configurations alike; ``topology_of`` resolves a
-query, or raises Refusal with the measurement that is missing.
+``topology_of`` resolves a query, or raises Refusal with the measurement that is missing.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from steptime.catalog.accelerators import OCCUPIED_BYTES
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.costs import activation_width, memory_bytes
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.table import build_workload
-from steptime.predict.links import (
+from steptime.fitting.contention import contention_of
+from steptime.fitting.links import (
     LATENCIES,
     LINK_SOURCES,
     PRIOR_SPREADS,
@@ -22,24 +20,18 @@ from steptime.predict.links import (
     benchmark_of,
     benchmarked_link,
     inner_link,
-    inside_of,
-    link_of_other_library,
     prior_spread,
     sheet_link,
     unknown_card,
 )
-from steptime.predict.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link
-from steptime.predict.model.link_sheets import BELIEVED, LINKS
-from steptime.predict.model.policies import Traffic, has_policy
-from steptime.predict.observation import NO_EFFECTS, RAMP_S, TICK_S, Deployment, GroupKey, MachineEffects
-from steptime.predict.profile import LinkEstimate, Machine, MeasuredConfiguration, Profile
-from steptime.predict.query import Query
-from steptime.predict.step_model import (
+from steptime.fitting.observation import Deployment, GroupKey
+from steptime.fitting.profile import LinkEstimate, MeasuredConfiguration, Profile
+from steptime.fitting.step_model import (
     Contention,
-    StepModel,
-    graph_of,
-    measured_readiness,
 )
+from steptime.model.link_sheets import BELIEVED, LINKS
+from steptime.model.policies import Traffic, has_policy
+from steptime.predict.query import Query
 from steptime.predict.targets import Target, measured_device
 from steptime.units import format_bytes, format_count
 
@@ -53,69 +45,12 @@ _DELAY_SPREAD = 0.2
 _PRIOR_SHARE, _SHARE_SPREAD = 0.85, 0.25
 """Of a nominal bandwidth that messages reach, and the spread of its logarithm."""
 _EXACT: LinkSpread = (0.0, 0.0)
-_ROUNDING = 1e-9
 _SHARDED_THIRDS = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3}
 """Of weights, gradients and momentum, those that are divided among workers."""
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer, not an error
     """The data cannot support a number; the message names the measurement that would."""
-
-
-def contention_of(deployment: Deployment, key: GroupKey, machine: Machine) -> Contention:
-    """Return how many workers share processors, and how many of these workers the processors can run at once."""
-    shared = deployment.workers if deployment.emulated else min(deployment.workers, deployment.workers_per_host)
-    processors = machine.gpus if key.device == "cuda" else machine.cores // max(key.threads, 1)
-    if deployment.cpu_share < 1.0 and key.device != "cuda":
-        processors = int(machine.cores / max(key.threads, 1) / deployment.cpu_share + _ROUNDING)
-    return Contention(shared, max(processors, 1))
-
-
-def step_model_of(  # noqa: PLR0913, PLR0917 - a configuration, and what joins and occupies its workers
-    key: GroupKey,
-    deployment: Deployment,
-    link: LinkEstimate | None,
-    contention: Contention,
-    measured: Sequence[MeasuredConfiguration] = (),
-    inner: LinkEstimate | None = None,
-    effects: MachineEffects = NO_EFFECTS,
-) -> StepModel:
-    """Return the performance model of a step; ``measured`` are configurations of the same workload."""
-    graph = graph_of(key, deployment)
-    algorithm = deployment.collectives or ("nccl" if key.device == "cuda" else "ring")
-    if key.device == "cuda" and algorithm != "nccl":
-        link, inner = (None if each is None else link_of_other_library(each) for each in (link, inner))
-    return StepModel(
-        deployment=deployment,
-        graph=graph,
-        ready=measured_readiness(graph, (each.pieces for each in measured if each.strategy == key.strategy)),
-        link=None if link is None else _link(link, deployment, effects, in_turns=contention.turns > 1),
-        contention=contention,
-        inner=None if inner is None else _link(inner, inside_of(deployment), NO_EFFECTS),
-        algorithm=algorithm,
-        wake_up_s=TICK_S if effects.preempted and _cores_are_full(key, deployment, contention) else 0.0,
-    )
-
-
-def _cores_are_full(key: GroupKey, deployment: Deployment, contention: Contention) -> bool:
-    """Say whether computing leaves no core to threads that communicate; emulated hosts pin both to one core."""
-    return key.device != "cuda" and (deployment.emulated or contention.workers >= contention.processors)
-
-
-def _link(estimate: LinkEstimate, deployment: Deployment, effects: MachineEffects, *, in_turns: bool = False) -> Link:
-    # What was seen on links behind token buckets does not describe the links of other hosts.
-    sockets = effects.token_buckets and deployment.emulated and deployment.crosses
-    return Link(
-        rate=estimate.rate,
-        latency=estimate.latency_s,
-        least=estimate.least_in_turns_s if in_turns else 0.0,
-        rendezvous=SOCKET_RENDEZVOUS_BYTES if sockets else np.inf,
-        ramp_s=RAMP_S if sockets else 0.0,
-        sends_ahead=sockets,
-        medium=estimate.medium,
-        switch_share=estimate.switch_share,
-        efficiency=tuple(estimate.efficiency),
-    )
 
 
 @dataclass(frozen=True)

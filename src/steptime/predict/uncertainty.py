@@ -28,9 +28,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.predict.posterior import DRAWS, Array
-from steptime.predict.profile import ProfileGroup
-from steptime.predict.step_model import INNER, OUTER, StepModel, phases_of, step_of
+from steptime.fitting.posterior import DRAWS, Array
+from steptime.fitting.profile import ProfileGroup
+from steptime.fitting.step_model import INNER, OUTER, StepModel, phases_of, step_of
 
 _BATCH = 0.03
 _BANDWIDTH = 0.06

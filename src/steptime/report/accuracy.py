@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from steptime.analysis.accuracy import AccuracyPlace, OverSeeds, TrainingSummary
 from steptime.analysis.summary_form import Summary, TrialSummary
-from steptime.report.number_format import INCONCLUSIVE, UNKNOWN, Shown, count, is_settled, number
+from steptime.document.number_format import INCONCLUSIVE, UNKNOWN, Shown, count, is_settled, number
 from steptime.units import format_seconds
 
 EXPLANATION = (

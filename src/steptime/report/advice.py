@@ -10,8 +10,8 @@ from steptime.diagnosis.form import (
     TrialFinding,
 )
 from steptime.diagnosis.verification import AdviceOutcome
-from steptime.report.number_format import UNKNOWN, count, number, percent, seconds, times
-from steptime.report.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
+from steptime.document.number_format import UNKNOWN, count, number, percent, seconds, times
+from steptime.document.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.report.trial_names import Names
 
 _MOST_SHOWN = 40

@@ -16,10 +16,10 @@ from steptime.attached.form import (
 )
 from steptime.attached.step_parts import title_of, without_folders
 from steptime.attached.user_command import script_of
+from steptime.document.number_format import UNKNOWN, Shown, count, percent, seconds, time_unit
+from steptime.document.section import Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
 from steptime.phases import REST
 from steptime.report.attached_numbers import arithmetic_sentence, memory_sentences, throughput_sentences
-from steptime.report.number_format import UNKNOWN, Shown, count, percent, seconds, time_unit
-from steptime.report.section import Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
 from steptime.units import format_bytes, format_seconds, is_undecided
 
 JOB_TITLES = {

@@ -11,8 +11,8 @@ from rich.text import Text
 from steptime.attached.first_findings import FIRST
 from steptime.attached.form import AttachedRun
 from steptime.attached.step_parts import title_of
+from steptime.document.number_format import count, listed
 from steptime.report.attached import JOB_TITLES, headline, part_rows, run_notes
-from steptime.report.number_format import count, listed
 from steptime.report.terminal import wrapped
 from steptime.units import format_seconds
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from steptime.attached.form import RankArithmetic, RankMemory, Throughput, TrainedAmount
-from steptime.report.number_format import number, percent, rate, scaled
+from steptime.document.number_format import number, percent, rate, scaled
 from steptime.results.json_form import Interval
 from steptime.units import format_bytes
 

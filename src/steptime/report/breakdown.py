@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from steptime.analysis.ablation.form import Phase, StepBreakdown
+from steptime.document.number_format import UNKNOWN, Shown, count, listed, number, percent, seconds, time_unit, times
 from steptime.phases import PHASES
 from steptime.report.groups import RankedGroup, RankedRow
-from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, seconds, time_unit, times
 from steptime.results.json_form import Interval
 
 EXPLANATION = (

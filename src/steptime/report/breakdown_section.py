@@ -9,13 +9,10 @@ from functools import partial
 from itertools import combinations
 
 from steptime.analysis.ablation.form import Account, Difference, Gap, Phase, PopEfficiencies, gap
-from steptime.phases import REST
-from steptime.report.breakdown import EXPLANATION, TITLES, BreakdownGroup, BreakdownRow, breakdown_groups
-from steptime.report.charts.chart import Figure, Spec, parts, picture
-from steptime.report.charts.phases import gap_chart, heat_chart, overlap_chart, phases_chart
-from steptime.report.groups import RankedGroup, RankedRow
-from steptime.report.number_format import UNKNOWN, Shown, count, listed, percent, seconds, seconds_apart, time_unit
-from steptime.report.section import (
+from steptime.document.charts.chart import Figure, Spec, parts, picture
+from steptime.document.charts.phases import gap_chart, heat_chart, overlap_chart, phases_chart
+from steptime.document.number_format import UNKNOWN, Shown, count, listed, percent, seconds, seconds_apart, time_unit
+from steptime.document.section import (
     Cell,
     Chooser,
     Column,
@@ -30,6 +27,9 @@ from steptime.report.section import (
     mark_notes,
     short_marks,
 )
+from steptime.phases import REST
+from steptime.report.breakdown import EXPLANATION, TITLES, BreakdownGroup, BreakdownRow, breakdown_groups
+from steptime.report.groups import RankedGroup, RankedRow
 from steptime.results.ablation_records import TOGETHER
 from steptime.results.json_form import Interval
 

@@ -10,8 +10,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from steptime.analysis.ablation.form import Difference, Gap
 from steptime.analysis.compared.form import ChangedFact, ChangeOfTrial, ChangeReport
-from steptime.report.breakdown import TITLES
-from steptime.report.number_format import (
+from steptime.document.number_format import (
     UNKNOWN,
     Shown,
     change,
@@ -25,8 +24,8 @@ from steptime.report.number_format import (
     time_unit,
     times,
 )
-from steptime.report.plain_text import plain_text
-from steptime.report.section import (
+from steptime.document.plain_text import plain_text
+from steptime.document.section import (
     Cell,
     Column,
     Pairs,
@@ -39,6 +38,7 @@ from steptime.report.section import (
     Verbatim,
     cells,
 )
+from steptime.report.breakdown import TITLES
 from steptime.results.json_form import IntervalOverLaunches
 from steptime.units import MOST_PERCENT
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from steptime.analysis.emulated_cluster import ClusterForm, HostForm, LinkForm, Spread
 from steptime.analysis.summary_form import Summary
-from steptime.report.number_format import UNKNOWN, Shown, count, listed, number
-from steptime.report.section import Column, Part, Section, SectionTable, Sentences, TableRow, cells
+from steptime.document.number_format import UNKNOWN, Shown, count, listed, number
+from steptime.document.section import Column, Part, Section, SectionTable, Sentences, TableRow, cells
 from steptime.report.trial_names import Names
 from steptime.units import format_bit_rate, format_bytes, format_seconds, is_undecided
 

@@ -6,15 +6,15 @@ from functools import partial
 from typing import Any
 
 from steptime.analysis.summary_form import Summary, TrialSummary
-from steptime.flags import MEANINGS, FlagMeaning, flag_in_report
-from steptime.report.number_format import UNKNOWN, count, number
-from steptime.report.section import (
+from steptime.document.number_format import UNKNOWN, count, number
+from steptime.document.section import (
     Pairs,
     Part,
     Section,
     Sentences,
     Verbatim,
 )
+from steptime.flags import MEANINGS, FlagMeaning, flag_in_report
 from steptime.report.trial_names import Names
 from steptime.results.consistency import SetAside, counted
 from steptime.study.study import further_settings

@@ -7,10 +7,10 @@ from functools import partial
 from steptime.analysis.efficiency import ideal_throughput
 from steptime.analysis.summary_form import Efficiency, TrialSummary
 from steptime.catalog.choices import strategy_named
-from steptime.report.charts.chart import Figure, Marks, Spec, parts, picture
-from steptime.report.charts.rows import efficiency_lines, throughput_lines
-from steptime.report.number_format import drawn_interval
-from steptime.report.section import Figures, Section, Sentences
+from steptime.document.charts.chart import Figure, Marks, Spec, parts, picture
+from steptime.document.charts.rows import efficiency_lines, throughput_lines
+from steptime.document.number_format import drawn_interval
+from steptime.document.section import Figures, Section, Sentences
 from steptime.report.trial_names import Names, size
 from steptime.results.json_form import IntervalOverLaunches
 from steptime.study.trial import loader_in_words

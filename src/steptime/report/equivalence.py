@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from steptime.analysis.summary_form import EquivalenceSummary
-from steptime.report.number_format import count, distance, whole
-from steptime.report.section import (
+from steptime.document.number_format import count, distance, whole
+from steptime.document.section import (
     Cell,
     Column,
     Section,

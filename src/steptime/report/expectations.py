@@ -9,10 +9,10 @@ from steptime.diagnosis.form import (
     JobAccount,
     Scenario,
 )
+from steptime.document.number_format import UNKNOWN, percent, seconds, times
+from steptime.document.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.phases import PHASES
 from steptime.report.attached import JOB_TITLES
-from steptime.report.number_format import UNKNOWN, percent, seconds, times
-from steptime.report.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.report.trial_names import Names
 
 _ABOUT_EXPECTED = (

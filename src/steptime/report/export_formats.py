@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from steptime.analysis.compared.form import ChangeReport
+    from steptime.document.section import Section
     from steptime.exports.trackers.tracked_run import TrackedRun
-    from steptime.report.section import Section
     from steptime.report.sections import StudyFindings
     from steptime.results.store import Store
 
@@ -101,13 +101,13 @@ def _sections_markdown(title: str, sections: "Sequence[Section]") -> str:
 
 
 def _sections_csv(_: str, sections: "Sequence[Section]") -> str:
-    from steptime.report.table_formats import csv_of
+    from steptime.document.table_formats import csv_of
 
     return csv_of(sections).rstrip("\n")
 
 
 def _sections_latex(_: str, sections: "Sequence[Section]") -> str:
-    from steptime.report.table_formats import latex_of
+    from steptime.document.table_formats import latex_of
 
     return latex_of(sections)
 
@@ -131,7 +131,7 @@ def _csv_tables(stores: "Sequence[Store]", folder: Path, _: str | None) -> list[
 
 
 def _chrome(stores: "Sequence[Store]", folder: Path, trial: str | None) -> list[Path]:
-    from steptime.report.chrome_trace import export_traces
+    from steptime.exports.chrome_trace import export_traces
 
     return export_traces(stores[0], folder, trial)
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from steptime.analysis.summary_form import Summary
+from steptime.document.charts.chart import Figure
+from steptime.document.section import Figures, Part, Section
 from steptime.extras import require_extra
 from steptime.plain_file import write_whole
-from steptime.report.charts.chart import Figure
 from steptime.report.conditions import machine_in_a_line
-from steptime.report.section import Figures, Part, Section
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 

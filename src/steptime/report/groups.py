@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from steptime.analysis.summary_form import RankedTrial, Summary, TrialSummary
-from steptime.report.number_format import (
+from steptime.document.number_format import (
     INCONCLUSIVE,
     ONE_LAUNCH,
     Shown,

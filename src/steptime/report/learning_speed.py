@@ -4,15 +4,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from steptime.analysis.staleness import reached_shares
-from steptime.report.charts.chart import Figure, Marks, Spec, parts, picture
-from steptime.report.charts.rows import staleness_chart
-from steptime.report.groups import RankedGroup, RankedRow
-from steptime.report.number_format import (
+from steptime.document.charts.chart import Figure, Marks, Spec, parts, picture
+from steptime.document.charts.rows import staleness_chart
+from steptime.document.number_format import (
     UNKNOWN,
     rate,
     staleness,
 )
-from steptime.report.section import (
+from steptime.document.section import (
     Column,
     Figures,
     Section,
@@ -20,6 +19,7 @@ from steptime.report.section import (
     TableRow,
     cells,
 )
+from steptime.report.groups import RankedGroup, RankedRow
 
 _OF_LEARNING = (
     "Asynchronous updates are made from weights that others have changed meanwhile, so samples per second alone say "

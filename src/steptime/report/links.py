@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from steptime.analysis.message_times import Line, NetRow, NetSummary, line_points
-from steptime.report.charts.chart import Figure, Marks, Spec, chart, parts, picture, round_ticks
-from steptime.report.number_format import INCONCLUSIVE, NO_INTERVAL, UNKNOWN, Shown, count, number
-from steptime.report.section import (
+from steptime.document.charts.chart import Figure, Marks, Spec, chart, parts, picture, round_ticks
+from steptime.document.number_format import INCONCLUSIVE, NO_INTERVAL, UNKNOWN, Shown, count, number
+from steptime.document.section import (
     Cell,
     Column,
     Figures,

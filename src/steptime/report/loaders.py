@@ -6,8 +6,8 @@ from math import ceil
 
 from steptime.analysis.loader_form import LoaderChange, LoaderRow, LoaderVerdict
 from steptime.analysis.summary_form import Summary
-from steptime.report.number_format import UNKNOWN, count, number, percent, seconds, times
-from steptime.report.section import Section, Sentences, text_table
+from steptime.document.number_format import UNKNOWN, count, number, percent, seconds, times
+from steptime.document.section import Section, Sentences, text_table
 from steptime.results.json_form import Interval
 
 EXPLANATION = (

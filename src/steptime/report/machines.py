@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from steptime.analysis.machines import MachineFolder
 from steptime.analysis.summary_form import Summary
 from steptime.attached.form import AttachedRun
+from steptime.document.number_format import UNKNOWN, count, seconds
+from steptime.document.section import Cell, Column, Pairs, Section, SectionTable, Sentences, TableRow, cells
 from steptime.report.attached import headline
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.groups import clause, ranked_groups
-from steptime.report.number_format import UNKNOWN, count, seconds
-from steptime.report.section import Cell, Column, Pairs, Section, SectionTable, Sentences, TableRow, cells
 from steptime.report.trial_names import Names
 from steptime.report.unranked import unranked_in_words
 

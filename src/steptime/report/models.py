@@ -13,9 +13,9 @@ from steptime.analysis.model_form import (
     StudyPrediction,
 )
 from steptime.analysis.summary_form import Summary
-from steptime.report.charts.chart import Figure, Marks, Spec, parts, picture
-from steptime.report.charts.rows import prediction_bands
-from steptime.report.number_format import (
+from steptime.document.charts.chart import Figure, Marks, Spec, parts, picture
+from steptime.document.charts.rows import prediction_bands
+from steptime.document.number_format import (
     INCONCLUSIVE,
     UNKNOWN,
     Shown,
@@ -25,7 +25,17 @@ from steptime.report.number_format import (
     percent,
     ratio,
 )
-from steptime.report.section import Column, Figures, Part, Section, SectionTable, Sentences, TableRow, cells, text_table
+from steptime.document.section import (
+    Column,
+    Figures,
+    Part,
+    Section,
+    SectionTable,
+    Sentences,
+    TableRow,
+    cells,
+    text_table,
+)
 from steptime.report.trial_names import Names
 from steptime.results.json_form import IntervalOverLaunches
 from steptime.units import is_undecided

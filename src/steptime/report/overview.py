@@ -13,13 +13,13 @@ from rich.text import Text
 
 from steptime.analysis.summary_form import Summary
 from steptime.diagnosis.form import Diagnosis
+from steptime.document.number_format import count
 from steptime.phases import PHASES
 from steptime.report import accuracy, conditions, equivalence, loaders
 from steptime.report.advice import largest_finding
 from steptime.report.answer import first_answer, in_order, paper_line
 from steptime.report.breakdown import BreakdownRow, breakdown_groups
 from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, verdict
-from steptime.report.number_format import count
 from steptime.report.ranking import NO_RESULT, SHORT_LAYOUTS, RankingColumn, short_columns
 from steptime.report.terminal import empty_table, fits, narrowed, section, widest_line, wrapped
 from steptime.report.trial_names import Names

@@ -7,14 +7,14 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import steptime
+from steptime.document.plain_text import plain_text
+from steptime.document.section import Section
 from steptime.extras import why_absent
 from steptime.report.advice import largest_finding
 from steptime.report.answer import first_answer, in_order, paper_line
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.groups import MOST_ANSWERS
 from steptime.report.overview import sentences, verdicts
-from steptime.report.plain_text import plain_text
-from steptime.report.section import Section
 from steptime.report.sections import StudyFindings, sections
 from steptime.results.record_kinds import TIMING
 from steptime.results.store import Store

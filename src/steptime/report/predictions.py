@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steptime.analysis.ablation.pop import ASYNCHRONOUS
+from steptime.document.number_format import INCONCLUSIVE, UNKNOWN, Shown, number, percent, rate, seconds
+from steptime.document.section import Cell, Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
 from steptime.phases import HIDDEN, PHASES
-from steptime.report.number_format import INCONCLUSIVE, UNKNOWN, Shown, number, percent, rate, seconds
 from steptime.report.ranking import flop_rate, tokens_rate
-from steptime.report.section import Cell, Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.scaling.knee import knee_line
 from steptime.units import format_count, format_seconds, is_undecided
 
 if TYPE_CHECKING:  # whose models take longer to import than most reports
+    from steptime.fitting.attached_profile import AttachedProfile
     from steptime.predict.attached import AttachedPrediction
-    from steptime.predict.attached_profile import AttachedProfile
     from steptime.predict.predict import Prediction
     from steptime.scaling.empty_columns import EmptyColumn
     from steptime.scaling.forecast import Forecast, ForecastPoint

@@ -10,10 +10,9 @@ from functools import partial
 from typing import Literal
 
 from steptime.analysis.summary_form import TrialSummary
-from steptime.report.charts.chart import MOST, MOST_ROWS, Figure, Marks, Spec, parts, picture
-from steptime.report.charts.rows import distribution_chart, ratio_chart, throughput_bars
-from steptime.report.groups import MOST_ANSWERS, RankedGroup, RankedRow, verdict
-from steptime.report.number_format import (
+from steptime.document.charts.chart import MOST, MOST_ROWS, Figure, Marks, Spec, parts, picture
+from steptime.document.charts.rows import distribution_chart, ratio_chart, throughput_bars
+from steptime.document.number_format import (
     UNKNOWN,
     Shown,
     count,
@@ -22,7 +21,7 @@ from steptime.report.number_format import (
     scaled,
     time_unit,
 )
-from steptime.report.section import (
+from steptime.document.section import (
     EVERYWHERE,
     Cell,
     Column,
@@ -38,6 +37,7 @@ from steptime.report.section import (
     mark_notes,
     short_marks,
 )
+from steptime.report.groups import MOST_ANSWERS, RankedGroup, RankedRow, verdict
 from steptime.report.trial_names import Names
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.units import format_bytes

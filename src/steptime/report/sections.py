@@ -9,11 +9,12 @@ from steptime.analysis.message_times import NetSummary
 from steptime.analysis.summary_form import Summary, TrialSummary
 from steptime.attached.form import AttachedRun
 from steptime.diagnosis.form import Diagnosis
+from steptime.document.charts.chart import Marks
+from steptime.document.section import Pairs, Part, Section, Sentences
 from steptime.report.advice import advice_section
 from steptime.report.answer import published_section
 from steptime.report.attached import attached_section
 from steptime.report.breakdown_section import breakdown_section, pop_section
-from steptime.report.charts.chart import Marks
 from steptime.report.clusters import host_section
 from steptime.report.conditions import conditions_section
 from steptime.report.curves import scaling_section
@@ -25,7 +26,6 @@ from steptime.report.links import link_section
 from steptime.report.loaders import loader_section
 from steptime.report.models import model_section
 from steptime.report.ranking import Quantiles, ranking_section, resource_section, work_section
-from steptime.report.section import Pairs, Part, Section, Sentences
 from steptime.report.sweep import sweep_section
 from steptime.report.tiers import tier_section
 from steptime.report.trainings import training_section

@@ -3,10 +3,10 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from steptime.report.charts.chart import GREY, Figure, Spec, chart, picture
-from steptime.report.charts.rows import axis_from_zero, workers_axis
-from steptime.report.number_format import INCONCLUSIVE, number, percent, seconds, times
-from steptime.report.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow
+from steptime.document.charts.chart import GREY, Figure, Spec, chart, picture
+from steptime.document.charts.rows import axis_from_zero, workers_axis
+from steptime.document.number_format import INCONCLUSIVE, number, percent, seconds, times
+from steptime.document.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.scaling.knee import knee_line, knee_of
 from steptime.units import is_undecided

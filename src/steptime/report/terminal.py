@@ -14,9 +14,20 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from steptime.document.section import (
+    Cell,
+    Column,
+    Layout,
+    Pairs,
+    Part,
+    Section,
+    SectionTable,
+    Sentences,
+    Style,
+    Verbatim,
+)
 from steptime.report.answer import first_answer, paper_line
 from steptime.report.conditions import machine_in_a_line
-from steptime.report.section import Cell, Column, Layout, Pairs, Part, Section, SectionTable, Sentences, Style, Verbatim
 from steptime.report.sections import StudyFindings, sections
 
 _STYLES: dict[Style, str] = {

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from steptime.analysis.summary_form import RankedTrial, Summary, TrialSummary, TunedTrial
-from steptime.report.number_format import (
+from steptime.document.number_format import (
     UNKNOWN,
     ratio,
 )
-from steptime.report.section import (
+from steptime.document.section import (
     Cell,
     Column,
     Pairs,

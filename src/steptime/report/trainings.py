@@ -10,6 +10,17 @@ from operator import attrgetter
 
 from steptime.analysis.accuracy import OverSeeds, TrainingSummary
 from steptime.analysis.summary_form import Summary
+from steptime.document.charts.chart import MOST_ROWS, Figure, Marks, Spec, parts, picture
+from steptime.document.charts.trainings import (
+    ACCURACY,
+    LOSS,
+    batch_lines,
+    learning_curves,
+    rate_lines,
+    staleness_points,
+)
+from steptime.document.number_format import UNKNOWN, count
+from steptime.document.section import Cell, Column, Figures, Part, Section, SectionTable, TableRow, cells
 from steptime.report.accuracy import (
     EXPLANATION,
     AccuracyGroup,
@@ -19,10 +30,6 @@ from steptime.report.accuracy import (
     final_value,
     shared_names,
 )
-from steptime.report.charts.chart import MOST_ROWS, Figure, Marks, Spec, parts, picture
-from steptime.report.charts.trainings import ACCURACY, LOSS, batch_lines, learning_curves, rate_lines, staleness_points
-from steptime.report.number_format import UNKNOWN, count
-from steptime.report.section import Cell, Column, Figures, Part, Section, SectionTable, TableRow, cells
 from steptime.study.training import RateSchedule, rate_shares
 
 _PLATEAU = "plateau"

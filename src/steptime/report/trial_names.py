@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from steptime.analysis.summary_form import EquivalenceSummary, TrialSummary
-from steptime.report.number_format import count
+from steptime.document.number_format import count
 from steptime.study.study import AXES, FURTHER_FIELDS
 
 # What a trial's group and options do not say, in the order in which it is tried as a distinction.

@@ -1,11 +1,11 @@
 """Trials without a place in the ranking, and why."""
 
 from steptime.analysis.summary_form import Summary, TrialSummary
-from steptime.report.number_format import (
+from steptime.document.number_format import (
     count,
     throughput,
 )
-from steptime.report.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
+from steptime.document.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.report.trial_names import Names
 
 

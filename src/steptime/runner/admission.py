@@ -17,27 +17,27 @@ from steptime.catalog.found_site import Site
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.workloads.layers import Workload
 from steptime.environments.cache import cache_folder
-from steptime.results.accuracy_records import TrainingRun
-from steptime.results.record_kinds import TIMING, TRAINING
-from steptime.results.records import Launch
-from steptime.results.store import Store
-from steptime.runner.budget import Budget
-from steptime.runner.equivalence.check import Case, CheckCache, Checker, EquivalenceCheck
-from steptime.runner.equivalence.loaders import LoaderInput
-from steptime.runner.executor import Executor
-from steptime.runner.host import (
+from steptime.equivalence.check import Case, CheckCache, Checker, EquivalenceCheck
+from steptime.equivalence.loaders import LoaderInput
+from steptime.execution.executor import Executor
+from steptime.execution.host import (
     SHARED_MEMORY,
     memory_shortage,
     shared_batches_bytes,
     shared_memory_bytes,
     usable_cores,
 )
-from steptime.runner.launch_request import environment_key
-from steptime.runner.living_hosts import living_hosts
+from steptime.execution.launch_request import environment_key
+from steptime.execution.living_hosts import living_hosts
+from steptime.execution.progress import Observer
+from steptime.expansion.site import machine_of_checks
+from steptime.results.accuracy_records import TrainingRun
+from steptime.results.record_kinds import TIMING, TRAINING
+from steptime.results.records import Launch
+from steptime.results.store import Store
+from steptime.runner.budget import Budget
 from steptime.runner.plan import StudyPlan, missing_in_words
 from steptime.runner.preparation import prepare_environments
-from steptime.runner.progress import Observer
-from steptime.runner.site import machine_of_checks
 from steptime.study.axis import REFERENCE
 from steptime.study.trial import Trial
 from steptime.units import format_bytes, format_count

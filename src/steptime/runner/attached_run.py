@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from steptime.attach.folder import environment, write_hook
 from steptime.attach.record_file import boot_id
 from steptime.errors import LaunchError, StoreError, error_line
+from steptime.execution.host import usable_cores
+from steptime.execution.progress import Observer
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.own_command import CommandEnd, run_command
 from steptime.plain_file import PlainFolder, cannot_write, make_exclusively
@@ -24,10 +26,8 @@ from steptime.results.machine import fingerprint
 from steptime.results.noise import Snapshot, difference, flags, snapshot
 from steptime.results.store import Store
 from steptime.runner.attached_folder import make_results, member_file
-from steptime.runner.host import usable_cores
 from steptime.runner.job_member import JobMember, job_member
 from steptime.runner.process_watch import ProcessWatch
-from steptime.runner.progress import Observer
 
 if TYPE_CHECKING:
     from steptime.analysis.compared.sides import ComparedSide

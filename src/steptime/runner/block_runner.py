@@ -16,12 +16,12 @@ from itertools import count as count_from
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+from steptime.execution.executor import Executor, LaunchResult
+from steptime.execution.launch_request import Launchable
+from steptime.execution.progress import Observer, Remaining
 from steptime.results.consistency import misfit
 from steptime.results.stored_record import LaunchRecord
 from steptime.runner.allocation import Allocation
-from steptime.runner.executor import Executor, LaunchResult
-from steptime.runner.launch_request import Launchable
-from steptime.runner.progress import Observer, Remaining
 
 START_S = 6.0
 """A guess of the time that starting a framework takes, until the first launch has shown it."""

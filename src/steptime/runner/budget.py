@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from steptime.equivalence.check import Case
 from steptime.runner.block_runner import Schedule
 from steptime.runner.durations import KeptDurations
-from steptime.runner.equivalence.check import Case
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunKind, deadlines
 from steptime.study.study import Study
 from steptime.study.trial import Trial

@@ -20,6 +20,7 @@ from steptime.environments.kinds import find_ready
 from steptime.environments.spec import choose_python
 from steptime.environments.subprocesses import ask
 from steptime.errors import EnvironmentFailure
+from steptime.execution.host import SHARED_MEMORY, shared_memory_bytes, usable_cores
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.network import can_switch
 from steptime.launchers.emulation.verification import is_privileged, kernel_delays, missing_requirement
@@ -32,7 +33,6 @@ from steptime.launchers.namespaces import (
 )
 from steptime.launchers.table import LAUNCHERS
 from steptime.results.machine import quota_cores
-from steptime.runner.host import SHARED_MEMORY, shared_memory_bytes, usable_cores
 from steptime.runner.preparation import environment_spec
 from steptime.study.environment_variables import passed, stripped
 from steptime.study.study_file import broken_studies

@@ -16,9 +16,9 @@ from typing import Literal
 from steptime.catalog.manifest import load_manifests
 from steptime.environments.cache import cache_folder
 from steptime.errors import PluginError, StoreError, WorkloadError
+from steptime.execution.host import usable_cores
 from steptime.plain_file import write_whole
 from steptime.results.machine import machine_id
-from steptime.runner.host import usable_cores
 from steptime.study.trial import Trial
 
 Work = Literal["check", "launch", "replay", "ablation", "loader", "training", "report"]

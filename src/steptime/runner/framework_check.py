@@ -35,6 +35,12 @@ from steptime.catalog.plugins import OWN
 from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.datasets.creation import open_dataset
 from steptime.datasets.validation import loader_json
+from steptime.execution.collected import collect
+from steptime.execution.jobs import TimingSchedule, timing_job
+from steptime.execution.launch_request import request_of
+from steptime.execution.progress import Observer
+from steptime.execution.run_folder import make_run_folder
+from steptime.expansion.expansion import skipped_in_words
 from steptime.launchers.base import free_ports
 from steptime.launchers.orphans import end_marked, marked
 from steptime.launchers.process_env import inherited
@@ -42,15 +48,9 @@ from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import launcher_named
 from steptime.results.record_kinds import ABLATION
 from steptime.results.store import Store
-from steptime.runner.collected import collect
-from steptime.runner.expansion import skipped_in_words
 from steptime.runner.framework_files import Finding, finding
-from steptime.runner.jobs import TimingSchedule, timing_job
-from steptime.runner.launch_request import request_of
 from steptime.runner.plan import StudyPlan, plan_study
 from steptime.runner.preparation import ready_interpreter
-from steptime.runner.progress import Observer
-from steptime.runner.run_folder import make_run_folder
 from steptime.runner.study_run import StudyRun
 from steptime.study.trial import Trial
 from steptime.validity.verdicts import TrialVerdict, verdicts_of

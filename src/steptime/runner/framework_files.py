@@ -22,8 +22,8 @@ from steptime.catalog.manifest import FILE, Manifest, load_manifests
 from steptime.catalog.options import Option
 from steptime.catalog.plugins import OWN
 from steptime.environments.locks import lock_of, requirement_lines
+from steptime.execution.run_folder import make_run_folder
 from steptime.launchers.table import LAUNCHERS
-from steptime.runner.run_folder import make_run_folder
 from steptime.runner.settings_table import settings_mistakes
 from steptime.worker.framework import (
     CLIPPED_APART,

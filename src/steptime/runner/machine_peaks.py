@@ -10,13 +10,13 @@ from steptime.catalog.accelerators import find_accelerators
 from steptime.catalog.manifest import load_manifests
 from steptime.environments.subprocesses import answer_in, ask
 from steptime.errors import EnvironmentFailure
+from steptime.execution.progress import Observer
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.process_env import thread_pools
 from steptime.results.machine import fingerprint
 from steptime.results.peaks import PEAKS, Peak, StoredPeaks, setting_of
 from steptime.results.store import Store
 from steptime.runner.preparation import ready_interpreter
-from steptime.runner.progress import Observer
 from steptime.study.study import ENVIRONMENT_KEYS
 
 Setting = tuple[str, str, int]

@@ -9,22 +9,22 @@ from typing import Any
 
 from steptime.catalog.found_site import Site
 from steptime.catalog.manifest import Manifest
+from steptime.execution.collected import Collected
+from steptime.execution.executor import Executor, LaunchResult
+from steptime.execution.host import usable_cores
+from steptime.execution.jobs import SCHEMA
+from steptime.execution.launch_request import environment_key
+from steptime.execution.living_hosts import living_hosts, probe_site
+from steptime.execution.progress import Observer
+from steptime.expansion.site import accelerators_of
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.orphans import end_orphans
 from steptime.results.machine import fingerprint
 from steptime.results.net_records import NetLaunch, NetSetting, Visit, WorkerVisits
 from steptime.results.store import Store
 from steptime.runner.block_runner import START_S, AbstractRuns, BlockRunner, Schedule, StoppingRule
-from steptime.runner.collected import Collected
-from steptime.runner.executor import Executor, LaunchResult
-from steptime.runner.host import usable_cores
-from steptime.runner.jobs import SCHEMA
-from steptime.runner.launch_request import environment_key
-from steptime.runner.living_hosts import living_hosts, probe_site
 from steptime.runner.net_plan import NetPlan
 from steptime.runner.preparation import environment_spec, prepare_environments
-from steptime.runner.progress import Observer
-from steptime.runner.site import accelerators_of
 
 QUESTION = "How long does a message take over each back end?"
 RUN_FOLDERS = "net-launches"

@@ -12,10 +12,10 @@ from steptime.catalog.found_site import Site
 from steptime.catalog.manifest import BackEndSupport, Manifest
 from steptime.environments.kinds import find_ready
 from steptime.errors import UsageError, choices_message
+from steptime.expansion.site import launcher_on
 from steptime.launchers.emulation.verification import missing_requirement
 from steptime.results.net_records import NetSetting
 from steptime.runner.preparation import environment_spec
-from steptime.runner.site import launcher_on
 from steptime.study.host_lists import expanded_hosts
 from steptime.study.hosts import HostsChoice
 from steptime.study.quantities import MOST_PROCESSES

@@ -18,18 +18,18 @@ from steptime.datasets.dataset import Contents
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, addresses, find_ready
 from steptime.errors import LaunchError, StudyError
+from steptime.execution.host import usable_cores
+from steptime.execution.launch_request import environment_key, request_of
+from steptime.execution.run_folder import trial_run_folder
+from steptime.expansion.combinations import DatasetFacts
+from steptime.expansion.expansion import Expansion, Skipped, expand, skipped_in_words
+from steptime.expansion.site import accelerators_of, site_of_study
 from steptime.launchers.namespaces import NO_NAMESPACE
 from steptime.launchers.request import Process, Request
 from steptime.launchers.table import launcher_named
-from steptime.runner.combinations import DatasetFacts
 from steptime.runner.durations import search_s
-from steptime.runner.expansion import Expansion, Skipped, expand, skipped_in_words
-from steptime.runner.host import usable_cores
-from steptime.runner.launch_request import environment_key, request_of
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
-from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunKind
-from steptime.runner.site import accelerators_of, site_of_study
 from steptime.study.environment_variables import passed, refusal, stripped
 from steptime.study.study import SMALL, Study
 from steptime.study.study_file import read_study, study_files, study_text

@@ -20,9 +20,9 @@ from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, ReadyEnvironment, create_all, find_ready
 from steptime.environments.locks import is_locked
 from steptime.errors import DatasetError, EnvironmentFailure
-from steptime.runner.combinations import DatasetFacts
-from steptime.runner.jobs import synthetic_loader
-from steptime.runner.progress import Observer, SampleProgress
+from steptime.execution.jobs import synthetic_loader
+from steptime.execution.progress import Observer, SampleProgress
+from steptime.expansion.combinations import DatasetFacts
 from steptime.study.study import EnvironmentChoice, Study
 from steptime.study.trial import Trial
 from steptime.units import format_bytes

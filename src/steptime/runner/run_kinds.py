@@ -11,6 +11,9 @@ from typing import Any, Generic, TypeVar
 
 from steptime.catalog.choices import SYNTHETIC
 from steptime.datasets.validation import Split
+from steptime.equivalence.replay import Replays
+from steptime.execution.jobs import AblationSchedule, warm_up_s
+from steptime.execution.living_hosts import LivingHosts
 from steptime.results.ablation_records import AblationLaunch
 from steptime.results.accuracy_records import TrainingRun
 from steptime.results.loader_records import LoaderLaunch
@@ -20,10 +23,7 @@ from steptime.results.store import Store
 from steptime.results.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule
 from steptime.runner.durations import KeptDurations, Work, search_s
-from steptime.runner.equivalence.replay import Replays
-from steptime.runner.equivalence.training_replay import TrainingReplays
-from steptime.runner.jobs import AblationSchedule, warm_up_s
-from steptime.runner.living_hosts import LivingHosts
+from steptime.runner.training_replay import TrainingReplays
 from steptime.runner.training_runs import GUESS_S, TrainingRuns, training_schedule
 from steptime.runner.trial_runs import (
     TrialInputs,

@@ -12,6 +12,12 @@ from steptime.analysis.published import merged_tiers
 from steptime.catalog.found_site import Site
 from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Dataset
+from steptime.equivalence.loaders import LoaderInput
+from steptime.equivalence.replay import Replays
+from steptime.execution.executor import OUT_OF_MEMORY, Executor
+from steptime.execution.living_hosts import probe_site
+from steptime.execution.progress import KeptProgress, Observer
+from steptime.expansion.expansion import skipped_in_words
 from steptime.foreign_writers import require_folder_for_launches, require_own_files
 from steptime.interruption import Interrupted, shielded, unmasked
 from steptime.launchers.orphans import end_orphans
@@ -33,11 +39,6 @@ from steptime.runner.allocation import Allocation
 from steptime.runner.block_runner import AbstractRuns, BlockRunner
 from steptime.runner.budget import Budget, missing_launches
 from steptime.runner.durations import KeptDurations
-from steptime.runner.equivalence.loaders import LoaderInput
-from steptime.runner.equivalence.replay import Replays
-from steptime.runner.executor import OUT_OF_MEMORY, Executor
-from steptime.runner.expansion import skipped_in_words
-from steptime.runner.living_hosts import probe_site
 from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
     datasets_with_skips,
@@ -48,7 +49,6 @@ from steptime.runner.preparation import (
     reference_loader_of,
     training_split,
 )
-from steptime.runner.progress import KeptProgress, Observer
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, without_breakdown
 from steptime.runner.trial_runs import BatchSearch, TrialInputs, what_more_launches_show
 from steptime.study.trial import Trial

@@ -19,6 +19,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from steptime.datasets.validation import Split
 from steptime.errors import StoreError
+from steptime.execution.executor import LaunchResult
+from steptime.execution.jobs import TrainingPlan, epoch_steps, training_job
+from steptime.execution.progress import Observer
+from steptime.execution.run_folder import trial_run_folder
 from steptime.plain_file import PlainFolder
 from steptime.results.accuracy_records import TrainingRun, WorkerEpoch, worker_epoch
 from steptime.results.jsonlines import json_text
@@ -26,10 +30,6 @@ from steptime.results.record_kinds import TRAINING
 from steptime.results.store import Store
 from steptime.results.stored_record import first_mistake
 from steptime.runner.block_runner import START_S, AbstractRuns, LaunchProgress, Schedule, StoppingRule
-from steptime.runner.executor import LaunchResult
-from steptime.runner.jobs import TrainingPlan, epoch_steps, training_job
-from steptime.runner.progress import Observer
-from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.trial_runs import TrialInputs, described
 from steptime.study.study import Study
 from steptime.study.trial import Trial

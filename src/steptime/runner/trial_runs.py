@@ -21,6 +21,12 @@ from typing import Any, Generic, Literal, TypeVar
 
 from steptime.catalog.choices import SYNTHETIC
 from steptime.catalog.workloads.layers import Workload
+from steptime.execution.collected import worker_ablations, worker_loadings, worker_steps
+from steptime.execution.executor import Executor, LaunchResult, was_killed
+from steptime.execution.jobs import AblationSchedule, TimingSchedule, ablation_job, loader_job, timing_job
+from steptime.execution.living_hosts import LivingHosts
+from steptime.execution.progress import Observer
+from steptime.execution.run_folder import trial_run_folder
 from steptime.results.ablation_records import AblationLaunch
 from steptime.results.loader_records import LoaderLaunch, PageCache
 from steptime.results.record_kinds import ABLATION, LOADING
@@ -28,13 +34,7 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.results.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
-from steptime.runner.collected import worker_ablations, worker_loadings, worker_steps
-from steptime.runner.executor import Executor, LaunchResult, was_killed
-from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, loader_job, timing_job
-from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.page_cache import dataset_files, drop_on_hosts, drop_page_cache
-from steptime.runner.progress import Observer
-from steptime.runner.run_folder import trial_run_folder
 from steptime.statistics.launch_times import LaunchTimes
 from steptime.statistics.stopping_rule import reduced, suffices
 from steptime.statistics.undecided_pairs import UndecidedPair, undecided_pairs, undecided_trials

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from steptime.curves.curve import HOLDOUT, Array, PointsAsked, ScalingCurve, times, workers
+from steptime.curves.posterior import predict_curve
+from steptime.curves.reference_models import INFORMED, NULLS, REFERENCES, CurveModel, InformedModel, job_of
 from steptime.errors import UsageError
-from steptime.predict.curve.curve import HOLDOUT, Array, PointsAsked, ScalingCurve, times, workers
-from steptime.predict.curve.posterior import predict_curve
-from steptime.predict.curve.reference_models import INFORMED, NULLS, REFERENCES, CurveModel, InformedModel, job_of
 from steptime.results.json_form import Interval
 
 _TAIL = 0.1

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from steptime.predict.curve.curve import ScalingCurve
-from steptime.predict.curve.facts import UNSTATED, facts_of
-from steptime.predict.curve.input_ceiling import input_path
-from steptime.predict.curve.posterior import AssumedHosts, summarize
-from steptime.predict.curve.shape import INDEX
+from steptime.curves.curve import ScalingCurve
+from steptime.curves.facts import UNSTATED, facts_of
+from steptime.curves.input_ceiling import input_path
+from steptime.curves.posterior import AssumedHosts, summarize
+from steptime.curves.shape import INDEX
 
 LINKS: Mapping[str, str] = {
     "inter_host_gbps": "steptime net between two hosts",

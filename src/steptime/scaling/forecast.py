@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from steptime.predict.curve.curve import Array, Point, ScalingCurve
-from steptime.predict.curve.posterior import AssumedHosts, Explanation, posterior, predict_curve, summarize
-from steptime.predict.curve.shape import INDEX, joint_prior, priors_for
+from steptime.curves.curve import Array, Point, ScalingCurve
+from steptime.curves.posterior import AssumedHosts, Explanation, posterior, predict_curve, summarize
+from steptime.curves.shape import INDEX, joint_prior, priors_for
 from steptime.results.json_form import Interval
 from steptime.scaling.assessment import ScoredPoint, predict_holdout, score
 from steptime.scaling.empty_columns import EmptyColumn, empty_columns

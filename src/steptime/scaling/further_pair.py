@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 
-from steptime.predict.curve.curve import Array
-from steptime.predict.curve.posterior import AssumedHosts
+from steptime.curves.curve import Array
+from steptime.curves.posterior import AssumedHosts
 
 
 @dataclass(frozen=True)

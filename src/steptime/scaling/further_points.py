@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 
-from steptime.predict.curve.posterior import AssumedHosts, WeightedSamples, mixture, summarize
+from steptime.curves.posterior import AssumedHosts, WeightedSamples, mixture, summarize
 
 _LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Quantiles of what a further point may turn out to be, each as likely."""

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from steptime.errors import UsageError
+from steptime.fitting.attached_profile import AttachedProfile
+from steptime.fitting.observation import GroupKey
+from steptime.fitting.profile import Profile
 from steptime.predict.attached import predict_attached
-from steptime.predict.attached_profile import AttachedProfile
-from steptime.predict.observation import GroupKey
 from steptime.predict.predict import Prediction, predict_one
-from steptime.predict.profile import Profile
 from steptime.predict.query import Query, check_sizes
 from steptime.predict.targets import targets
 from steptime.scaling.knee import SHARES, Knee, doublings, knees

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 
+from steptime.curves.curve import Array, Point, PointsAsked, ScalingCurve
+from steptime.curves.posterior import AssumedHosts, Explanation, assumed_setups, summarize
+from steptime.curves.shape import joint_prior, priors_for, relative_times, standard_normals
 from steptime.errors import UsageError
-from steptime.predict.curve.curve import Array, Point, PointsAsked, ScalingCurve
-from steptime.predict.curve.posterior import AssumedHosts, Explanation, assumed_setups, summarize
-from steptime.predict.curve.shape import joint_prior, priors_for, relative_times, standard_normals
 from steptime.results.json_form import Interval
 
 _SHARES = 8

@@ -16,8 +16,8 @@ from steptime.attached.attempts import attempts_of
 from steptime.attached.step_parts import longest_training, title_of
 from steptime.attached.step_selection import kept_steps
 from steptime.attached.summary import attached_run
-from steptime.predict.curve.contradictions import jumps
-from steptime.predict.curve.curve import Point, ScalingCurve, Setup
+from steptime.curves.contradictions import jumps
+from steptime.curves.curve import Point, ScalingCurve, Setup
 from steptime.results.json_form import Interval, IntervalOverLaunches, JsonForm
 from steptime.results.store import Store
 from steptime.scaling.forecast import Forecast, forecast

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from steptime.execution.progress import Observer
 from steptime.results.store import Store
-from steptime.runner.progress import Observer
 from steptime.scaling.sweep_answer import needs_runs
 from steptime.sweep.answer import options_of, sweep_answer
 from steptime.sweep.plan import STORED, SweepPlan

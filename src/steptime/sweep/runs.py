@@ -8,12 +8,12 @@ from pathlib import Path
 from statistics import mean
 
 from steptime.errors import StoreError
+from steptime.execution.progress import Observer
 from steptime.interruption import Interrupted
 from steptime.plain_file import PlainFolder
 from steptime.results.attached_files import AttachedHeader
 from steptime.results.store import Store
 from steptime.runner.attached_run import OUTPUT, AttachedCommand
-from steptime.runner.progress import Observer
 from steptime.sweep.early_end import EarlyEnd
 from steptime.sweep.plan import STORED, PlannedRun, SweepPlan, plan_of, require_same
 

@@ -1,0 +1,313 @@
+"""The profile of one attached run and a link: what a forecast of a user's own script rests on, and how it is kept."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from steptime.analysis.message_times import NetRow
+from steptime.attached.exchange import CallKind, sharded_calls
+from steptime.attached.form import AttachedRun, StepPart
+from steptime.errors import StoreError
+from steptime.fitting.observation import PositiveSeconds, Rate, Seconds, Share
+from steptime.fitting.profile import NetLink
+from steptime.model.measured_links import link_of
+from steptime.phases import EXCHANGED, REST
+from steptime.plain_file import write_whole
+from steptime.results.attached_files import AttachedFiles
+from steptime.results.json_form import Interval
+from steptime.results.stored_record import Bytes, Count
+from steptime.user_file import read_user_text
+
+SCHEMA = 1
+KIND = "attached"
+_MOST_BYTES = 64 << 20
+_MOST_REST = 0.1
+"""Of a step, that may be unexplained."""
+_MOST_FOREIGN = 0.25
+"""Of the processor seconds during the run, that others may have used where they delayed it."""
+_MOST_DELAYED = 0.05
+"""Of the time of a process, for which others may have kept it from running."""
+_NORMAL_95 = 1.96
+_QUARTILES = 1.349
+"""Their distance in a normal distribution, in standard deviations."""
+_OF_BUFFERS = "_broadcast_coalesced"  # the kind of DDP's collective that sends buffers
+_HOOKS = ("allreduce_hook", "BuiltinCommHookType.ALLREDUCE")  # of DDP, that average all bytes
+_MIB = 1 << 20
+_FIRST_BUCKET, _BUCKET = 1 * _MIB, 25 * _MIB  # of DDP, where its own are not on record
+_SHARDED_ROOTS = ("FSDP", "FullyShardedDataParallel", "DeepSpeedEngine")
+"""How class names of outermost modules begin, as `fully_shard`, its predecessor and DeepSpeed make them."""
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Bucket(_Form):
+    """Gradients that travel together."""
+
+    bytes: Bytes
+    ready: Share
+    """The share of the backward pass after which the last of them is there."""
+
+
+class Call(_Form):
+    """A call of a step that starts a collective, or waits for the oldest one still under way."""
+
+    kind: CallKind
+    bytes: Bytes
+    """Of the whole, that all workers gather or reduce."""
+    after_s: Seconds
+    """Since the call before returned."""
+
+
+class AttachedLink(_Form):
+    """The link between workers, as the message benchmark of the same back end found it."""
+
+    back_end: str
+    rate: Rate
+    start_s: Seconds
+    """Of one step of the ring."""
+    workers: Count
+    """The most that were measured."""
+    between_hosts: bool
+
+
+class AttachedProfile(_Form):
+    """What an attached run and a link say of a step; seconds of the mean worker."""
+
+    kind: str = KIND
+    format_version: int = Field(SCHEMA, alias="schema")
+    command: list[str]
+    workers: Count
+    cores: Count
+    """Of the host, which its workers share where they have no devices."""
+    on_device: bool
+    computing_s: PositiveSeconds
+    """All but the exchange."""
+    computing_error_s: Seconds
+    """Its standard error within the run."""
+    backward_s: Seconds
+    """Of the pass behind which gradients are exchanged."""
+    exposed_s: Seconds
+    waiting_s: Seconds
+    one_is_slow: bool
+    """Whether the waiting is for one rank that is always slow."""
+    spread_s: Seconds
+    """Standard deviation of a worker's step from step to step."""
+    buckets: list[Bucket]
+    calls: list[Call] = []
+    """Of a step whose parameters are sharded, in place of buckets."""
+    buffers: Bytes = 0
+    """That the first worker sends to all in each forward pass, as DDP does with those of batch norm."""
+    link: AttachedLink | None
+    refused: Annotated[str | None, Field(max_length=1000)] = None
+    """Why nothing can be predicted; None if something can."""
+    trainings: Annotated[str | None, Field(max_length=5000)] = None
+    """Of a command that trained several times, which of them is predicted; None of a single one."""
+
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
+
+
+def attached_profile(
+    run: AttachedRun, files: AttachedFiles, rows: Sequence[NetRow], cores: int, tables: Sequence[NetLink] = ()
+) -> AttachedProfile:
+    """Return the profile of an attached run.
+
+    Args:
+        run: what was found in it.
+        files: its records, of which the gradients are read.
+        rows: what the message benchmark found in the same folder.
+        cores: of the host.
+        tables: links behind output of nccl-tests, which replaces the message benchmark.
+    """
+    parts = {part.name: part for part in run.parts}
+    known = [part for name, part in parts.items() if name not in EXCHANGED]
+    computing_s = sum(part.time_s.value or 0.0 for part in known)
+    errors = [_error_s(part.time_s) for part in known]
+    micro_steps = max(1, run.micro_steps or 1)
+    profile = AttachedProfile(
+        command=list(run.command),
+        workers=run.world,
+        cores=max(1, cores),
+        on_device=any(part.device_s is not None for part in run.parts),
+        computing_s=max(computing_s, 1e-12),
+        computing_error_s=float(np.sqrt(np.sum(np.square(errors)))),
+        backward_s=_value(parts.get("backward")) / micro_steps,
+        exposed_s=_value(parts.get("comm_exposed")),
+        waiting_s=_value(parts.get("sync_wait")),
+        one_is_slow=run.waited_for is not None and bool(run.waited_for.ranks),
+        spread_s=_spread_s(files),
+        buckets=_buckets(files),
+        calls=[Call(**call._asdict()) for call in sharded_calls(run.world, run.collectives, files.processes)],
+        buffers=round(sum(each.bytes for each in run.collectives if each.kind == _OF_BUFFERS)),
+        link=_link_of_tables(tables) if tables else _link(run, rows),
+    )
+    return profile.model_copy(update={"refused": _refusal(run, profile, files)})
+
+
+def _value(part: StepPart | None) -> float:
+    return max(0.0, part.time_s.value or 0.0) if part is not None else 0.0
+
+
+def _error_s(time: Interval[float | None]) -> float:
+    if time.low is None or time.high is None:
+        return 0.0
+    return (time.high - time.low) / (2.0 * _NORMAL_95)
+
+
+def _spread_s(files: AttachedFiles) -> float:
+    """Return the standard deviation of a process's steps, by its quartiles: a few long ones do not count."""
+    steps = next((each.steps for each in files.processes if each.steps), [])
+    lengths = [step.active_s for step in steps if not step.holds_other_work]
+    if len(lengths) < 2:  # noqa: PLR2004 - no spread
+        return 0.0
+    low, high = np.quantile(lengths, (0.25, 0.75))
+    return float(high - low) / _QUARTILES
+
+
+def _buckets(files: AttachedFiles) -> list[Bucket]:
+    """Return the buckets of DDP with the share of the backward pass after which each is ready."""
+    process = next((each for each in files.processes if each.gradients), None)
+    if process is None:
+        return []
+    last = process.gradients[-1]
+    end = last.ready[-1][1] if last.ready else 0
+    sizes = list(process.buckets.bytes) if process.buckets and process.buckets.bytes else []
+    found: list[Bucket] = []
+    held = 0
+    for size, at in last.ready:
+        held += size
+        limit = sizes[len(found)] if len(found) < len(sizes) else (_BUCKET if found else _FIRST_BUCKET)
+        if held >= limit:
+            found.append(Bucket(bytes=held, ready=min(1.0, at / end) if end else 1.0))
+            held = 0
+    if held:
+        found.append(Bucket(bytes=held, ready=1.0))
+    sent = process.buckets.sent_bytes if process.buckets else None
+    share = 1.0 if sent is None or not last.bytes else sent / last.bytes
+    return [each.model_copy(update={"bytes": round(each.bytes * share)}) for each in found]
+
+
+def _unmodelled(run: AttachedRun, profile: AttachedProfile, files: AttachedFiles) -> str | None:
+    """Return which messages of a run no model covers; None without such ones."""
+    lines = [each.buckets for each in files.processes if each.buckets is not None and each.buckets.hook is not None]
+    other = next((line.hook for line in lines if line.hook not in _HOOKS and line.sent_bytes is None), None)
+    if other is not None:
+        return f"its gradients go through the hook {other} of DDP, which no model covers yet"
+    known = {"none", "backward"} if lines else {"none"}
+    if not profile.calls and any(not (each.region in known or each.kind == _OF_BUFFERS) for each in run.collectives):
+        return "its steps have collectives inside (tensor parallel, DeepSpeed), or too many, which no model covers yet"
+    return None
+
+
+def _link(run: AttachedRun, rows: Sequence[NetRow]) -> AttachedLink | None:
+    back_end = (run.back_end or "").rpartition("/")[2]
+    own = [row for row in rows if row.operation == "allreduce" and (not back_end or row.back_end == back_end)]
+    measured = [(row, link) for row in own if (link := link_of(row)) is not None]
+    if not measured:
+        return None
+    row, link = min(measured, key=lambda each: abs(each[0].workers - max(2, run.world)))
+    return AttachedLink(
+        back_end=row.back_end,
+        rate=float(np.asarray(link.rate)),
+        start_s=float(np.asarray(link.start)),
+        workers=max(each.workers for each, _ in measured),
+        between_hosts=row.launcher not in {"local", "mpi"},
+    )
+
+
+def _link_of_tables(tables: Sequence[NetLink]) -> AttachedLink:
+    """Return the link of most ranks: between hosts where a table has several."""
+    widest = max(tables, key=lambda each: (each.between_hosts, each.workers))
+    return AttachedLink(
+        back_end=widest.back_end,
+        rate=widest.rate,
+        start_s=widest.latency_s,
+        workers=widest.workers,
+        between_hosts=widest.between_hosts,
+    )
+
+
+def _delayed_share(files: AttachedFiles) -> float:
+    """Return the share of its time for which others kept the most delayed process from running; 1 if it is unknown."""
+    ends = [(each.process.begin_ns, each.end) for each in files.processes]
+    known = [(end.delayed_ns, end.at_ns - begin) for begin, end in ends if end and end.delayed_ns is not None]
+    return max((held / max(1, lasted) for held, lasted in known), default=0.0) if len(known) == len(ends) else 1.0
+
+
+def _is_sharded(files: AttachedFiles) -> bool:
+    return any(
+        root.startswith(_SHARDED_ROOTS) for each in files.processes for line in each.gradients for root in line.roots
+    )
+
+
+def _refusal(run: AttachedRun, profile: AttachedProfile, files: AttachedFiles) -> str | None:
+    """Return why a run predicts nothing; None if it predicts something."""
+    hidden = next((part.reason for part in run.parts if part.name == "sync_wait" and part.reason), None)
+    if not run.ranks or hidden:
+        return f"its exchange is not known: {hidden}" if hidden else "no step of the script is on record"
+    if run.micro_steps is None and run.world > 1:
+        return "its steps have different numbers of micro-steps in turn, and so no one exchange"
+    if (unmodelled := _unmodelled(run, profile, files)) is not None:
+        return unmodelled
+    if not profile.calls and _is_sharded(files):
+        return "its parameters are sharded (FSDP), of which one process shows no exchange; attach to two processes"
+    if not profile.buckets:
+        return "the bytes of its gradients are not on record"
+    return _unsteady(run, profile, _delayed_share(files)) or _without_link(run, profile)
+
+
+def _unsteady(run: AttachedRun, profile: AttachedProfile, delayed: float) -> str | None:
+    """Return why the times of a run are not those of the script alone, or not explained; None if they are."""
+    foreign, own = (run.noise.get(name) or 0.0 for name in ("foreign_cpu_cores", "own_cpu_cores"))
+    if not profile.on_device and delayed > _MOST_DELAYED and foreign > _MOST_FOREIGN * (foreign + own):
+        return f"others kept {foreign:.2g} cores busy during the run, which its times do not tell apart; run it alone"
+    rest = next((part.share or 0.0 for part in run.parts if part.name == REST), 0.0)
+    if rest > _MOST_REST:
+        return f"{100 * rest:.0f} % of its step is not explained, more than {100 * _MOST_REST:.0f} %"
+    return None
+
+
+def _without_link(run: AttachedRun, profile: AttachedProfile) -> str | None:
+    if profile.link is None:
+        name = (run.back_end or "gloo").rpartition("/")[2]
+        return (
+            f"no link of its back end was measured; run: steptime net {name} --workers 2,4 -o RESULTS, then fit again"
+        )
+    return None
+
+
+def write_attached_profile(profile: AttachedProfile, path: Path) -> None:
+    """Write a profile; raises StoreError when it cannot be written."""
+    write_whole(path, (profile.model_dump_json(by_alias=True) + "\n").encode())
+
+
+def read_attached_profile(path: Path) -> AttachedProfile | None:
+    """Read the profile of an attached run; None if the file is that of a study, or none at all.
+
+    Raises StoreError where it is one, and damaged.
+    """
+    if not path.is_file():
+        return None
+    text = read_user_text(path, _MOST_BYTES)
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict) or data.get("kind") != KIND:
+        return None
+    try:
+        profile = AttachedProfile.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = f"{path}, key {'.'.join(map(str, first['loc']))}: {first['msg']}; fit again: steptime fit RESULTS"
+        raise StoreError(message) from error
+    if profile.format_version != SCHEMA or not math.isfinite(profile.computing_s):
+        message = f"{path} has schema {profile.format_version}; this steptime reads {SCHEMA}; fit the results again"
+        raise StoreError(message)
+    return profile

@@ -1,0 +1,137 @@
+"""What this host has: enough memory for a trial."""
+
+import re
+
+import pytest
+import trials
+
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.workloads.table import build_workload
+from steptime.execution.host import cores_near, memory_shortage, shared_batches_bytes, shared_memory_bytes
+from steptime.runner.admission import launches_on_a_device, shared_memory_warning
+from steptime.study.trial import Trial
+
+RESNET = build_workload("resnet50", (3, 64, 64), 10)
+
+
+def trial(batch: int, workers: int = 1, device: str = "cpu", optimizer: str = "sgd") -> Trial:
+    size = {"workload": "resnet50", "input_shape": (3, 64, 64), "optimizer": Optimizer(name=optimizer)}
+    return trials.trial(**size, batch_per_worker=batch, workers=workers, device=device)
+
+
+def test_a_small_batch_fits():
+    assert memory_shortage(trial(8), RESNET, 8 * 2**30) is None
+
+
+def test_a_huge_batch_does_not_and_the_batch_that_is_named_does():
+    reason = memory_shortage(trial(100_000), RESNET, 8 * 2**30)
+    named = int(re.search(r"batch_per_worker (\d+) would fit", reason)[1])
+    assert memory_shortage(trial(named), RESNET, 8 * 2**30) is None
+    assert memory_shortage(trial(4 * named), RESNET, 8 * 2**30) is not None
+
+
+@pytest.mark.parametrize(("gigabytes", "cores", "side_by_side"), [(140, 16, 4), (140, 2, 1), (16, 16, 2), (8, 16, 1)])
+def test_launches_share_a_device_that_has_memory_and_a_host_that_has_cores(gigabytes, cores, side_by_side):
+    """ResNet-50 with 8 pictures needs 1 GB beside what cuDNN tries."""
+    one = trial(8, device="cuda")
+    assert launches_on_a_device([one], {one.id: RESNET}, gigabytes * 2**30, cores) == side_by_side
+
+
+def test_no_launches_share_a_device_whose_memory_is_unknown():
+    one = trial(8, device="cuda")
+    assert launches_on_a_device([one], {one.id: RESNET}, None, 16) == 1
+
+
+def test_adam_keeps_a_value_per_weight_more_than_momentum():
+    available = next(b for b in range(2**28, 2**33, 2**22) if memory_shortage(trial(8), RESNET, b) is None)
+    least = next(
+        b for b in range(2**28, 2**33, 2**22) if memory_shortage(trial(8, optimizer="adam"), RESNET, b) is None
+    )
+    assert least - available == pytest.approx(4 * RESNET.parameter_count, abs=2**23)
+
+
+def test_every_worker_needs_its_own():
+    batch = next(b for b in (2**n for n in range(20)) if memory_shortage(trial(b), RESNET, 4 * 2**30))
+    assert memory_shortage(trial(batch // 2), RESNET, 4 * 2**30) is None
+    assert memory_shortage(trial(batch // 2, workers=8), RESNET, 4 * 2**30) is not None
+
+
+def test_where_nothing_fits_fewer_workers_are_advised():
+    assert "fewer workers" in memory_shortage(trial(8, workers=64), RESNET, 2**30)
+
+
+def with_helpers(batch: int, processes: int, **changes: object) -> Trial:
+    size = {"input_shape": (3, 64, 64), "dataset": "photos", "loader": "native", "loader_processes": processes}
+    return trials.trial(**{**size, **changes}, batch_per_worker=batch)
+
+
+def test_helpers_of_all_workers_hold_two_batches_each_as_floats_or_on_a_device_as_bytes():
+    image = 3 * 64 * 64
+    assert shared_batches_bytes(with_helpers(16, 3)) == 2 * 3 * 16 * image * 4
+    assert shared_batches_bytes(with_helpers(16, 3, device="cuda", workers=4)) == 4 * 2 * 3 * 16 * image
+    assert shared_batches_bytes(with_helpers(16, 0)) == 0
+
+
+def test_batches_that_the_shared_memory_may_not_hold_are_named_before_a_launch():
+    few, many = with_helpers(16, 2), with_helpers(10**9, 8)
+    free, _ = shared_memory_bytes()
+
+    assert shared_memory_warning([few]) is None
+    assert shared_memory_warning([]) is None
+    warning = shared_memory_warning([few, many])
+    assert many.id in warning
+    assert "--shm-size" in warning
+    assert shared_batches_bytes(many) > free
+
+
+def test_a_machine_without_shared_memory_is_not_warned_of(tmp_path):
+    assert shared_memory_bytes(tmp_path / "nowhere") is None
+    assert shared_memory_warning([with_helpers(10**9, 8)], tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize("batch", [8, 10**9])
+def test_a_device_of_unknown_size_is_left_to_say_for_itself(batch):
+    assert memory_shortage(trial(batch, device="cuda"), RESNET, 2**30) is None
+
+
+def test_a_device_of_known_size_is_held_to_it_before_launching():
+    reason = memory_shortage(trial(10_000, device="cuda"), RESNET, device_bytes=8e9)
+    named = int(re.search(r"batch_per_worker (\d+) would fit", reason)[1])
+
+    assert memory_shortage(trial(named, device="cuda"), RESNET, device_bytes=8e9) is None
+    assert memory_shortage(trial(named + 1, device="cuda"), RESNET, device_bytes=8e9) is not None
+
+
+def test_each_worker_has_a_device_of_its_own():
+    assert memory_shortage(trial(64, workers=8, device="cuda"), RESNET, device_bytes=8e9) is None
+
+
+def test_a_device_that_not_even_one_sample_fits_says_so():
+    assert "no batch fits the device" in memory_shortage(trial(8, device="cuda"), RESNET, device_bytes=2**28)
+
+
+@pytest.fixture
+def pci(tmp_path):
+    """The kernel's folder of PCI devices of a host with two nodes: a device on each, and one that says nothing."""
+    for name, listed in (("0000:3b:00.0", "0-1,8-9\n"), ("0000:af:00.0", "2-3,10-11\n"), ("0000:d8:00.0", "")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "local_cpulist").write_text(listed)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("address", "near"),
+    [
+        ("0000:3b:00.0", (0, 1, 8)),
+        ("00000000:AF:00.0", (2, 3)),  # as NVIDIA's library writes it
+        ("0000:d8:00.0", (0, 1, 2, 3, 8)),
+        ("0000:00:00.0", (0, 1, 2, 3, 8)),
+        (None, (0, 1, 2, 3, 8)),
+    ],
+)
+def test_cores_near_a_device_are_those_of_its_node_that_may_be_used(pci, address, near):
+    assert cores_near(address, (0, 1, 2, 3, 8), pci) == near
+
+
+def test_a_device_whose_cores_may_not_be_used_leaves_all_that_may(pci):
+    assert cores_near("0000:af:00.0", (0, 1), pci) == (0, 1)
