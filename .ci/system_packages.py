@@ -33,6 +33,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "mpi": ("mpich",),
     # Interpreters in containers.
     "containers": ("bubblewrap",),
+    # The same of podman, as an ordinary user has it.
+    "podman": ("podman", "runc"),
     # A file system that refuses locks.
     "locks": ("fuse3", "libfuse2"),
     # What scrapes the text that is written for it.
@@ -78,6 +80,8 @@ _IS_THERE: Mapping[str, Callable[[], object]] = {
     "procps": _program("ps"),
     "mpich": _program("mpiexec"),
     "bubblewrap": _program("bwrap"),
+    "podman": _program("podman"),
+    "runc": _program("runc"),
     "prometheus": _program("prometheus"),
     "fuse3": _program("fusermount3"),
     "libfuse2": lambda: find_library("fuse"),

@@ -13,7 +13,8 @@ FILES = {
     "PBS_NODEFILE": "b\nb\na\na\n",
     # IBM Spectrum LSF, environment variables: LSB_DJOB_HOSTFILE has a line for each slot.
     "LSB_DJOB_HOSTFILE": "b\nb\na\na\n",
-    "COBALT_NODEFILE": "b\na\n",
+    "COBALT_NODEFILE": "b\na\n",  # named so by sites' guides; no manual was found
+    # OAR, documentation of oarsub: "a file which lists all reserved nodes", a line for each resource.
     "OAR_NODEFILE": "b\nb\n\na\na\n",
     "LOADL_HOSTFILE": "b\na\n",
     # Grid Engine, sge_pe(5): host, slots, queue, processors; a host comes once for each of its queues.
@@ -44,6 +45,7 @@ def test_hosts_and_slots_of_a_scheduler_s_file(tmp_path, variable):
 @pytest.mark.parametrize(
     ("environment", "slots"),
     [
+        # LSF, "How LSF runs parallel jobs": hosts, and for large jobs "host_nameA num_processors1 …".
         ({"LSB_HOSTS": "b b a a"}, 2),
         ({"LSB_MCPU_HOSTS": "b 20 a 20"}, 20),
         ({"LOADL_PROCESSOR_LIST": "b b a a "}, 2),
@@ -92,6 +94,7 @@ def test_steps_of_slurm_which_reach_one_group_are_refused_in_a_heterogeneous_job
 
 
 def test_tasks_of_a_flux_job_are_its_slots(tmp_path, monkeypatch):
+    # flux-environment(7): FLUX_JOB_SIZE is the number of tasks of the job.
     program = tmp_path / "flux"
     program.write_text('#!/bin/sh\n[ "$*" = "hostlist --expand local" ] && echo b a\n')
     program.chmod(0o755)

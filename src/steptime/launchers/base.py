@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from steptime.errors import LaunchError
 from steptime.launchers.hosts.host_facts import FIRST_PORT, LAST_PORT, ports_free_at
-from steptime.launchers.namespaces import made_network, require_device_file
+from steptime.launchers.namespaces import made_network, require_device_file, starts_in_private_network
 from steptime.launchers.processes import watch
 from steptime.launchers.request import Isolation, LaunchOutcome, Process, Request
 
@@ -72,6 +72,8 @@ class AbstractLauncher(abc.ABC):
 
         Raises LaunchError when a process cannot be started at all.
         """
+        if request.isolation == "preferred" and self.isolation("preferred") and not starts_in_private_network(request):
+            request = replace(request, isolation="off")
         marker = uuid.uuid4().hex
         ports = free_ports(1 + request.workers + request.servers, LOCALHOST)
         kind = self.isolation(request.isolation)

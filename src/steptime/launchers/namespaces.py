@@ -18,6 +18,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -152,6 +153,8 @@ NO_NAMESPACE = (
     "no network namespace can be made; run steptime as root, or let users make namespaces "
     "(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
 )
+_CONTAINER_START_S = 600.0
+"""The first start of a container may unpack its image."""
 PLAN = "network.json"
 """In the run folder: what a process must know to enter the launch's network."""
 ENTRY = str(Path(__file__).with_name("namespace_entry.py"))
@@ -178,6 +181,33 @@ def isolation_on_this_host(wanted: Isolation) -> str | None:
 def entry_of(request: Request) -> tuple[str, ...]:
     """Return the command that enters the network of a launch from its run folder; empty where it has none."""
     return (sys.executable, "-I", "-S", ENTRY, PLAN, "0") if isolation_on_this_host(request.isolation) else ()
+
+
+def starts_in_private_network(request: Request) -> bool:
+    """Whether the container of a launch, if it has one, starts within a private network.
+
+    A program that makes user namespaces itself, as podman without root, cannot do so within one of a single user.
+    """
+    kind = isolation_kind()
+    if not request.container or kind is None or shutil.which(request.container[0]) is None:
+        return True  # the launch says itself what it lacks
+    return _starts_in(kind, request.container, str(request.interpreter))
+
+
+@cache
+def _starts_in(kind: str, container: tuple[str, ...], interpreter: str) -> bool:
+    with tempfile.TemporaryDirectory() as folder, made_network(kind, Path(folder)):
+        entry = (sys.executable, "-I", "-S", ENTRY, str(Path(folder) / PLAN), "0")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            tried = subprocess.run(
+                [*entry, *container, interpreter, "-c", ""],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=_CONTAINER_START_S,
+            )
+            return tried.returncode == 0
+    return False
 
 
 DRIVER, UNIFIED_MEMORY = Path("/proc/driver/nvidia"), Path("/dev/nvidia-uvm")

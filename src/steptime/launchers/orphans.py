@@ -69,6 +69,21 @@ def end_orphans() -> int:
     return len(found)
 
 
+def end_after_runner(marker: str) -> None:
+    """End the processes of the launch ``marker`` when the standard input ends, as it does when its other end dies.
+
+    They are asked first: who watches over a container removes it when its program ends well.
+    """
+    while os.read(0, 1):
+        pass
+    left = marked(marker)
+    for each in left:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(each.pid, signal.SIGTERM)
+    await_ends(left)
+    end_marked(marker)
+
+
 def await_ends(processes: Sequence[MarkedProcess], limit_s: float = _END_S) -> bool:
     """Wait until none of ``processes`` runs, whoever their parents are; return whether all ended in time."""
     deadline = time.monotonic() + limit_s

@@ -5,10 +5,12 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import steptime
 from steptime.errors import LaunchError
 from steptime.interruption import shielded, signal_name
 from steptime.launchers.hang import cause_of_hang, last_words
@@ -22,6 +24,12 @@ _GRACE_S = 2.0
 """How long a process may take to end after it was asked to."""
 _SERVER_GRACE_S = 5.0
 """How long servers may take to end after the last worker has."""
+_END_AFTER_RUNNER = """
+import sys
+sys.path.append(sys.argv[1])
+from steptime.launchers.orphans import end_after_runner
+end_after_runner(sys.argv[2])
+"""
 
 
 def watch(
@@ -43,17 +51,35 @@ def watch(
     started = time.monotonic()
     running: dict[str, subprocess.Popen[bytes]] = {}
     reason = None
-    try:
-        for process in processes:
-            running[process.name] = _start(process, request.folder)
-        reason = _wait(running, started + request.time_limit_s, request, broken)
-    finally:
-        with shielded():
-            ending = marked(marker)
-            _end(list(running.values()))
-            end_marked(marker)
-            await_ends(ending)
+    with _containers_ended_after_runner(request, marker):
+        try:
+            for process in processes:
+                running[process.name] = _start(process, request.folder)
+            reason = _wait(running, started + request.time_limit_s, request, broken)
+        finally:
+            with shielded():
+                ending = marked(marker)
+                _end(list(running.values()))
+                end_marked(marker)
+                await_ends(ending)
     return LaunchOutcome(reason is None, reason, time.monotonic() - started, [list(each.argv) for each in processes])
+
+
+@contextlib.contextmanager
+def _containers_ended_after_runner(request: Request, marker: str) -> Iterator[None]:
+    """Have another process end the containers of a launch, should this one be killed within the block.
+
+    A program in a container of podman is no child of whoever started it, and would go on.
+    """
+    if not request.container:
+        yield
+        return
+    root, silent = str(Path(steptime.__file__).parents[1]), subprocess.DEVNULL
+    command = [sys.executable, "-I", "-S", "-c", _END_AFTER_RUNNER, root, marker]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=silent, stderr=silent, start_new_session=True
+    ):  # its input ends with the block, or with this process
+        yield
 
 
 def _start(process: Process, folder: Path) -> subprocess.Popen[bytes]:
