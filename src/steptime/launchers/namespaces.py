@@ -190,7 +190,7 @@ def starts_in_private_network(request: Request) -> bool:
     """
     kind = isolation_kind()
     if not request.container or kind is None or shutil.which(request.container[0]) is None:
-        return True  # the launch says itself what it lacks
+        return True  # the launch names what it lacks
     return _starts_in(kind, request.container, str(request.interpreter))
 
 
