@@ -12,7 +12,7 @@ from program import PROGRAM
 
 from kubernetes_schemas import KINDS, mistakes
 from steptime.cli.app import run_program
-from steptime.launchers.kubernetes import PodJob, host_names, manifest_text, mpijob, name_of_job, trainjob
+from steptime.cli.kubernetes import PodJob, host_names, manifest_text, mpijob, name_of_job, trainjob
 
 STUDY = "question: Is it fast?\nworkloads: lenet5\nframeworks: reference\nworkers: [1, 2]\ndevice: cpu\n"
 TWO, ONE = ("slurm.nodes=2", "slurm.time=90m"), ("slurm.nodes=1",)

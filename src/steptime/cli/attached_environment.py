@@ -37,7 +37,7 @@ def _docker(variables: Variables, _command: Sequence[str]) -> str:
 
 def _trainjob(variables: Variables, command: Sequence[str]) -> str:
     """Return a manifest: pods mount what the folder lies on, the hook read-only."""
-    from steptime.launchers.kubernetes import NEVER_RUN, Mount, PodJob, manifest_text, trainjob
+    from steptime.cli.kubernetes import NEVER_RUN, Mount, PodJob, manifest_text, trainjob
 
     root = Path(variables[_HOOK])
     while not root.is_mount():

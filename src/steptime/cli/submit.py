@@ -9,9 +9,7 @@ import typer
 
 from steptime.catalog.found_site import FoundHost
 from steptime.cli.console import PlainConsole, stderr_console
-from steptime.cli.streams import say, warn
-from steptime.errors import UsageError, choices_message
-from steptime.launchers.kubernetes import (
+from steptime.cli.kubernetes import (
     IMAGE,
     NEVER_RUN,
     Mount,
@@ -22,6 +20,8 @@ from steptime.launchers.kubernetes import (
     name_of_job,
     trainjob,
 )
+from steptime.cli.streams import say, warn
+from steptime.errors import UsageError, choices_message
 from steptime.runner.plan import StudyPlan, plan_study
 from steptime.runner.slurm_job import STUDY_HERE, SlurmJob, lines_with_study
 from steptime.study.hosts import HostsChoice, SlurmChoice
