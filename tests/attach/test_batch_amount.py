@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from steptime.attach.batch_amount import COMPARED, NO_BATCH, AskedSizes, BatchAmount, BatchReader
+from steptime.attach.batch_amount import COMPARED, NO_BATCH, AskedSizes, BatchAmount, BatchReader, samples_of
 
 
 class Pair(NamedTuple):
@@ -184,3 +184,12 @@ def test_later_batches_are_not_compared():
     reader = BatchReader()
     found = [reader.read(words(8)).checksum is not None for _ in range(COMPARED + 2)]
     assert found == [True] * COMPARED + [False] * 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "asked", "samples"),
+    [(16, 8, 8), (8, 8, 8), (7, 8, 7), (None, 8, 8), (16, None, 16), (16, 1, 16)],
+    ids=["pairs", "one each", "some left out", "no dimension", "not asked by samples", "an item is a batch"],
+)
+def test_a_sample_that_becomes_several_rows_counts_once(rows, asked, samples):
+    assert samples_of(rows, asked) == samples

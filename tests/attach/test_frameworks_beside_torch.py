@@ -111,6 +111,11 @@ def test_the_device_time_of_a_jax_step_is_known(runs):
     assert all(timed.values())
 
 
+def test_the_precision_in_which_a_jax_step_multiplies_is_known(runs):
+    known = [(line["precisions"], line["device"]) for line in runs.of("weights")]
+    assert known == ([(["fp32"], "cpu")] if runs.framework == "jax" else [])
+
+
 def test_the_arithmetic_of_a_jax_step_is_counted_when_asked(runs):
     counted = [line["forward"] for line in runs.of("flops")]
     if runs.framework != "jax":

@@ -106,6 +106,17 @@ class AskedSizes:
         return queue.popleft() if queue else None
 
 
+def samples_of(rows: int | None, asked: int | None) -> int | None:
+    """Return how many samples a batch of ``rows`` has, of which a loader asked for so many.
+
+    A sample may become several rows (a pair of texts, views of an image); a loader of single items, each of which is a
+    batch, has as many samples as rows.
+    """
+    if rows is None or (asked is not None and 1 < asked < rows):
+        return asked
+    return rows
+
+
 class BatchReader:
     """Reads the batches of the loaders of a process."""
 

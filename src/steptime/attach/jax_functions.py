@@ -3,8 +3,6 @@
 `jax.jit` returns a stand-in for its function, below which the fast path stays. What a function is shows in its first
 call: one that returns as many new arrays of its arguments' shapes as a model has makes a step, and of fewer where its
 program holds a gradient.
-
-Keras 3 on JAX: batches, which its functions take from an iterator before the compiled step.
 """
 
 from __future__ import annotations
@@ -17,15 +15,11 @@ import queue
 import threading
 import types
 import weakref
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from . import jax_programs, patches, process
-from .batch_amount import NO_BATCH, BatchReader
 from .library_calls import waits_of
 from .record_file import now
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Arrays of the same shapes in arguments and results, from which on a function is one of a training loop.
 FEW = 4
@@ -37,8 +31,6 @@ COUNTED = "floating-point operations are as XLA counts them in the whole step, t
 REASON = "the whole step is one compiled program, inside which JAX shows no times"
 
 _made: list[JaxFunctions] = []
-_numbers = itertools.count(1)
-_sources: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 def install(jax: Any) -> None:
@@ -84,6 +76,7 @@ class JaxFunctions:
         self.numbers = itertools.count()
         self.state: set[Any] = set()  # shapes of what steps take and return
         self.arrays = 0  # of that, which an evaluation takes
+        self.products: dict[str, float] = {}  # of steps, by precision
         self.waits = DeviceWaits(self.recorder)
         self.evaluating = False  # whether what is made now is for evaluation alone
         self.wanted = bool(os.environ.get("STEPTIME_ATTACH_FLOPS"))
@@ -148,6 +141,17 @@ class JaxFunctions:
         self.state.update(shapes)
         count = self.jax.process_count()
         self.recorder.rank(self.jax.process_index(), count, "jax")
+
+    def multiplies(self, program: Any) -> None:
+        """Write in which precision steps multiply, as a further ``program`` of them shows."""
+        before, on_processor = dict(self.products), self.jax.default_backend() == "cpu"
+        jax_programs.add_products(program, self.products, on_processor=on_processor)
+        known = jax_programs.precisions(self.products)
+        if self.products == before or not known:
+            return
+        device = {"device": "cpu", "threads": jax_programs.processor_threads()} if on_processor else {"device": "cuda"}
+        line = {"kind": "weights", "step": self.recorder.number, "precisions": known, **device}
+        self.recorder.file.write(line, opens=False)
 
     def count(self, function: Any, arguments: Any, step: int) -> None:
         """Write the floating-point operations of a step where they are wanted (`jax.stages.Lowered.cost_analysis`)."""
@@ -235,6 +239,7 @@ class JittedFunction:
         if same >= FEW or (self.donates and same):
             self.role = STEP
             self.functions.trains(kept_shapes)
+            self.functions.multiplies(program)
             self.recorder.first_call(self.label, begin, end)
             self.functions.count(self.function, arguments, self.recorder.number)
             # A small result of another shape than any argument is not taken over by the next step.
@@ -356,58 +361,3 @@ class DeviceWaits:
         self.asked.put(None)
         self.thread.join(ENDED_WITHIN_S)
         self.write(self.recorder.number + 1)
-
-
-def install_keras(module: Any) -> None:
-    """Patch the making of the iterators of epochs, and of functions for evaluation, which return the weights, too."""
-    for name in ("make_test_function", "make_predict_function"):
-        evaluation_made_by(module.JAXTrainer, name)
-    patch = patches.Patch(module.JAXEpochIterator, "_get_iterator")
-    inner = patch.original
-
-    def _get_iterator(self: Any) -> Any:
-        made = inner(self)
-        if not patch.on:
-            return made
-        batches = iter(made)  # as the caller does with it
-        try:
-            return TimedBatches(patch, batches, _source(self))
-        except Exception as error:
-            patch.fault(error)
-            return batches
-
-    patch.put(_get_iterator)
-
-
-def _source(iterator: Any) -> int:
-    # Of one dataset for all epochs; an id would be used again after its object.
-    number = _sources.get(iterator.data_adapter)
-    if number is None:
-        number = _sources[iterator.data_adapter] = -next(_numbers)
-    return number
-
-
-class TimedBatches:
-    """An iterator whose batches are requests to a loader."""
-
-    def __init__(self, patch: patches.Patch, batches: Iterator[Any], source: int) -> None:
-        recorder, reader = process.recorder(), BatchReader()
-
-        def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-            if recorder.stack or not recorder.is_mine():
-                return None
-            recorder.request_begin()
-            return patches.CallMark()
-
-        def after(mark: Any, returned: bool) -> None:
-            amount = reader.read(mark.result) if returned else NO_BATCH
-            recorder.request_end(source, "input" if returned else "epoch", amount)
-
-        self._next = patches.measured(patch, batches.__next__, before, after)
-
-    def __iter__(self) -> TimedBatches:
-        return self
-
-    @patches.unnoticed
-    def __next__(self) -> Any:
-        return self._next()

@@ -1,17 +1,25 @@
-"""What the program of a jitted function shows: which results are arguments as they came, and whether it differentiates.
+"""What the program of a jitted function shows: results that are arguments, gradients, and precisions of products.
 
 JAX has traced a function for its call and keeps what it saw; the user's function is not run again.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import types
-from typing import Any
+from typing import Any, Iterator
 
 # In JAX's names of operations: forward mode, which reverse mode contains.
 DIFFERENTIATED = "jvp("
 # Programs inside of one another.
 DEEP = 12
+# Operations that multiply matrices; the shape of the second argument of the latter is that of a kernel.
+_PRODUCT, _CONVOLUTION = "dot_general", "conv_general_dilated"
+_PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
+# Of a step's products, below which a precision is left out: a loss, or positions.
+_FEW = 0.01
+_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 
 
 def program_of(function: Any, arguments: Any) -> Any:
@@ -48,14 +56,49 @@ def holds_gradient(function: Any, arguments: Any, program: Any) -> bool:
 
 
 def _differentiates(program: Any, deep: int) -> bool:
+    return any(DIFFERENTIATED in str(operation.source_info.name_stack) for operation in _operations(program, deep))
+
+
+def _operations(program: Any, deep: int) -> Iterator[Any]:
+    """Yield the operations of a program, and of those inside of it."""
     for operation in getattr(program, "eqns", ()):
-        if DIFFERENTIATED in str(operation.source_info.name_stack):
-            return True
-        for value in operation.params.values():
+        yield operation
+        for value in operation.params.values() if deep else ():
             for inner in value if isinstance(value, (tuple, list)) else (value,):
-                if deep and _differentiates(getattr(inner, "jaxpr", inner), deep - 1):
-                    return True
-    return False
+                yield from _operations(getattr(inner, "jaxpr", inner), deep - 1)
+
+
+def add_products(program: Any, sums: dict[str, float], *, on_processor: bool) -> None:
+    """Add how often a program multiplies, by precision as data sheets name it; "" where that is not known.
+
+    Other devices multiply numbers of 32 bits in a shorter form, unless they are told the highest precision.
+    """
+    for operation in _operations(program, DEEP):
+        name = operation.primitive.name
+        if name not in (_PRODUCT, _CONVOLUTION):
+            continue
+        left, right = (each.aval for each in operation.invars[:2])
+        if name == _PRODUCT:
+            (contracted, _), _ = operation.params["dimension_numbers"]
+            inner = math.prod(left.shape[axis] for axis in contracted)
+        else:
+            inner = math.prod(right.shape) // max(1, right.shape[operation.params["dimension_numbers"].rhs_spec[0]])
+        highest = "HIGHEST" in str(operation.params.get("precision"))
+        known = left.dtype.name != "float32" or on_processor or highest
+        kind = _PRECISIONS.get(left.dtype.name, "") if known else ""
+        sums[kind] = sums.get(kind, 0) + math.prod(operation.outvars[0].aval.shape) * inner
+
+
+def precisions(sums: dict[str, float]) -> list[str]:
+    """Return the precisions of more than few of the products; none where one of them is not known."""
+    names = sorted(name for name, count in sums.items() if count > _FEW * sum(sums.values()))
+    return [] if "" in names else names
+
+
+def processor_threads() -> int:
+    """Return on how many threads XLA multiplies on a processor: one for each that the process may use."""
+    one = _ONE_THREAD in os.environ.get("XLA_FLAGS", "").lower()
+    return 1 if one else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _text_of(function: Any, arguments: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from . import patches, process
-from .batch_amount import NO_BATCH, BatchAmount, BatchReader
+from .batch_amount import NO_BATCH, BatchAmount, BatchReader, samples_of
 from .record_file import now
 
 
@@ -68,8 +68,8 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
             return
         if asked and returned:
             size = asked(mark.given[1])
-            if amount and amount.samples is None:
-                amount.samples = size
+            if amount is not None:
+                amount.samples = samples_of(amount.samples, size)
         recorder.request_end(mark.given[0], region or ("input" if returned else "epoch"), amount)
 
     patches.measure(owner, name, before, after, compiling)

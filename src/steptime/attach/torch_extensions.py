@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from . import patches, process, torch_collectives
 from .library_calls import backward_of, collective_of, region_of, requests_of, update_of
 from .torch_passes import hide_from_dynamo
+
+# Of Horovod: what starts a collective on its first argument.
+STARTS = (
+    *("allreduce_async_", "allreduce_async", "grouped_allreduce_async_", "grouped_allreduce_async"),
+    *("allgather_async", "grouped_allgather_async", "broadcast_async_", "broadcast_async", "alltoall_async"),
+    *("reducescatter_async", "grouped_reducescatter_async"),
+)
 
 
 def install_deepspeed(module: Any) -> None:
@@ -31,26 +37,37 @@ def install_deepspeed(module: Any) -> None:
 
 
 def install_horovod(module: Any) -> None:
-    """Patch the waiting for averages, which happens inside of the optimizer's step, and the asking for them."""
+    """Patch what starts collectives and what waits for them, before anything else of Horovod takes their names."""
     recorder = process.recorder()
-    operations = importlib.import_module("horovod.torch.mpi_ops")
+    sets: set[Any] = set()
+
+    def place() -> None:
+        known = "horovod" if sets <= {0, None} else "horovod/process sets"
+        recorder.rank(module.rank(), module.size(), known)
 
     def nothing(args: Any) -> int:  # noqa: ARG001 - the form of all
-        recorder.rank(operations.rank(), operations.size(), "horovod")
+        place()
         return 0
 
-    collective_of(operations, "synchronize", "wait", nothing)
-    names = ["synchronize"]
-    for name in ("allreduce_async_", "grouped_allreduce_async_"):
-        if hasattr(operations, name):
+    def learn(args: Any, kwargs: Any) -> None:  # noqa: ARG001 - the form of all
+        group = getattr(kwargs.get("process_set"), "process_set_id", None)
+        if group not in sets:
+            sets.add(group)
+            place()
+
+    collective_of(module, "synchronize", "wait", nothing)
+    for name in STARTS:
+        if hasattr(module, name):
             # The first argument is the tensor, as the second of a method is. Gradients are handed over in autograd's
             # thread, too: only what is asked, not the region it is asked in.
-            collective_of(operations, name, name, lambda args: torch_collectives.bytes_of(args[0]) if args else None)
-            names.append(name)
-    for name in names:
-        if hasattr(module, name):
-            setattr(module, name, getattr(operations, name))
+            collective_of(module, name, name, lambda args: torch_collectives.bytes_of(args[0]) if args else None)
+            patches.measure(module, name, learn, lambda _, __: None)
     hide_from_dynamo()
+
+
+def install_horovod_functions(module: Any) -> None:
+    """Patch the broadcast of an optimizer's state, which makes one by an update that trains nothing."""
+    region_of(module, "broadcast_optimizer_state", "collective")
 
 
 def install_distributed_autograd(module: Any) -> None:

@@ -271,7 +271,8 @@ class TorchTraining:
         handle.append(register(hook))
 
     def _update_begin(self, optimizer: Any) -> None:
-        if self.recorder.is_mine() and not self.recorder.inside("input") and not self._makes_state(optimizer):
+        inside = self.recorder.inside("input", "collective")
+        if self.recorder.is_mine() and not inside and not self._makes_state(optimizer):
             self.recorder.update_begin()
 
     def _update_end(self, optimizer: Any) -> None:

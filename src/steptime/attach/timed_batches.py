@@ -1,0 +1,94 @@
+"""Batches that a library hands to the training loop by an iterator of its own: Keras 3 on JAX, and Ray Data.
+
+Keras' functions take them before the compiled step. Of Ray Data's workers nothing is seen here: they read for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from . import patches, process
+from .batch_amount import NO_BATCH, BatchReader
+from .jax_functions import evaluation_made_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_numbers = itertools.count(1)
+_sources: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+
+def install_keras(module: Any) -> None:
+    """Patch the making of the iterators of epochs, and of functions for evaluation, which return the weights, too."""
+    for name in ("make_test_function", "make_predict_function"):
+        evaluation_made_by(module.JAXTrainer, name)
+    _time_iterators(module.JAXEpochIterator, "_get_iterator", lambda iterator: iterator.data_adapter)
+
+
+def install_ray(module: Any) -> None:
+    """Patch the iterators over batches of a dataset, or of a worker's shard of it."""
+    made_by: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+    def after(mark: Any, returned: bool) -> None:
+        if returned:
+            made_by[mark.result] = mark.given[0]
+
+    name = "_iter_batches" if hasattr(module.DataIterator, "_iter_batches") else "iter_batches"
+    patches.measure(module.DataIterator, name, lambda args, _: patches.CallMark(args[0]), after)
+    _time_iterators(module._IterableFromIterator, "__iter__", made_by.get)
+
+
+def _time_iterators(owner: Any, name: str, dataset: Any) -> None:
+    """Have what ``owner.name`` returns iterate as requests to the loader of a ``dataset``, if it has one."""
+    patch = patches.Patch(owner, name)
+    inner = patch.original
+
+    def make(self: Any) -> Any:
+        made = inner(self)
+        if not patch.on:
+            return made
+        batches = iter(made)  # as the caller does with it
+        try:
+            data = dataset(self)
+            return batches if data is None else TimedBatches(patch, batches, _source(data))
+        except Exception as error:
+            patch.fault(error)
+            return batches
+
+    patch.put(patches.named_after(inner, make))
+
+
+def _source(dataset: Any) -> int:
+    """Return the number of a dataset for all epochs: an id would be used again after its object."""
+    number = _sources.get(dataset)
+    if number is None:
+        number = _sources[dataset] = -next(_numbers)
+    return number
+
+
+class TimedBatches:
+    """An iterator whose batches are requests to a loader."""
+
+    def __init__(self, patch: patches.Patch, batches: Iterator[Any], source: int) -> None:
+        recorder, reader = process.recorder(), BatchReader()
+
+        def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+            if recorder.stack or not recorder.is_mine():
+                return None
+            recorder.request_begin()
+            return patches.CallMark()
+
+        def after(mark: Any, returned: bool) -> None:
+            amount = reader.read(mark.result) if returned else NO_BATCH
+            recorder.request_end(source, "input" if returned else "epoch", amount)
+
+        self._next = patches.measured(patch, batches.__next__, before, after)
+
+    def __iter__(self) -> TimedBatches:
+        return self
+
+    @patches.unnoticed
+    def __next__(self) -> Any:
+        return self._next()
