@@ -12,12 +12,14 @@ from program import steptime
 from simulated import a_launch, a_store, a_trial, a_worker
 from typer.testing import CliRunner
 
+from steptime.catalog.cluster import Cluster, Host
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import app
 from steptime.cli.predict import _complete_keys
 from steptime.document.number_format import seconds
 from steptime.scaling import forecast
+from steptime.units import format_bit_rate, format_seconds
 
 SIZES = {"workload": "lenet5", "input_shape": (1, 28, 28), "framework": "pytorch"}
 
@@ -47,6 +49,24 @@ def results(tmp_path_factory):
 def profile(results):
     path = results.with_name("profile.json")
     assert CliRunner().invoke(app, ["fit", str(results), "-o", str(path)]).exit_code == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def hosts_profile(tmp_path_factory):
+    """Of one worker, and of two on a host each."""
+    folder = tmp_path_factory.mktemp("hosts") / "results"
+    store = a_store(folder)
+    rng = np.random.default_rng(0)
+    hosts = {"launcher": "emulated", "hosts": 2, "cluster": Cluster(hosts=(Host(), Host()), worker_hosts=2)}
+    for workers, more in ((1, {"strategy": "single"}), (2, {"strategy": "allreduce", **hosts})):
+        trial = a_trial(**SIZES, workers=workers, batch_per_worker=64, **more)
+        store.add_trial(trial)
+        for number in range(4):
+            ends = np.cumsum((0.03 + 0.01 * workers) * np.exp(0.02 * rng.standard_normal(50))).tolist()
+            store.append(a_launch(trial, number, workers=[a_worker(ends, rank) for rank in range(workers)]))
+    path = folder.with_name("profile.json")
+    assert CliRunner().invoke(app, ["fit", str(folder), "-o", str(path)]).exit_code == 0
     return path
 
 
@@ -193,6 +213,26 @@ def test_the_first_line_of_an_answer_is_the_layout_that_it_assumes(profile):
     name, first, *_ = text.splitlines()
     assert name.startswith("pytorch allreduce, lenet5")
     assert first == "  Assumed: 64 workers on 32 hosts, 2 each; 25 Gbit/s between hosts, delay 5 µs."
+
+
+def test_the_latency_of_a_link_and_where_it_comes_from_stand_in_the_first_line(profile):
+    link = ["--workers", "8", "workers_per_host=2", "interconnect.bandwidth=25Gbit/s"]
+    (used,) = (each["link"] for each in predicted(profile, *link))
+    _, first, *_ = shown(profile, *link).splitlines()
+
+    assert first.endswith(f"; 25 Gbit/s between hosts, latency {format_seconds(used['latency_s'])} (assumed).")
+
+
+def test_a_rate_that_was_not_stated_is_given_with_where_it_comes_from(hosts_profile):
+    (used,) = (each["link"] for each in predicted(hosts_profile, "--workers", "4"))
+    _, first, *_ = shown(hosts_profile, "--workers", "4").splitlines()
+
+    assert f"{format_bit_rate(8 * used['rate'])} between hosts and latency " in first
+    assert used["fitted"] == ("(fitted to the measured steps)" in first)
+
+
+def test_workers_that_exchange_nothing_have_no_link(profile):
+    assert [each["link"] for each in predicted(profile, "--workers", "1")] == [None]
 
 
 def test_a_layout_that_was_not_stated_and_matters_is_shown_beside_one_worker_on_each_host(profile):

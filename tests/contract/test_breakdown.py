@@ -12,11 +12,13 @@ from launching import TOLERANCES, LaunchResult, check_job, launch, launch_ok, li
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
+from steptime.catalog.workloads.layers import Workload
 from steptime.execution.jobs import AblationSchedule, ablation_job
 from steptime.execution.run_folder import make_run_folder
 from steptime.phases import NAMES, REST
 
 MANIFESTS = load_manifests()
+LENET = library_workload("lenet5")
 PHASES = ["input", "h2d", "forward", "backward", "exchange", "update"]
 """What a session may mark, in the order in which a step passes it."""
 
@@ -96,9 +98,15 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Launched:
 
 
 def _launch(  # noqa: PLR0913 - what launches differ in
-    folder: Path, framework: str, strategy: str, *, batch: int = 32, batches: int = 2, seconds: float = 0.5
+    folder: Path,
+    framework: str,
+    strategy: str,
+    *,
+    workload: Workload = LENET,
+    batch: int = 32,
+    batches: int = 2,
+    seconds: float = 0.5,
 ) -> LaunchResult:
-    workload = library_workload("lenet5")
     workers = 2 if exchanges(framework, strategy) else 1
     schedule = AblationSchedule(warmup_steps=3, seconds=seconds, min_blocks=2, max_blocks=2, max_steps=20)
     trial = trial_of(framework, strategy, workload, batch=batch, workers=workers)
@@ -209,6 +217,25 @@ def test_what_is_transferred_in_marked_steps_is_all_gradients(trained_framework,
         assert np.all(ready <= done)
         assert np.all(np.diff(ready) >= 0)
         assert seen["marked"][0][0] < ready[0]
+
+
+def is_first(framework: str, strategy: str) -> bool:
+    """Whether a strategy is the one that a framework's manifest names first."""
+    return strategy == next(iter(MANIFESTS[framework].strategies))
+
+
+@pytest.mark.parametrize(("name", "strategy"), cases(is_first))
+def test_the_steps_of_a_transformer_have_the_phases_of_other_steps(
+    trained_framework, name, strategy, launched, tmp_path
+):
+    if MANIFESTS[name].without_transformers:
+        pytest.skip(MANIFESTS[name].without_transformers)
+    of_words = _launch(tmp_path, trained_framework, strategy, workload=library_workload("gpt2_tiny"), batch=2)
+
+    for seen, usual in zip(ablations(of_words), ablations(launched(trained_framework, strategy)), strict=True):
+        assert set(seen["stages"]) == set(usual["stages"])
+        assert seen["marks"] == usual["marks"]
+        assert all(ends == sorted(ends) for ends in seen["marked"])
 
 
 @pytest.fixture

@@ -182,6 +182,7 @@ def to_json(each: Prediction) -> dict[str, Any]:
         "extrapolation": each.extrapolation,
         "interval_shares": asdict(each.shares) if each.shares else None,
         "narrowed_by": each.narrowing,
+        "link": asdict(each.link) if each.link else None,
         "refused": each.refused,
         "notes": list(each.notes),
     }

@@ -82,7 +82,7 @@ def diagnosis_of(looked_at: Sequence[DiagnosedTrial]) -> Diagnosis:
     """Return what the rules say of trials, largest predicted gain first."""
     said = [each for at in looked_at for each in _judgements(at)]
     findings = [each for each in said if isinstance(each, TrialFinding)]
-    findings.sort(key=lambda each: (each.rule != workers.NOISE.name, -(each.gain.value or 0.0)))
+    findings.sort(key=lambda each: (each.rule != workers.NOISE.name, *_worth(each)))
     return Diagnosis(findings=findings, unsettled=[each for each in said if isinstance(each, Unsettled)])
 
 
@@ -97,7 +97,7 @@ def _judgements(at: DiagnosedTrial) -> Iterator[TrialFinding | Unsettled]:
 
 
 def script_findings(run: AttachedRun) -> list[TrialFinding]:
-    """Return what the rules say of an attached run, largest predicted gain first.
+    """Return what the rules say of an attached run, certain gains before possible ones, the larger first.
 
     Intervals of shares are those of the steps of this run (95 %); another run may differ by more. Ranks that train
     separate models have something else to change first.
@@ -105,7 +105,13 @@ def script_findings(run: AttachedRun) -> list[TrialFinding]:
     judged = [rule.judge(run, OWN_SCRIPT, run.noise.get("foreign_cpu_cores") or 0.0) for rule in SCRIPT_RULES]
     findings = [each for each in judged if isinstance(each, TrialFinding)]
     separate = [each for each in findings if each.rule == own_script.SEPARATE.name]
-    return separate or sorted(findings, key=lambda each: -(each.gain.value or 0.0))
+    return separate or sorted(findings, key=_worth)
+
+
+def _worth(finding: TrialFinding) -> tuple[bool, float]:
+    """Return a key that sorts gains whose whole interval is one before those that may be none, the larger first."""
+    gain = finding.gain
+    return gain.low is None or gain.low <= 1.0, -(gain.value or 0.0)
 
 
 def exchanged_of(launches: Sequence[AblationLaunch]) -> Exchanged | None:

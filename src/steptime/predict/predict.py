@@ -15,7 +15,7 @@ from steptime.fitting.contention import contention_of, step_model_of
 from steptime.fitting.importance_sampling import OVERLAP, overlap_prior
 from steptime.fitting.observation import BUCKET, Deployment, GroupKey, combined
 from steptime.fitting.posterior import DRAWS, Array, bounds, draw_factors
-from steptime.fitting.profile import MeasuredConfiguration, Profile, ProfileGroup
+from steptime.fitting.profile import LinkEstimate, LinkSource, MeasuredConfiguration, Profile, ProfileGroup
 from steptime.fitting.step_model import (
     INNER,
     OUTER,
@@ -56,6 +56,19 @@ class PredictedPhase:
 
 
 @dataclass(frozen=True)
+class LinkUsed:
+    """The link that a prediction takes between workers: the medians of its draws."""
+
+    rate: float
+    """Bytes per second."""
+    latency_s: float
+    """Of one step of the exchange's algorithm before its bytes."""
+    source: LinkSource
+    fitted: bool
+    """Whether both were corrected by steps that were measured over this link."""
+
+
+@dataclass(frozen=True)
 class Prediction:
     """One configuration that was asked for."""
 
@@ -82,6 +95,8 @@ class Prediction:
     """How the interval of the step splits; None if it is refused."""
     narrowing: str | None = None
     """The one measurement that would narrow that interval most, with its command; None if it is refused."""
+    link: LinkUsed | None = None
+    """None where workers exchange nothing, or if it is refused."""
     draws: tuple[Array, Array] | None = field(default=None, compare=False, repr=False)
     """Of efficiency and throughput, each (draws,); None if it is refused."""
 
@@ -221,6 +236,17 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         shares=uncertain.shares,
         draws=(baseline / (step if workers == 1 else uncertain.seen), rate / uncertain.seen),
         narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
+        link=topology.link and _link_used(topology, topology.link, parameters),
+    )
+
+
+def _link_used(topology: Topology, link: LinkEstimate, parameters: Mapping[str, Array]) -> LinkUsed:
+    latency, rate = OUTER if topology.deployment.crosses else INNER
+    return LinkUsed(
+        rate=float(np.median(link.rate * parameters[rate])),
+        latency_s=float(np.median(link.latency_s * parameters[latency])),
+        source=link.source,
+        fitted=topology.factors,
     )
 
 

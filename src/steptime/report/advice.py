@@ -27,7 +27,7 @@ _MIB = 1024**2
 
 
 def advice_section(summary: Summary, diagnosis: Diagnosis, names: Names) -> Section:
-    """Return the findings of a study, largest gain first, and the rules that noise keeps silent."""
+    """Return the findings of a study, certain gains before possible ones, and the rules that noise keeps silent."""
     called = {trial.id: names.full(trial) for trial in summary.trials}
     columns = [Column(title, "prose") for title in ("finding", "change", "evidence", "would disprove it", "record")]
     columns.insert(2, Column("predicted gain"))
@@ -39,7 +39,7 @@ def advice_section(summary: Summary, diagnosis: Diagnosis, names: Names) -> Sect
         parts.append(Sentences([why]))
     left = len(diagnosis.findings) - len(rows)
     doubts = [f"{called[each.trial]}, {each.rule}: {each.reason}." for each in diagnosis.unsettled]
-    more = [f"{count(left, 'further finding')} of smaller gain: steptime report --json."] if left else []
+    more = [f"{count(left, 'further finding')} of smaller or less certain gain: steptime report --json."] if left else []
     parts.append(Sentences(more, "dim"))
     if doubts:
         title = f"{count(len(doubts), 'rule')} that noise leaves undecided"
