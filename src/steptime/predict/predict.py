@@ -236,7 +236,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         shares=uncertain.shares,
         draws=(baseline / (step if workers == 1 else uncertain.seen), rate / uncertain.seen),
         narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
-        link=topology.link and _link_used(topology, topology.link, parameters),
+        link=_link_used(topology, topology.link, parameters) if topology.link else None,
     )
 
 
