@@ -39,7 +39,7 @@ def advice_section(summary: Summary, diagnosis: Diagnosis, names: Names) -> Sect
         parts.append(Sentences([why]))
     left = len(diagnosis.findings) - len(rows)
     doubts = [f"{called[each.trial]}, {each.rule}: {each.reason}." for each in diagnosis.unsettled]
-    more = [f"{count(left, 'further finding')} of smaller or less certain gain: steptime report --json."] if left else []
+    more = [f"{count(left, 'further finding')} of smaller or less sure gain: steptime report --json."] if left else []
     parts.append(Sentences(more, "dim"))
     if doubts:
         title = f"{count(len(doubts), 'rule')} that noise leaves undecided"
