@@ -1,6 +1,10 @@
 """The framework's own adapter, wrong from step 12 to 40 and right before and behind; ``plant.json`` says how.
 
 Steps are counted from 1 in the warm-up. What is wrong is so only where steps are timed, not where they are repeated.
+
+The first worker pauses behind a known step, within those. Where workers do not wait for each other, another one pauses
+behind whichever step it has come to, which other load decides: it is wrong from its first timed step to its last one
+in the pause.
 """
 
 import json
@@ -9,6 +13,10 @@ from pathlib import Path
 from steptime.worker.framework import Framework
 
 FIRST, LAST = 12, 40
+FIRST_TIMED = 7
+"""Behind five steps of the warm-up and one that lines the workers up."""
+IN_PAUSE = 4
+"""Steps that a worker takes in the pause, and one that it may have begun as it was called for."""
 
 
 def open_session(job, place):
@@ -18,7 +26,7 @@ def open_session(job, place):
     session = REAL.open_session(job, place)
     fault = json.loads((Path(__file__).parent / "plant.json").read_text())["cause"]
     if json.loads((Path(place.folder) / "job.json").read_text())["mode"] == "time":
-        _FAULTS[fault](session)
+        _FAULTS[fault](session, Path(place.folder) / "pause.flag" if place.rank else None)
     return session
 
 
@@ -30,23 +38,29 @@ def serve(job, place):
 
 
 class _Counter:
-    """Counts the steps of a session."""
+    """Counts the steps of a session; ``call`` is the file in which another worker calls this one to the pause."""
 
-    def __init__(self, session):
-        self.number, self._step = 0, session.step
+    def __init__(self, session, call):
+        self.number, self._since_call, self._call, self._step = 0, 0, call, session.step
         session.step = self._counted
 
     def _counted(self):
         self.number += 1
+        self._since_call += self._is_called() and self._call.read_bytes() != b"\0"
         self._step()
 
+    def _is_called(self):
+        return self._call is not None and self._call.exists()
+
     def is_wrong(self):
+        if self._is_called():
+            return self.number >= FIRST_TIMED and self._since_call <= IN_PAUSE
         return FIRST <= self.number <= LAST
 
 
-def _part_of_the_batch(session):
+def _part_of_the_batch(session, call):
     """The loss is that of a quarter of the batch."""
-    count, loss = _Counter(session), session._forward.loss
+    count, loss = _Counter(session, call), session._forward.loss
 
     def of_part(inputs, targets):
         part = len(inputs) // 4 if count.is_wrong() else len(inputs)
@@ -55,14 +69,14 @@ def _part_of_the_batch(session):
     session._forward.loss = of_part
 
 
-def _pushes(session, change):
+def _pushes(session, call, change):
     """Have ``change`` called with the strategy, whether steps are wrong, and what pushes."""
-    count, strategy = _Counter(session), session._strategy
+    count, strategy = _Counter(session, call), session._strategy
     send = strategy.send
     strategy.send = lambda: change(strategy, count, send)
 
 
-def _old_gradient(session):
+def _old_gradient(session, call):
     """The gradient is that of the last right step."""
     kept = []
 
@@ -74,22 +88,23 @@ def _old_gradient(session):
                 row.copy_(old)
         send()
 
-    _pushes(session, change)
+    _pushes(session, call, change)
 
 
-def _rarer_pushes(session):
+def _rarer_pushes(session, call):
     """Every second push is left out."""
 
     def change(_, count, send):
         if not count.is_wrong() or count.number % 2:
             send()
 
-    _pushes(session, change)
+    _pushes(session, call, change)
 
 
-def _array_kept_back(session):
+def _array_kept_back(session, call):
     """One array is not updated, and has what it lacks behind the last wrong step."""
-    count, array, held, right = _Counter(session), list(session._built.module.parameters())[-1].data, [], []
+    count, held, right = _Counter(session, call), [], []
+    array = list(session._built.module.parameters())[-1].data
     step = count._step
 
     def kept_back():
@@ -106,7 +121,7 @@ def _array_kept_back(session):
 
 
 _FAULTS = {
-    "none": lambda _: None,
+    "none": lambda *_: None,
     "a quarter of the batch": _part_of_the_batch,
     "an old gradient": _old_gradient,
     "every second push left out": _rarer_pushes,
