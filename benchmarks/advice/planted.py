@@ -20,7 +20,7 @@ from pathlib import Path
 
 from verify import BASE, PHOTOS, PROGRAM, ROOT, UPDATED, add_rows, cell, verify_folder
 
-from steptime.cli.report import ReportedResults, read_report
+from steptime.cli.reported_results import ReportedResults, read_report
 from steptime.diagnosis.form import TrialFinding
 from steptime.diagnosis.tried_advice import VerifiedAdvice, read_verified
 from steptime.diagnosis.workers import NOISE

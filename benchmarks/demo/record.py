@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from steptime.cli.report import RECORDING, STUDY
+from steptime.cli.demo import RECORDING, STUDY
 from steptime.results.jsonlines import CHECKSUM, signed
 
 PROGRAM = [sys.executable, "-m", "steptime"]

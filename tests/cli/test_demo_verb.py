@@ -7,7 +7,7 @@ import shlex
 import pytest
 from program import steptime
 
-from steptime.cli.report import RECORDING, recorded_files
+from steptime.cli.demo import RECORDING, recorded_files
 
 MARK = "Recorded on AMD EPYC, 2 cores, 23.5 GiB, Debian GNU/Linux 12 (bookworm), 2026-11-27."
 MOST_BYTES = 400_000

@@ -126,3 +126,18 @@ def test_what_starts_often_does_not_import_what_few_commands_need(imported, heav
     program = f"import sys, {imported}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_help_of_a_verb_does_not_import_what_only_running_needs():
+    """Of all verbs but for one, whose options name datasets."""
+    verbs = [verb.name for verb in VERB_ROWS if verb.name != "data"]
+    heavy = ["numpy", "scipy", "psutil", "steptime.study.study", "steptime.results.store"]
+    program = f"""
+import sys
+from steptime.cli import app
+for verb in {verbs}:
+    app.run_program([verb, "--help"])
+    print(*(f"{{name}} for {{verb}}" for name in {heavy} if name in sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.split() == []

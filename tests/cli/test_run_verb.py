@@ -16,6 +16,7 @@ from steptime.cli import run as verb
 from steptime.cli.app import run_program
 from steptime.equivalence import distance
 from steptime.runner import plan as planning
+from steptime.runner import study_run
 from steptime.runner.admission import TrialCounts
 from steptime.runner.durations import KeptDurations
 from steptime.runner.study_run import StudyRun
@@ -54,7 +55,9 @@ def test_a_framework_that_does_not_pass_the_equivalence_check_ends_with_exit_cod
 
 def test_a_budget_begins_with_the_process_and_not_behind_its_imports(study, monkeypatch):
     began = []
-    monkeypatch.setattr(verb, "StudyRun", lambda *_arguments, **fields: began.append(fields["began"]) or unmeasured())
+    monkeypatch.setattr(
+        study_run, "StudyRun", lambda *_arguments, **fields: began.append(fields["began"]) or unmeasured()
+    )
     monkeypatch.setattr(verb, "_report", lambda *_paths, **_options: 0)
 
     assert run_program(["run", study, "-o", "results"], began=12.5) == 0

@@ -34,7 +34,7 @@ PACKAGES = (
 METHODS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "unlink", "rmdir", "symlink_to", "hardlink_to"}
 METHODS |= {"rename", "copytree", "copy2", "copyfile", "move", "rmtree", "mkdtemp", "chmod"}
 ELSEWHERE = {
-    "cli/advise.py": "writes a study into a temporary folder",
+    "cli/verified_advice.py": "writes a study into a temporary folder",
     "cli/attach.py": "writes a line to the terminal",
     "cli/data.py": "makes the folder above a stored form of a dataset, where its user wants it",
     "cli/streams.py": "opens the null device",

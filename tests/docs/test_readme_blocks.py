@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from steptime.cli.app import app
-from steptime.cli.report import STUDY, recorded_files
+from steptime.cli.demo import STUDY, recorded_files
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

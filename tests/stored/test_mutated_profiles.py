@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from stored_studies import unpacked
 
-from steptime.cli.predict import to_json
+from steptime.cli.predictions import to_json
 from steptime.errors import StoreError
 from steptime.fitting.profile import read_profile
 from steptime.predict.predict import predict

@@ -9,7 +9,7 @@ import pytest
 from stored_studies import STUDIES, output_of, unpacked
 
 from steptime.cli.console import PlainConsole
-from steptime.cli.report import read_report
+from steptime.cli.reported_results import read_report
 from steptime.document.section import Part, Section, SectionTable, text_table
 from steptime.report.terminal import SectionText
 

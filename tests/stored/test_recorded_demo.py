@@ -7,7 +7,7 @@ from golden import rounded
 from stored_studies import output_of
 
 from steptime.analysis.summary import summarise
-from steptime.cli.report import STUDY, recorded_files
+from steptime.cli.demo import STUDY, recorded_files
 from steptime.results.store import Store
 
 MAKE = "make it anew: .venv/bin/python benchmarks/demo/record.py FOLDER"

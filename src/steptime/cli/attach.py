@@ -139,7 +139,7 @@ def _prepared(
 def _show_in_trackers(folder: Path, trackers: "list[ChosenTracker]") -> None:
     """Write the page and the run to trackers; whatever fails is one line."""
     try:
-        from steptime.cli.report import read_report, write_report_page
+        from steptime.cli.reported_results import read_report, write_report_page
 
         report = read_report(folder)
         assert report.attached is not None  # noqa: S101 - the folder is of this run

@@ -9,35 +9,11 @@ from typing import Annotated
 
 import typer
 
-from steptime.analysis.message_times import SCHEMA, NetSummary
-from steptime.catalog.accelerators import find_accelerators
-from steptime.catalog.manifest import load_manifests
 from steptime.cli.arguments import Mistakes, count, open_results
 from steptime.cli.console import print_rows, stderr_console
-from steptime.cli.list import back_end_rows
-from steptime.cli.progress import LiveObserver
-from steptime.cli.section_output import FormOption, PageOption, chosen_form, show_sections
-from steptime.cli.streams import print_json
-from steptime.document.section import Part, Section, Sentences, text_table
-from steptime.expansion.site import site_of_messages
+from steptime.cli.section_output import FormOption, PageOption, chosen_form
 from steptime.interruption import Interrupted, unmasked
-from steptime.model.measured_links import stored_links
-from steptime.report.links import link_section
-from steptime.report.ranking import flop_rate
-from steptime.results.store import Store
-from steptime.runner.message_timing import NetRun
-from steptime.runner.net_plan import (
-    NetPlan,
-    NetQuery,
-    back_ends_named,
-    back_ends_of,
-    net_plan_of,
-    parse_hosts,
-    parse_operation,
-    ready_back_ends,
-)
-from steptime.study.quantities import delay as emulated_delay
-from steptime.units import format_bytes, parse_bit_rate, parse_bytes, parse_duration
+from steptime.units import parse_bit_rate, parse_bytes, parse_duration
 
 EXIT_WRONG = 1
 EXIT_FAILED = 3
@@ -84,11 +60,28 @@ def net(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/net.md) and nothing else.")] = False,
 ) -> None:
     """Time messages over the back ends of frameworks, check the sums, and fit latencies and bandwidth."""
+    from steptime.catalog.accelerators import find_accelerators
+    from steptime.catalog.manifest import load_manifests
+    from steptime.cli.messages import print_back_ends, print_found, print_plan
+    from steptime.cli.progress import LiveObserver
+    from steptime.expansion.site import site_of_messages
+    from steptime.runner.message_timing import NetRun
+    from steptime.runner.net_plan import (
+        NetQuery,
+        back_ends_named,
+        back_ends_of,
+        net_plan_of,
+        parse_hosts,
+        parse_operation,
+        ready_back_ends,
+    )
+    from steptime.study.quantities import delay as emulated_delay
+
     form = chosen_form(form, as_json=as_json)
     manifests = load_manifests()
     known = back_ends_of(manifests)
     if back_ends == ["list"]:
-        _print_back_ends(form, html)
+        print_back_ends(form, html)
         return
     mistakes = Mistakes()
     if hosts is not None and not hosts.strip(" ,"):
@@ -118,7 +111,7 @@ def net(
     plan = net_plan_of(wanted, query)
     plan.skipped[:0] = missing
     if dry_run:
-        _print_plan(plan, launches, output, form, html)
+        print_plan(plan, launches, output, form, html)
         return
 
     console = stderr_console()
@@ -132,55 +125,13 @@ def net(
         stop.add_note(f"everything measured is kept in {output}")
         stop.add_note(f"resume with: {again}")
         raise
-    _print_found(output, form, html)
+    print_found(output, form, html)
     if counts.not_run:
         console.print(f"the budget left out {counts.not_run} launches; to continue: {again}")
     if counts.wrong:
         sys.exit(EXIT_WRONG)
     if counts.failed:
         sys.exit(EXIT_FAILED)
-
-
-def _print_back_ends(form: str, html: Path | None) -> None:
-    back_ends = back_end_rows()
-    if form == "json":
-        print_json(back_ends)
-    keys = {"name": "back end", "operations": "operations", "framework": "framework", "summary": "what"}
-    rows = [
-        [", ".join(each[key]) if isinstance(each[key], list) else str(each[key]) for key in keys] for each in back_ends
-    ]
-    table = text_table(list(keys.values()), rows, "Back ends", "prose", ("wide", "stacked"))
-    show_sections([Section("Back ends", [table])], form, html, "Back ends")
-
-
-def _print_plan(plan: NetPlan, launches: int, output: Path, form: str, html: Path | None) -> None:
-    if form == "json":
-        settings = [{"id": each.id, **each.model_dump(mode="json")} for each in plan.settings]
-        print_json({"folder": str(output), "launches": launches, "settings": settings, "skipped": plan.skipped})
-    rows = [
-        [
-            each.back_end,
-            ", ".join(each.operations),
-            f"{each.workers} + {each.servers} servers" if each.servers else str(each.workers),
-            each.cluster.in_words() if each.cluster else "this host",
-            ", ".join(map(format_bytes, each.sizes)),
-            str(launches),
-        ]
-        for each in plan.settings
-    ]
-    titles = ["back end", "operations", "workers", "hosts", "sizes", "launches"]
-    table = text_table(titles, rows, "Planned messages", "prose", ("wide",))
-    parts: list[Part] = [table] if rows else []
-    parts.append(Sentences([*(f"skipped: {line}" for line in plan.skipped), f"results go to {output}"]))
-    show_sections([Section("Planned messages", parts)], form, html, "Planned messages")
-
-
-def _print_found(folder: Path, form: str, html: Path | None) -> None:
-    store = Store.open(folder)
-    found = stored_links(store) or NetSummary(rows=[])
-    if form == "json":
-        print_json({"schema": SCHEMA, "folder": str(folder), "net": found.to_json(), "problems": store.problems})
-    show_sections([link_section(found)], form, html, "Messages")
 
 
 def peak(
@@ -191,7 +142,9 @@ def peak(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """Measure how quickly devices multiply matrices, while nothing else runs; reports then have MFU."""
-    from steptime.runner.machine_peaks import measure_for, measure_peaks, settings_of_machine  # noqa: PLC0415 - peak alone needs it
+    from steptime.cli.progress import LiveObserver
+    from steptime.report.ranking import flop_rate
+    from steptime.runner.machine_peaks import measure_for, measure_peaks, settings_of_machine
 
     with LiveObserver(stderr_console()) as observer:
         if folder is None:

@@ -110,7 +110,7 @@ def _page(folder: Path) -> bytes:
     """Return the page of a folder as it is now."""
     from steptime.attached.latest_steps import latest_attempt, latest_steps  # noqa: PLC0415 - serve alone needs it
     from steptime.attached.memory import memory_now  # noqa: PLC0415 - serve alone needs it
-    from steptime.cli.report import read_report  # noqa: PLC0415 - serve alone needs it
+    from steptime.cli.reported_results import read_report  # noqa: PLC0415 - serve alone needs it
     from steptime.report.page import page_of  # noqa: PLC0415 - serve alone needs it
 
     try:

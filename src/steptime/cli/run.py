@@ -7,22 +7,19 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from steptime.cli.console import stderr_console
-from steptime.cli.progress import LiveObserver
 from steptime.cli.section_output import PAGE, FormOption, chosen_form
 from steptime.errors import SteptimeError, Unfinished, UsageError
 from steptime.interruption import Interrupted, unmasked
-from steptime.results.jsonlines import json_text
-from steptime.results.store import Store
-from steptime.runner.allocation import Allocation, until_end
-from steptime.runner.plan import StudyPlan, plan_study
-from steptime.runner.slurm_job import script_of
-from steptime.runner.study_run import StudyRun
 from steptime.units import format_count
+
+if TYPE_CHECKING:
+    from steptime.runner.allocation import Allocation
+    from steptime.runner.plan import StudyPlan
 
 EXIT_NOT_EQUIVALENT = 1
 EXIT_FAILED = 3
@@ -86,12 +83,18 @@ def run(
     _check_page(html, dry_run=dry_run)
     changes = [*(overrides or []), *([f"scale={scale}"] if scale else [])]
     changes += _named_environments(environments) if environments else []
+    from steptime.runner.plan import plan_study
+
     plan = plan_study(study, changes, output, budget, paths_from)
     if dry_run:
-        from steptime.cli.plan import print_plan  # noqa: PLC0415 - a dry run alone prints it
+        from steptime.cli.plan import print_plan
 
         print_plan(plan, form, html)
         return
+
+    from steptime.cli.progress import LiveObserver
+    from steptime.runner.allocation import Allocation, until_end
+    from steptime.runner.study_run import StudyRun
 
     console = stderr_console()
     foreign = [f"runs {program}" for program in plan.foreign_programs()]
@@ -152,13 +155,16 @@ def _named_environments(text: str) -> list[str]:
             found[name] = {"python": str((inside if path.is_dir() else path).absolute())}
     if mistakes:
         raise UsageError(mistakes)
+    from steptime.results.jsonlines import json_text
+
     return [f"named_environments={json_text(found)}"]
 
 
 def _ranking_so_far(folder: Path) -> list[str]:
     """Return a sentence for each workload of the results in ``folder``; none where it cannot be read meanwhile."""
-    from steptime.analysis.summary import summarise  # noqa: PLC0415 - nothing to rank before the first launch
-    from steptime.report.overview import sentences  # noqa: PLC0415 - likewise
+    from steptime.analysis.summary import summarise
+    from steptime.report.overview import sentences
+    from steptime.results.store import Store
 
     try:
         return sentences(summarise(Store.open(folder)))
@@ -166,8 +172,11 @@ def _ranking_so_far(folder: Path) -> list[str]:
         return []
 
 
-def _ways_on(plan: StudyPlan, allocation: Allocation | None) -> list[str]:
+def _ways_on(plan: "StudyPlan", allocation: "Allocation | None") -> list[str]:
     """Queue the job of ``allocation`` again, if there is one to be; say what becomes of the study, a line each."""
+    from steptime.results.store import Store
+    from steptime.runner.slurm_job import script_of
+
     lines = [f"everything measured is kept in {plan.folder}"]
     if allocation and Store.exists(plan.folder):
         again = allocation.requeue(Store.open(plan.folder))

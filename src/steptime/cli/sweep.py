@@ -9,21 +9,17 @@ import typer
 
 from steptime.cli.arguments import Mistakes
 from steptime.cli.console import report_console, stderr_console
-from steptime.cli.progress import LiveObserver
 from steptime.cli.streams import print_json, say, warn
 from steptime.errors import choices_message
 from steptime.interruption import Interrupted, unmasked
-from steptime.launchers.own_command import require_program
 from steptime.report.export_formats import ReportFormat, format_help, formats_of
-from steptime.scaling.knee import read_shares
-from steptime.sweep.early_end import LEAST_STEPS
-from steptime.sweep.plan import WORKERS, SweepPlan, named_sweep, read_plan
 from steptime.units import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steptime.results.store import Store
+    from steptime.sweep.plan import SweepPlan
     from steptime.sweep.runs import SweepRuns
 
 
@@ -95,6 +91,10 @@ def sweep(
 
     Runs that ended are kept: the same sweep goes on where it was stopped.
     """
+    from steptime.scaling.knee import read_shares
+    from steptime.sweep.early_end import LEAST_STEPS
+    from steptime.sweep.plan import WORKERS, named_sweep, read_plan
+
     mistakes = Mistakes()
     budget_s = mistakes.read("--budget", budget, parse_duration)
     shares = mistakes.read("--knee", knee, read_shares)
@@ -141,8 +141,8 @@ def _unusable(samples: int | None, price: float | None) -> list[str]:
     return mistakes
 
 
-def _print_runs(plan: SweepPlan, folder: Path) -> None:
-    from steptime.sweep.runs import ended_well  # noqa: PLC0415 - a dry run measures nothing
+def _print_runs(plan: "SweepPlan", folder: Path) -> None:
+    from steptime.sweep.runs import ended_well
 
     runs = plan.runs(folder)
     say(f"{len(runs)} runs, one after the other, into {folder}:")
@@ -152,11 +152,13 @@ def _print_runs(plan: SweepPlan, folder: Path) -> None:
 
 
 def _run(
-    plan: SweepPlan, folder: Path, budget_s: float | None, options: dict[str, Any]
+    plan: "SweepPlan", folder: Path, budget_s: float | None, options: dict[str, Any]
 ) -> "tuple[SweepPlan, Store, SweepRuns]":
     """Return the plan with the rounds that were added to it, its folder, and what became of its runs."""
-    from steptime.sweep.rounds import run_rounds  # noqa: PLC0415 - a dry run measures nothing
-    from steptime.sweep.runs import sweep_store  # noqa: PLC0415 - a dry run measures nothing
+    from steptime.cli.progress import LiveObserver
+    from steptime.launchers.own_command import require_program
+    from steptime.sweep.rounds import run_rounds
+    from steptime.sweep.runs import sweep_store
 
     require_program(plan.settings[0].words(plan.command)[0])
     store = sweep_store(plan, folder)
@@ -173,10 +175,10 @@ def _run(
 
 def _answer(store: "Store", *, form: str, html: Path | None, figures: Path | None) -> None:
     """Print what was found, as ``steptime report`` of the folder does."""
-    from steptime.cli.report import read_report, write_report_page  # noqa: PLC0415 - a dry run measures nothing
-    from steptime.report.figure_files import write_figures  # noqa: PLC0415 - a dry run measures nothing
-    from steptime.report.sweep import sweep_section  # noqa: PLC0415 - a dry run measures nothing
-    from steptime.report.terminal import SectionText  # noqa: PLC0415 - a dry run measures nothing
+    from steptime.cli.reported_results import read_report, write_report_page
+    from steptime.report.figure_files import write_figures
+    from steptime.report.sweep import sweep_section
+    from steptime.report.terminal import SectionText
 
     whole = read_report(store.path)
     answer = whole.sweep
@@ -195,7 +197,7 @@ def _answer(store: "Store", *, form: str, html: Path | None, figures: Path | Non
         warn([f"figures: {len(written)} files in {figures.resolve()}"])
 
 
-def _say_what_is_left(plan: SweepPlan, outcome: "SweepRuns") -> None:
+def _say_what_is_left(plan: "SweepPlan", outcome: "SweepRuns") -> None:
     warn([f"failed: {name}: {problem}" for name, problem in outcome.failed.items()])
     warn([f"{name} ran to its end: {reason}" for name, reason in outcome.whole.items()])
     if outcome.left:

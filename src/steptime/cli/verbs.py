@@ -44,7 +44,7 @@ class Verb:
 VERBS = (
     Verb(
         "demo",
-        "report.demo",
+        "demo.demo",
         "Show the recorded results of a real race: ranking, breakdown and prediction. Nothing is measured or "
         "installed.",
     ),

@@ -1,0 +1,89 @@
+"""``steptime demo``: a recorded race, shown as any other results are."""
+
+import shlex
+import sys
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import steptime
+from steptime.cli.section_output import PAGE
+from steptime.cli.streams import say, warn
+from steptime.errors import UsageError
+from steptime.plain_file import PlainFolder
+
+if TYPE_CHECKING:
+    from steptime.cli.reported_results import ReportedResults
+
+STUDY = "four-frameworks"
+RECORDING = Path(steptime.__file__).parent / "studies" / "recorded" / f"{STUDY}.tar.xz"
+"""A results folder and the profile beside it, made by ``benchmarks/demo/record.py``."""
+WORKERS = "2,4,8,16"
+CHANGES = ("framework=pytorch", "strategy=allreduce", "workers_per_host=2", "interconnect.bandwidth=10Gbit/s")
+"""What the demo predicts: the measured hosts, several of them, behind an ordinary link."""
+
+
+def demo(
+    output: Annotated[
+        Path, typer.Option("-o", "--output-dir", help="Folder for the recorded results and their page.")
+    ] = Path("steptime-demo"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON and nothing else.")] = False,
+) -> None:
+    """Show the recorded results of a real race: ranking, breakdown and prediction. Nothing is measured or installed."""
+    from steptime.cli.predict import predict
+    from steptime.cli.reported_results import print_json_report, print_overview, read_report, write_report_page
+
+    folder = unpack(output)
+    profile = output / f"{STUDY}.profile.json"
+    found = read_report(folder)
+    mark = _recorded(found)
+    if as_json:
+        warn([mark])
+        print_json_report(found)
+        return
+    say(mark, "")
+    page = folder / PAGE
+    print_overview(found, page=page, next_steps=())
+    question = shlex.join(["steptime", "predict", str(profile), "--workers", WORKERS, *CHANGES])
+    say("", "And on several such hosts? This is what the performance model fitted to these results predicts:", "")
+    predict(profile, list(CHANGES), workers=WORKERS, curve=None, as_json=False)
+    sys.stdout.flush()
+    write_report_page(found, page, notice=mark)
+    say("", "Next:")
+    say("  steptime run quickstart            # the same on this machine, with ResNet-50 (minutes; 3 GB of frameworks)")
+    say(f"  {shlex.join(['steptime', 'report', '--all', str(folder)])}")
+    say(f"  {question.replace('10Gbit/s', '10Gbit/s,100Gbit/s')}")
+
+
+def unpack(target: Path) -> Path:
+    """Write the recording into ``target``, where it may lie already; return the results folder in it.
+
+    Raises UsageError where a file in ``target`` has the name of one of the recording and holds something else.
+    """
+    folder = PlainFolder(target)
+    files = recorded_files()
+    kept = {name: folder.read(target / name) for name in files if (target / name).exists()}
+    if changed := [name for name, data in kept.items() if data != files[name]]:
+        message = f"{target / changed[0]} is not the file of the demo; name another folder: steptime demo -o DIR"
+        raise UsageError(message)
+    for name in files.keys() - kept.keys():
+        folder.put(target / name, files[name])
+    return target / STUDY
+
+
+def recorded_files() -> dict[str, bytes]:
+    """Return the files of the recording by their names."""
+    with tarfile.open(RECORDING) as archive:
+        return {member.name: file.read() for member in archive if (file := archive.extractfile(member))}
+
+
+def _recorded(found: "ReportedResults") -> str:
+    """Return where and when the results were measured, in a sentence."""
+    from steptime.report.conditions import machine_in_a_line
+
+    machine = {name: value for name, value in found.summary.machine.items() if name != "hostname"}
+    launches = (launch for trial in found.summary.trials for launch in found.store.launches(trial.id))
+    days = sorted({launch.started_at[:10] for launch in launches})
+    return f"Recorded on {machine_in_a_line(machine)}, {' and '.join(days)}. Nothing was measured on this machine."

@@ -1,0 +1,155 @@
+"""What ``steptime predict`` prints, of each kind of source."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steptime.cli.section_output import show_sections
+from steptime.cli.streams import print_json, warn
+from steptime.fitting.attached_profile import AttachedProfile
+from steptime.fitting.profile import Profile
+from steptime.predict.assumptions import assumed, other_layouts, without_effect, worker_counts
+from steptime.predict.attached import predict_attached, refuse_changes
+from steptime.predict.predict import BASELINE, Prediction
+from steptime.predict.predict import predict as predict_all
+from steptime.predict.query import read_queries
+from steptime.report.predictions import curve_sections, model_section, remarks_section, script_section
+from steptime.scaling.knee import knee_line
+from steptime.scaling.predicted_knees import PredictedKnees, attached_knees, of_answered, profile_knees
+
+if TYPE_CHECKING:
+    from steptime.document.section import Section
+    from steptime.results.json_form import Interval, IntervalOverLaunches
+
+
+EXIT_REFUSED = 3
+"""Where every configuration is refused."""
+USUAL_WORKERS = (1, 2, 4, 8)
+_WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
+
+
+def predict_profile(
+    read: Profile,
+    overrides: Sequence[str],
+    workers: Sequence[int] | None,
+    shares: Sequence[float],
+    *,
+    form: str,
+    html: Path | None,
+) -> None:
+    """Print predictions of a fitted profile; ``workers`` is None if none were asked for."""
+
+    def predicted(texts: Sequence[str]) -> list[Prediction]:
+        queries = read_queries(texts, read)
+        if workers is not None or not any(query.hosts for query in queries):
+            return predict_all(read, workers or USUAL_WORKERS, queries)
+        return [
+            each
+            for query in queries
+            for each in predict_all(read, worker_counts(read, query) or USUAL_WORKERS, [query])
+        ]
+
+    predictions = predicted(overrides)
+    bends = of_answered(profile_knees(read, read_queries(overrides, read), shares), predictions)
+    if form == "json":
+        knees = [each.to_json() for each in bends]
+        print_json({"predictions": [to_json(each) for each in predictions], "baseline": BASELINE, "knees": knees})
+    if form != "json" or html is not None:
+        unchanging = list(without_effect(overrides, predictions, predicted))
+        sections = [*_models(predictions, read, bends), remarks_section(predictions, BASELINE, unchanging)]
+        show_sections(sections, form, html, "Predictions of steps")
+    if predictions and all(each.refused for each in predictions):
+        sys.exit(EXIT_REFUSED)
+
+
+def _models(predictions: Sequence[Prediction], profile: Profile, bends: Sequence[PredictedKnees]) -> "list[Section]":
+    models: dict[str, list[Prediction]] = {}
+    for each in predictions:
+        models.setdefault(each.key.name, []).append(each)
+    return [
+        model_section(
+            group,
+            list(other_layouts(profile, group)),
+            [bend for bend in bends if bend.key.name == name],
+            assumed(group),
+        )
+        for name, group in models.items()
+    ]
+
+
+def to_json(each: Prediction) -> dict[str, Any]:
+    """Return one prediction as docs/prediction.md describes it."""
+    key = each.key
+    return {
+        "framework": key.framework,
+        "strategy": key.strategy,
+        "tuning": key.tuning,
+        "workload": key.workload,
+        "workers": each.workers,
+        "batch_per_worker": each.deployment.batch if each.deployment else None,
+        "changed": dict(each.query.texts),
+        "step_time_s": _bounds(each.step_s),
+        "throughput_samples_per_s": each.throughput.value if each.throughput else None,
+        **{name: _bounds(getattr(each.work, name, None)) for name in _WORK},
+        "peak_source": each.work.peak_source if each.work else None,
+        "efficiency": each.efficiency.value if each.efficiency else None,
+        "epoch_time_s": _bounds(each.epoch_s),
+        "phases": {
+            name: phase and {"value_s": phase.value_s, "low_s": phase.low_s, "high_s": phase.high_s, "how": phase.how}
+            for name, phase in each.phases.items()
+        },
+        "pop": each.pop and {name: _bounds(share) for name, share in each.pop.items()},
+        "dominant_phase": each.dominant,
+        "extrapolation": each.extrapolation,
+        "interval_shares": asdict(each.shares) if each.shares else None,
+        "narrowed_by": each.narrowing,
+        "link": asdict(each.link) if each.link else None,
+        "refused": each.refused,
+        "notes": list(each.notes),
+    }
+
+
+def _bounds(interval: "Interval[float | None] | IntervalOverLaunches[float | None] | None") -> dict[str, float | None]:
+    if interval is None:
+        return {"value": None, "low": None, "high": None}
+    return {"value": interval.value, "low": interval.low, "high": interval.high}
+
+
+def predict_script(
+    profile: AttachedProfile,
+    overrides: Sequence[str],
+    workers: Sequence[int],
+    shares: Sequence[float],
+    *,
+    form: str,
+    html: Path | None,
+) -> None:
+    """Print what a user's own script takes on other numbers of workers."""
+    refuse_changes(overrides)
+    predictions = predict_attached(profile, workers)
+    bends = attached_knees(profile, shares)
+    if form == "json":
+        steps = [each.to_json() for each in predictions]
+        knees = None if bends is None else [knee.to_json() for knee in bends]
+        print_json({"predictions": steps, "knees": knees, "trainings": profile.trainings})
+    section = script_section(profile, predictions, knee_line(bends or []))
+    show_sections([section], form, html, "Predictions of your own script")
+    if predictions and all(each.refused for each in predictions):
+        sys.exit(EXIT_REFUSED)
+
+
+def predict_curve(
+    points: Path, workers: Sequence[int], shares: Sequence[float], *, form: str, html: Path | None
+) -> None:
+    """Print the forecasts of measured scaling curves."""
+    from steptime.importers import read_imports  # noqa: PLC0415 - likewise
+    from steptime.scaling.forecast import forecast  # noqa: PLC0415 - profiles need no models of curves
+
+    [records] = read_imports([points], "curves")
+    warn(records.notes)
+    forecasts = forecast(records.curves, workers, shares)
+    if form == "json":
+        print_json({"curves": [each.to_json() for each in forecasts]})
+    show_sections(curve_sections(forecasts), form, html, "Forecasts of measured scaling curves")
