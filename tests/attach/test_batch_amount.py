@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from steptime.attach.batch_amount import COMPARED, NO_BATCH, AskedSizes, BatchAmount, BatchReader, samples_of
+from steptime.attach.batch_amount import COMPARED, NO_BATCH, AskedSizes, BatchAmount, BatchReader
 
 
 class Pair(NamedTuple):
@@ -187,9 +187,18 @@ def test_later_batches_are_not_compared():
 
 
 @pytest.mark.parametrize(
-    ("rows", "asked", "samples"),
-    [(16, 8, 8), (8, 8, 8), (7, 8, 7), (None, 8, 8), (16, None, 16), (16, 1, 16)],
-    ids=["pairs", "one each", "some left out", "no dimension", "not asked by samples", "an item is a batch"],
+    ("rows", "size", "expected"),
+    [(16, 8, (16, 8)), (8, 8, (8, None)), (None, 8, (8, None)), (8, None, (8, None))],
+    ids=["pairs", "as asked", "not shown", "not asked by samples"],
 )
-def test_a_sample_that_becomes_several_rows_counts_once(rows, asked, samples):
-    assert samples_of(rows, asked) == samples
+def test_a_batch_with_other_rows_than_it_was_asked_to_have_keeps_both(rows, size, expected):
+    amount = BatchAmount(rows)
+    amount.ask(size)
+    assert (amount.samples, amount.form().get("asked")) == expected
+
+
+def test_what_batches_were_asked_to_have_adds_up_over_a_step():
+    first, second = BatchAmount(16), BatchAmount(8)
+    first.ask(8)
+    second.ask(8)
+    assert NO_BATCH.plus(first).plus(second).form()["asked"] == 16

@@ -23,6 +23,7 @@ H100, DATA_SHEET_BF16 = "0: NVIDIA H100 80GB HBM3", 989.5e12
 
 
 def run_with(folder, ranks=1, *, counted=False, tokens=TOKENS, gpu=None, **weights):
+    targets = weights.pop("targets", None)
     of_rank_1 = weights.pop("of_rank_1", {})
     line = {"kind": "weights", "step": 1, "parameters": 9, "attention": True, "elements": ELEMENTS, **weights}
     flops = [{"kind": "flops", "step": 4, "forward": 1000, "backward": 2000}] if counted else []
@@ -30,7 +31,7 @@ def run_with(folder, ranks=1, *, counted=False, tokens=TOKENS, gpu=None, **weigh
     for rank in range(ranks):
         steps = ddp_steps(rank, lambda _: [0.0] * ranks)
         if tokens:
-            steps = [{**step, "samples": 4, "tokens": tokens} for step in steps]
+            steps = [{**step, "samples": 4, "tokens": tokens, "targets": targets} for step in steps]
         device = [{"kind": "device", "step": 1, "name": gpu}] if gpu else []
         own = {**line, **of_rank_1} if rank else line
         lines.append(process_lines(rank, ranks, steps, lines=[own, *flops, *device]))
@@ -57,12 +58,15 @@ def test_counted_operations_come_first(tmp_path):
 @pytest.mark.parametrize(
     ("ranks", "change", "reason"),
     [
-        (1, {"attention": False}, "no transformer was seen"),
-        (1, {"elements": 0}, "parameters are frozen, or not whole on each rank"),
+        (1, {"attention": False}, "no module is named for attention"),
+        (1, {"elements": 0}, "parameters are not whole on each rank"),
+        (1, {"elements": 0, "frozen": True}, "some parameters are not trained"),
+        (1, {"elements": 0, "routed": True}, "a token meets some of the weights alone, those of its experts"),
+        (1, {"targets": 8}, "batches hold two texts of different lengths"),
         (1, {"tokens": 0}, "tokens of a step are not known"),
-        (2, {}, "parameters are frozen, or not whole on each rank"),
+        (2, {}, "parameters are not whole on each rank"),
     ],
-    ids=["another network", "frozen or in pieces", "no text", "ranks without DDP"],
+    ids=["another network", "in pieces", "frozen", "experts", "two texts", "no text", "ranks without DDP"],
 )
 def test_elsewhere_it_is_not_known_and_why_is(tmp_path, ranks, change, reason):
     run = run_with(tmp_path, ranks, **change)

@@ -311,6 +311,19 @@ def test_steps_of_models_that_are_trained_in_turns_are_told_apart_by_their_lengt
     assert " of 40 ms" in sentence
 
 
+def test_a_round_whose_steps_update_several_optimizers_has_its_updates_counted(tmp_path):
+    steps = [{**each, "optimizers": [0] if each["number"] % 5 else [0, 1]} for each in plain_steps()]
+    sentence = sentences_of(one_process(tmp_path, steps))["optimizer_rounds"]
+    assert sentence.startswith("optimizers take turns: a round has 6 updates in 5 steps and takes")
+
+
+def test_steps_before_it_is_known_that_optimizers_take_turns_are_no_kind_of_their_own(tmp_path):
+    early = {number: {"optimizers": [number % 2], "micro_steps": 1} for number in range(4)}
+    later = {"optimizers": [0, 1], "micro_steps": 2}
+    steps = [{**each, "flags": ["no_loader"], **early.get(each["number"], later)} for each in plain_steps()]
+    assert not {"micro_steps", "optimizer_rounds"} & sentences_of(one_process(tmp_path, steps)).keys()
+
+
 def test_models_of_equal_steps_one_after_the_other_are_no_finding(tmp_path):
     steps = [{**each, "optimizers": [each["number"] // 20]} for each in plain_steps()]
     assert "optimizer_rounds" not in sentences_of(one_process(tmp_path, steps))

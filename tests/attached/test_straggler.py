@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from stored_processes import MS, ddp_job, ddp_steps, found_in, part_of, process_lines, sentences_of, write
+from stored_processes import BEGIN, MS, ddp_job, ddp_steps, found_in, part_of, process_lines, sentences_of, step, write
 
 
 def late_in(numbers, late_ms=80.0, others_ms=0.5):
@@ -81,11 +81,62 @@ def test_a_straggler_comes_before_the_gap_that_makes_it_one(tmp_path):
     lines = []
     for rank in range(2):
         steps = ddp_steps(rank, lambda _: [0.0, 30.0], 40)
-        for step in steps:
-            extra = step["regions"]["forward"] - 5 * MS
-            step["regions"]["forward"] -= extra
-            step["gaps"] = {"forward>backward": extra + 25 * MS}
-            step["duration_ns"] += 25 * MS
+        for one in steps:
+            extra = one["regions"]["forward"] - 5 * MS
+            one["regions"]["forward"] -= extra
+            one["gaps"] = {"forward>backward": extra + 25 * MS}
+            one["duration_ns"] += 25 * MS
         lines.append(process_lines(rank, 2, steps))
     kinds = list(sentences_of(found_in(write(tmp_path, *lines))))
     assert kinds.index("straggler") + 1 == kinds.index("gaps")
+
+
+def averaging_job(folder, late_ms, every=8, steps=64, first_ms=0.0):
+    """Two ranks that average weights after every so many steps; ``late_ms`` of an exchange has how late each comes."""
+    processes = []
+    for rank in range(2):
+        lines, begin = [], BEGIN
+        for number in range(steps):
+            regions, more = {"forward": 2.0, "backward": 3.0, "update": 1.0}, {}
+            if number % every == every - 1:
+                exchange = number // every
+                late = late_ms(exchange)
+                if exchange == 0:
+                    late = [late[0] + first_ms, late[1]]
+                wait = max(late) - late[rank] + 1.0
+                at = begin + round((6.0 + late[rank]) * MS)
+                regions |= {"forward": 2.0 + late[rank], "collective": wait}
+                call = ["allreduce", 1000, at, at + round(wait * MS)]
+                more = {"collectives": {"none:allreduce": [1, 1000, round(wait * MS)]}, "intervals": [call]}
+            one = step(number, begin, regions, **more)
+            begin += one["duration_ns"]
+            lines.append(one)
+        processes.append(process_lines(rank, 2, lines))
+    return found_in(write(folder, *processes), 60_000.0)
+
+
+def test_a_first_exchange_with_a_cost_of_its_own_names_no_rank(tmp_path):
+    run = averaging_job(tmp_path, lambda exchange: [0.0, 6.0] if exchange % 2 else [6.0, 0.0], first_ms=470.0)
+    assert run.waited_for.rank is None
+    sentence = sentences_of(run)["waiting"]
+    assert "lies in step 7 alone, the first in which they exchange; of the rest, rank" in sentence
+    assert f"as the last in {run.waited_for.last_in} of 7 steps that exchange" in sentence
+    assert "58" not in sentence
+
+
+def test_an_exchange_that_outweighs_others_later_on_is_not_called_the_first(tmp_path):
+    run = averaging_job(tmp_path, lambda exchange: [0.0, 300.0] if exchange == 4 else [0.1, 0.0])
+    assert sentences_of(run)["waiting"].endswith("lies in step 39 alone")
+    assert "straggler" not in sentences_of(run)
+
+
+def test_a_rank_that_is_late_to_every_rare_exchange_is_named_by_these(tmp_path):
+    run = averaging_job(tmp_path, lambda _: [0.0, 40.0], steps=128)
+    assert run.waited_for.rank == 1
+    assert "of each step, in the 16 of 128 that exchange for rank 1" in sentences_of(run)["straggler"]
+
+
+def test_a_rank_that_is_late_behind_a_costly_first_exchange_of_another_is_named(tmp_path):
+    run = averaging_job(tmp_path, lambda _: [0.0, 20.0], steps=160, first_ms=900.0)
+    assert run.waited_for.rank == 1
+    assert "lies in step 7 alone, the first" in sentences_of(run)["straggler"]

@@ -58,7 +58,7 @@ def test_padding_is_the_share_of_masked_tokens(tmp_path):
 
 @pytest.mark.parametrize(
     ("amounts", "words"),
-    [({"flags": ["no_loader"]}, "makes its batches itself"), ({}, "do not share a first dimension")],
+    [({"flags": ["no_loader"]}, "no loader that steptime knows was seen"), ({}, "do not share a first dimension")],
     ids=["no loader", "no array"],
 )
 def test_unknown_samples_have_their_reason(tmp_path, amounts, words):
@@ -88,3 +88,26 @@ def test_a_graph_that_takes_its_batches_itself_is_why_samples_are_not_known(tmp_
     steps = [{**step, "flags": ["no_loader"]} for step in ddp_steps(0, lambda _: [0.0])]
     run = found_in(write(tmp_path, process_lines(0, 1, steps, lines=[hidden])), 60_000.0)
     assert "Samples/s are not known: the graph takes its batches itself." in list(run_notes(run))
+
+
+@pytest.mark.parametrize(
+    ("own", "samples", "note"),
+    [
+        (
+            {"samples": 16, "asked": 8},
+            16,
+            "samples are those that the loader was asked for, 2 rows each in the batches",
+        ),
+        ({"samples": 1, "asked": 8}, 16, "samples are those that the loader was asked for, joined to one row"),
+        ({"samples": 7, "asked": 8}, 14, ""),
+        ({"samples": 96, "asked": 8, "micro_steps": 2}, 16, "12 rows each in the batches"),
+        ({"samples": 32, "asked": 1}, 64, "samples are rows of batches, 32 for each that the loader was asked for"),
+        ({"samples": 8}, 16, ""),
+    ],
+    ids=["pairs", "packed", "some left out", "crops", "batches of a dataset", "plain"],
+)
+def test_samples_are_what_loaders_were_asked_for_and_what_they_are_is_said(tmp_path, own, samples, note):
+    run = job(tmp_path, lambda _, __: own)
+    assert run.throughput.samples.per_step == samples
+    assert note in "\n".join(run.notes)
+    assert ("samples are" in "\n".join(run.notes)) is bool(note)

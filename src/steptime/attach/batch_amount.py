@@ -19,6 +19,8 @@ COUNTED_ALWAYS, COUNTED_EVERY, LARGEST_MASK = 16, 16, 1 << 20
 # First batches that have a checksum, and values of each of their first arrays that it is of.
 COMPARED, VALUES, COMPARED_ARRAYS = 32, 4096, 4
 IDENTIFIERS, MASK = "input_ids", "attention_mask"
+# Texts beside the first, of another length where an encoder reads that and a decoder writes these.
+TARGETS = ("labels", "decoder_input_ids")
 # Libraries whose arrays have a shape that costs nothing to read.
 LIBRARIES = ("torch", "numpy", "tensorflow", "jax", "jaxlib", "torchvision", "mxnet")
 INTEGERS = ("int64", "int32", "int16", "uint16")
@@ -32,10 +34,12 @@ SHORTEST = 16
 class BatchAmount:
     """Samples and tokens of a batch (None if they cannot be told), and the real ones of the tokens looked at.
 
+    ``asked`` is for how many samples its loader was asked, where arrays have another number of rows, as of pairs;
+    ``targets`` are tokens of a second text of another length;
     ``checksum`` is of its values, so that ranks that read the same batches are seen.
     """
 
-    __slots__ = ("checksum", "looked_at", "real", "samples", "tokens")
+    __slots__ = ("asked", "checksum", "looked_at", "real", "samples", "targets", "tokens")
 
     def __init__(
         self, samples: int | None = None, tokens: int | None = None, looked_at: int = 0, real: int = 0
@@ -44,13 +48,25 @@ class BatchAmount:
         self.tokens = tokens
         self.looked_at = looked_at
         self.real = real
+        self.asked: int | None = None
+        self.targets = 0
         self.checksum: int | None = None
+
+    def ask(self, size: int | None) -> None:
+        """Note that the batch was asked to have ``size`` samples."""
+        if self.samples is None:
+            self.samples = size
+        elif size is not None and size != self.samples:
+            self.asked = size
 
     def plus(self, other: BatchAmount) -> BatchAmount:
         """Return what two batches of one step hold."""
         samples = None if self.samples is None or other.samples is None else self.samples + other.samples
         tokens = None if self.tokens is None or other.tokens is None else self.tokens + other.tokens
         both = BatchAmount(samples, tokens, self.looked_at + other.looked_at, self.real + other.real)
+        both.targets = self.targets + other.targets
+        if self.asked is not None or other.asked is not None:
+            both.asked = sum((each.asked if each.asked is not None else each.samples) or 0 for each in (self, other))
         if other is NO_BATCH or self is NO_BATCH:
             both.checksum = self.checksum if other is NO_BATCH else other.checksum
         elif self.checksum is not None and other.checksum is not None:
@@ -68,8 +84,12 @@ class BatchAmount:
         line: dict[str, Any] = {}
         if self.samples is not None:
             line["samples"] = self.samples
+        if self.asked is not None:
+            line["asked"] = self.asked
         if self.tokens is not None:
             line["tokens"] = self.tokens
+        if self.targets:
+            line["targets"] = self.targets
         if self.looked_at:
             line["mask"] = [self.looked_at, self.real]
         if self.checksum is not None:
@@ -104,17 +124,6 @@ class AskedSizes:
         """Return the size of the batch that ``loader`` gave, or None if it was not asked for by samples."""
         queue = self.queues.get(loader)
         return queue.popleft() if queue else None
-
-
-def samples_of(rows: int | None, asked: int | None) -> int | None:
-    """Return how many samples a batch of ``rows`` has, of which a loader asked for so many.
-
-    A sample may become several rows (a pair of texts, views of an image); a loader of single items, each of which is a
-    batch, has as many samples as rows.
-    """
-    if rows is None or (asked is not None and 1 < asked < rows):
-        return asked
-    return rows
 
 
 class BatchReader:
@@ -198,6 +207,7 @@ class BatchReader:
         for length in shape:
             tokens *= int(length)
         amount = BatchAmount(int(shape[0]) if len(shape) > 1 else None, tokens)
+        amount.targets = self._targets(shape, named)
         mask = dict.get(named, MASK)
         if mask is None:
             return amount
@@ -207,6 +217,14 @@ class BatchReader:
             if real is not None:
                 amount.looked_at, amount.real = tokens, real
         return amount
+
+    def _targets(self, shape: tuple[int, ...], named: Any) -> int:
+        """Return the tokens of a second text of another ``shape``; 0 without one."""
+        for name in TARGETS:
+            target: Any = dict.get(named, name)
+            if self._is_array(target) and len(target.shape) == 2 and self._is_integer(target):  # noqa: PLR2004
+                return 0 if tuple(target.shape) == shape else int(target.shape[0] * target.shape[1])
+        return 0
 
     def _arrays(self, item: Any, depth: int) -> Iterator[Any]:
         if self._is_array(item):

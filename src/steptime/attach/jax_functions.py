@@ -28,6 +28,7 @@ MOST_LOOKS = 1000
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
 ENDED_WITHIN_S = 5.0
 COUNTED = "floating-point operations are as XLA counts them in the whole step, the body of a loop once"
+REPEATED = "a step is a call of {name}, which computes gradients {often} in a loop: micro-steps, or steps of its own"
 REASON = "the whole step is one compiled program, inside which JAX shows no times"
 
 _made: list[JaxFunctions] = []
@@ -77,6 +78,7 @@ class JaxFunctions:
         self.state: set[Any] = set()  # shapes of what steps take and return
         self.arrays = 0  # of that, which an evaluation takes
         self.products: dict[str, float] = {}  # of steps, by precision
+        self.differentiates = False  # whether a function of a step was seen to hold its gradient
         self.waits = DeviceWaits(self.recorder)
         self.evaluating = False  # whether what is made now is for evaluation alone
         self.wanted = bool(os.environ.get("STEPTIME_ATTACH_FLOPS"))
@@ -183,6 +185,7 @@ class JittedFunction:
         self.role = EVALUATION if functions.evaluating else ""
         self.ends: list[int] = []  # results that show the end of a step, the best first
         self.looks = 0
+        self.holds_gradient: bool | None = None
 
     def begin(self, args: Any, kwargs: Any) -> Any:
         """Begin a call, as what the first one has shown it to be."""
@@ -190,7 +193,9 @@ class JittedFunction:
         if self.role == HELPER or recorder.stack or not recorder.is_mine() or not self.functions.is_eager():
             return None
         if self.role == STEP:
-            recorder.call_begin(self.label)
+            # One without a gradient, as for each moment of an optimizer, may be called several times in a step.
+            several = self.functions.differentiates and not self.holds_gradient
+            recorder.call_begin(f"{self.label}, {next(self.functions.numbers)}" if several else self.label)
             return patches.CallMark(STEP, self._traces())
         if self.role == EVALUATION:
             return (EVALUATION, recorder.forward_begin(training=False))
@@ -238,6 +243,11 @@ class JittedFunction:
                 kept_shapes, same = small, FEW
         if same >= FEW or (self.donates and same):
             self.role = STEP
+            self.holds_gradient = jax_programs.holds_gradient(self.function, arguments, program)
+            self.functions.differentiates = self.functions.differentiates or self.holds_gradient
+            if (times := jax_programs.gradients_in_loop(program)) != 1:
+                often = f"{times} times" if times else "as often as it finds"
+                process.note(REPEATED.format(name=self.name, often=often))
             self.functions.trains(kept_shapes)
             self.functions.multiplies(program)
             self.recorder.first_call(self.label, begin, end)
@@ -252,8 +262,13 @@ class JittedFunction:
             self.recorder.first_forward(begin, end)
         elif self.functions.state:
             self.role = HELPER
-        else:
-            return  # without a step yet that it could be compared with
+        else:  # without a step yet that it could be compared with
+            if self.holds_gradient is None:
+                self.holds_gradient = jax_programs.holds_gradient(self.function, arguments, program)
+            if self.holds_gradient:
+                self.recorder.sights["jit"] -= 1
+                self.recorder.sights["jit_gradient"] = self.recorder.sights.get("jit_gradient", 0) + 1
+            return
         self.recorder.file.write({"kind": "function", "name": self.name, "role": self.role}, opens=False)
 
 

@@ -101,6 +101,23 @@ def processor_threads() -> int:
     return 1 if one else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def gradients_in_loop(program: Any, deep: int = DEEP) -> int:
+    """Return how often a program repeats what holds its gradient (`lax.scan`); 1 without a loop, 0 if that is unknown.
+
+    A loop inside of what is differentiated, as over layers, is none of these: JAX names it as a part of that.
+    """
+    for operation in getattr(program, "eqns", ()):
+        if DIFFERENTIATED in str(operation.source_info.name_stack) or not deep:
+            continue
+        for value in operation.params.values():
+            for each in value if isinstance(value, (tuple, list)) else (value,):
+                inner = getattr(each, "jaxpr", each)
+                if _differentiates(inner, deep - 1):
+                    name, length = operation.primitive.name, operation.params.get("length", 1)
+                    return 0 if name == "while" else int(length) * gradients_in_loop(inner, deep - 1)
+    return 1
+
+
 def _text_of(function: Any, arguments: Any) -> str:
     """Return the program as text with the names of its operations; "" where it cannot be had.
 

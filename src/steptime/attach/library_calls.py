@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from . import patches, process
-from .batch_amount import NO_BATCH, BatchAmount, BatchReader, samples_of
+from .batch_amount import NO_BATCH, BatchAmount, BatchReader
 from .record_file import now
 
 
@@ -69,7 +69,7 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
         if asked and returned:
             size = asked(mark.given[1])
             if amount is not None:
-                amount.samples = samples_of(amount.samples, size)
+                amount.ask(size)
         recorder.request_end(mark.given[0], region or ("input" if returned else "epoch"), amount)
 
     patches.measure(owner, name, before, after, compiling)

@@ -94,6 +94,13 @@ class TrainingSources:
         self.training -= untrained
         self.since_backward = set()
 
+    def settle_others(self, pending: list[LoaderRequest], ledger: Ledger) -> None:
+        """Settle what other loaders answered; one that only began, and of which no batch is seen, is the step's own."""
+        giving = {request.source for request in pending if request.delivered}
+        for request in pending:
+            if request.source not in self.training:
+                request.settle(ledger, apart=ledger.waits and request.source in giving)
+
     def of(self, pending: list[LoaderRequest]) -> list[LoaderRequest]:
         """Return those of the requests that loaders of the training answered."""
         return [request for request in pending if request.source in self.training]

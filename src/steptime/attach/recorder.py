@@ -171,9 +171,7 @@ class Recorder:
                 self._look_back()
             self.sources.use(delivered, first=self.ledger.after is None)
         mine = self.sources.of(self.pending)
-        for request in self.pending:
-            if request.source not in self.sources.training:
-                request.settle(self.ledger, apart=self.ledger.waits)
+        self.sources.settle_others(self.pending, self.ledger)
         mine = self.reads.set_apart(mine, self.ledger, begun=self.begin is not None, stepped=self.stepped)
         first = mine[0].begin if mine else None
         if delivered and self.micro_steps and self._is_blind():

@@ -29,7 +29,7 @@ def in_graph() -> Callable[[], bool]:
 
 
 def install_iterators(module: Any) -> None:
-    """Patch the iterator over a dataset."""
+    """Patch the iterator over a dataset, and the making of one."""
     numbers = itertools.count(1)
     sources: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
@@ -40,6 +40,8 @@ def install_iterators(module: Any) -> None:
         return number
 
     requests_of(module.OwnedIterator, "__next__", source, in_graph())
+    if hasattr(module.OwnedIterator, "_create_iterator"):
+        requests_of(module.OwnedIterator, "_create_iterator", source, in_graph(), "loader_start")
 
 
 def install_distributed_iterators(module: Any) -> None:

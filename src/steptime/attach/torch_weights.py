@@ -17,6 +17,8 @@ PARAMETERS = 16
 ELEMENTS = 64
 # Of one that does not lie in one piece, and is copied.
 LARGEST_COPY = 100_000
+# Share of all weights in arrays of three dimensions, above which these are of experts.
+STACKED = 0.1
 # Libraries by which a script may exchange weights unseen.
 CHANNELS = ("mpi4py", "ray", "cupyx.distributed", "hivemind", "bagua", "byteps")
 # That join processes by rules of their own.
@@ -35,7 +37,8 @@ class Weights:
         self.torch = torch
         self.recorder = process.recorder()
         self.known: list[weakref.ref[Any]] = []
-        self.attention = self.frozen = False  # whether a module attends, and whether some weights are not trained
+        # Whether a module attends, some weights are not trained, and a token meets a few of several experts.
+        self.attention = self.frozen = self.routed = False
         self.averaging: set[int] = set()  # over how many ranks libraries average gradients of each outermost module
         self.looked_up: set[int] = set()  # tables of embeddings, of which a token takes a row without multiplying
         self.precision = Precision(torch)
@@ -48,6 +51,7 @@ class Weights:
         """Learn whether an outermost module is a transformer that is trained whole."""
         self.attention = self.attention or any("ttention" in type(each).__name__ for each in module.modules())
         self.frozen = self.frozen or not all(each.requires_grad for each in module.parameters())
+        self.routed = self.routed or routes(self.torch, module)
         self.averaging.add(averaging_ranks(module))
         tables: set[int] = set()
         multiplied: set[int] = set()
@@ -75,6 +79,8 @@ class Weights:
             "pieces": len(alive) - len(plain),
             "sums": sums,
             "attention": self.attention,
+            "frozen": self.frozen,
+            "routed": self.routed,
             "elements": self._elements(plain) if len(plain) == len(alive) else 0,
             **self.precision.to_line(),
             "shared": any(each.is_shared() for each in plain[:1] if not each.is_cuda),
@@ -88,7 +94,11 @@ class Weights:
 
     def _elements(self, parameters: list[Any]) -> int:
         """Return how many numbers multiply in ``parameters``."""
-        return 0 if self.frozen else sum(each.numel() for each in parameters if id(each) not in self.looked_up)
+        return (
+            0
+            if self.frozen or self.routed
+            else sum(each.numel() for each in parameters if id(each) not in self.looked_up)
+        )
 
     def _is_traced(self) -> bool:
         """Return whether reading a weight would be recorded by somebody, or is forbidden."""
@@ -125,6 +135,24 @@ def drawn(parameters: int) -> list[int]:
     if parameters <= PARAMETERS:
         return list(range(parameters))
     return sorted(random.Random(parameters).sample(range(parameters), PARAMETERS))  # noqa: S311 - a draw of places
+
+
+def routes(torch: Any, module: Any) -> bool:
+    """Return whether a token may meet few of the weights of ``module``, which then has experts.
+
+    They are a list beside a layer with an output for each, or a good part of all weights in arrays of three dimensions.
+    """
+    for each in module.modules():
+        children = list(each.children())
+        outputs = {child.out_features for child in children if isinstance(child, torch.nn.Linear)}
+        if any(
+            isinstance(child, torch.nn.ModuleList) and len(child) > 1 and len(child) in outputs for child in children
+        ):
+            return True
+    convolutions = (torch.nn.modules.conv._ConvNd, torch.nn.Bilinear)
+    layers = [each for each in module.modules() if not isinstance(each, convolutions)]
+    stacked = [own for each in layers for own in each.parameters(recurse=False) if own.dim() == 3 and own.shape[0] > 1]  # noqa: PLR2004
+    return bool(sum(own.numel() for own in stacked) > STACKED * sum(own.numel() for own in module.parameters()))
 
 
 def averaging_ranks(module: Any) -> int:

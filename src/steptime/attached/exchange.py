@@ -90,6 +90,8 @@ class Exchange:
     within_backward_s: Array
     """Ranks x steps: what of both lies inside backward passes."""
     clock: ClockBounds
+    met: NDArray[np.bool_]
+    """Of each step, whether the ranks exchange anything in it: weights averaged now and then are, in few."""
     is_compiled: bool = False
     """Whether the transfer is hidden in a step that is compiled whole, and ``exposed_s`` is 0 for that."""
 
@@ -124,7 +126,8 @@ def split_exchange(attempt: Attempt, numbers: Sequence[int]) -> Exchange | str:
         return clock
     parts = [_parted(meetings, clock) for meetings in met.values()]
     waiting, exposed, caused, within = (np.stack([part[index] for part in parts], axis=1) for index in range(4))
-    return Exchange(list(met), waiting, exposed, caused, within, clock)
+    held = np.array([bool(meetings) for meetings in met.values()])
+    return Exchange(list(met), waiting, exposed, caused, within, clock, held)
 
 
 def _split_compiled(attempt: Attempt, numbers: Sequence[int]) -> Exchange | str:
@@ -146,7 +149,9 @@ def _split_compiled(attempt: Attempt, numbers: Sequence[int]) -> Exchange | str:
     last = begins.argmax(axis=0)
     shown = waiting.sum() / max(float(by_device.sum()), np.finfo(float).tiny)
     caused[last, np.arange(len(last))] = shown * by_device.sum(axis=0) / max(1, len(waiting) - 1)
-    return Exchange(list(spans), waiting, none, caused, none, clock, is_compiled=True)
+    return Exchange(
+        list(spans), waiting, none, caused, none, clock, np.full(len(last), fill_value=True), is_compiled=True
+    )
 
 
 def _hidden(attempt: Attempt, numbers: Sequence[int]) -> str | None:

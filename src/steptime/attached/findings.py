@@ -25,13 +25,12 @@ from steptime.attached.step_parts import (
 )
 from steptime.attached.step_spread import stalls_sentence, step_spread
 from steptime.attached.trainings import TrainingAttempts
-from steptime.results.json_form import Interval
+from steptime.attached.waiting import is_shown, percent, waiting_findings, with_interval
 from steptime.statistics.interval import difference_within
 from steptime.units import format_count, format_seconds
 
 _NOTABLE = 0.1
 """Share of a step or of the job that is worth a sentence."""
-_NOTABLE_WAIT = 0.02
 _NOTABLE_ONCE = 0.05
 """Share of the job, of what does not come again with every step."""
 _BUSY = 0.8
@@ -42,12 +41,8 @@ _MANY_COMPILATIONS, _NOTABLE_COMPILATION = 4, 0.01
 """Recompilations that are always named, and the share of the job from which on fewer are."""
 _OR_OTHER = " (or other passes without gradient between steps)"
 _BESIDES = " and are neither evaluation nor checkpoint"
-_LEAST_SHARE = 0.01
-"""Of a part, that is worth a percentage; from the whole on, seconds alone are shown."""
 _MOST_OF_IT = 0.5
 """Of all waiting: who causes as much is not one of many."""
-_PLURAL = {"no_grad", "copy"}
-"""Parts whose titles are plural."""
 _EVERY_STEP = (
     "straggler",
     "host_limit",
@@ -92,7 +87,12 @@ class AttachedFindings:
 
 def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     """Return what takes time: first what comes again with every step, then the rest, each by the seconds it takes."""
-    all_found = [*_of_waiting(found), *_of_parts(found), *_of_job(found), *kind_findings(found.main)]
+    all_found = [
+        *waiting_findings(found.main, found.waited_for, found.part("sync_wait"), found.steps),
+        *_of_parts(found),
+        *_of_job(found),
+        *kind_findings(found.main),
+    ]
     all_found += [
         *_stalled_steps(found),
         *_uncompiled(found),
@@ -134,53 +134,6 @@ def _with_its_cause_behind(ordered: list[AttachedFinding], run: AttachedFindings
     return ordered
 
 
-def _of_waiting(found: AttachedFindings) -> Iterator[AttachedFinding]:
-    waiting, whom = found.part("sync_wait"), found.waited_for
-    if waiting is None or whom is None or (waiting.share or 0.0) < _NOTABLE_WAIT or not is_shown(waiting.time_s):
-        return
-    lost_s = (waiting.time_s.value or 0.0) * found.steps
-    wait = _with_interval(whom.others_wait_s)
-    if not whom.ranks:
-        sentence = (
-            f"ranks wait {_with_interval(waiting.time_s)} of each step{_not_named(whom, len(found.main.numbers))}"
-        )
-        yield AttachedFinding(kind="waiting", sentence=sentence, lost_s=lost_s)
-        return
-    sentence = f"the others wait {wait} of each step for {whom.title}{_longer_part(whom)}"
-    yield AttachedFinding(kind="straggler", sentence=sentence, lost_s=lost_s)
-
-
-def _longer_part(whom: WaitedFor) -> str:
-    """Return which part takes longer whom the others wait for, and by how much."""
-    if whom.part is None or whom.part_s is None:
-        return ""
-    longer, part, where = format_seconds(whom.part_s), title_of(whom.part), at_line(whom.where)
-    several = len(whom.ranks) > 1
-    if ">" in whom.part:
-        return f"; {'these spend' if several else 'it spends'} {longer} more than they do {part}{where}"
-    share = whom.part_share
-    relative = f" ({_percent(share)})" if share is not None and _LEAST_SHARE <= share < 1.0 else ""
-    own, others = ("their", "that of the others") if several else ("its", "theirs")
-    take = "take" if whom.part in _PLURAL else "takes"
-    return f"; {own} {part} {take} {longer}{relative} longer than {others}{where}"
-
-
-def _not_named(whom: WaitedFor, steps: int) -> str:
-    """Return who causes most of the waiting, where no rank is shown to be the one that is waited for."""
-    most, share = whom.most_causing, _percent(whom.caused_share)
-    if whom.caused_share < _MOST_OF_IT:
-        return f" now for one of them, now for another; rank {most} causes most, {share}"
-    more = (
-        f"; about {format_count(whom.more_steps, 'more step')} would show whether by chance" if whom.more_steps else ""
-    )
-    return f"; rank {most} causes {share} of it, as the last in {whom.last_in} of {format_count(steps, 'step')}{more}"
-
-
-def is_shown(time_s: Interval[float | None] | Interval) -> bool:
-    """Whether the interval of a time is known and does not hold 0."""
-    return time_s.low is not None and time_s.low > 0.0
-
-
 def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
     for name, kind, words in (
         ("input_wait", "input", "each step waits {time} for its input, {share} of it"),
@@ -189,11 +142,11 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
     ):
         part = found.part(name)
         if part is not None and (part.share or 0.0) >= _NOTABLE and is_shown(part.time_s):
-            said = words.format(time=_with_interval(part.time_s), share=_percent(part.share))
+            said = words.format(time=with_interval(part.time_s), share=percent(part.share))
             sentence = said + at_line(part.where) + _in_turn(part)
             if kind == "input" and (starts := loader_starts(found.main))[1] >= _MOST_OF_IT and starts[0] >= _OFTEN:
                 kind = "loader_starts"  # noqa: PLW2901 - a kind of waiting for input
-                sentence += f"; {_percent(starts[1])} of that in the {starts[0]} steps in which an epoch begins"
+                sentence += f"; {percent(starts[1])} of that in the {starts[0]} steps in which an epoch begins"
             yield AttachedFinding(kind=kind, sentence=sentence, lost_s=_lost(part, found))
     gaps = [part for part in found.parts if part.gap and part.share and is_shown(part.time_s)]
     asked = requests_elsewhere(found.main)
@@ -201,7 +154,7 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
         most = gaps[0]
         others = f", and {format_seconds(sum(part.time_s.value or 0.0 for part in gaps[1:]))} elsewhere"
         sentence = (
-            f"{_with_interval(most.time_s)} of each step, {_percent(most.share)}, passes "
+            f"{with_interval(most.time_s)} of each step, {percent(most.share)}, passes "
             f"{'on the device ' if found.main.device else ''}{title_of(most.name)}"
             f"{at_line(most.where)}{others if len(gaps) > 1 else ''}: {whose_code(most.where)} that nothing marks"
             f"{_in_turn(most)}{_asked_elsewhere(*asked) if asked else ''}"
@@ -213,7 +166,7 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
 
 def _asked_elsewhere(lasts_s: float, busy: float) -> str:
     """Return how long another thread asks a loader, for which the one that trains may wait in a gap."""
-    share = _percent(min(1.0, busy))
+    share = percent(min(1.0, busy))
     return f"; another thread asks the loader {share} of the time, {format_seconds(lasts_s)} for each batch"
 
 
@@ -225,7 +178,7 @@ def _in_turn(part: StepPart) -> str:
     """Return what a part costs with the waiting for it, where ranks have it in turn."""
     if not is_in_turn(part):
         return ""
-    return f"; the others wait for whom it takes longest: a step is {_with_interval(part.gain_s)} longer for it"
+    return f"; the others wait for whom it takes longest: a step is {with_interval(part.gain_s)} longer for it"
 
 
 def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
@@ -254,7 +207,7 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
         beside_s = beside_other_work_s(found.kept, kind)
         if lost_s + max(waited, beside_s) >= _NOTABLE_ONCE * _whole_s(found):
             takes = "takes" if part.count == 1 else "take"
-            share = _percent(lost_s / _whole_s(found))
+            share = percent(lost_s / _whole_s(found))
             work = format_count(part.count or 0, kind) + (_OR_OTHER if kind == "evaluation" else "")
             processes = (process for kept in found.kept for process in kept.attempt.processes.values())
             line = at_line(most_seen_line(processes, ["save" if kind == "checkpoint" else kind]))
@@ -272,7 +225,7 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
         if part is not None and part.share >= _NOTABLE_ONCE:
             aside = any(line.before is (name == "start_up") for lines in outside for line in lines)
             besides = _BESIDES if aside and name != "first_steps" else ""
-            said = words.format(time=format_seconds(part.time_s), share=_percent(part.share), besides=besides)
+            said = words.format(time=format_seconds(part.time_s), share=percent(part.share), besides=besides)
             yield AttachedFinding(kind=name, sentence=said, lost_s=part.time_s)
     restart = found.of_job("restart")
     if restart is not None:
@@ -343,7 +296,7 @@ def _of_ablation(found: AttachedFindings) -> Iterator[AttachedFinding]:
         if rounds:
             less = difference_within(np.array([means[number, "whole"] - means[number, part] for number in rounds]))
             pairs = format_count(len(rounds), "pair")
-            sentence = f"without {words} a step takes {_with_interval(less)} less, by {pairs} of blocks"
+            sentence = f"without {words} a step takes {with_interval(less)} less, by {pairs} of blocks"
             yield AttachedFinding(kind="ablation", sentence=sentence, lost_s=None)
 
 
@@ -360,16 +313,5 @@ def _of_faults(found: AttachedFindings) -> Iterator[AttachedFinding]:
         yield AttachedFinding(kind="fault", sentence=sentence, lost_s=None)
 
 
-def _with_interval(found: Interval[float | None] | Interval) -> str:
-    value = format_seconds(found.value or 0.0)
-    if found.low is None or found.high is None:
-        return value
-    return f"{value} ({format_seconds(found.low)} to {format_seconds(found.high)})"
-
-
 def _few(ranks: Sequence[int]) -> str:
     return ", ".join(map(str, ranks[:3])) + (", …" if len(ranks) > 3 else "")  # noqa: PLR2004 - a few
-
-
-def _percent(share: float | None) -> str:
-    return f"{100 * (share or 0.0):.0f} %"

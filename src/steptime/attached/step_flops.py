@@ -13,6 +13,7 @@ from steptime.results.peaks import Denominator, StoredPeaks, peak_of, share_of_p
 _OF_A_TOKEN = 6
 """FLOP for each parameter: 2 forward, 4 backward (Kaplan et al. 2020, section 2.1), without attention's products."""
 _TO_COUNT = "attach --flops counts them"
+_TWO_TEXTS = "batches hold two texts of different lengths, as of an encoder and a decoder"
 _NO_PRECISION = "the precision of its products is not on record"
 _UNEQUAL = "ranks differ in precision or device"
 Setting = tuple[str, str, int]
@@ -39,15 +40,24 @@ def step_flops(
         return None, None, "no step is on record"
     weights = _latest_weights(kept)
     if not any(line.attention for line in weights):
-        return None, None, f"FLOP of a step are not known: no transformer was seen; {_TO_COUNT}"
+        return None, None, f"FLOP of a step are not known: no module is named for attention; {_TO_COUNT}"
     ranks = len(kept.attempt.ranks)
     whole = [line.elements for line in weights if line.attention and (kept.attempt.world == 1 or line.data_parallel)]
     if len(whole) < ranks or len(set(whole)) != 1 or not whole[0]:
-        reason = "parameters are frozen, or not whole on each rank"
-        return None, None, f"FLOP of a step are not known: {reason}; {_TO_COUNT}"
-    if trained.tokens.per_step is None:
-        return None, None, f"tokens of a step are not known ({trained.tokens.reason}); {_TO_COUNT}"
+        return None, None, f"FLOP of a step are not known: {_why_not_whole(weights)}; {_TO_COUNT}"
+    two = any(step.targets for number in kept.numbers for step in kept.attempt.steps[number])
+    if two or trained.tokens.per_step is None:
+        reason = _TWO_TEXTS if two else trained.tokens.reason
+        return None, None, f"tokens of a step are not known ({reason}); {_TO_COUNT}"
     return float(_OF_A_TOKEN * whole[0]) * trained.tokens.per_step / ranks, "6 N", None
+
+
+def _why_not_whole(weights: Sequence[WeightsLine]) -> str:
+    if any(line.frozen for line in weights):
+        return "some parameters are not trained"
+    if any(line.routed for line in weights):
+        return "a token meets some of the weights alone, those of its experts"
+    return "parameters are not whole on each rank"
 
 
 def arithmetic(

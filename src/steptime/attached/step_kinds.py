@@ -26,7 +26,7 @@ def kind_findings(kept: KeptSteps) -> Iterator[AttachedFinding]:
     Args:
         kept: the steps, with their attempt.
     """
-    steps = [group[0] for group in kept.attempt.steps.values()]
+    steps = _since_turns_are_known([group[0] for group in kept.attempt.steps.values()])
     blind = any("blind" in step.flags for step in steps)
     first = steps[0].micro_steps if blind and steps else 1  # until it is known that no update is seen
     if len({step.micro_steps for step in steps[first > 1 :]}) > 1:
@@ -46,14 +46,26 @@ def kind_findings(kept: KeptSteps) -> Iterator[AttachedFinding]:
     if period > 1 and len({optimizer for step in steps for optimizer in step.optimizers}) > 1:
         rounds = [steps[index : index + period] for index in range(0, len(steps) - period + 1, period)]
         lasts = format_seconds(float(np.median([sum(step.active_s for step in each) for each in rounds])))
-        sentence = (
-            f"optimizers take turns: a round has {period} updates, which count as {period} steps, and takes {lasts}"
-            f"{_by_optimizer(steps)}"
-        )
+        updates = sum(len(step.optimizers) for step in steps[:period])
+        number = format_count(updates, "update")
+        counted = f"{number}, which count as {period} steps," if updates == period else f"{number} in {period} steps"
+        sentence = f"optimizers take turns: a round has {counted} and takes {lasts}{_by_optimizer(steps)}"
         yield AttachedFinding(kind="optimizer_rounds", sentence=sentence, lost_s=None)
     elif kinds := _by_optimizer(steps):
         sentence = f"steps differ in the optimizers that they update{kinds}"
         yield AttachedFinding(kind="optimizer_rounds", sentence=sentence, lost_s=None)
+
+
+def _since_turns_are_known(steps: Sequence[StepLine]) -> Sequence[StepLine]:
+    """Return the steps without the first ones, where these are single updates of what is one step later on.
+
+    Without a loader it is not known at first that optimizers take turns.
+    """
+    first = next((index for index, step in enumerate(steps) if len(step.optimizers) > 1), 0)
+    turn = steps[first].optimizers if steps else []
+    single = [optimizer for step in steps[:first] for optimizer in step.optimizers]
+    is_learnt = bool(single) and single == (turn * len(single))[: len(single)]
+    return steps[first:] if is_learnt and "no_loader" in steps[0].flags else steps
 
 
 def _by_optimizer(steps: Sequence[StepLine]) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from steptime.attached.exchange import Exchange
 from steptime.attached.form import StepPart, WaitedFor
+from steptime.attached.judged_steps import judged_steps
 from steptime.attached.step_parts import EXCHANGE, REGIONS, KeptSteps, most_seen_line
 from steptime.phases import REST
 from steptime.statistics.interval import LEVEL, difference_within, effective_count, mean_within
@@ -33,12 +34,14 @@ def whom_ranks_wait_for(kept: KeptSteps, parts: Sequence[StepPart]) -> WaitedFor
     exchange = kept.exchange
     if exchange is None or exchange.caused_s.sum() <= 0.0:
         return None
-    caused = exchange.caused_s.sum(axis=1)
+    steps = judged_steps(exchange)
+    judged = steps.judged
+    caused = judged.caused_s.sum(axis=1)
     most = int(caused.argmax())
-    last = _is_last(exchange, most)
-    slow = _slow_together(kept, exchange) or ([most] if _is_named(exchange, most, last) else [])
+    last = _is_last(judged, most)
+    slow = _slow_together(kept, exchange) or ([most] if _is_named(judged, most, last) else [])
     alone = len(slow) == 1
-    waited = exchange.caused_s[most] if len(slow) < 2 else _waited(exchange, slow)  # noqa: PLR2004 - of one or none
+    waited = steps.usual.caused_s[most] if len(slow) < 2 else _waited(exchange, slow)  # noqa: PLR2004 - of one or none
     longer = _longer_part(kept, parts, slow, float(waited.mean())) if slow else _LongerPart()
     ranks = [kept.attempt.ranks[index] for index in slow]
     return WaitedFor(
@@ -46,9 +49,9 @@ def whom_ranks_wait_for(kept: KeptSteps, parts: Sequence[StepPart]) -> WaitedFor
         ranks=ranks,
         hosts=_hosts(kept, ranks),
         most_causing=kept.attempt.ranks[most],
-        caused_share=float(caused[most] / caused.sum()),
+        caused_share=float(caused[most] / caused.sum()) if caused.any() else 0.0,
         last_in=int(last.sum()),
-        more_steps=None if slow else _steps_to_name(exchange, most, last),
+        more_steps=None if slow else _steps_to_name(judged, most, last),
         others_wait_s=difference_within(waited) if len(slow) > 1 else mean_within(waited),
         part=longer.name,
         part_s=longer.seconds,

@@ -21,7 +21,7 @@ from steptime.attached.step_parts import (
 from steptime.attached.step_selection import kept_steps, selection_notes
 from steptime.attached.step_spread import step_histogram, step_spread, step_windows
 from steptime.attached.straggler import whom_ranks_wait_for
-from steptime.attached.throughput import throughput
+from steptime.attached.throughput import sample_notes, throughput
 from steptime.attached.trainings import trainings_of
 from steptime.flags import amount, stored_flag_text
 from steptime.results.attached_files import AttachedFiles, AttachedHeader
@@ -38,6 +38,11 @@ _SIGHTS = {
     "forward": ("forward pass", "forward passes", "and no backward pass"),
     "nograd": ("forward pass", "forward passes", "without gradient"),
     "jit": ("call", "calls", "of jitted functions, of which none returned a state or held a gradient"),
+    "jit_gradient": (
+        "call",
+        "calls",
+        "of jitted functions that compute gradients and return nothing they are given: JAX shows no steps in a call",
+    ),
 }
 _MOST_DIGITS = 18
 """Of such a count, as a file may hold anything."""
@@ -128,7 +133,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         job=job,
         findings=[*first, *(findings_of(seen) if seen else [])],
         not_attached=None if main else header.not_attached or _not_trained(files),
-        notes=[*map(_with_amount(header), header.flags), *_notes(files, main)],
+        notes=[*_counting_notes(files, main), *map(_with_amount(header), header.flags), *_notes(files, main)],
         noise=header.noise,
         problems=sentences(files.set_aside),
     )
@@ -186,15 +191,21 @@ def _not_trained(files: AttachedFiles) -> str:
     sights = [
         f"{format_count(int(number), one, several)} {rest}"
         for name, (one, several, rest) in _SIGHTS.items()
-        if (number := calls.get(name, "")[:_MOST_DIGITS]).isdecimal()
+        if (number := calls.get(name, "")[:_MOST_DIGITS]).isdecimal() and int(number)
     ]
     seen = ", ".join(libraries[:6]) or "without a library of training"
     what = ", ".join(sights) or "no module, backward pass or jitted function at all"
     return _NOT_TRAINED.format(seen=seen, what=what)
 
 
+def _counting_notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
+    """Return what counts as a sample or as a step, where that is not what one would think."""
+    texts = dict.fromkeys(chain.from_iterable(process.notes for process in files.processes))
+    return [*(sample_notes(main) if main else ()), *texts]
+
+
 def _notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
-    notes = list(dict.fromkeys(chain.from_iterable(each.notes for each in files.processes)))
+    notes: list[str] = []
     lost = sum(each.end.lost for each in files.processes if each.end)
     if lost:
         notes.append(f"{format_count(lost, 'line')} could not be written: the disk was full, or the folder gone")

@@ -1,6 +1,6 @@
 """Samples and tokens that an attached script trains on in a second, by the shapes of its loader's batches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from steptime.results.attached_lines import StepLine
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.statistics.interval import difference_within
 
-_NO_LOADER = "no loader was seen: the script makes its batches itself"
+_NO_LOADER = "no loader that steptime knows was seen"
 _NO_BATCH = "the arrays of a batch do not share a first dimension"
 _NO_TEXT = "batches hold neither input_ids nor integers with a row for each sample"
 _DOUBLE = 1.5
@@ -27,15 +27,40 @@ def throughput(kept: KeptSteps) -> Throughput:
     unseen = (why_input_is_unseen(kept) or _NO_LOADER) if alone else None
     groups = batch_groups(kept.attempt)
     readers = _readers(kept.attempt.ranks, groups)
-    split = _SPLIT if groups is None and kept.attempt.is_pipeline(kept.numbers) else None
+    shares = any(len(group) > 1 for group in groups or ())
+    split = _SPLIT if not shares and kept.attempt.is_pipeline(kept.numbers) else None
     masks = [step.mask for step in steps if step.mask is not None]
     looked_at = sum(tokens for tokens, _ in masks)
     return Throughput(
-        samples=_amount(kept, lambda step: step.samples, unseen or _NO_BATCH, split, readers),
+        samples=_amount(kept, _samples, unseen or _NO_BATCH, split, readers),
         tokens=_amount(kept, lambda step: step.tokens, unseen or _NO_TEXT, split, readers),
         same_batches=[ranks for ranks in groups or () if len(ranks) > 1],
         padding=1.0 - sum(real for _, real in masks) / looked_at if looked_at else None,
     )
+
+
+def _samples(step: StepLine) -> int | None:
+    """Return how many samples a step has: rows, or what loaders were asked for if these are in more rows, or in one.
+
+    One that was asked for a sample at a time may give a whole batch for it; fewer rows may be without what was left
+    out.
+    """
+    if step.asked is None or step.samples is None or step.asked <= step.micro_steps:
+        return step.samples
+    return step.asked if step.samples > step.asked or step.samples <= step.micro_steps else step.samples
+
+
+def sample_notes(kept: KeptSteps) -> Iterator[str]:
+    """Yield what counts as a sample, where batches have another number of rows than their loader was asked for."""
+    steps = [step for number in kept.numbers for step in kept.attempt.steps[number] if step.asked is not None]
+    rows, asked = sum(step.samples or 0 for step in steps), sum(step.asked or 0 for step in steps)
+    if not asked or not rows:
+        return
+    each = f"{rows / asked:.3g} rows each in the batches" if rows > asked else "joined to one row of a batch"
+    if all(_samples(step) == step.asked for step in steps):
+        yield f"samples are those that the loader was asked for, {each}"
+    elif rows > asked:
+        yield f"samples are rows of batches, {rows / asked:.3g} for each that the loader was asked for"
 
 
 def _amount(

@@ -97,9 +97,10 @@ class StepLine:
     intervals: list[CollectiveInterval] = field(default_factory=list)
     optimizers: list[Count] = field(default_factory=list)
     flags: list[Name] = field(default_factory=list)
-    samples: Bytes | None = None
-    """Of the batches that it trains on; None if they do not show it."""
+    samples: Bytes | None = None  # of the batches that it trains on; None if they do not show it
+    asked: Bytes | None = None  # of loaders, where batches have another number of rows
     tokens: Bytes | None = None
+    targets: Bytes | None = None  # tokens of a second text, if its length is another
     mask: tuple[Bytes, Bytes] | None = None
     """Tokens whose mask was looked at, and those of them that are real."""
     content: Bytes | None = None
@@ -294,19 +295,18 @@ class WeightsLine:
     parameters: Count = 0
     pieces: Count = 0  # of them are not looked at, as where ranks hold a piece of each
     attention: bool = False
-    """Whether a module attends, as in transformers."""
+    """Whether a module is named for attention, as in transformers."""
+    frozen: bool = False  # some parameters
+    routed: bool = False  # a token to a few of several experts
     elements: Bytes = 0
     """Of all parameters that multiply, so without tables of embeddings; 0 if some are not trained, or lie in pieces."""
     precisions: Annotated[list[Name], Field(max_length=16)] = field(default_factory=list)
     """In which the modules multiply, as data sheets name them; empty if that is not known."""
     device: Name = ""  # ``cpu`` or ``cuda``, of one alone
-    threads: Count = 0
-    """Of a processor."""
+    threads: Count = 0  # of a processor
     sums: Annotated[list[float | None], Field(max_length=64)] = field(default_factory=list)
-    shared: bool = False
-    """Whether they lie in memory that processes share."""
-    data_parallel: Count = 0
-    """How many DDP modules there are."""
+    shared: bool = False  # whether they lie in memory that processes share
+    data_parallel: Count = 0  # how many DDP modules there are
     averaging: Count = 0  # ranks over which FSDP or DeepSpeed average the gradients of all networks; 0 if not known
     bypassed: Count = 0
     """Backward passes whose forward pass went around DDP."""
