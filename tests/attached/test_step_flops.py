@@ -74,6 +74,8 @@ def test_elsewhere_it_is_not_known_and_why_is(tmp_path, ranks, change, reason):
     assert reason in run.arithmetic.reason
     assert "attach --flops" in run.arithmetic.reason
     assert not sentence_of(run)
+    without = f"MFU is not known: {run.arithmetic.reason}."
+    assert (without in list(run_notes(run))) == (change.get("tokens") != 0)
 
 
 def test_flop_per_s_are_those_of_a_rank_in_its_steps(tmp_path):

@@ -181,6 +181,8 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
         yield _origin(each)
     if run.flops and run.arithmetic is not None:
         yield arithmetic_sentence(run.flops, run.flops_by, run.arithmetic)
+    elif run.arithmetic is not None and run.throughput is not None and run.throughput.tokens.per_step:
+        yield f"MFU is not known: {run.arithmetic.reason}."
     if run.clock_uncertainty_s is not None:
         yield f"Clocks of hosts are known to {format_seconds(run.clock_uncertainty_s)}; no rank is blamed for less."
     yield from (f"note: {note}" for note in run.notes[:2])
