@@ -1,6 +1,7 @@
 """The machines that results folders were measured on: which folders are of one, and how the others differ.
 
-A machine is known by its ``id``; without one by its name and its hardware.
+A machine is known by its ``id`` and its processor, since machines made from one image may share the id; without an id
+by its name and its hardware.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,8 @@ from steptime.results.store import Store
 from steptime.units import format_bytes
 
 _HARDWARE = ("cpu", "cores", "machine_threads", "quota_cores", "memory_bytes", "architecture", "gpus", "gpu_driver")
+_OF_ID = ("cpu", "architecture")
+"""Hardware that neither a container nor a change of settings alters."""
 _SYSTEM = ("os", "kernel", "steptime")
 _FORMS = {
     "machine_threads": "{} threads",
@@ -63,7 +66,7 @@ def folders_by_machine(stores: Sequence[Store]) -> list[MachineFolder]:
 def _identity(facts: Mapping[str, Any], store: Store) -> str:
     """Return what folders of one machine have in common; a folder without any fact is of a machine of its own."""
     if facts.get("id"):
-        return f"id {facts['id']}"
+        return repr([facts["id"], *(_fact(facts, name) for name in _OF_ID)])
     known = [_fact(facts, name) for name in ("hostname", *_HARDWARE)]
     return repr(known) if any(known) else str(store.path.absolute())
 
