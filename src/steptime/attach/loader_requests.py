@@ -99,7 +99,8 @@ class TrainingSources:
         giving = {request.source for request in pending if request.delivered}
         for request in pending:
             if request.source not in self.training:
-                request.settle(ledger, apart=ledger.waits and request.source in giving)
+                began = request.region == "loader_start" and request.source not in giving
+                request.settle(ledger, apart=ledger.waits and not began)
 
     def of(self, pending: list[LoaderRequest]) -> list[LoaderRequest]:
         """Return those of the requests that loaders of the training answered."""
