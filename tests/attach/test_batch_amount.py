@@ -202,3 +202,16 @@ def test_what_batches_were_asked_to_have_adds_up_over_a_step():
     first.ask(8)
     second.ask(8)
     assert NO_BATCH.plus(first).plus(second).form()["asked"] == 16
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_batch_of_a_known_form_is_read_as_at_first(name):
+    reader, (batch, _) = BatchReader(), SAMPLES[name]
+    first, later = (reader.read(batch).form() for _ in range(2))
+    assert later == first
+
+
+def test_arrays_of_another_shape_or_type_are_another_form():
+    reader = BatchReader()
+    batches = [(words(4, 32), words(4)), (words(8, 32), words(8)), (words(4, 32, kind=np.float32), words(4))]
+    assert [reader.read(each).tokens for each in (*batches, *batches)] == 2 * [128, 256, None]

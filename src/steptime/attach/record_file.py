@@ -44,6 +44,8 @@ _MOUNTS = ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup")
 _THROTTLED = {"throttled_time": 1, "throttled_usec": 1000}
 
 now = time.monotonic_ns
+# One for all lines: `json.dumps` would make an encoder for each.
+encoded = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 class ProcessRecord:
@@ -76,7 +78,7 @@ class ProcessRecord:
 
     def write(self, line: dict[str, Any], *, opens: bool = True) -> int:
         """Append ``line``, and return its bytes; one that does not open the file is held until another does."""
-        return self.write_text(json.dumps(line, separators=(",", ":")), opens=opens)
+        return self.write_text(encoded(line), opens=opens)
 
     def write_text(self, text: str, *, opens: bool = True) -> int:
         """Append a line that is JSON already."""
@@ -111,7 +113,7 @@ class ProcessRecord:
         status = os.fstat(self.descriptor)
         self.identity = (status.st_dev, status.st_ino)
         self.path = path
-        head = json.dumps(self._head(), separators=(",", ":"))
+        head = encoded(self._head())
         lines, self.held = [head, *self.held, text], []
         return "\n".join(lines)
 
@@ -159,7 +161,7 @@ class StepLines:
     def add(self, line: dict[str, Any]) -> None:
         """Write ``line``, or sum it."""
         if line["number"] % self.every == 0:
-            text = json.dumps(line, separators=(",", ":"))
+            text = encoded(line)
             if self.file.affords(len(text)):
                 self.flush()
                 self.file.write_text(text)
@@ -194,7 +196,7 @@ class StepLines:
         if apart:
             sums["apart_ns"] += apart["end_ns"] - apart["begin_ns"]
         if sums["duration_ns"] >= SUMMED_NS:
-            text = json.dumps(sums, separators=(",", ":"))
+            text = encoded(sums)
             if self.file.affords(len(text)):
                 self.file.write_text(text)
                 self.sums = None
