@@ -1,8 +1,8 @@
-"""How long ``steptime --help`` takes, beside an interpreter that does nothing.
+"""How long ``steptime --help`` or that of a verb takes, beside an interpreter that does nothing.
 
 ::
 
-    python benchmarks/core/help_time.py
+    python benchmarks/core/help_time.py [VERB]
 
 Both are started in turn, so that other load meets both alike. What is to stay under the limit is the median of the
 program; the ratio tells how much of it is Python's own start.
@@ -11,6 +11,7 @@ program; the ratio tells how much of it is Python's own start.
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -18,10 +19,7 @@ import time
 from pathlib import Path
 
 LIMIT_S = 0.3
-COMMANDS = {
-    "help": [str(Path(sys.executable).with_name("steptime")), "--help"],
-    "python": [sys.executable, "-c", "pass"],
-}
+PROGRAM = str(Path(sys.executable).with_name("steptime"))
 
 
 def seconds(command: list[str]) -> tuple[float, float]:
@@ -39,16 +37,19 @@ def main() -> int:
     """Measure and print; the exit code is 1 above the limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=10)
-    repeats = parser.parse_args().repeats
-    for command in COMMANDS.values():
+    parser.add_argument("verb", nargs="?")
+    arguments = parser.parse_args()
+    repeats, verb = arguments.repeats, [arguments.verb] if arguments.verb else []
+    commands = {"help": [PROGRAM, *verb, "--help"], "python": [sys.executable, "-c", "pass"]}
+    for command in commands.values():
         seconds(command)  # fills the caches of the disk and of compiled modules
-    runs: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
+    runs: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
     for _ in range(repeats):
-        for name, command in COMMANDS.items():
+        for name, command in commands.items():
             runs[name].append(seconds(command))
     medians = {name: statistics.median(wall for wall, _ in each) for name, each in runs.items()}
     result = {
-        "benchmark": "steptime --help",
+        "benchmark": shlex.join(["steptime", *verb, "--help"]),
         "repeats": repeats,
         "median_s": medians["help"],
         "fastest_s": min(wall for wall, _ in runs["help"]),
