@@ -25,7 +25,7 @@ from steptime.analysis.summary_form import Summary
 from steptime.attached.form import AttachedRun
 from steptime.diagnosis.form import Diagnosis
 from steptime.scaling.sweep_answer import SweepAnswer
-from steptime.study import schema
+from steptime.study.study import schema
 
 DOCS = Path(__file__).parent
 GENERATED = (

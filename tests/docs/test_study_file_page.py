@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from steptime.runner.framework_template import write_workload
-from steptime.study import Study
 from steptime.study.document import read_value
 from steptime.study.mistakes import allowed_keys
+from steptime.study.study import Study
 from steptime.study.study_file import read_study
 
 ROOT = Path(__file__).parents[2]
