@@ -55,6 +55,19 @@ def test_a_gap_is_named_by_the_line_that_most_samples_show(tmp_path):
     assert "(train.py:62 log_images)" in sentences_of(run)["gaps"]
 
 
+def test_a_line_that_was_seen_for_longest_is_named_though_another_was_seen_more_often(tmp_path):
+    steps = [{**each, "gaps": {"update>input": 30 * MS}, "duration_ns": 95 * MS} for each in plain_steps()]
+    for number, each in enumerate(steps):
+        each["begin_ns"] = BEGIN + number * 95 * MS
+    windows = [("train.py:1 early", 90, 20 * MS), ("train.py:2 late", 10, 1000 * MS)]
+    lines = [
+        {"kind": "lines", "every_ns": every, "places": {"update>input": {line: samples}}}
+        for line, samples, every in windows
+    ]
+    run = one_process(tmp_path, steps, lines=lines)
+    assert part_of(run, "update>input").where == "train.py:2 late"
+
+
 def passes_without_gradient(folder, took_ms):
     """Write steps that also generate, and the lines that call the module in these passes and in evaluations."""
     steps = plain_steps()

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 EVERY_S = 0.02
+# The distance of samples grows to this part of the time since the first, and at most to so much.
+PART, MOST_S = 200, 1.0
 WRITTEN_EVERY_NS = 2_000_000_000
 # In mode `auto` it begins after so many steps if gaps are more than this part of their time.
 STEPS = 20
@@ -50,7 +52,8 @@ class LineSampler:
         self.samples: list[str] = []  # lines seen in the gap that goes on, whose name is known at its end
         self.places: dict[str, dict[str, int]] = {}
         self.first = 0
-        self.cost = 0
+        self.every_s = EVERY_S
+        self.began = self.cost = 0
         self.written_at = now()
         self.time = self.gaps = 0
         self.steps = 0
@@ -77,12 +80,13 @@ class LineSampler:
     def start(self, number: int) -> None:
         """Start the thread; step ``number`` is the first that it sees whole."""
         self.first, self.written_at = number, now()
+        self.began = self.written_at
         self.thread = threading.Thread(target=self._look, daemon=True, name="steptime attach: lines")
         self.thread.start()
 
     def _look(self) -> None:
         try:
-            while not self.stopping.wait(EVERY_S):
+            while not self.stopping.wait(self.every_s):
                 begin = now()
                 frame = sys._current_frames().get(self.recorder.thread)
                 called, function = "", ""
@@ -132,7 +136,7 @@ class LineSampler:
             self.recorder.file.write(
                 {
                     "kind": "lines",
-                    "every_ns": int(EVERY_S * 1e9),
+                    "every_ns": int(self.every_s * 1e9),
                     "first": self.first,
                     "last": number - 1,
                     "places": {place: dict(counts) for place, counts in places.items()},
@@ -140,6 +144,7 @@ class LineSampler:
                 }
             )
         self.first, self.cost, self.written_at = number, 0, now()
+        self.every_s = min(MOST_S, max(EVERY_S, (self.written_at - self.began) * 1e-9 / PART))
 
     def stop(self) -> None:
         """End the thread and wait for it: one that still runs while the interpreter ends can abort the process."""

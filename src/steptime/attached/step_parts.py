@@ -339,7 +339,8 @@ def most_seen_line(processes: Iterable[ProcessLines], places: Iterable[str]) -> 
                 for line, samples in sampled.places[place].items():
                     known = _LINE.fullmatch(line)
                     of_line = counts.setdefault(known["own"] if known else line, {})
-                    of_line[line] = of_line.get(line, 0) + samples
+                    # Samples are taken ever more seldom.
+                    of_line[line] = of_line.get(line, 0) + samples * sampled.every_ns
     if not counts:
         return None
     functions = max(counts.values(), key=lambda of_line: sum(of_line.values()))
