@@ -19,6 +19,7 @@ NOUNS_IN_ING = {
     "ranking",
     "scaling",
     "timing",
+    "waiting",
 }
 """Names of files that end in -ing and are nouns of the field."""
 DIALECT = [

@@ -37,6 +37,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "attached/job_time.py": ({"input_wait"}, "adds up the waiting for input of a whole job"),
     "attached/separate_models.py": (EXCHANGE, "knows where nothing of an exchange can be seen"),
     "attached/summary.py": ({"forward"}, "counts passes where no step was made"),
+    "attached/step_kinds.py": ({"update"}, "counts the updates of a round of steps"),
     "attached/step_parts.py": (PASSES | EXCHANGE | {"input_wait", "update"}, "makes phases of regions"),
     "attached/straggler.py": (EXCHANGE, "leaves out what a slow rank makes others wait"),
     "imported/imported_run.py": (PASSES | EXCHANGE | {"input_wait", "update"}, "lists parts that a file may lack"),
