@@ -97,3 +97,8 @@ def test_batches_that_a_strategy_divides_are_requests_to_a_loader(tmp_path):
     assert [step["micro_steps"] for step in steps] == [1] * 24
     assert all("input" in step["regions"] for step in steps)
     assert {step["samples"] for step in steps} == {8}
+
+
+def test_the_making_of_an_iterator_is_a_part_of_the_first_step_of_an_epoch(tmp_path):
+    steps = recorded(tmp_path, EAGER)
+    assert [step["number"] for step in steps if "loader_start" in step["regions"]] == [0, 12]

@@ -167,3 +167,61 @@ def test_steps_of_every_kind_are_known_and_train_the_same_bits(tmp_path):
     steps = {(name, "step") for name in NAMES - {"ahead"} | {"compiled"}}
     assert roles == steps | {("compiled", "evaluation")}
     assert [line for line in lines if line["kind"] == "fault"] == []
+    repeated = {
+        line["text"].partition(", which")[0] for line in lines if line["kind"] == "note" and "loop" in line["text"]
+    }
+    assert repeated == {"a step is a call of epoch", "a step is a call of loop"}
+
+
+HELPED = """
+import jax, jax.numpy as jnp
+
+layers = [jnp.eye(8) / 2] * 5
+loss = lambda w, x: jnp.mean(sum(jnp.tanh(x @ layer) for layer in w))
+gradient = jax.jit(jax.value_and_grad(loss))
+moment = jax.jit(lambda m, g: [0.9 * a + 0.1 * b for a, b in zip(m, g)])
+evaluate = jax.jit(loss)
+first, second = layers, layers
+for i in range(12):
+    value, found = gradient(layers, jnp.ones((4, 8)))
+    first, second = moment(first, found), moment(second, found)
+    layers = [w - 0.01 * a / (1 + abs(b)) for w, a, b in zip(layers, first, second)]
+    if i % 4 == 3:
+        evaluate(layers, jnp.ones((4, 8)))
+"""
+ALONE = """
+import jax, jax.numpy as jnp
+
+def train(key):
+    w = jax.random.normal(key, (8,))
+    step = lambda w, _: (w - 0.1 * jax.grad(lambda w: jnp.sum(w ** 4))(w), None)
+    return {"w": jax.lax.scan(step, w, None, 50)[0]}
+
+jax.jit(lambda x: x * 2)(jnp.ones(4))
+jax.jit(train)(jax.random.key(0))
+"""
+
+
+def recorded(folder, script):
+    """Run a script attached; return the folder of its record."""
+    (folder / "script.py").write_text(script)
+    variables = environment(write_hook(folder / "hook"), folder / "record", lines=False, flops=False)
+    words = [interpreter_for("jax"), "script.py"]
+    subprocess.run(words, cwd=folder, env=os.environ | variables, capture_output=True, check=True, timeout=120)
+    return folder / "record"
+
+
+def test_a_function_that_an_optimizer_calls_for_each_moment_ends_no_step(tmp_path):
+    (path,) = recorded(tmp_path, HELPED).glob("*.jsonl")
+    lines = list(map(json.loads, path.read_text().splitlines()))
+    steps = [line for line in lines if line["kind"] == "step"]
+    assert [step["micro_steps"] for step in steps[2:]] == [1] * 10
+    assert [step["number"] for step in steps if "apart" in step] == [
+        4,
+        8,
+    ]  # without a loader it lies in the step behind
+
+
+def test_a_whole_training_in_one_call_is_named_by_the_gradient_that_it_holds(tmp_path):
+    (seen,) = recorded(tmp_path, ALONE).glob("seen-*.txt")
+    assert "jit_gradient=1" in seen.read_text()

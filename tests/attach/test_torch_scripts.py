@@ -639,3 +639,29 @@ def test_six_for_each_token_and_parameter_is_what_torch_counts_without_attention
     assert counted["forward"] + counted["backward"] - attention == 6 * matrices * tokens
     # The rule counts biases and norms too (2 % of these layers), which multiply no matrix; not the looked-up table.
     assert 6 * matrices * tokens < 6 * line["elements"] * tokens < 1.03 * 6 * matrices * tokens
+
+
+EXPERTS = """
+from steptime_attach.torch_weights import routes
+
+class Layer(torch.nn.Module):
+    def __init__(self, outputs, experts, stacked=None):
+        super().__init__()
+        self.gate, self.list = torch.nn.Linear(16, outputs), torch.nn.ModuleList(experts)
+        self.stacked = stacked
+
+expert = lambda: torch.nn.Linear(16, 16)
+nets = {
+    "experts": Layer(4, [expert() for _ in range(4)]),
+    "layers": Layer(16, [expert() for _ in range(4)]),
+    "stacked": Layer(16, [], torch.nn.Parameter(torch.zeros(4, 16, 16))),
+    "positions": Layer(16, [], torch.nn.Parameter(torch.zeros(1, 16, 16))),
+    "convolutions": torch.nn.Conv1d(16, 16, 3),
+}
+print([name for name, net in nets.items() if routes(torch, net)])
+"""
+
+
+def test_experts_are_known_by_an_output_for_each_or_by_weights_of_three_dimensions(tmp_path):
+    done, _ = attach(tmp_path, EXPERTS)
+    assert done.stdout == "['experts', 'stacked']\n", done.stderr

@@ -63,7 +63,7 @@ def test_evaluations_and_checkpoints_in_no_step_are_parts_of_the_job(tmp_path):
         "3 evaluations (or other passes without gradient between steps) take 4 s, 44 % of the job"
         in sentences_of(run)["evaluation"]
     )
-    assert sentences_of(run)["start_up"].startswith("1 s pass before the first step and are neither evaluation nor")
+    assert sentences_of(run)["start_up"].startswith("1 s pass before the first step beside the evaluations and")
 
 
 @pytest.mark.parametrize("before", [True, False])

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 WAITING = 4096
 INTERVALS = 48
 ALL_INTERVALS = 512
-# Every so many steps all intervals of collectives are kept.
-SAMPLED = 8
+# Of the first steps, and of every so many, all intervals of collectives are kept.
+FIRST, SAMPLED = 64, 8
 
 REGION, GAP, COLLECTIVE = 0, 1, 2
 
@@ -60,7 +60,9 @@ class TimeSums:
         line: dict[str, Any] = {"regions": self.regions, "gaps": self.gaps}
         if self.collectives:
             line["collectives"] = self.collectives
-            line["intervals"] = self.intervals if number % SAMPLED == 0 else self.intervals[:INTERVALS]
+            line["intervals"] = (
+                self.intervals if number < FIRST or number % SAMPLED == 0 else self.intervals[:INTERVALS]
+            )
         if self.amount is not None:
             line.update(self.amount.form())
         if self.elsewhere:

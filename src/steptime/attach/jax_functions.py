@@ -194,8 +194,7 @@ class JittedFunction:
             return None
         if self.role == STEP:
             # One without a gradient, as for each moment of an optimizer, may be called several times in a step.
-            several = self.functions.differentiates and not self.holds_gradient
-            recorder.call_begin(f"{self.label}, {next(self.functions.numbers)}" if several else self.label)
+            recorder.call_begin(f"{self.label}, {next(self.functions.numbers)}" if self._helps() else self.label)
             return patches.CallMark(STEP, self._traces())
         if self.role == EVALUATION:
             return (EVALUATION, recorder.forward_begin(training=False))
@@ -215,7 +214,7 @@ class JittedFunction:
             recorder.forward_end(mark[1])
         elif mark.given[0] == STEP:
             compiled = self._traces() > mark.given[1]
-            timed = recorder.call_end("compile" if compiled else "call")
+            timed = recorder.call_end("compile" if compiled else "call", counts=not self._helps())
             if timed is not None and returned and self.ends:
                 results = self.functions.leaves(mark.result)
                 self.functions.waits.add(recorder.number, results[self.ends[0]], timed[0], self)
@@ -223,6 +222,10 @@ class JittedFunction:
             timed = recorder.leave("compile")
             if timed is not None and returned:
                 self._learn(mark, timed[0], timed[1])
+
+    def _helps(self) -> bool:
+        """Return whether it has no gradient, and another function of the step has."""
+        return self.functions.differentiates and not self.holds_gradient
 
     def _traces(self) -> int:
         count: Callable[[], int] | None = getattr(self.function, "_cache_size", None)

@@ -312,12 +312,12 @@ class Recorder:
         self._call(name, now())
         self.enter("call")
 
-    def call_end(self, region: str = "call") -> tuple[int, int, int] | None:
-        """End it; return its begin, end and exclusive time. ``region`` names it, `compile` where it was that, too."""
+    def call_end(self, region: str = "call", *, counts: bool = True) -> tuple[int, int, int] | None:
+        """End ``region``, a call or `compile`, which ``counts`` as a micro-step; return begin, end, exclusive time."""
         timed = self._pop("call")
         if timed is not None:
             self.ledger.add((timed[0], REGION, region, timed[2]))
-            self._called(timed[1])
+            self._called(timed[1], counts=counts)
         return timed
 
     def first_call(self, name: str, begin: int, end: int) -> None:
@@ -340,8 +340,8 @@ class Recorder:
         self.calls.add(name)
         self.between = False
 
-    def _called(self, end: int) -> None:
-        self.micro_steps += 1
+    def _called(self, end: int, *, counts: bool = True) -> None:
+        self.micro_steps += counts
         self.update_end_ns = end
         # Without a loader the next call shows whether the step is over; until then evaluation may follow.
         self.ledger.waits = True

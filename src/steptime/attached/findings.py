@@ -40,7 +40,7 @@ _OFTEN = 3
 _MANY_COMPILATIONS, _NOTABLE_COMPILATION = 4, 0.01
 """Recompilations that are always named, and the share of the job from which on fewer are."""
 _OR_OTHER = " (or other passes without gradient between steps)"
-_BESIDES = " and are neither evaluation nor checkpoint"
+_BESIDES = " beside the evaluations and checkpoints seen there"
 _MOST_OF_IT = 0.5
 """Of all waiting: who causes as much is not one of many."""
 _EVERY_STEP = (
