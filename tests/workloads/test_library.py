@@ -245,3 +245,8 @@ def test_listing_names_imports_no_workload():
     )
     printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert printed.stdout.strip() == "[]"
+
+
+def test_a_transformer_that_is_given_an_image_names_what_it_takes():
+    with pytest.raises(WorkloadError, match="it takes tokens, usually 64"):
+        build_workload("gpt2_tiny", (1, 28, 28))

@@ -110,13 +110,18 @@ def fit_group(
     exchange = sample_posterior(found.draws, seen, _exchange_prior(key, ours), rng)
     draws |= exchange
     how |= dict.fromkeys(exchange, "measured" if seen else "prior")
+    said = {note for each in used for note in (*each.pooled, *each.notes)}
     return ProfileGroup(
         key=key,
         measured=measured,
         parameters={name: _parameter(values, how[name]) for name, values in draws.items()},
         spread=_launch_spread(used),
         held_out=[],
-        notes=[*found.notes, *_policy_notes(key), *sorted({note for each in used for note in each.pooled})],
+        notes=[
+            *found.notes,
+            *_policy_notes(key),
+            *sorted(said),
+        ],
     )
 
 

@@ -238,6 +238,8 @@ class Observation:
     """Most that a worker had allocated on its device; None if its framework does not tell."""
     pooled_spread: float | None = None
     """Standard deviation of the logarithm of a launch, with what all trials of the folder show of it, as in reports."""
+    notes: tuple[str, ...] = ()
+    """What a fit that takes it has to say of it."""
 
 
 BUCKET = "bucket_mb"

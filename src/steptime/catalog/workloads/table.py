@@ -143,8 +143,10 @@ def _sequence(entry: Entry, input_shape: Shape | None, tokens: int) -> Shape:
 
 def _advice(entry: Entry, shape: Shape) -> str:
     """The smallest square image that works, where size is what is wrong."""
+    usual = _text(entry.input_shape)
+    if len(entry.input_shape) != _IMAGE_AXES:
+        return f"; it takes {'tokens' if entry.of_tokens else 'values'}, usually {usual}"
     if len(shape) != _IMAGE_AXES:
-        usual = _text(entry.input_shape)
         return f"; use images, usually of {usual} (channels x height x width)"
     sides = range(1, max(entry.input_shape[1:]) + 1)
     works = next((side for side in sides if _fits(entry, (shape[0], side, side))), None)
