@@ -19,7 +19,7 @@ _LEAST = float(np.log(1.25))
 def to_timed_steps(observations: Sequence[Observation]) -> list[Observation]:
     """Return observations whose breakdowns last as long as the timed steps, where they differ by more than launches do.
 
-    One breakdown stands beside several launches of the same training. What held up it alone would make computing, or
+    There is one breakdown to several launches of the same training. What held up it alone would make computing, or
     the contention between workers, several times as slow as any launch was; its shares are the best that is known.
     """
     return [_to_timed_step(each) for each in observations]
