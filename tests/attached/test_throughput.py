@@ -111,3 +111,20 @@ def test_samples_are_what_loaders_were_asked_for_and_what_they_are_is_said(tmp_p
     assert run.throughput.samples.per_step == samples
     assert note in "\n".join(run.notes)
     assert ("samples are" in "\n".join(run.notes)) is bool(note)
+
+
+@pytest.mark.parametrize(
+    ("size", "named"),
+    [
+        (lambda number: 8 << number // 20, "20 steps of 8, 20 steps of 16, 20 steps of 32 samples"),
+        (lambda number: 8 + 8 * (number % 2), ""),
+        (lambda number: 8 if number % 20 < 19 else 3, ""),
+        (lambda _: 8, ""),
+    ],
+    ids=["grows", "takes turns", "last of an epoch", "one size"],
+)
+def test_sizes_of_batches_that_change_for_good_are_named(tmp_path, size, named):
+    run = job(tmp_path, lambda _, number: {"samples": size(number)}, steps=60)
+    notes = "\n".join(run.notes)
+    assert named in notes
+    assert ("change for good" in notes) is bool(named)

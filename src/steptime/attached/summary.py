@@ -21,7 +21,7 @@ from steptime.attached.step_parts import (
 from steptime.attached.step_selection import kept_steps, selection_notes
 from steptime.attached.step_spread import step_histogram, step_spread, step_windows
 from steptime.attached.straggler import whom_ranks_wait_for
-from steptime.attached.throughput import sample_notes, throughput
+from steptime.attached.throughput import batch_notes, sample_notes, throughput
 from steptime.attached.trainings import trainings_of
 from steptime.flags import amount, stored_flag_text
 from steptime.results.attached_files import AttachedFiles, AttachedHeader
@@ -201,7 +201,8 @@ def _not_trained(files: AttachedFiles) -> str:
 def _counting_notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
     """Return what counts as a sample or as a step, where that is not what one would think."""
     texts = dict.fromkeys(chain.from_iterable(process.notes for process in files.processes))
-    return [*(sample_notes(main) if main else ()), *texts]
+    own = [*sample_notes(main), *batch_notes(main)] if main and main.numbers else []
+    return [*own, *texts]
 
 
 def _notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:

@@ -1,6 +1,7 @@
 """Samples and tokens that an attached script trains on in a second, by the shapes of its loader's batches."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,15 @@ from steptime.attached.step_parts import KeptSteps, why_input_is_unseen
 from steptime.results.attached_lines import StepLine
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.statistics.interval import difference_within
+from steptime.units import format_count
 
 _NO_LOADER = "no loader that steptime knows was seen"
 _NO_BATCH = "the arrays of a batch do not share a first dimension"
 _NO_TEXT = "batches hold neither input_ids nor integers with a row for each sample"
 _DOUBLE = 1.5
 """Times the median, that a step with two batches has at least."""
+_OFTEN = 8
+"""Steps of a size of batches, from which on it is named."""
 _SPLIT = "ranks hold pieces of one model, and may read the same batches"
 
 
@@ -48,6 +52,16 @@ def _samples(step: StepLine) -> int | None:
     if step.asked is None or step.samples is None or step.asked <= step.micro_steps:
         return step.samples
     return step.asked if step.samples > step.asked or step.samples <= step.micro_steps else step.samples
+
+
+def batch_notes(kept: KeptSteps) -> Iterator[str]:
+    """Yield which sizes of batches a run has one after the other, as in a curriculum: its numbers are of some alone."""
+    sizes = [group[0].samples for group in kept.attempt.steps.values()]
+    counts = {size: number for size in dict.fromkeys(sizes) if (number := sizes.count(size)) >= _OFTEN and size}
+    changes = sum(one != other for one, other in pairwise(sizes))
+    if len(counts) > 1 and changes < 2 * len(counts):
+        listed = ", ".join(f"{format_count(number, 'step')} of {size}" for size, number in counts.items())
+        yield f"sizes of batches change for good: {listed} samples; the parts are of steps from {kept.numbers[0]} on"
 
 
 def sample_notes(kept: KeptSteps) -> Iterator[str]:
