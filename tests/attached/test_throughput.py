@@ -51,6 +51,12 @@ def test_an_epoch_that_begins_with_two_requests_loses_nothing(tmp_path):
     assert found.per_s.value == pytest.approx(400.0)
 
 
+def test_padding_is_of_all_masks_looked_at_also_in_steps_that_are_left_out(tmp_path):
+    few = {"mask": [256, 128]}
+    found = job(tmp_path, lambda _, number: {"samples": 2, "tokens": 256, **(few if number < 1 else {})}).throughput
+    assert found.padding == pytest.approx(0.5)
+
+
 def test_padding_is_the_share_of_masked_tokens(tmp_path):
     found = job(tmp_path, lambda _, __: {"samples": 2, "tokens": 256, "mask": [256, 192]}).throughput
     assert (found.padding, found.tokens.per_s.value) == pytest.approx((0.25, 12_800.0))

@@ -33,7 +33,8 @@ def throughput(kept: KeptSteps) -> Throughput:
     readers = _readers(kept.attempt.ranks, groups)
     shares = any(len(group) > 1 for group in groups or ())
     split = _SPLIT if not shares and kept.attempt.is_pipeline(kept.numbers) else None
-    masks = [step.mask for step in steps if step.mask is not None]
+    # Of all steps, since few masks are looked at, and what they hold does not hang on when.
+    masks = [step.mask for group in kept.attempt.steps.values() for step in group if step.mask is not None]
     looked_at = sum(tokens for tokens, _ in masks)
     return Throughput(
         samples=_amount(kept, _samples, unseen or _NO_BATCH, split, readers),

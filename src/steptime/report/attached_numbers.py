@@ -25,7 +25,7 @@ def throughput_sentences(throughput: Throughput, ranks: int) -> Iterator[str]:
         padding = (
             ""
             if throughput.padding is None
-            else f"; {percent(throughput.padding, None, None).text} of tokens are padding"
+            else f"; {percent(throughput.padding, None, None).text} of the tokens looked at are padding"
         )
         yield f"{who} on {rates}, {steps} a step{padding}{_readers(throughput.same_batches, ranks)}."
 
