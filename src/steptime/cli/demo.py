@@ -21,8 +21,16 @@ STUDY = "four-frameworks"
 RECORDING = Path(steptime.__file__).parent / "studies" / "recorded" / f"{STUDY}.tar.xz"
 """A results folder and the profile beside it, made by ``benchmarks/demo/record.py``."""
 WORKERS = "2,4,8,16"
-CHANGES = ("framework=pytorch", "strategy=allreduce", "workers_per_host=2", "interconnect.bandwidth=10Gbit/s")
+CHANGES = (
+    "workload=gpt2_tiny",
+    "framework=pytorch",
+    "strategy=allreduce",
+    "workers_per_host=2",
+    "interconnect.bandwidth=10Gbit/s",
+)
 """What the demo predicts: the measured hosts, several of them, behind an ordinary link."""
+_LINES = 70
+"""Of the report: rankings and breakdowns of two workloads, whole."""
 
 
 def demo(
@@ -45,7 +53,7 @@ def demo(
         return
     say(mark, "")
     page = folder / PAGE
-    print_overview(found, page=page, next_steps=())
+    print_overview(found, page=page, next_steps=(), lines=_LINES)
     question = shlex.join(["steptime", "predict", str(profile), "--workers", WORKERS, *CHANGES])
     say("", "And on several such hosts? This is what the performance model fitted to these results predicts:", "")
     predict(profile, list(CHANGES), workers=WORKERS, curve=None, as_json=False)

@@ -173,8 +173,10 @@ def print_json_report(found: ReportedResults) -> None:
     print_json(_with_anomalies(whole, found.store.path))
 
 
-def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Sequence[str]) -> None:
-    """Print the short report; one of messages alone is whole."""
+def print_overview(
+    found: ReportedResults, *, page: Path | None, next_steps: Sequence[str], lines: int = MOST_LINES
+) -> None:
+    """Print the short report, of so many lines at most; one of messages alone is whole."""
     if found.attached:
         report_console().print(AttachedAnswer(found.attached))
         return
@@ -186,7 +188,7 @@ def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Seq
         return
     last = [f"Page: {page.resolve()}"] if page else []
     last += ["Next:", *(f"  {step}" for step in next_steps)] if next_steps else []
-    report_console().print(overview(found.summary, MOST_LINES - len(last), found.diagnosis))
+    report_console().print(overview(found.summary, lines - len(last), found.diagnosis))
     say(*last)
 
 
