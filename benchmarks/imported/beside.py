@@ -1,9 +1,10 @@
-"""What steptime's readers give of real traces, beside HTA, TraceLens and TensorBoard's own reader of event files.
+"""What steptime's readers give of real traces, beside HTA, TraceLens, nsys-ai and TensorBoard's own reader of events.
 
     .venv/bin/python benchmarks/imported/beside.py FOLDER PYTHON > benchmarks/imported/beside.csv
 
-FOLDER has traces of PyTorch's profiler, PYTHON is as in ``one_gigabyte.py``. HTA leaves out the last marked step,
-TraceLens marks none: of steptime the sums over all steps, and over all but the last, are printed.
+FOLDER has traces of PyTorch's profiler and of Nsight Systems (SQLite), PYTHON is as in ``one_gigabyte.py``, with
+nsys-ai 0.3.0. HTA leaves out the last marked step, TraceLens marks none: of steptime the sums over all steps, and over
+all but the last, are printed. Of Nsight's the shares from the first to the last kernel, as means over devices.
 """
 
 import csv
@@ -40,6 +41,30 @@ line = TreePerfAnalyzer.from_file(sys.argv[1]).get_df_gpu_timeline().set_index("
 sums = {"computing_ms": float(line["computation_time"]), "exposed_ms": float(line["exposed_comm_time"])}
 print(json.dumps({"of": "the whole trace", **sums}))
 """
+OUR_NSYS = """
+import json, sys
+from steptime.imported.nsys import read_nsys
+from pathlib import Path
+values = read_nsys(Path(sys.argv[1])).values
+shares = {"computing": values["computing_share"], "exposed": values["exposed_communication_share"]}
+print(json.dumps({"of": "all devices", **shares}))
+"""
+NSYS_AI = """
+import json, re, subprocess, sys
+from pathlib import Path
+program = Path(sys.executable).with_name("nsys-ai")
+shares = []
+for device in range(8):
+    command = [program, "overlap", sys.argv[1], "--gpu", str(device), "--trim", "0", "100000"]
+    said = subprocess.run(command, capture_output=True, text=True).stdout
+    lines = re.findall(r"(Total span|Compute only|NCCL only|Overlap): +([0-9.]+)ms", said)
+    found = {name: float(ms) for name, ms in lines}
+    if found:
+        span = found["Total span"]
+        shares.append(((found["Compute only"] + found["Overlap"]) / span, found["NCCL only"] / span))
+computing, exposed = (sum(each) / len(shares) for each in zip(*shares))
+print(json.dumps({"of": "all devices", "computing": computing, "exposed": exposed}))
+"""
 EVENTS = """
 import json, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -58,7 +83,7 @@ covered = process.steps[-1].number - 10
 whole = sum(step.duration_ns * (10 if step.flags else 1) for step in process.steps)
 print(json.dumps({"of": "its entries", "step_ms": whole / covered * 1e-6}))
 """
-FIELDS = ("sample", "reader", "of", "steps", "computing_ms", "exposed_ms", "step_ms", "refused")
+FIELDS = ("sample", "reader", "of", "steps", "computing_ms", "exposed_ms", "step_ms", "computing", "exposed", "refused")
 
 
 def given(interpreter: str, program: str, path: Path) -> list[dict[str, object]]:
@@ -101,6 +126,9 @@ def main() -> None:
     of_traces = {"steptime": (sys.executable, OURS), "HTA": (theirs, HTA), "TraceLens": (theirs, TRACELENS)}
     for path in sorted(Path(sys.argv[1]).glob("*.json.gz")):
         write(path.name.removesuffix(".json.gz"), of_traces, path)
+    of_nsight = {"steptime": (sys.executable, OUR_NSYS), "nsys-ai": (theirs, NSYS_AI)}
+    for path in sorted(Path(sys.argv[1]).glob("*.sqlite")):
+        write(path.stem, of_nsight, path)
     with tempfile.TemporaryDirectory() as folder:
         of_events = {"steptime": (sys.executable, OUR_EVENTS), "TensorBoard": (sys.executable, EVENTS)}
         write("event file, a step of 237 ms", of_events, write_events(Path(folder)))
