@@ -151,8 +151,24 @@ def routes(torch: Any, module: Any) -> bool:
             return True
     convolutions = (torch.nn.modules.conv._ConvNd, torch.nn.Bilinear)
     layers = [each for each in module.modules() if not isinstance(each, convolutions)]
-    stacked = [own for each in layers for own in each.parameters(recurse=False) if own.dim() == 3 and own.shape[0] > 1]  # noqa: PLR2004
-    return bool(sum(own.numel() for own in stacked) > STACKED * sum(own.numel() for own in module.parameters()))
+    sizes = [size for each in layers for own in each.parameters(recurse=False) if (size := _stacked_size(own))]
+    return bool(sizes) and sum(sizes) > STACKED * sum(map(_size, module.parameters()))
+
+
+def _stacked_size(parameter: Any) -> int:
+    """Return the elements of an array of three dimensions; 0 of any other, and where its size is not known yet."""
+    try:
+        return _size(parameter) if parameter.dim() == 3 and parameter.shape[0] > 1 else 0  # noqa: PLR2004
+    except Exception:
+        return 0
+
+
+def _size(parameter: Any) -> int:
+    """Return the elements of an array; 0 where its library does not tell, or not yet."""
+    try:
+        return int(parameter.numel())
+    except Exception:
+        return 0
 
 
 def averaging_ranks(module: Any) -> int:
