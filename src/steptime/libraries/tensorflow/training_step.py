@@ -251,13 +251,14 @@ class TensorFlowAblation(AblatedStep):
             self._marked = self._batches.feed(
                 self._strategy.wrap(lambda inputs, targets: training.stamped(inputs, targets, stamps))
             )
+        begin = time.monotonic()
         _, moments = self._marked()
         end = time.monotonic()
         moments = (moments.numpy() + (end - time.time())).tolist()
         count = len(self._pieces)
         ready, done = moments[2 : 2 + count], moments[2 + count :]
         phases = {"input": moments[0], "forward": moments[1], "backward": max(ready), "exchange": max(done)}
-        latest = moments[0]
+        latest = begin  # TensorFlow reads the time of day, which may be set meanwhile
         for name in self.marks:
             latest = max(latest, min(phases.get(name, end), end))
             mark(name, latest)
