@@ -33,7 +33,7 @@ for x in torch.utils.data.DataLoader(torch.randn(100, 16), batch_size=4):
     net(x).square().mean().backward()
     optimizer.step()
 dist.barrier()
-dist.destroy_process_group()  # of a group that is left to the interpreter, gloo may abort where the other rank has ended
+dist.destroy_process_group()  # gloo may abort at exit where the other rank has already ended
 """
 pytestmark = pytest.mark.needs("hosts", "root")
 
