@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from correlation import correlated
 
-from steptime.statistics.warmup import find_steady, inefficiencies
+from steptime.statistics.warmup import find_steady, inefficiencies, is_transient
 
 
 def steps(seed, size, phi=0.0):
@@ -73,3 +73,39 @@ def test_steps_of_equal_length_are_all_kept(size):
 
 def test_no_steps_are_worth_none():
     assert find_steady(np.empty(0)).effective == 0.0
+
+
+STATIONARY = {
+    "correlated": lambda rng: np.exp(0.5 * correlated(rng, (60,), 0.6)),
+    "heavy tails": lambda rng: 1.0 + 0.05 * np.abs(correlated(rng, (60,), 0.3)) ** 3,
+    "without a mean square": lambda rng: 1.0 + 0.1 * rng.pareto(1.5, 60),
+    "stalls": lambda rng: np.where(rng.random(60) < 0.1, 5.0, 1.0) * np.exp(0.02 * rng.standard_normal(60)),
+}
+
+
+def left_out(times):
+    start = find_steady(times).start
+    return start if start <= 2 or is_transient(times, start) else 0
+
+
+@pytest.mark.parametrize("name", STATIONARY)
+def test_of_a_short_steady_run_few_steps_are_taken_for_a_transient(name):
+    shares = [left_out(STATIONARY[name](np.random.default_rng(seed))) / 60 for seed in range(100)]
+    assert np.mean(shares) <= 0.03
+
+
+GROWN = {
+    "clock": lambda index: np.where(index < 15, 1.3, 1.0),
+    "slower later": lambda index: np.where(index < 15, 0.8, 1.0),
+    "caches": lambda index: 1.0 + np.exp(-index / 5.0),
+    "compilation": lambda index: np.where(index < 10, 10.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", GROWN)
+def test_a_planted_transient_of_a_short_run_is_told_from_chance(name):
+    found = []
+    for seed in range(50):
+        noise = np.exp(0.05 * correlated(np.random.default_rng(seed), (60,), 0.3))
+        found.append(left_out(noise * GROWN[name](np.arange(60))))
+    assert np.median(found) >= 9

@@ -12,6 +12,7 @@ from steptime.attached.exchange import split_exchange
 from steptime.attached.step_parts import FEWEST, KeptSteps
 from steptime.results.attached_lines import StepLine
 from steptime.statistics.launch_times import reduce_times
+from steptime.statistics.warmup import is_transient
 from steptime.units import format_count, format_seconds
 
 _MOST_KINDS = 3
@@ -28,6 +29,8 @@ _NOTABLE = 0.25
 """Share of the steps that are left out, above which it is said for what."""
 _STARTING = 2.0
 """Times the median step, above which the first steps are not steady whatever follows."""
+_AT_ONCE, _LITTLE = 2, 0.03
+"""Steps, and share of them, that are left out without asking whether they differ by more than chance."""
 _MOST_UNCERTAIN = 0.5
 """Of the exchange, that the clocks may leave open."""
 
@@ -147,4 +150,7 @@ def _first_steady(steps: Mapping[int, Sequence[StepLine]], numbers: Sequence[int
     # The rule below does not take one step that loads kernels for a trend; it may outweigh all others.
     starting = int(np.argmax(series <= _STARTING * np.median(series)))
     rest = series[starting:]
-    return starting + (reduce_times([rest])[0].dropped if len(rest) >= _FEW and rest.sum() > 0.0 else 0)
+    if len(rest) < _FEW or rest.sum() <= 0.0:
+        return starting
+    dropped = reduce_times([rest])[0].dropped
+    return starting + (dropped if dropped <= max(_AT_ONCE, _LITTLE * len(rest)) or is_transient(rest, dropped) else 0)

@@ -16,6 +16,11 @@ _FEWEST = 8
 """Below this many points nothing can be detected."""
 _VALUES_AT_ONCE = 1 << 17
 """Of all starts of the rows that are looked at together: what fits a processor's cache."""
+_SURE = 3.0
+"""Standard errors between the steps before and behind a start, from which on they differ: starts are searched for."""
+_WILD = 4.0
+"""Deviations from the median of the later half, beyond which a step counts as just so far from it."""
+_LONGEST_MEMORY = 0.95
 
 
 Medians = TypeVar("Medians", float, NDArray[np.float64])
@@ -76,6 +81,33 @@ def find_steady_rows(times: NDArray[np.float64]) -> list[Steady]:
             neff = float(min(each[best], size - start))
             found.append(Steady(start, (size - start) / neff, neff))
     return found
+
+
+def is_transient(times: NDArray[np.float64], start: int) -> bool:
+    """Return whether the steps before ``start`` differ from those behind it by more than chance.
+
+    Of a short series whose neighbours hang together, ``find_steady`` often takes a long stretch for a transient that is
+    none. The means of the logarithms of both parts are compared, with the variance that a first-order autoregression of
+    what remains gives them; its correlation is corrected for the bias of short series (Kendall, Biometrika 41 (1954)
+    403, twice, since each part has a mean of its own).
+    """
+    size = len(times)
+    logs = np.log(np.maximum(times, shortest_s(float(np.median(times)))))
+    later = logs[size // 2 :]
+    middle = float(np.median(later))
+    far = _WILD * 1.4826 * float(np.median(np.abs(later - middle)))
+    if far <= 0.0:
+        return True
+    logs = np.clip(logs, middle - far, middle + far)
+    before, behind = logs[:start], logs[start:]
+    rest = np.concatenate([before - before.mean(), behind - behind.mean()])
+    square = float(rest @ rest)
+    if square <= 0.0:
+        return True
+    correlation = float(rest[1:] @ rest[:-1]) / square
+    memory = min(max(correlation + 2.0 * (1.0 + 3.0 * correlation) / size, 0.0), _LONGEST_MEMORY)
+    variance = square / (size - 2) * (1.0 + memory) / (1.0 - memory) * (1.0 / start + 1.0 / (size - start))
+    return bool(abs(before.mean() - behind.mean()) > _SURE * np.sqrt(variance))
 
 
 def inefficiencies(series: NDArray[np.float64]) -> NDArray[np.float64]:
