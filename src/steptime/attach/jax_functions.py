@@ -23,6 +23,8 @@ from .record_file import now
 
 # Arrays of the same shapes in arguments and results, from which on a function is one of a training loop.
 FEW = 4
+# Arrays of its state by which a call is known to have that of the call before, about.
+LOOKED_AT = 8
 # Calls before the first step, beyond which a function is looked at no more.
 MOST_LOOKS = 1000
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
@@ -186,6 +188,8 @@ class JittedFunction:
         self.ends: list[int] = []  # results that show the end of a step, the best first
         self.looks = 0
         self.holds_gradient: bool | None = None
+        self.state_at: list[int] = []  # which of its arguments have shapes of the state, a few of them
+        self.state: list[Any] = []  # what these were in the call before
 
     def begin(self, args: Any, kwargs: Any) -> Any:
         """Begin a call, as what the first one has shown it to be."""
@@ -194,7 +198,9 @@ class JittedFunction:
             return None
         if self.role == STEP:
             # One without a gradient, as for each moment of an optimizer, may be called several times in a step.
-            recorder.call_begin(f"{self.label}, {next(self.functions.numbers)}" if self._helps() else self.label)
+            helps = self._helps()
+            again = not helps and self._has_the_same_state(self.functions.leaves((args, kwargs)))
+            recorder.call_begin(f"{self.label}, {next(self.functions.numbers)}" if helps else self.label, again=again)
             return patches.CallMark(STEP, self._traces())
         if self.role == EVALUATION:
             return (EVALUATION, recorder.forward_begin(training=False))
@@ -227,9 +233,27 @@ class JittedFunction:
         """Return whether it has no gradient, and another function of the step has."""
         return self.functions.differentiates and not self.holds_gradient
 
+    def _has_the_same_state(self, given: list[Any]) -> bool:
+        """Return whether it gets the very arrays of the call before: gradients are added up, nothing was updated."""
+        state = [given[index] for index in self.state_at if index < len(given)]
+        same = bool(state) and len(state) == len(self.state)
+        same = same and all(one() is other for one, other in zip(self.state, state))
+        if not same:
+            self.state = [weakref.ref(each) for each in state]
+        return same
+
     def _traces(self) -> int:
         count: Callable[[], int] | None = getattr(self.function, "_cache_size", None)
         return 0 if count is None else count()
+
+    def _places(self, given: list[Any], shapes: list[Any]) -> list[int]:
+        """Return where a few of the arrays of ``given`` lie that have ``shapes`` of the state."""
+        known = [
+            index
+            for index, leaf in enumerate(given)
+            if isinstance(leaf, self.functions.jax.Array) and (leaf.shape, str(leaf.dtype)) in shapes
+        ]
+        return known[:: max(1, len(known) // LOOKED_AT)]
 
     def _learn(self, mark: patches.CallMark, begin: int, end: int) -> None:
         _, arguments, given, shapes = mark.given
@@ -248,6 +272,8 @@ class JittedFunction:
             self.role = STEP
             self.holds_gradient = jax_programs.holds_gradient(self.function, arguments, program)
             self.functions.differentiates = self.functions.differentiates or self.holds_gradient
+            self.state_at = self._places(given, kept_shapes)
+            self._has_the_same_state(given)
             if (times := jax_programs.gradients_in_loop(program)) != 1:
                 often = f"{times} times" if times else "as often as it finds"
                 process.note(REPEATED.format(name=self.name, often=often))

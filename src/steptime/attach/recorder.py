@@ -307,9 +307,10 @@ class Recorder:
         self.stepped, self.update_end_ns = True, at
         self.ledger.waits = True
 
-    def call_begin(self, name: str = "step") -> None:
-        """Begin a call that is a whole step, or the one of several functions of a step that is named ``name``."""
-        self._call(name, now())
+    def call_begin(self, name: str = "step", *, again: bool = False) -> None:
+        """Begin a call that is a whole step, or ``name`` of its functions; ``again`` if nothing was updated since."""
+        self.stepped = self.stepped and not again
+        self._call(name, now(), again=again)
         self.enter("call")
 
     def call_end(self, region: str = "call", *, counts: bool = True) -> tuple[int, int, int] | None:
@@ -333,8 +334,8 @@ class Recorder:
         if self.between:
             self.ledger.extend_apart(begin, end)
 
-    def _call(self, name: str, begin: int) -> None:
-        if name in self.calls:
+    def _call(self, name: str, begin: int, *, again: bool = False) -> None:
+        if name in self.calls and not again:
             self.updated(self.update_end_ns)
         self._use(begin)
         self.calls.add(name)

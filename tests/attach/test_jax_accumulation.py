@@ -1,0 +1,63 @@
+"""JAX scripts that add gradients up by hand: a step is an update, and the calls for gradients are its micro-steps."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from launching import interpreter_for
+
+from steptime.attach.folder import environment, write_hook
+
+pytestmark = pytest.mark.framework("jax")
+STEPS, PASSES = 10, 4
+SCRIPT = """
+import jax, jax.numpy as jnp, numpy as np
+
+random = np.random.default_rng(0)
+def drawn(*shape):
+    return random.normal(size=shape).astype("f4")
+
+w = {"a": jnp.array(drawn(32, 64) / 6), "b": jnp.zeros(64), "c": jnp.array(drawn(64, 4) / 8), "d": jnp.zeros(4)}
+def loss(w, x, y):
+    return jnp.mean((jnp.tanh(x @ w["a"] + w["b"]) @ w["c"] + w["d"] - y) ** 2)
+
+added = lambda a, b: jax.tree.map(jnp.add, a, b)
+updated = lambda w, g: jax.tree.map(lambda a, b: a - 0.01 * b / 4, w, g)
+GRADIENT
+for _ in range(10):
+    sums = None
+    for _ in range(4):
+        value, gradient = compute(w, drawn(16, 32), drawn(16, 4))
+        sums = gradient if sums is None else added(sums, gradient)
+    w = updated(w, sums)
+print(f"{value:.9f}")
+"""
+GRADIENTS = {
+    "update without jit": "compute = jax.jit(jax.value_and_grad(loss))",
+    "all jitted": "compute, added, updated = jax.jit(jax.value_and_grad(loss)), jax.jit(added), jax.jit(updated)",
+    "update that takes its arguments over": """
+compute, updated = jax.jit(jax.value_and_grad(loss)), jax.jit(updated, donate_argnums=0)""",
+    "compiled ahead": """
+compute = jax.jit(jax.value_and_grad(loss)).lower(w, drawn(16, 32), drawn(16, 4)).compile()""",
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_of_the_same_weights_are_micro_steps_of_one_update(tmp_path, name):
+    (tmp_path / "script.py").write_text(SCRIPT.replace("GRADIENT", GRADIENTS[name]))
+    words = [interpreter_for("jax"), "script.py"]
+    variables = environment(write_hook(tmp_path / "hook"), tmp_path / "record", lines=False, flops=False)
+    ends = [
+        subprocess.run(
+            words, cwd=tmp_path, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=120
+        ).stdout
+        for more in ({}, variables)
+    ]
+    assert ends[0] == ends[1]
+    (path,) = (tmp_path / "record").glob("*.jsonl")
+    lines = list(map(json.loads, path.read_text().splitlines()))
+    steps = [line["micro_steps"] for line in lines if line["kind"] == "step"]
+    assert len(steps) == STEPS
+    assert set(steps[1:]) == {PASSES}
+    assert [line for line in lines if line["kind"] == "fault"] == []
