@@ -1,5 +1,6 @@
 """What NVIDIA's management library tells of the GPUs of a launch, by machines that a stand-in of it makes up."""
 
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +22,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         library = fake.machine(name)
-        monkeypatch.setattr(gpus, "pynvml", library)
+        monkeypatch.setitem(sys.modules, "pynvml", library)
         gpus._library.cache_clear()
         return library
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 
+import pynvml
 import pytest
 
 from steptime.results import gpus, machine
@@ -137,7 +138,7 @@ def test_a_driver_that_fails_leaves_a_machine_without_gpus(monkeypatch):
         message = "the driver and the library differ"
         raise OSError(message)
 
-    monkeypatch.setattr(gpus.pynvml, "nvmlInit", fail)
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)
     gpus._library.cache_clear()
     try:
         assert gpus.gpu_states() == []

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.interpolate import CubicSpline
 from scipy.stats import studentized_range, t
 
 from steptime.analysis.ablation.imbalance import blamed_worker
@@ -7,7 +8,7 @@ from steptime.analysis.accuracy import over_seeds
 from steptime.statistics.comparison import compare
 from steptime.statistics.launch_spread import pool_spread
 from steptime.statistics.launch_times import reduce_times
-from steptime.statistics.simultaneous import critical_value, sidak_level
+from steptime.statistics.simultaneous import _spline, critical_value, sidak_level
 
 
 @pytest.mark.parametrize("family", [3, 8, 20, 50])
@@ -15,6 +16,18 @@ from steptime.statistics.simultaneous import critical_value, sidak_level
 def test_the_critical_value_of_several_means_is_that_of_the_studentised_range(family, freedom):
     exact = studentized_range.ppf(0.95, family, freedom) / np.sqrt(2.0)
     assert critical_value(freedom, 0.95, family) == pytest.approx(exact, rel=2e-4)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.999])
+def test_where_nothing_is_interpolated_critical_values_are_exact_at_every_level(level):
+    exact = [studentized_range.ppf(level, 6, freedom) / np.sqrt(2.0) for freedom in (1.0, 4.0, 80.0)]
+    assert critical_value(np.array([1.0, 4.0, 80.0]), level, 6) == pytest.approx(exact, rel=1e-6)
+
+
+def test_between_its_points_the_interpolation_is_the_cubic_spline_of_scipy():
+    x, y = np.array([0.0, 0.3, 1.0, 1.2, 2.0]), np.array([1.0, -2.0, 0.5, 3.0, 2.0])
+    places = np.linspace(0.0, 2.0, 41)
+    assert _spline(x, y)(places) == pytest.approx(CubicSpline(x, y)(places), abs=1e-12)
 
 
 @pytest.mark.parametrize("freedom", [1.0, 2.5, 30.0])

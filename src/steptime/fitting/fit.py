@@ -270,15 +270,15 @@ def _launch_spread(observations: Sequence[Observation]) -> float:
 def _parameter(draws: Array, how: How) -> FittedParameter:
     low, high = bounds(draws)
     return FittedParameter(
-        value=_rounded(np.median(draws)),
+        value=_rounded(float(np.median(draws))),
         low=_rounded(low),
         high=_rounded(high),
         how=how,
-        draws=[_rounded(value) for value in draws],
+        draws=[_rounded(value) for value in draws.tolist()],
     )
 
 
-def _rounded(value: float | np.floating) -> float:
+def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 

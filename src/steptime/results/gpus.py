@@ -11,8 +11,6 @@ from itertools import combinations
 from statistics import mean, median
 from typing import Any, Self, TypeVar
 
-import pynvml
-
 from steptime.catalog.accelerators import device_handles
 
 Number = TypeVar("Number", int, float)
@@ -43,6 +41,8 @@ class GpuState:
 
 @cache
 def _library() -> Any:  # noqa: ANN401 - an untyped module
+    import pynvml  # noqa: PLC0415 - a report of records asks no driver
+
     try:
         pynvml.nvmlInit()
     except Exception:  # noqa: BLE001 - whatever a driver's library does, a launch is measured without it

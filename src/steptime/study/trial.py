@@ -2,7 +2,9 @@
 
 import hashlib
 import json
-from typing import Any, Literal
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, computed_field, model_serializer
 
@@ -89,8 +91,18 @@ class Trial(BaseModel):
     @property
     def id(self) -> str:
         """A readable name with a hash of all fields: the same configuration has the same id in every study."""
+        return self._id
+
+    @cached_property
+    def _id(self) -> str:
         readable = f"{self.framework}-{self.strategy}-{self.workload}-w{self.workers}-b{self.batch_per_worker}"
         return f"{readable}-{self._digest()}"
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other values of some fields, whose id is its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("_id", None)
+        return copied
 
     @property
     def global_batch(self) -> int:
