@@ -5,7 +5,6 @@ A loaded machine adds to what was planted and takes nothing away; times are comp
 
 import json
 import os
-import socket
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,8 @@ from typing import Any
 import pytest
 from launching import interpreter_for
 from program import PROGRAM
+
+from steptime.launchers.base import free_ports
 
 SCRIPTS = Path(__file__).parents[2] / "benchmarks" / "attach" / "scripts"
 STEPS = 40
@@ -60,9 +61,7 @@ def run_of(tmp_path_factory):
     @cache
     def run(kind: str) -> PlantedRun:
         folder = tmp_path_factory.mktemp(kind)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        (port,) = free_ports(1)
         launcher = [str(python), "-m", "torch.distributed.run", "--nproc-per-node", "2"]
         launcher += ["--master-port", str(port)]
         command = [*PROGRAM, "attach", "-o", str(folder / "results"), "--lines", "--json", "--", *launcher]

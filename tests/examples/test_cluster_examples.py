@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from program import PROGRAM
 from kubernetes_schemas import KINDS, mistakes
 from steptime.attached.summary import attached_run
 from steptime.cli.app import run_program
+from steptime.launchers.base import free_ports
 from steptime.results.store import Store
 
 CLUSTER = Path(__file__).parents[2] / "examples" / "cluster"
@@ -127,9 +127,7 @@ def test_two_pods_with_the_variables_of_a_manifest_alone_are_measured_and_the_sl
         f"{tmp_path / mount['subPath']}:{path}{':ro' if mount.get('readOnly') else ''}"
         for path, mount in mounts.items()
     ]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    (port,) = map(str, free_ports(1))
     joining = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
     pods = []
     for rank in range(2):

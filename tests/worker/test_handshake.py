@@ -72,13 +72,14 @@ def test_processes_with_the_secret_find_each_other(opened):
     assert both_come(Listening(), opened)
 
 
-def test_silent_strangers_hold_up_nobody(opened):
-    listening = Listening()
+def test_silent_strangers_hold_up_nobody(opened, monkeypatch):
+    monkeypatch.setattr(handshake, "_ANSWER_S", 60.0)
+    listening = Listening(limit_s=60.0)
     for _ in range(20):
         stranger(opened, listening.address)
     started = time.monotonic()
     assert both_come(listening, opened)
-    assert time.monotonic() - started < 3.0
+    assert time.monotonic() - started < 30.0
 
 
 def test_more_strangers_than_are_heard_at_once_hold_up_nobody(opened, monkeypatch):

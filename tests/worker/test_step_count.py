@@ -59,7 +59,7 @@ def test_a_worker_that_is_told_nothing_gives_up_and_says_who_was_silent(tmp_path
     started = time.monotonic()
     with pytest.raises(RuntimeError, match=r"worker 0 did not announce .*step_count\.json"):
         agree_on_step_count(context_of(tmp_path, 1), ends(0.01), {**SCHEDULE, "agree_timeout_s": 0.1})
-    assert 0.1 <= time.monotonic() - started < 5.0
+    assert 0.1 <= time.monotonic() - started < 60.0  # without its limit, ten minutes
 
 
 def test_the_number_appears_whole_or_not_at_all(tmp_path):
