@@ -4,7 +4,7 @@
 
     python benchmarks/core/against.py REVISION [--rounds 5] [--launches N ...] [--keep FOLDER]
 
-The revision and the working tree get environments of their own. Verbs that read records run on simulated folders of N
+The revision and the last commit get environments of their own. Verbs that read records run on simulated folders of N
 launches; what is printed are ratios of processor time and of wall time, this version to the other, with their 95 %
 intervals over the rounds. Only ratios compare: another program on the machine meets both versions alike.
 """
@@ -131,15 +131,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         kept = arguments.keep or Path(scratch)
         git = shutil.which("git") or "git"
-        here = subprocess.run([git, "stash", "create"], capture_output=True, text=True, check=True).stdout.strip()
+        here = subprocess.run([git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
         old = install("before", [git, "archive", arguments.revision], kept)
-        new = install("after", [git, "archive", here or "HEAD"], kept)
+        new = install("after", [git, "archive", here], kept)
         folders = {5: kept / "launches-5"} | {each: kept / f"launches-{each}" for each in arguments.launches}
         for launches, folder in folders.items():
             if not Store.exists(folder):
                 trials = min(LARGE_TRIALS, launches)
                 fill(folder, Shape(trials, launches // trials, STEPS, 0.0, 0.0))
-        print(f"After ({here[:8] or 'HEAD'}) over before ({arguments.revision}), {arguments.rounds} rounds in turns,")
+        print(f"After ({here[:8]}) over before ({arguments.revision}), {arguments.rounds} rounds in turns,")
         print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; environment without extras: ", end="")
         print(f"{new.size_bytes / old.size_bytes:.2f} of {old.size_bytes / 1e6:.0f} MB.\n")
         print("| | processor time | before | after | wall time | memory after |\n|---|---|---|---|---|---|")
