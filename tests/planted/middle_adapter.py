@@ -8,6 +8,7 @@ in the pause.
 """
 
 import json
+import time
 from pathlib import Path
 
 from steptime.worker.framework import Framework
@@ -15,6 +16,8 @@ from steptime.worker.framework import Framework
 FIRST, LAST = 12, 40
 FIRST_TIMED = 7
 """Behind five steps of the warm-up and one that lines the workers up."""
+HELD = 100
+"""Behind which a worker waits until it is called: on a busy machine it would end its steps before."""
 IN_PAUSE = 4
 """Steps that a worker takes in the pause, and one that it may have begun as it was called for."""
 
@@ -46,6 +49,8 @@ class _Counter:
 
     def _counted(self):
         self.number += 1
+        while self.number == HELD and self._is_called() and self._call.read_bytes() == b"\0":
+            time.sleep(0.01)
         self._since_call += self._is_called() and self._call.read_bytes() != b"\0"
         self._step()
 
