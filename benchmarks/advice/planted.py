@@ -53,6 +53,7 @@ COLUMNS = (
     "load",
 )
 SCRIPT = Path(__file__).with_name("planted_script.py").relative_to(ROOT)
+FURTHER = Path(__file__).with_name("planted_further_script.py").relative_to(ROOT)
 GROUP = Path("/sys/fs/cgroup/cpu")
 """Of control groups of the first version; where it is missing, no quota is planted."""
 SLOW_LINK = {"hosts": 2, "bandwidth": "20Mbit/s"}
@@ -82,6 +83,12 @@ class Plant:
 def hosts(cluster: dict[str, object]) -> dict[str, object]:
     """Return the keys by which a study trains on emulated hosts."""
     return {"launcher": "emulated", "cluster": cluster}
+
+
+def further(cause: str, name: str, rule: str, workers: int = 1) -> Plant:
+    """Return a plant of the second script, of so many workers."""
+    start = "python" if workers == 1 else f"torchrun --nproc-per-node {workers}"
+    return Plant(cause, rule, "own script", {}, script=(f"{start} {FURTHER} {name}", f"{start} {FURTHER} clean"))
 
 
 DDP = cell("pytorch", "allreduce", 2, batch=16)
@@ -194,6 +201,22 @@ PLANTS: dict[str, Plant] = {
             f"torchrun --nproc-per-node 2 {SCRIPT} even",
         ),
     ),
+    "further-store": further("each sample waits 2 ms for its store", "store", "own_input"),
+    "further-log": further("five lines are put on the disk after each update", "log", "own_gap"),
+    "further-buckets": further("DDP buckets of 1 KiB", "buckets", "own_exchange", 2),
+    "further-save-rank": further("rank 0 alone saves after each update", "save-rank", "own_straggler", 2),
+    "further-files": further("a file is opened for each sample", "files", "own_input"),
+    "further-metric": further("a metric is counted in Python", "metric", "own_gap"),
+    "further-metrics": further("a hundred numbers are reduced one by one", "metrics", "own_exchange", 2),
+    "further-uneven-batch": further("rank 1 gets four times the batch", "uneven-batch", "own_straggler", 2),
+    "further-collate": further("batches are put together in Python", "collate", "own_input"),
+    "further-collect": further("garbage is collected after each update", "collect", "own_gap"),
+    "further-buffers": further("8 MiB of buffers are sent before each step", "buffers", "own_exchange", 2),
+    "further-store-rank": further("rank 1 alone waits for its store", "store-rank", "own_straggler", 2),
+    "further-augment": further("each sample is turned sixty times", "augment", "own_input"),
+    "further-norm": further("norms of all weights are read twenty times", "norm", "own_gap"),
+    "further-twice": further("each gradient is reduced again", "twice", "own_exchange", 2),
+    "further-sleep": further("the script sleeps 10 ms after each update", "sleep", "own_gap"),
 }
 
 

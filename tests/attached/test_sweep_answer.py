@@ -1,5 +1,6 @@
 """What synthetic runs of a script at several numbers of workers are found to be."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -126,6 +127,29 @@ def test_batches_of_loaders_tell_whether_workers_keep_or_share_them(swept, sampl
     assert curve.points[1].samples_per_s == pytest.approx(samples / 45e-3, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "kind"),
+    [
+        (4, 2, ("strong", "passes")),
+        (5, 3, ("strong", "passes")),
+        (2, 1, ("strong", "passes")),
+        (4, 4, ("weak", "assumed")),
+        (8, 7, ("weak", "assumed")),
+        (4, None, ("weak", "assumed")),
+    ],
+)
+def test_backward_passes_that_workers_divide_show_that_they_share_a_batch(swept, first, second, kind):
+    """As scripts do that accumulate gradients over so many passes of all workers."""
+    one, two = swept
+    curve = sweep_curve("", [replace(one, passes=first), replace(two, passes=second)], SweepOptions())
+    assert (curve.kind, curve.kind_from) == kind
+
+
+def test_batches_that_were_seen_count_before_backward_passes(swept):
+    one, two = (replace(runs, samples=16.0 * runs.workers, passes=4 // runs.workers) for runs in swept)
+    assert sweep_curve("", [one, two], SweepOptions()).kind_from == "batches"
+
+
 def test_one_run_each_shows_no_interval_and_is_not_forecast(swept):
     single = [SweptRuns(runs.workers, runs.launches[:1], runs.steps, runs.parts_s) for runs in swept]
     curve = sweep_curve("", single, SweepOptions())
@@ -165,6 +189,15 @@ def test_a_command_that_trains_on_other_processes_than_asked_for_is_named(tmp_pa
     runs, problem = read_runs(4, [(1, stored(tmp_path / "1", 2, 1.0))])
     assert runs is not None
     assert "trained on 2 processes" in problem
+
+
+@pytest.mark.parametrize(("cores", "shared"), [(1, True), (2, False), (4, False)])
+def test_more_workers_than_cores_of_their_host_are_named(tmp_path, cores, shared):
+    store = stored(tmp_path / "1", 2, 9.0)
+    (store.path / "machine.json").write_text(json.dumps({"id": "one", "cores": cores}))
+    runs, problem = read_runs(2, [(1, store)])
+    assert runs is not None
+    assert (problem is not None and "2 workers shared 1 core of one host" in problem) == shared
 
 
 def test_the_section_has_every_point_and_two_pictures(curve):

@@ -19,6 +19,7 @@ _UNKNOWN = "-"
 _HOW = {
     "stated": "as stated",
     "batches": "by the batches of loaders",
+    "passes": "since each of more workers has fewer backward passes in a step",
     "steps": "since runs of more workers have fewer steps",
     "assumed": "assumed, since steps do not tell; --strong if all workers share one batch",
 }

@@ -2,7 +2,8 @@
 
 The speed-up is the ratio of mean steps over repeated runs (``speedup``). Where every
 worker keeps its batch (weak scaling), a step of more workers trains more samples; where all share one (strong scaling),
-as many. Which of both it is follows from the batches of loaders; where these were not seen, from the steps of a run:
+as many. Which of both it is follows from the batches of loaders; where these were not seen, from backward passes, which
+scripts that accumulate gradients divide among workers that share a batch, and else from the steps of a run:
 with more workers those of a script that goes through its data become fewer only where each keeps its batch.
 """
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from steptime.attached.form import AttachedRun
 
 Kind = Literal["weak", "strong"]
-KindFrom = Literal["stated", "batches", "steps", "assumed"]
+KindFrom = Literal["stated", "batches", "passes", "steps", "assumed"]
 _SAME_STEPS = 0.75
 """Steps over those of fewer workers, below which a run has fewer for having more workers."""
 _DOUBLINGS = 4
@@ -145,7 +146,7 @@ class SweepAnswer(JsonForm):
     command: list[str]
     curves: list[SweepCurve]
     missing: list[str]
-    """Settings of which no run trained, and runs that trained on another number of processes."""
+    """Settings of which no run trained, and runs whose processes are others than asked for, or more than cores."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,8 @@ class SweptRuns:
     """Of a step, of all workers; None if a loader was not seen."""
     ended_early: bool = False
     """Whether the sweep ended a run, whose steps do not tell then how the script goes through its data."""
+    passes: int | None = None
+    """Backward passes of a step of each worker; None if that changes."""
     foreign_cores: float | None = None
     """That other programs kept busy, in the busiest run; None if that is not known."""
 
@@ -198,6 +201,11 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
     if worlds != {workers}:
         seen = " and ".join(map(str, sorted(worlds)))
         problem = f"with workers={workers} the command trained on {seen} processes; check where {{workers}} belongs"
+    elif cores := _shared_cores(runs[0], stores[0][1]):
+        problem = (
+            f"{workers} workers shared {format_count(cores, 'core')} of one host: what more of them bring is bound by "
+            "cores, and a forecast from them holds for hosts as full"
+        )
     parts: dict[str, list[float]] = {}
     for run in runs:
         for part in run.parts:
@@ -207,10 +215,25 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
     amounts = [run.throughput.samples.per_step if run.throughput else None for run in runs]
     known = [samples for samples in amounts if samples is not None]
     samples = sum(known) / len(known) if len(known) == len(amounts) else None
-    busy = _foreign_cores(runs)
+    micro_steps = {run.micro_steps for run in runs}
     return SweptRuns(
-        workers, reduce_times(lengths, blocks), int(np.median(steps)), means, samples, early, busy
+        workers=workers,
+        launches=reduce_times(lengths, blocks),
+        steps=int(np.median(steps)),
+        parts_s=means,
+        samples=samples,
+        ended_early=early,
+        passes=micro_steps.pop() if len(micro_steps) == 1 else None,
+        foreign_cores=_foreign_cores(runs),
     ), problem
+
+
+def _shared_cores(run: "AttachedRun", store: Store) -> int | None:
+    """Return the cores of the one host whose workers are more than they and compute on them; else None."""
+    cores = (store.machine() or {}).get("cores")
+    if not isinstance(cores, int) or len(run.hosts) != 1 or run.hosts[0].devices or run.device is not None:
+        return None
+    return cores if len(run.hosts[0].ranks) > cores else None
 
 
 def _foreign_cores(runs: Sequence["AttachedRun"]) -> float | None:
@@ -248,6 +271,8 @@ def _kind_of(swept: Sequence[SweptRuns], options: SweepOptions) -> tuple[Kind, K
     if first.samples and last.samples and more > 1.0:
         # The middle between as many samples and as many for each worker.
         return ("weak" if last.samples / first.samples > more**0.5 else "strong"), "batches"
+    if first.passes and last.passes and last.passes * more < first.passes * more**0.5:
+        return "strong", "passes"
     if (
         not (first.ended_early or last.ended_early)
         and last.steps < _SAME_STEPS * first.steps
