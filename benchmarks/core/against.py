@@ -6,7 +6,8 @@
 
 The revision and the last commit get environments of their own. Verbs that read records run on simulated folders of N
 launches; what is printed are ratios of processor time and of wall time, this version to the other, with their 95 %
-intervals over the rounds. Only ratios compare: another program on the machine meets both versions alike.
+intervals over the rounds. Only ratios compare: another program on the machine meets both versions alike. What was
+printed last is kept in against.md beside this file. Memory below this program's own (some 100 MB) is not seen.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from scipy.special import stdtrit
 
 from steptime.results.store import Store
 
+KEPT = Path(__file__).with_suffix(".md")
 LEVEL = 0.95
 STEPS = 30
 LARGE_TRIALS = 100
@@ -120,6 +122,13 @@ def ratio_of(new: Sequence[float], old: Sequence[float]) -> str:
     return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 
+def tell(line: str) -> None:
+    """Print a line and keep it."""
+    print(line, flush=True)
+    with KEPT.open("a") as file:
+        file.write(f"{line}\n")
+
+
 def main() -> None:
     """Install both versions, measure in turns, print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -139,10 +148,11 @@ def main() -> None:
             if not Store.exists(folder):
                 trials = min(LARGE_TRIALS, launches)
                 fill(folder, Shape(trials, launches // trials, STEPS, 0.0, 0.0))
-        print(f"After ({here[:8]}) over before ({arguments.revision}), {arguments.rounds} rounds in turns,")
-        print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; environment without extras: ", end="")
-        print(f"{new.size_bytes / old.size_bytes:.2f} of {old.size_bytes / 1e6:.0f} MB.\n")
-        print("| | processor time | before | after | wall time | memory after |\n|---|---|---|---|---|---|")
+        size = f"{new.size_bytes / old.size_bytes:.2f} of {old.size_bytes / 1e6:.0f} MB"
+        KEPT.write_text("# This version beside another\n\n")
+        tell(f"After ({here[:8]}) over before ({arguments.revision}), {arguments.rounds} rounds in turns,")
+        tell(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; environment without extras: {size}.\n")
+        tell("| | processor time | before | after | wall time | memory after |\n|---|---|---|---|---|---|")
         for name, words in measures(folders, Path(scratch)).items():
             runs: dict[str, list[Cost]] = {old.name: [], new.name: []}
             for turn in range(arguments.rounds + 1):
@@ -155,9 +165,7 @@ def main() -> None:
             wall = ratio_of([each.wall_s for each in after], [each.wall_s for each in before])
             least = [min(each.cpu_s for each in own) for own in (before, after)]
             peak = max(each.peak_bytes for each in after)
-            print(
-                f"| {name} | {cpu} | {least[0]:.2f} s | {least[1]:.2f} s | {wall} | {peak / 1e6:.0f} MB |", flush=True
-            )
+            tell(f"| {name} | {cpu} | {least[0]:.2f} s | {least[1]:.2f} s | {wall} | {peak / 1e6:.0f} MB |")
 
 
 if __name__ == "__main__":
