@@ -7,6 +7,8 @@ each other and nothing is left, what remains is this rounding itself.
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Collection
 from functools import cache
 from typing import Any
@@ -61,3 +63,15 @@ def test_a_stored_study_gives_the_report_that_it_gave_before(study, unpack):
 
     left_out = {**EXCLUDED, **EXCLUDED_OF.get(study, {})}
     assert differences(with_mean_steps(expected(study, "report.json")), report, left_out) == []
+
+
+def test_a_report_waits_for_no_solver_no_table_library_and_no_driver(unpack):
+    heavy = ["scipy.optimize", "scipy.interpolate", "scipy.stats", "polars", "altair", "pynvml"]
+    program = f"""
+import sys
+from steptime.cli import app
+app.run_program(["report", {str(unpack("strong-scaling"))!r}])
+print([name for name in {heavy} if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
