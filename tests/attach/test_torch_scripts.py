@@ -665,3 +665,58 @@ print([name for name, net in nets.items() if routes(torch, net)])
 def test_experts_are_known_by_an_output_for_each_or_by_weights_of_three_dimensions(tmp_path):
     done, _ = attach(tmp_path, EXPERTS)
     assert done.stdout == "['experts', 'stacked']\n", done.stderr
+
+
+LEARN = """
+def learn(*batches):
+    loss = sum(torch.nn.functional.cross_entropy(net(x), y) for x, y in batches)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+loader = DataLoader(samples, 4)
+for epoch in range(6):
+"""
+# What a step has in each of them, and the body of an epoch.
+FETCHED = {
+    "continue": ({4}, "    [learn(b) for i, b in enumerate(loader) if i % 3 != 2]"),
+    "break": (
+        {4},
+        """
+    for i, batch in enumerate(loader):
+        if i == 3:
+            break
+        learn(batch)""",
+    ),
+    "next in a loop until one fits": (
+        {4},
+        """
+    batches = iter(loader)
+    for i in range(8):
+        batch = next(batches)
+        while i % 4 == 3 and batch[1][0] != 0:
+            batch = next(batches)
+        learn(batch)
+        batches = batches if i % 4 != 3 else iter(loader)""",
+    ),
+    "pairs": (
+        {8},
+        "    batches = iter(loader); [learn((torch.cat([x, next(batches)[0]]), y.repeat(2))) for x, y in batches]",
+    ),
+    "fetched together": (
+        {20, 4},
+        """
+    batches = iter(loader)
+    for count in (5, 5, 5, 1):
+        learn(*[next(batches) for _ in range(count)])""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FETCHED)
+def test_a_batch_that_was_fetched_and_dropped_is_in_no_steps_samples(tmp_path, name):
+    expected, epoch = FETCHED[name]
+    done, (lines,) = attach(tmp_path, LEARN + epoch)
+    assert done.returncode == 0, done.stderr
+    assert {step["samples"] for step in kinds_of(lines, "step")[1:]} == expected
+    assert kinds_of(lines, "fault") == []

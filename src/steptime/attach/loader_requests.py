@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from .account import Ledger, TimeSums
     from .batch_amount import BatchAmount
 
+# Share of the steps, from which on a number of batches is usual.
+USUAL = 0.25
 # Requests of other threads that wait for the end of a step at most; more are not counted.
 WAITING = 4096
 
@@ -188,6 +190,49 @@ class UntrainedBatches:
         ended = [index for index, request in enumerate(requests) if request.region == "epoch"]
         first = ended[-1] + 1 if ended and ended[-1] + 1 < len(requests) else 0
         return requests[first].begin
+
+
+class StepBatches:
+    """The batches of a step, less those that the script fetched and dropped (`break`, `continue`).
+
+    Such a one is followed by another of its loader before anything goes forward, and its step has more batches beyond
+    its passes than is usual, so that pairs and batches fetched together are none. The first of an iterator may be asked
+    for ahead.
+    """
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[BatchAmount | None, bool]] = []  # and whether it may be dropped
+        self.steps = 0
+        self.seen: tuple[dict[int, int], dict[int, int]] = ({}, {})  # batches that may be dropped, and beyond passes
+
+    def take(self, requests: list[LoaderRequest], ledger: Ledger) -> None:
+        """Settle the ``requests`` behind which something goes forward."""
+        begun: set[int] = set()
+        for index, request in enumerate(requests):
+            request.settle(ledger, apart=False)
+            others = (each.source for each in requests[index + 1 :] if each.delivered)
+            followed = request.delivered and request.source not in begun and request.source in others
+            self.taken.append((request.amount, followed))
+            begun.discard(request.source)
+            if request.region == "loader_start":
+                begun.add(request.source)
+
+    def end_step(self, account: TimeSums, passes: int) -> None:
+        """Move the batches of a step with so many ``passes`` to its ``account``."""
+        taken, self.taken = self.taken, []
+        followed = sum(may for _, may in taken)
+        batches = sum(amount is not NO_BATCH and amount is not None for amount, _ in taken)
+        self.steps += 1
+        extra = followed
+        for seen, count in zip(self.seen, (followed, batches - passes)):
+            seen[count] = seen.get(count, 0) + 1
+            usual = [each for each, times in seen.items() if times >= USUAL * self.steps]
+            extra = min(extra, count - min(usual)) if usual else 0
+        for amount, may in taken:
+            if may and extra > 0:
+                extra -= 1
+            else:
+                account.add_batch(amount)
 
 
 class RequestsElsewhere:

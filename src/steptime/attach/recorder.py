@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Callable
 
+from . import loader_requests
 from .account import COLLECTIVE, GAP, REGION, Ledger
 from .garbage import REGION as GARBAGE
 from .garbage import Collections
-from .loader_requests import EvaluatedReads, LoaderRequest, RequestsElsewhere, TrainingSources, UntrainedBatches
+from .loader_requests import LoaderRequest, RequestsElsewhere, TrainingSources
 from .optimizer_rounds import OptimizerRounds
 from .patches import call_all
 from .record_file import ProcessorUse, StepLines, now
@@ -44,7 +45,7 @@ class Recorder:
         self.processor = ProcessorUse()
         self.stack: list[list[Any]] = []  # name, begin, time of regions inside
         self.before, self.before_end = "start", now()
-        self.ledger, self.collections = Ledger(), Collections()
+        self.ledger, self.collections, self.batches = Ledger(), Collections(), loader_requests.StepBatches()
         self.lines = StepLines(self.file)
         self.number = 0
         self.begin: int | None = None
@@ -58,7 +59,7 @@ class Recorder:
         self.last_gradient = 0
         self.pending: list[LoaderRequest] = []
         self.sources = TrainingSources()
-        self.reads, self.untrained = EvaluatedReads(), UntrainedBatches()
+        self.reads, self.untrained = loader_requests.EvaluatedReads(), loader_requests.UntrainedBatches()
         self.elsewhere_requests = RequestsElsewhere()
         self.calls: set[str] = set()
         self.world: tuple[int, int, str] | None = None
@@ -187,9 +188,7 @@ class Recorder:
             self.ledger.resume()  # a second network of the same step: what was between the updates is not apart
         if self.begin is None:
             self._begin_first(first if first is not None else (self.update_end_ns or begin))
-        for request in mine:
-            request.settle(self.ledger, apart=False)
-            self.ledger.account.add_batch(request.amount)
+        self.batches.take(mine, self.ledger)
         del self.pending[:]
 
     def _awaits_backward(self) -> bool:
@@ -200,6 +199,7 @@ class Recorder:
         """Set apart what the step has so far, if more batches went forward without a backward pass than usual."""
         if self._awaits_backward() and self.untrained.add():
             self.sources.forget()
+            self.batches.taken = []
             self.ledger.set_apart(self.begin or 0, self.untrained.begin_of_batch(self.pending))
 
     def _end_of_update(self, begin: int, *, forward: bool) -> int:
@@ -378,6 +378,7 @@ class Recorder:
         """End the step at ``boundary`` and write its line; the next begins there."""
         cost_begin = now()
         account, apart = self.ledger.divide(boundary)
+        self.batches.end_step(account, max(self.forwards, self.micro_steps))
         if self.begin is not None:
             if self.sources.latest is None:
                 self.elsewhere_requests.take(account)
