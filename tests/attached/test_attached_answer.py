@@ -44,6 +44,12 @@ def test_the_answer_has_at_most_25_lines(tmp_path, capsys, width):
     assert max(map(len, text.splitlines())) <= width
 
 
+@pytest.mark.parametrize("lines", [1, 3, 5, 7])
+def test_no_finding_takes_the_row_of_a_large_gap(tmp_path, capsys, lines):
+    text = shown(capsys, AttachedAnswer(eventful(tmp_path), ["a last line"] * lines), 80)
+    assert "forward to backward" in text
+
+
 def test_a_narrow_terminal_breaks_no_number(tmp_path, capsys):
     text = shown(capsys, AttachedAnswer(ddp_job(tmp_path, lambda _: [0.0, 15.0])), 44)
     assert max(map(len, text.splitlines())) <= 44

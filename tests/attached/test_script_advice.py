@@ -43,6 +43,20 @@ def test_a_rank_that_is_waited_for_is_named(straggling):
     assert "rank 1" in by_rule(straggling)["own_straggler"].claim
 
 
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ("forward>forward", "its time between forward and forward"),
+        ("update>input_wait", "its time between update and input"),
+        ("forward", "its forward"),
+    ],
+)
+def test_what_a_straggler_is_to_shorten_is_a_noun(straggling, part, words):
+    whom = straggling.waited_for.model_copy(update={"part": part})
+    run = straggling.model_copy(update={"waited_for": whom})
+    assert words in by_rule(run)["own_straggler"].change
+
+
 def test_the_share_of_a_straggler_is_what_the_others_wait(straggling):
     share = by_rule(straggling)["own_straggler"].evidence[0].value.value
 

@@ -39,6 +39,33 @@ def test_remove_without_names_does_not_remove_all(tmp_path):
     assert "which environment?" in said
 
 
+CHECKED = {
+    "study file": ("mine.yaml", "to check a study: steptime run mine.yaml --dry-run"),
+    "file of the other ending": ("mine.yml", "to check a study: steptime run mine.yml --dry-run"),
+    "shipped study": ("quickstart", "to check a study: steptime run quickstart --dry-run"),
+    "package that is not installed": ("mine", "-m pip install -e mine"),
+}
+
+
+@pytest.mark.parametrize("case", CHECKED)
+def test_check_says_what_else_takes_what_is_no_framework(case, tmp_path):
+    name, answer = CHECKED[case]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "pyproject.toml").touch()
+    assert answer in steptime("check", name, cwd=tmp_path, check=2).stderr
+
+
+def test_list_without_a_word_names_what_it_lists(tmp_path):
+    assert "workloads" in steptime("list", cwd=tmp_path, check=2).stderr
+
+
+def test_a_mistyped_key_is_not_hidden_by_all_others(tmp_path):
+    text = STUDY.replace("\nworkers:", "\nwrokers:")
+    said = steptime("run", write_study(tmp_path, text), cwd=tmp_path, check=2).stderr
+    assert "did you mean 'workers'? (docs/study-file.md has all keys)" in said
+    assert "warmup" not in said
+
+
 def test_a_study_that_is_no_file_is_named(tmp_path):
     said = steptime("run", "nowhere.yaml", cwd=tmp_path, check=2).stderr
     assert "nowhere.yaml" in said

@@ -173,3 +173,10 @@ def test_workloads_new_overwrites_nothing(tmp_path):
     said = steptime("workloads", "new", "mine", cwd=tmp_path, check=2).stderr
     assert "mine.py exists already" in said
     assert (tmp_path / "mine.py").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("name", ["random", "torch", "jax", "numpy", "transformers"])
+def test_a_new_module_hides_no_library_from_scripts_beside_it(name, tmp_path):
+    said = steptime("workloads", "new", name, cwd=tmp_path, check=2).stderr
+    assert f"{name}.py would hide the library" in said
+    assert not list(tmp_path.iterdir())

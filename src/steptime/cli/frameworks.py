@@ -10,13 +10,14 @@ from typing import Annotated
 
 import typer
 
-from steptime.catalog.manifest import load_manifests, manifest_named
+from steptime.catalog.manifest import Manifest, load_manifests, manifest_named
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.cli.console import print_rows, stderr_console
 from steptime.cli.progress import LiveObserver
 from steptime.cli.streams import say
 from steptime.errors import UsageError, choices_message
 from steptime.runner.framework_template import write_framework, write_workload
+from steptime.study.study_file import shipped_studies
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -68,7 +69,7 @@ def check(
     from steptime.runner.framework_check import launch_findings, usual_workload  # noqa: PLC0415 - other verbs run nothing
     from steptime.runner.framework_files import file_findings  # noqa: PLC0415 - likewise
 
-    manifest = manifest_named(name)
+    manifest = _manifest(name)
     chosen = usual_workload(manifest) if workload is None else workload
     if chosen not in LIBRARY:
         raise UsageError(choices_message("workload", chosen, LIBRARY))
@@ -84,6 +85,19 @@ def check(
     )
     if not all(finding.ok for finding in findings):
         sys.exit(EXIT_FAILED)
+
+
+def _manifest(name: str) -> Manifest:
+    """Return the framework's manifest; raises UsageError with the command that takes a study or a new package."""
+    path, known = Path(name), load_manifests()
+    if name not in known and (path.suffix in {".yaml", ".yml"} or name in shipped_studies()):
+        message = f"{name} is a study, and check is for frameworks; to check a study: steptime run {name} --dry-run"
+        raise UsageError(message)
+    if name not in known and (path / "pyproject.toml").is_file():
+        install = shlex.join([sys.executable, "-m", "pip", "install", "-e", name])
+        message = f"no framework {name!r} is installed; install the folder first: {install}"
+        raise UsageError(message)
+    return manifest_named(name)
 
 
 workloads_app = typer.Typer(no_args_is_help=True)

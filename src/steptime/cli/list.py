@@ -18,16 +18,19 @@ T = TypeVar("T")
 
 def list_things(
     what: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="WHAT",
             help="frameworks, workloads, strategies, loaders, launchers, backends, datasets or studies.",
             autocompletion=lambda: list(_LISTS),
         ),
-    ],
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """List what can be named in a study."""
+    if what is None:
+        message = f"say what to list: {', '.join(sorted(_LISTS))}"
+        raise UsageError(message)
     if what not in _LISTS:
         raise UsageError(choices_message("list", what, _LISTS))
     make_rows, columns = _LISTS[what]

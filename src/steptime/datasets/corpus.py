@@ -187,7 +187,7 @@ def _single_file(name: str, place: Path) -> str:
     """Return the name of a file that is a dataset by itself; raises DatasetError where it is none."""
     if not place.exists():
         existing = next((parent for parent in place.parents if parent.is_dir()), None)
-        message = f"no file or folder {place} for the dataset {name}; of its path, {existing} exists"
+        message = f"no file or folder {place} for the dataset {name}; its path exists up to {existing}"
         raise DatasetError(message)
     if not place.name.lower().endswith(ENDINGS) or not place.is_file():
         message = f"the dataset {name} must be a {_listed_endings()} file, or a folder with some"

@@ -54,7 +54,7 @@ def _missing(name: str, folder: Path) -> str:
     if os.sep not in name:
         return f"{choices_message('dataset', name, BUILTINS)}, and no folder {folder.absolute()}"
     existing = next((parent for parent in folder.absolute().parents if parent.is_dir()), None)
-    return f"no folder {folder.absolute()} for the dataset {name}; of its path, {existing} exists"
+    return f"no folder {folder.absolute()} for the dataset {name}; its path exists up to {existing}"
 
 
 SCHEMA = 1

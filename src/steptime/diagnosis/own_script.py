@@ -61,7 +61,8 @@ def _straggler(run: AttachedRun, share: Interval) -> Claim | None:
     if whom is None:
         return None
     own, what = "their" if len(whom.ranks) > 1 else "its", title_of(whom.part) if whom.part else "steps"
-    change = f"make {whom.title} as quick as the others: {own} {what}{at_line(whom.where)}"
+    time = f"{own} time {what}" if what.startswith("between ") else f"{own} {what}"
+    change = f"make {whom.title} as quick as the others: {time}{at_line(whom.where)}"
     return Claim(f"the others wait for {whom.title}", change, gain=gain_without(share))
 
 

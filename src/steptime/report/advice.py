@@ -73,7 +73,8 @@ def _row(found: TrialFinding, called: str) -> TableRow:
         Cell(found.disproof),
         Cell(record),
     ]
-    sentence = f"{finding_sentence(found, called)} Evidence: {evidence}. Wrong if: {found.disproof}. {record}."
+    history = f"{record[0].upper()}{record[1:]}."
+    sentence = f"{finding_sentence(found, called)} Evidence: {evidence}. Wrong if: {found.disproof}. {history}"
     return TableRow(called, shown, sentence=sentence)
 
 

@@ -20,6 +20,8 @@ MOST_LINES = 25
 """Of the answer that ends a run, at 80 columns."""
 _SMALL_OF_JOB = 0.005
 _ROWS_OF_GAPS = (4, 2, 1, 0)
+_LARGE_GAP = 0.05
+"""Of a step; no further finding takes the row of a gap that is as large."""
 _FINDINGS = (6, 4, 3, 2, 1)
 _INDENT, _GAP = "  ", 2
 _ALL = 4
@@ -39,7 +41,9 @@ class AttachedAnswer:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         whole: list[RenderableType] = []
-        for findings, gaps in product(_FINDINGS, _ROWS_OF_GAPS):
+        large = sum(part.gap and (part.share or 0.0) >= _LARGE_GAP for part in self._run.parts)
+        rows_of_gaps = [rows for rows in _ROWS_OF_GAPS if rows >= min(large, _ROWS_OF_GAPS[0])]
+        for findings, gaps in product(_FINDINGS, rows_of_gaps):
             whole = list(self._parts(options, findings, gaps))
             if len(console.render_lines(Group(*whole), options)) <= MOST_LINES:
                 break

@@ -6,6 +6,7 @@ somebody's own are the same files.
 
 import keyword
 import re
+import sys
 from pathlib import Path
 
 import steptime
@@ -21,6 +22,22 @@ _EXAMPLE = "numpy_ring"
 _MODULE = "my_module"
 _FOLDERS_OF_KINDS = {"torch": "", "jax": "jax", "keras": "keras"}
 _WORKLOAD = "tiny_mlp"
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)\s*==", re.MULTILINE)
+_MODULES = {"pillow": "pil", "scikit-learn": "sklearn", "pyyaml": "yaml", "protobuf": "google"}
+"""Modules whose name is not that of their package."""
+_OF_SCRIPTS = {
+    "accelerate",
+    "datasets",
+    "evaluate",
+    "lightning",
+    "peft",
+    "ray",
+    "timm",
+    "torchvision",
+    "transformers",
+    "trl",
+}
+"""What scripts import beside a framework."""
 _SUFFIXES = {".md", ".py", ".toml", ".txt", ".yaml"}
 
 
@@ -69,6 +86,9 @@ def write_workload(name: str, folder: Path, framework: str = "pytorch") -> list[
     if name in LIBRARY:
         message = f"there is a workload {name!r} already (steptime list workloads); choose another name"
         raise UsageError(message)
+    if name in sys.stdlib_module_names | _library_modules():
+        message = f"{name}.py would hide the library {name!r} from every script in its folder; choose another name"
+        raise UsageError(message)
     template = _INSTALLED_MODULE if _INSTALLED_MODULE.is_dir() else _CHECKOUT.parent / "own_module"
     template /= _FOLDERS_OF_KINDS[kinds[framework]]
     targets = {folder / f"{name}{suffix}": template / f"{_MODULE}{suffix}" for suffix in (".py", ".yaml")}
@@ -81,6 +101,13 @@ def write_workload(name: str, folder: Path, framework: str = "pytorch") -> list[
         text = re.sub("(?m)^frameworks: .*$", f"frameworks: {framework}", original.read_text("utf-8"))
         target.write_text(text.replace(_MODULE, name), encoding="utf-8")
     return list(targets)
+
+
+def _library_modules() -> set[str]:
+    """Return what trainings import: packages in the environments of all frameworks, under names of modules."""
+    locks = (lock for manifest in load_manifests().values() for lock in manifest.folder.glob("*.lock"))
+    names = (name for lock in locks for name in _PINNED.findall(lock.read_text("utf-8")))
+    return {_MODULES.get(name.lower(), name.lower().replace("-", "_")) for name in names} | _OF_SCRIPTS
 
 
 def _require_name(name: str, what: str) -> None:

@@ -24,6 +24,7 @@ from steptime.errors import choices_message
 from steptime.file_name import HOST_NAME, file_name_mistake, host_name_mistake
 from steptime.study.document import Document, Mistake, Path
 from steptime.study.study import ENVIRONMENT_KEYS, ENVIRONMENT_KINDS, schema
+from steptime.synonyms import hint
 
 _LONGEST = 60
 
@@ -82,9 +83,18 @@ def _missing(_: object, path: Path, __: Mapping[str, Any]) -> str:
     return f"is missing; {_NEEDED.get(str(path[-1]), 'it has no default')}"
 
 
+_FEW_KEYS = 12
+"""More hide the one that was meant."""
+
+
 def _unknown_key(_: object, path: Path, __: Mapping[str, Any]) -> str:
     key = str(path[-1])
-    sentence = choices_message("key", key, allowed_keys(path[:-1])).replace("(choices:", "(allowed keys:")
+    keys = allowed_keys(path[:-1])
+    meant = hint(key, keys)
+    if meant and len(keys) > _FEW_KEYS:
+        sentence = f"unknown key {key!r}; {meant} (docs/study-file.md has all keys)"
+    else:
+        sentence = choices_message("key", key, keys).replace("(choices:", "(allowed keys:")
     return f"{sentence}; the study itself has the key {key}" if key in allowed_keys(()) else sentence
 
 

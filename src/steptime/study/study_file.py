@@ -331,7 +331,7 @@ def missing_folders(document: Document, folder: Path) -> Iterator[Mistake]:
                 place = (_base(document, (*path, key), folder) / Path(item[key]).expanduser()).absolute()
                 if not place.exists():
                     existing = next((parent for parent in place.parents if parent.is_dir()), None)
-                    yield Mistake((*path, key), f"no folder {place}; of its path, {existing} exists")
+                    yield Mistake((*path, key), f"no folder {place}; its path exists up to {existing}")
 
 
 def _workloads(document: Document) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
