@@ -70,6 +70,22 @@ def test_a_sweep_in_an_allocation_records_the_ranks_of_all_its_nodes(bed, tmp_pa
     assert ranks == {0: ("n0", 25), 1: ("n1", 25)}
 
 
+@pytest.mark.framework("pytorch")
+def test_a_sweep_of_a_job_for_each_count_records_every_rank(bed, tmp_path, monkeypatch):
+    """``srun`` outside of an allocation waits for one of its own."""
+    (tmp_path / "train.py").write_text(TRAINING.replace('"store"', '"store-" + os.environ["SLURM_JOB_ID"]'))
+    monkeypatch.chdir(tmp_path)
+    sweep = [sys.executable, "-P", "-m", "steptime", "sweep", "--counts", "1,2", "--repeats", "1", "-o", "swept", "--"]
+    step = ["srun", "-N", "{workers}", "-n", "{workers}", str(interpreter_for("pytorch")), "train.py"]
+    done = bed.run(*sweep, *step, limit_s=300)
+    assert done.returncode == 0, done.stderr
+    hosts = {}
+    for run in (tmp_path / "swept").glob("runs/*/1"):
+        _, files = Store.open(run).attached()
+        hosts[run.parent.name] = sorted(process.process.host for process in files.processes)
+    assert hosts == {"workers-1": ["n0"], "workers-2": ["n0", "n1"]}
+
+
 def await_jobs(bed: ClusterBed, limit_s: float = 300.0) -> None:
     deadline = time.monotonic() + limit_s
     while bed.run("squeue", "-h").stdout and time.monotonic() < deadline:
