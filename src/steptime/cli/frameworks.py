@@ -17,7 +17,6 @@ from steptime.cli.progress import LiveObserver
 from steptime.cli.streams import say
 from steptime.errors import UsageError, choices_message
 from steptime.runner.framework_template import write_framework, write_workload
-from steptime.study.study_file import shipped_studies
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -89,6 +88,8 @@ def check(
 
 def _manifest(name: str) -> Manifest:
     """Return the framework's manifest; raises UsageError with the command that takes a study or a new package."""
+    from steptime.study.study_file import shipped_studies  # noqa: PLC0415 - help reads no study
+
     path, known = Path(name), load_manifests()
     if name not in known and (path.suffix in {".yaml", ".yml"} or name in shipped_studies()):
         message = f"{name} is a study, and check is for frameworks; to check a study: steptime run {name} --dry-run"
