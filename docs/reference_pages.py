@@ -9,6 +9,7 @@ Names, values and defaults come from the pydantic models; descriptions are the d
 """
 
 import ast
+import contextlib
 import inspect
 import itertools
 import json
@@ -25,7 +26,7 @@ from steptime.analysis.summary_form import Summary
 from steptime.attached.form import AttachedRun
 from steptime.diagnosis.form import Diagnosis
 from steptime.scaling.sweep_answer import SweepAnswer
-from steptime.study.study import schema
+from steptime.study.study import Study, schema
 
 DOCS = Path(__file__).parent
 GENERATED = (
@@ -116,7 +117,7 @@ _OF_NUMBERS = {"value", "low", "high", "least", "most", "seeds", "value_s", "low
 
 def study_page() -> str:
     """Return the page with every key of the study file."""
-    form = schema()
+    form = described_schema()
     needed = form["required"]
     lines = [
         GENERATED,
@@ -141,6 +142,23 @@ def study_page() -> str:
                 nests = any(line.startswith(" ") for line in keys)
                 lines += ["", *(keys if nests else ["\\\n".join(line.removeprefix("- ") for line in keys)])]
     return "\n".join(lines) + "\n"
+
+
+def described_schema() -> Node:
+    """Return the schema of the study file with the docstrings below its keys, for which no run needs to wait."""
+    form = schema()
+    for model in _models(Study):
+        texts: dict[str, str] = {}
+        for part in reversed(model.__mro__):
+            if part is not BaseModel and issubclass(part, BaseModel):
+                with contextlib.suppress(OSError):  # a model that is made of the table of axes has no source
+                    texts |= _descriptions(part)
+        keys = (form if model is Study else form["$defs"].get(model.__name__, {})).get("properties", {})
+        for name, field in model.model_fields.items():
+            key = field.validation_alias if isinstance(field.validation_alias, str) else name
+            if name in texts and key in keys:
+                keys[key] = dict(sorted({"description": inspect.cleandoc(texts[name]), **keys[key]}.items()))
+    return form
 
 
 def _nested(form: Node, forms: Node, indent: str = "") -> Iterator[str]:
@@ -299,7 +317,7 @@ def main() -> None:
     pages = {
         "study-keys.md": study_page(),
         "report-keys.md": report_page(),
-        "study-schema.json": json.dumps(schema(), indent=1) + "\n",
+        "study-schema.json": json.dumps(described_schema(), indent=1) + "\n",
     }
     if "--check" in sys.argv:
         old = [name for name, text in pages.items() if (DOCS / name).read_text(encoding="utf-8") != text]

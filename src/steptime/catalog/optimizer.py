@@ -34,9 +34,7 @@ _LATER = ("decayed", "clip_norm")
 class Optimizer(BaseModel):
     """How gradients change weights, the same in every framework: docs/worker-protocol.md has the formulas."""
 
-    model_config = ConfigDict(
-        defer_build=True, extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     name: OptimizerName = "sgd"
     """The rule."""

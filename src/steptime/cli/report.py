@@ -1,5 +1,7 @@
 """``steptime report``: the findings of a results folder."""
 
+import importlib
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +11,8 @@ from steptime.cli.streams import say, warn
 from steptime.cli.trackers import ToTrackers, chosen_trackers
 from steptime.errors import UsageError, choices_message
 from steptime.report.export_formats import ReportFormat, format_help, formats_of
+
+_THREADS = "OPENBLAS_NUM_THREADS"
 
 
 def report(
@@ -43,6 +47,7 @@ def report(
     to: ToTrackers = None,
 ) -> None:
     """Show who is fastest, with intervals, the equivalence check and what failed."""
+    _import_numpy_with_one_thread()
     from steptime.cli.machines import report_machines
     from steptime.cli.reported_results import (
         kept_page,
@@ -92,3 +97,13 @@ def report(
         if failure is not None:
             raise failure
         found.store.require_launches()
+
+
+def _import_numpy_with_one_thread() -> None:
+    """Start no threads of OpenBLAS, one a core, for the small matrices of a report; what it starts is not told."""
+    before = os.environ.get(_THREADS)
+    os.environ.setdefault(_THREADS, "1")
+    importlib.import_module("numpy")  # reads the variable once
+
+    if before is None:
+        del os.environ[_THREADS]

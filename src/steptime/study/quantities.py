@@ -356,9 +356,7 @@ Device = Literal["auto", "cpu", "cuda"]
 class Strict(BaseModel):
     """A part of a study file: unknown keys are mistakes, and nothing is taken for what it is not."""
 
-    model_config = ConfigDict(
-        defer_build=True, extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 _KEYS = ("module", "data", "loss")
