@@ -13,7 +13,8 @@ from steptime.execution.progress import Silent
 from steptime.report.export_formats import SectionFormat, formats_of
 from steptime.report.sweep import sweep_section
 from steptime.results.store import Store
-from steptime.scaling.sweep_answer import SweepAnswer, SweepOptions, SweptRuns, needs_runs, read_runs, sweep_curve
+from steptime.scaling.sweep_answer import SweepAnswer, SweepOptions, needs_runs, sweep_curve
+from steptime.scaling.swept_runs import SweptRuns, read_runs
 from steptime.sweep.plan import STORED, read_plan
 from steptime.sweep.rounds import run_rounds
 from steptime.sweep.runs import sweep_store
@@ -71,8 +72,16 @@ def test_the_answer_has_speed_up_efficiency_loss_and_knee(curve):
 
 
 def test_forecasts_lie_beyond_the_measured_workers_and_hold_no_more_than_ideal(curve):
-    assert [point.workers for point in curve.forecast] == [4, 8, 16, 32]
+    assert [point.workers for point in curve.forecast] == [4, 8]
     assert all(point.step_s.low < point.step_s.value < point.step_s.high for point in curve.forecast)
+
+
+@pytest.mark.parametrize(("kind", "counts"), [("weak", [16, 32]), ("strong", [8, 16])])
+def test_what_two_counts_leave_open_by_a_large_factor_is_named_and_not_forecast(swept, kind, counts):
+    curve = sweep_curve("", swept, SweepOptions(kind=kind, batch=16))
+    assert all(point.step_s.high <= 30.0 * point.step_s.low for point in curve.forecast)
+    assert not {point.workers for point in curve.forecast} & set(counts)
+    assert curve.no_forecast.endswith(f"what a step of {' and '.join(map(str, counts))} workers takes")
 
 
 def test_two_counts_between_the_measured_and_the_most_forecast_are_named_to_be_measured_next(curve):
@@ -99,8 +108,8 @@ def test_what_is_not_stated_is_not_known(swept):
 def test_workers_that_share_a_batch_speed_up_by_their_steps_and_are_forecast_by_them(swept):
     curve = sweep_curve("", swept, SweepOptions(kind="strong", batch=16))
     assert curve.points[1].speedup.value == pytest.approx(EXACT / 45.0, rel=0.01)
-    assert (curve.kind_from, curve.no_forecast) == ("stated", None)
-    assert [point.workers for point in curve.forecast] == [4, 8, 16]
+    assert curve.kind_from == "stated"
+    assert [point.workers for point in curve.forecast] == [4]
     for point in curve.forecast:
         assert point.speedup.value == pytest.approx(curve.points[0].step_s.value / point.step_s.value)
         assert point.efficiency.value == pytest.approx(point.speedup.value / point.workers)
@@ -203,7 +212,7 @@ def test_more_workers_than_cores_of_their_host_are_named(tmp_path, cores, shared
 def test_the_section_has_every_point_and_two_pictures(curve):
     section = sweep_section(SweepAnswer(command=["train.py"], curves=[curve], missing=[]))
     text = csv_of([section])
-    assert [f"{count} (forecast)" in text for count in (4, 8, 16, 32)] == [True] * 4
+    assert [f"{count} (forecast)" in text for count in (4, 8, 16, 32)] == [True, True, False, False]
     (figures,) = [part for part in section.parts if isinstance(part, Figures)]
     assert [figure.title.split()[0] for figure in figures.draw()] == ["Speed-up", "Efficiency"]
 

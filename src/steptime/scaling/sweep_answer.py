@@ -9,29 +9,20 @@ with more workers those of a script that goes through its data become fewer only
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from steptime.attached.attempts import attempts_of
-from steptime.attached.step_parts import longest_training, title_of
-from steptime.attached.step_selection import kept_steps
-from steptime.attached.summary import attached_run
+from steptime.attached.step_parts import title_of
 from steptime.curves.contradictions import jumps
 from steptime.curves.curve import Point, ScalingCurve, Setup
 from steptime.results.json_form import Interval, IntervalOverLaunches, JsonForm
-from steptime.results.store import Store
 from steptime.scaling.forecast import Forecast, forecast
 from steptime.scaling.knee import SHARES, Knee
 from steptime.scaling.speedup import MOST_UNKNOWN, enough_runs, half_width, ratios
+from steptime.scaling.swept_runs import SweptRuns
 from steptime.statistics.interval import step_time
-from steptime.statistics.launch_times import LaunchTimes, reduce_times
 from steptime.units import format_count, is_undecided
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from steptime.attached.form import AttachedRun
 
 Kind = Literal["weak", "strong"]
 KindFrom = Literal["stated", "batches", "passes", "steps", "assumed"]
@@ -46,6 +37,8 @@ _MOST_RUNS = 30
 """Of each number of workers, that are asked for."""
 _BUSY_CORES = 0.25
 """That other programs kept busy during runs, from which on they are named as a cause of wide intervals."""
+_SAYS_NOTHING = 30.0
+"""Upper over lower end of the interval of a step, beyond which it is not given."""
 _LEAVE_OUT = "see that both do the same work, or leave one of them out of --counts"
 _NORMAL_95, _NORMAL_90 = 1.96, 1.645
 """Standard deviations from the middle of a normal distribution to the ends of its intervals."""
@@ -134,7 +127,7 @@ class SweepCurve(JsonForm):
     knees: list[dict[str, Any]] | None
     """As those of ``steptime predict``."""
     no_forecast: str | None
-    """Why."""
+    """Why none, or none of some numbers of workers."""
     next: SweepNext | None
     """What to measure next."""
     sentence: str
@@ -147,98 +140,6 @@ class SweepAnswer(JsonForm):
     curves: list[SweepCurve]
     missing: list[str]
     """Settings of which no run trained, and runs whose processes are others than asked for, or more than cores."""
-
-
-@dataclass(frozen=True)
-class SweptRuns:
-    """The runs of one number of workers that trained."""
-
-    workers: int
-    launches: list[LaunchTimes]
-    steps: int
-    """Median over runs, on record."""
-    parts_s: Mapping[str, float]
-    samples: float | None = None
-    """Of a step, of all workers; None if a loader was not seen."""
-    ended_early: bool = False
-    """Whether the sweep ended a run, whose steps do not tell then how the script goes through its data."""
-    passes: int | None = None
-    """Backward passes of a step of each worker; None if that changes."""
-    foreign_cores: float | None = None
-    """That other programs kept busy, in the busiest run; None if that is not known."""
-
-
-def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptRuns | None, str | None]:
-    """Return the runs of one number of workers, and what is wrong with them.
-
-    Args:
-        workers: that were asked for.
-        stores: of runs that ended well, with the round of each.
-    """
-    lengths: list[NDArray[np.float64]] = []
-    blocks: list[int] = []
-    steps: list[int] = []
-    runs: list[AttachedRun] = []
-    worlds: set[int] = set()
-    early = False
-    for block, store in stores:
-        recorded = store.attached()
-        attempts = attempts_of(recorded[1].processes) if recorded else []
-        kept = [own for attempt in attempts if (own := kept_steps(attempt)).numbers]
-        if recorded is None or not kept:
-            continue
-        training = longest_training(kept)
-        worlds.add(training.attempt.world)
-        lengths.append(training.length_s.max(axis=0))
-        blocks.append(block)
-        steps.append(len(training.attempt.steps))
-        runs.append(attached_run(*recorded))
-        early |= recorded[0].ended_early is not None
-    if not lengths:
-        what = "trained a step that steptime knows" if stores else "ended well so far"
-        return None, f"no run with {format_count(workers, 'worker')} {what}"
-    problem = None
-    if worlds != {workers}:
-        seen = " and ".join(map(str, sorted(worlds)))
-        problem = f"with workers={workers} the command trained on {seen} processes; check where {{workers}} belongs"
-    elif cores := _shared_cores(runs[0], stores[0][1]):
-        problem = (
-            f"{workers} workers shared {format_count(cores, 'core')} of one host: what more of them bring is bound by "
-            "cores, and a forecast from them holds for hosts as full"
-        )
-    parts: dict[str, list[float]] = {}
-    for run in runs:
-        for part in run.parts:
-            if part.time_s.value is not None:
-                parts.setdefault(part.name, []).append(part.time_s.value)
-    means = {name: sum(values) / len(runs) for name, values in parts.items()}
-    amounts = [run.throughput.samples.per_step if run.throughput else None for run in runs]
-    known = [samples for samples in amounts if samples is not None]
-    samples = sum(known) / len(known) if len(known) == len(amounts) else None
-    micro_steps = {run.micro_steps for run in runs}
-    return SweptRuns(
-        workers=workers,
-        launches=reduce_times(lengths, blocks),
-        steps=int(np.median(steps)),
-        parts_s=means,
-        samples=samples,
-        ended_early=early,
-        passes=micro_steps.pop() if len(micro_steps) == 1 else None,
-        foreign_cores=_foreign_cores(runs),
-    ), problem
-
-
-def _shared_cores(run: "AttachedRun", store: Store) -> int | None:
-    """Return the cores of the one host whose workers are more than they and compute on them; else None."""
-    cores = (store.machine() or {}).get("cores")
-    if not isinstance(cores, int) or len(run.hosts) != 1 or run.hosts[0].devices or run.device is not None:
-        return None
-    return cores if len(run.hosts[0].ranks) > cores else None
-
-
-def _foreign_cores(runs: Sequence["AttachedRun"]) -> float | None:
-    known = [cores for run in runs if (cores := run.noise.get("foreign_cpu_cores")) is not None]
-    return max(known, default=None)
 
 
 def sweep_curve(name: str, swept: Sequence[SweptRuns], options: SweepOptions) -> SweepCurve:
@@ -347,14 +248,27 @@ def _forecast(
         return [], None, None, f"{2 * most} workers cannot share the batch of {batch:g} samples"
     [predicted] = forecast([curve], counts, options.shares, width / _NORMAL_95)
     base_s = curve.fit[0].step_time
-    steps = []
+    steps: list[SweepForecast] = []
+    left_open: dict[int, float] = {}
     for point in predicted.points:
         step_s = _widened(point.step_s, width * _NORMAL_90 / _NORMAL_95)
+        if step_s.high > _SAYS_NOTHING * step_s.low:
+            left_open[point.workers] = step_s.high / step_s.low
+            continue
         more = point.workers / first.workers
         speedup = _inverse(step_s, base_s * (more if kind == "weak" else 1.0))
         efficiency = _inverse(step_s, base_s / (1.0 if kind == "weak" else more))
         steps.append(SweepForecast(workers=point.workers, step_s=step_s, speedup=speedup, efficiency=efficiency))
-    return steps, list(predicted.knees), _next(predicted), None
+    return steps, list(predicted.knees), _next(predicted), _explain_open(left_open)
+
+
+def _explain_open(left_open: Mapping[int, float]) -> str | None:
+    """Return why some numbers of workers have no forecast, or None; by each the ends of its interval, as a ratio."""
+    if not left_open:
+        return None
+    counts = " and ".join(map(str, left_open))
+    least = min(left_open.values())
+    return f"what was measured leaves open by a factor of {least:.2g} and more what a step of {counts} workers takes"
 
 
 def _next(predicted: Forecast) -> SweepNext | None:

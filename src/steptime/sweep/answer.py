@@ -5,7 +5,8 @@ from typing import Any
 
 from steptime.results.store import Store
 from steptime.scaling.knee import SHARES
-from steptime.scaling.sweep_answer import SweepAnswer, SweepOptions, SweptRuns, read_runs, sweep_curve
+from steptime.scaling.sweep_answer import SweepAnswer, SweepOptions, sweep_curve
+from steptime.scaling.swept_runs import SweptRuns, read_runs
 from steptime.sweep.plan import STORED, SweepPlan, SweepSetting, plan_of
 from steptime.sweep.runs import ended_well
 
