@@ -127,7 +127,7 @@ class SweepCurve(JsonForm):
     knees: list[dict[str, Any]] | None
     """As those of ``steptime predict``."""
     no_forecast: str | None
-    """Why none, or none of some numbers of workers."""
+    """Why."""
     next: SweepNext | None
     """What to measure next."""
     sentence: str
