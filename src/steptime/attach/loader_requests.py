@@ -202,12 +202,18 @@ class StepBatches:
 
     def __init__(self) -> None:
         self.taken: list[tuple[BatchAmount | None, bool]] = []  # and whether it may be dropped
+        self.latest = 0  # of them, the first of the latest pass
+        self.failed = False  # whether that ended in an exception
         self.steps = 0
         self.seen: tuple[dict[int, int], dict[int, int]] = ({}, {})  # batches that may be dropped, and beyond passes
 
     def take(self, requests: list[LoaderRequest], ledger: Ledger) -> None:
         """Settle the ``requests`` behind which something goes forward."""
         begun: set[int] = set()
+        if any(request.delivered for request in requests):
+            if self.failed:
+                del self.taken[self.latest :]
+            self.latest, self.failed = len(self.taken), False
         for index, request in enumerate(requests):
             request.settle(ledger, apart=False)
             others = (each.source for each in requests[index + 1 :] if each.delivered)
@@ -217,9 +223,13 @@ class StepBatches:
             if request.region == "loader_start":
                 begun.add(request.source)
 
+    def fail(self) -> None:
+        """Note that the latest pass has failed: what it had counts only if no other batch comes before the next."""
+        self.failed = True
+
     def end_step(self, account: TimeSums, passes: int) -> None:
         """Move the batches of a step with so many ``passes`` to its ``account``."""
-        taken, self.taken = self.taken, []
+        taken, self.taken, self.latest, self.failed = self.taken, [], 0, False
         followed = sum(may for _, may in taken)
         batches = sum(amount is not NO_BATCH and amount is not None for amount, _ in taken)
         self.steps += 1

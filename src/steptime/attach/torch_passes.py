@@ -18,6 +18,7 @@ from .library_calls import region_of, requests_of
 from .record_file import now
 from .torch_gradients import Gradients, UpdatesByHand
 from .torch_weights import Weights
+from .untrained_passes import DroppedPasses, failed
 
 if TYPE_CHECKING:
     from .patches import After, Before
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 # The step whose floating-point operations are counted when asked.
 COUNTED_STEP = 4
+# In place of what a forward returns.
+FAILED = object()
 
 
 def install(torch: Any) -> None:
@@ -86,6 +89,7 @@ class TorchTraining:
         self.passes = torch_collectives.data_parallel_passes()
         self.gradients = Gradients(self.recorder, self.compiling, self.weights)
         self.flops = FlopCount(torch, self.recorder)
+        self.dropped = DroppedPasses(self.recorder)
         self.optimizers: dict[int, int] = {}
         self.evaluates = False  # whether the last forward of a gradient was of a module in evaluation mode
         self.trains_so = False  # whether a backward pass followed such a one
@@ -136,20 +140,22 @@ class TorchTraining:
                 if mark is None:
                     return self._call_impl(*args, **kwargs) if compiled is None else compiled(*args, **kwargs)
                 busy[0] = True
+                result: Any = FAILED
                 try:
-                    return self._call_impl(*args, **kwargs) if compiled is None else compiled(*args, **kwargs)
+                    result = self._call_impl(*args, **kwargs) if compiled is None else compiled(*args, **kwargs)
+                    return result
                 finally:
                     busy[0] = False
                     try:
                         if mark:
-                            end(mark)
+                            end(mark, result)
                     except Exception as error:
                         patch.fault(error)
 
             patch.put(patches.named_after(inner, call))
         else:
             patches.measure(
-                torch.nn.Module, "__call__", lambda args, _: begin(args[0]) or None, lambda mark, _: end(mark)
+                torch.nn.Module, "__call__", lambda args, _: begin(args[0]) or None, lambda mark, _: end(mark, None)
             )
 
     def _forward_begin(self, module: Any) -> Any:
@@ -177,17 +183,23 @@ class TorchTraining:
         if training and trainable:
             self.evaluates = not module.training
             training = module.training or self.trains_so
+        begun = self.dropped.begin() if training and trainable else 0
         name = recorder.forward_begin(training=training, trainable=trainable)
-        return name, self.flops.enter("forward") if counted else None
+        return name, self.flops.enter("forward") if counted else None, begun
 
     def _adopts(self, module: Any) -> bool:
         """Return whether the calling thread is the one to record: not where it prepares batches by modules."""
         return any(each.requires_grad for each in module.parameters()) and self.recorder.adopt_thread()
 
-    def _forward_end(self, mark: Any) -> None:
-        name, counting = mark
+    def _forward_end(self, mark: Any, result: Any) -> None:
+        name, counting, begun = mark
         self.flops.leave(counting)
         self.recorder.forward_end(name)
+        if name == "forward" and begun and not self.recorder.stack:
+            if result is FAILED:
+                failed(self.recorder, backward=False)
+            else:
+                self.dropped.end(begun, result)
 
     # Backward
 
@@ -200,12 +212,15 @@ class TorchTraining:
             if not recorder.adopt_thread() or recorder.inside("backward", "input"):
                 return None
             self.trains_so = self.trains_so or self.evaluates
+            self.dropped.backward_begin()
             recorder.backward_begin()
             return (flops.enter("backward"),)
 
-        def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
+        def after(mark: Any, returned: bool) -> None:
             flops.leave(mark[0])
             recorder.backward_end(synchronised=torch_collectives.synchronised())
+            if not returned and not recorder.stack and not recorder.by_hand:
+                failed(recorder, backward=True)
 
         self.measure(self.torch.autograd, "backward", before, after)
 

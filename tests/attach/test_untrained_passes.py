@@ -1,0 +1,153 @@
+"""Passes with gradients that nothing is trained by, in real PyTorch: evaluations without a loader, and failed ones."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from launching import interpreter_for
+
+from steptime.attach.folder import environment, write_hook
+
+pytestmark = pytest.mark.framework("pytorch")
+BEGIN = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+net = torch.nn.Sequential(torch.nn.Linear(2, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+
+def residual(n):
+    x = torch.rand(n, 2, requires_grad=True)
+    slope, = torch.autograd.grad(net(x).sum(), x, create_graph=True)
+    return ((slope[:, 1] - slope[:, 0]) ** 2).mean()
+
+def penalty(n):
+    x = torch.rand(n, 2, requires_grad=True)
+    out = net(x)
+    slope, = torch.autograd.grad(out.sum(), x, create_graph=True)
+    return (out ** 2).mean() + slope.norm()
+
+def plain(n):
+    return (net(torch.rand(n, 2)) ** 2).mean()
+
+def learn(loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+EVALUATED = {
+    "residuals": ("residual(16)", "residual(64).item()"),
+    "penalties on inputs": ("penalty(16)", "penalty(64).item()"),
+    "losses": ("plain(16)", "plain(64).item()"),
+    "two residuals of a step": ("residual(16) + penalty(16)", "(residual(64) + plain(64)).item()"),
+}
+
+
+def run(folder, script):
+    """Run ``script`` alone and attached; return the lines of its record."""
+    (folder / "script.py").write_text(BEGIN + script + "\nprint(*(f'{each.sum():.9f}' for each in net.parameters()))")
+    variables = environment(write_hook(folder / "hook"), folder / "record", lines=False, flops=False)
+    words = [interpreter_for("pytorch"), "script.py"]
+    ends = [
+        subprocess.run(
+            words, cwd=folder, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=120
+        ).stdout
+        for more in ({}, variables)
+    ]
+    assert ends[0] == ends[1]
+    (path,) = (folder / "record").glob("*.jsonl")
+    lines = list(map(json.loads, path.read_text().splitlines()))
+    assert [line for line in lines if line["kind"] == "fault"] == []
+    return [line for line in lines if line["kind"] == "step"]
+
+
+@pytest.mark.parametrize("name", EVALUATED)
+def test_an_evaluation_with_gradients_and_without_a_loader_is_apart(tmp_path, name):
+    loss, evaluated = EVALUATED[name]
+    loop = f"""
+for i in range(40):
+    if i % 10 == 9:
+        sum({evaluated} for _ in range(20))
+    learn({loss})
+"""
+    steps = run(tmp_path, loop)
+    assert len(steps) == 40
+    assert [step["number"] for step in steps if "apart" in step] == [9, 19, 29, 39]
+
+
+def test_episodes_of_several_lengths_are_the_steps_own(tmp_path):
+    steps = run(tmp_path, "for i in range(40): learn(sum([plain(4) for _ in range(2 + i * 7 % 11)]))")
+    assert (len(steps), [step for step in steps if "apart" in step]) == (40, [])
+
+
+FAILING = """
+class Tried(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.calls = net, 0
+
+    def forward(self, x):
+        self.calls += 1
+        if fails(x, self.calls):
+            raise RuntimeError("out of memory")
+        return self.net(x)
+
+class Break(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise RuntimeError("out of memory")
+
+tried, data = Tried(), TensorDataset(torch.rand(320, 2))
+"""
+FAILED = {
+    "smaller batches of a new loader": """
+fails, size = lambda x, calls: len(x) > 16, 64
+while True:
+    try:
+        for (x,) in DataLoader(data, size):
+            learn(tried(x).mean())
+        break
+    except RuntimeError:
+        size //= 2
+""",
+    "halves of the batch": """
+fails = lambda x, calls: calls % 7 == 6 and len(x) > 8
+for (x,) in DataLoader(data, 16):
+    try:
+        learn(tried(x).mean())
+    except RuntimeError:
+        learn(sum(tried(half).mean() for half in x.chunk(2)))
+""",
+    "a batch left out behind a forward": """
+fails = lambda x, calls: calls % 7 == 6
+for (x,) in DataLoader(TensorDataset(torch.rand(368, 2)), 16):
+    try:
+        learn(tried(x).mean())
+    except RuntimeError:
+        continue
+""",
+    "a batch left out behind a backward": """
+fails = lambda x, calls: False
+for i, (x,) in enumerate(DataLoader(TensorDataset(torch.rand(368, 2)), 16)):
+    try:
+        learn((Break.apply(tried(x)) if i % 7 == 5 else tried(x)).mean())
+    except RuntimeError:
+        continue
+""",
+}
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_passes_that_failed_are_no_evaluation_and_their_batches_not_counted(tmp_path, name):
+    steps = run(tmp_path, FAILING + FAILED[name])
+    assert len(steps) == 20
+    assert {step["samples"] for step in steps} == {16}
+    assert [step for step in steps if "apart" in step] == []
+    assert {step["micro_steps"] for step in steps} == {1}
