@@ -58,7 +58,7 @@ def test_counted_operations_come_first(tmp_path):
 @pytest.mark.parametrize(
     ("ranks", "change", "reason"),
     [
-        (1, {"attention": False}, "no module is named for attention"),
+        (1, {"attention": False}, "no attention was seen"),
         (1, {"elements": 0}, "parameters are not whole on each rank"),
         (1, {"elements": 0, "frozen": True}, "some parameters are not trained"),
         (1, {"elements": 0, "routed": True}, "a token meets some of the weights alone, those of its experts"),

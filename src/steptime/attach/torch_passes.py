@@ -18,7 +18,7 @@ from .library_calls import region_of, requests_of
 from .record_file import now
 from .torch_gradients import Gradients, UpdatesByHand
 from .torch_weights import Weights
-from .untrained_passes import DroppedPasses, failed
+from .untrained_passes import FAILED, DroppedPasses, failed
 
 if TYPE_CHECKING:
     from .patches import After, Before
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 # The step whose floating-point operations are counted when asked.
 COUNTED_STEP = 4
-# In place of what a forward returns.
-FAILED = object()
 
 
 def install(torch: Any) -> None:
@@ -200,6 +198,7 @@ class TorchTraining:
                 failed(self.recorder, backward=False)
             else:
                 self.dropped.end(begun, result)
+                self.weights.look_into(result)
 
     # Backward
 

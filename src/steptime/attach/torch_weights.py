@@ -12,9 +12,12 @@ import weakref
 from typing import Any
 
 from . import patches, process, torch_collectives
+from .torch_attention import attends
 
 PARAMETERS = 16
 ELEMENTS = 64
+# Forwards whose graph is looked at for attention.
+LOOKS = 4
 # Of one that does not lie in one piece, and is copied.
 LARGEST_COPY = 100_000
 # Share of all weights in arrays of three dimensions, above which these are of experts.
@@ -39,6 +42,7 @@ class Weights:
         self.known: list[weakref.ref[Any]] = []
         # Whether a module attends, some weights are not trained, and a token meets a few of several experts.
         self.attention = self.frozen = self.routed = False
+        self.looks = LOOKS
         self.averaging: set[int] = set()  # over how many ranks libraries average gradients of each outermost module
         self.looked_up: set[int] = set()  # tables of embeddings, of which a token takes a row without multiplying
         self.precision = Precision(torch)
@@ -46,6 +50,12 @@ class Weights:
     def add(self, parameter: Any) -> None:
         """Take a further parameter."""
         self.known.append(weakref.ref(parameter))
+
+    def look_into(self, result: Any) -> None:
+        """Learn whether the ``result`` of a forward was attended to, from the graphs of a few of the first."""
+        if self.looks and not self.attention:
+            self.looks -= 1
+            self.attention = attends(result)
 
     def look_at(self, module: Any) -> None:
         """Learn whether an outermost module is a transformer that is trained whole."""

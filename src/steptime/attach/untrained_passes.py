@@ -10,6 +10,8 @@ from .record_file import now
 if TYPE_CHECKING:
     from .recorder import Recorder
 
+# In place of what a forward returns.
+FAILED = object()
 # Arrays of a result that are looked at for a graph.
 LOOKED_AT = 8
 # In the dictionary that a node of autograd's graph keeps for notes.

@@ -40,7 +40,7 @@ def step_flops(
         return None, None, "no step is on record"
     weights = _latest_weights(kept)
     if not any(line.attention for line in weights):
-        return None, None, f"FLOP of a step are not known: no module is named for attention; {_TO_COUNT}"
+        return None, None, f"FLOP of a step are not known: no attention was seen; {_TO_COUNT}"
     ranks = len(kept.attempt.ranks)
     whole = [line.elements for line in weights if line.attention and (kept.attempt.world == 1 or line.data_parallel)]
     if len(whole) < ranks or len(set(whole)) != 1 or not whole[0]:

@@ -295,7 +295,7 @@ class WeightsLine:
     parameters: Count = 0
     pieces: Count = 0  # of them are not looked at, as where ranks hold a piece of each
     attention: bool = False
-    """Whether a module is named for attention, as in transformers."""
+    """Whether a network attends, by the names of its modules or the graph of a forward."""
     frozen: bool = False  # some parameters
     routed: bool = False  # a token to a few of several experts
     elements: Bytes = 0
