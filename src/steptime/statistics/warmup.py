@@ -14,7 +14,7 @@ _SHORT = 0.01
 """Of the median: what a shorter step counts as where logarithms are taken."""
 _FEWEST = 8
 """Below this many points nothing can be detected."""
-_VALUES_AT_ONCE = 1 << 17
+_VALUES_AT_ONCE = 1 << 19
 """Of all starts of the rows that are looked at together: what fits a processor's cache."""
 _SURE = 3.0
 """Standard errors between the steps before and behind a start, from which on they differ: starts are searched for."""
