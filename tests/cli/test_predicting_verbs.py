@@ -440,3 +440,36 @@ def test_nccl_tests_are_shown_with_busbw_of_each_size(results, tmp_path):
     assert "busbw" in result.stdout
     assert "1 MiB" in result.stdout
     assert "48" in result.stdout
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """The recorded demo's profile, of nine models."""
+    folder = tmp_path_factory.mktemp("several")
+    assert steptime("demo", "-o", "demo", cwd=folder).returncode == 0
+    return next(folder.glob("demo/*.profile.json"))
+
+
+def test_several_models_are_predicted_without_the_phases_of_each(several):
+    said = CliRunner().invoke(app, ["predict", str(several), "--workers", "2"]).stdout
+    assert said.count("step time") >= 9
+    assert "POP efficiencies" not in said
+    assert "Phases and limits of one: workload=" in said
+
+
+def test_what_shows_one_model_whole_is_a_command_that_does(several):
+    said = " ".join(CliRunner().invoke(app, ["predict", str(several), "--workers", "2"]).stdout.split())
+    changes = said.split("Phases and limits of one: ")[1].split()[:3]
+    assert "POP efficiencies" in CliRunner().invoke(app, ["predict", str(several), *changes]).stdout
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv", "latex"])
+def test_other_forms_have_the_phases_of_all_models(several, form):
+    said = CliRunner().invoke(app, ["predict", str(several), "--workers", "2", "--format", form]).stdout
+    assert said.count("residual") >= 9
+
+
+def test_the_page_of_several_models_has_their_phases(several, tmp_path):
+    page = tmp_path / "page.html"
+    CliRunner().invoke(app, ["predict", str(several), "--workers", "2", "--html", str(page)])
+    assert page.read_text("utf-8").count("residual") >= 9

@@ -90,7 +90,7 @@ def add_products(program: Any, sums: dict[str, float], *, on_processor: bool) ->
 
 
 def precisions(sums: dict[str, float]) -> list[str]:
-    """Return the precisions of more than few of the products; none where one of them is not known."""
+    """Return the precisions in which a notable share of products is computed; empty if one of them is unknown."""
     names = sorted(name for name, count in sums.items() if count > _FEW * sum(sums.values()))
     return [] if "" in names else names
 

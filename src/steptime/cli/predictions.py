@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 EXIT_REFUSED = 3
 """Where every configuration is refused."""
 USUAL_WORKERS = (1, 2, 4, 8)
+_TITLE = "Predictions of steps"
 _WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
 
 
@@ -58,13 +59,23 @@ def predict_profile(
         print_json({"predictions": [to_json(each) for each in predictions], "baseline": BASELINE, "knees": knees})
     if form != "json" or html is not None:
         unchanging = list(without_effect(overrides, predictions, predicted))
-        sections = [*_models(predictions, read, bends), remarks_section(predictions, BASELINE, unchanging)]
-        show_sections(sections, form, html, "Predictions of steps")
+
+        def sections(*, brief: bool) -> "list[Section]":
+            remarks = remarks_section(predictions, BASELINE, unchanging, brief=brief)
+            return [*_models(predictions, read, bends, brief=brief), remarks]
+
+        # Nine models would fill twenty screens of a terminal with their phases.
+        brief = form == "text" and len({each.key.name for each in predictions}) > 1
+        show_sections(sections(brief=brief), form, None, _TITLE)
+        if html is not None:
+            show_sections(sections(brief=False), "json", html, _TITLE)
     if predictions and all(each.refused for each in predictions):
         sys.exit(EXIT_REFUSED)
 
 
-def _models(predictions: Sequence[Prediction], profile: Profile, bends: Sequence[PredictedKnees]) -> "list[Section]":
+def _models(
+    predictions: Sequence[Prediction], profile: Profile, bends: Sequence[PredictedKnees], *, brief: bool
+) -> "list[Section]":
     models: dict[str, list[Prediction]] = {}
     for each in predictions:
         models.setdefault(each.key.name, []).append(each)
@@ -74,6 +85,7 @@ def _models(predictions: Sequence[Prediction], profile: Profile, bends: Sequence
             list(other_layouts(profile, group)),
             [bend for bend in bends if bend.key.name == name],
             assumed(group),
+            brief=brief,
         )
         for name, group in models.items()
     ]
@@ -144,7 +156,7 @@ def predict_curve(
     points: Path, workers: Sequence[int], shares: Sequence[float], *, form: str, html: Path | None
 ) -> None:
     """Print the forecasts of measured scaling curves."""
-    from steptime.importers import read_imports  # noqa: PLC0415 - likewise
+    from steptime.importers import read_imports  # noqa: PLC0415 - profiles need no importers
     from steptime.scaling.forecast import forecast  # noqa: PLC0415 - profiles need no models of curves
 
     [records] = read_imports([points], "curves")

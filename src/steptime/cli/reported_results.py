@@ -63,7 +63,7 @@ def write_figures_of(reported: "ReportedResults", folder: Path | None) -> None:
 
 
 def require_attached(reported: "ReportedResults", trackers: "Sequence[ChosenTracker]") -> None:
-    """Raise UsageError where trackers are to take what is no run of a user's own script."""
+    """Raise UsageError if trackers are named for results of a study: they take those of attach alone."""
     if trackers and reported.attached is None:
         message = (
             f"--to {trackers[0].place.name} needs the results of steptime attach; {reported.store.path} has a study"

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from steptime.fitting.observation import LaunchPhases, Observation
+from steptime.fitting.observation import LaunchPhases, Observation, observe
 from steptime.phases import HIDDEN
+from steptime.results.store import Store
 
 _USUAL_SPREAD = 0.05
 """Standard deviation of the logarithm of a launch where no launches show one."""
@@ -14,6 +15,11 @@ _SURE = 4.0
 """Standard deviations beyond which a launch differs by more than launches do."""
 _LEAST = float(np.log(1.25))
 """Of a logarithm: what marks and stages may add to a step without being a disturbance."""
+
+
+def timed_observations(store: Store) -> list[Observation]:
+    """Return what models are fitted to and compared with: a results folder, by ``to_timed_steps``."""
+    return to_timed_steps(observe(store))
 
 
 def to_timed_steps(observations: Sequence[Observation]) -> list[Observation]:

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from steptime.curves.reference_models import NULLS
-from steptime.fitting.breakdown_scale import to_timed_steps
+from steptime.fitting.breakdown_scale import timed_observations
 from steptime.fitting.fit import fit, fit_group
 from steptime.fitting.nccl_output import NcclTable
-from steptime.fitting.observation import Deployment, Observation, observe
+from steptime.fitting.observation import Deployment, Observation
 from steptime.fitting.profile import (
     HeldOut,
     MeasuredConfiguration,
@@ -118,7 +118,7 @@ def _verdict(measured_s: float, expected: PredictedSeconds) -> Verdict:
 
 def fit_with_holdout(store: Store, tables: Sequence[NcclTable] = ()) -> Profile:
     """Return the profile of a store, with its errors on configurations that the fit did not see; see ``fit.fit``."""
-    observations = to_timed_steps(observe(store))
+    observations = timed_observations(store)
     return with_holdout(fit(store, observations, tables), observations)
 
 

@@ -29,10 +29,10 @@ from steptime.analysis.summary_form import TrialSummary
 from steptime.catalog.choices import strategy_named
 from steptime.catalog.workloads.table import build_workload
 from steptime.errors import SteptimeError
-from steptime.fitting.breakdown_scale import to_timed_steps
+from steptime.fitting.breakdown_scale import timed_observations
 from steptime.fitting.fit import machine_of
 from steptime.fitting.links import measured_link, net_links
-from steptime.fitting.observation import Observation, observe
+from steptime.fitting.observation import Observation
 from steptime.fitting.step_model import graph_of
 from steptime.model.compute import layer_shares, slowdown, work_of
 from steptime.model.policies import has_policy
@@ -211,7 +211,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 def compare_s_sgd(summaries: Sequence[TrialSummary], trials: Mapping[str, Trial], store: Store) -> ModelComparison:
     """Return every model of the family against the steps of all synchronous trials that have a breakdown."""
-    observed = {each.trial: each for each in to_timed_steps(observe(store))}
+    observed = {each.trial: each for each in timed_observations(store)}
     costs = _starts(observed, store)
     steps: list[ModelledStep] = []
     parts: dict[str, StepParts] = {}

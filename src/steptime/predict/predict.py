@@ -96,7 +96,7 @@ class Prediction:
     narrowing: str | None = None
     """The one measurement that would narrow that interval most, with its command; None if it is refused."""
     link: LinkUsed | None = None
-    """None where workers exchange nothing, or if it is refused."""
+    """The link between workers; None if they exchange nothing, or if the prediction is refused."""
     draws: tuple[Array, Array] | None = field(default=None, compare=False, repr=False)
     """Of efficiency and throughput, each (draws,); None if it is refused."""
 

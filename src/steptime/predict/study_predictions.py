@@ -15,9 +15,9 @@ from steptime.analysis.model_form import (
 from steptime.analysis.summary_form import Summary
 from steptime.catalog.choices import strategy_named
 from steptime.errors import StoreError
-from steptime.fitting.breakdown_scale import to_timed_steps
+from steptime.fitting.breakdown_scale import timed_observations
 from steptime.fitting.fit import fit
-from steptime.fitting.observation import Observation, observe
+from steptime.fitting.observation import Observation
 from steptime.predict.model_comparison import compare_imbalance, compare_s_sgd
 from steptime.predict.predict import Prediction, predict
 from steptime.predict.query import Query
@@ -71,7 +71,7 @@ def predict_study(
         published: its key ``published_efficiency``.
     """
     try:
-        observations = [each for each in to_timed_steps(observe(store)) if _chosen(each, choice)]
+        observations = [each for each in timed_observations(store) if _chosen(each, choice)]
     except StoreError as error:
         return StudyPrediction(conditions=_conditions(choice), measured_workers=0, refused=str(error))
     profile = fit(store, observations)

@@ -32,7 +32,12 @@ _POP = ("parallel", "balance", "comm.", "serial.", "transfer", "comput.", "globa
 
 
 def model_section(
-    group: "Sequence[Prediction]", others: "Sequence[Prediction]", knees: "Sequence[PredictedKnees]", assumed: str
+    group: "Sequence[Prediction]",
+    others: "Sequence[Prediction]",
+    knees: "Sequence[PredictedKnees]",
+    assumed: str,
+    *,
+    brief: bool = False,
 ) -> Section:
     """Return the section of one model's predictions.
 
@@ -41,6 +46,7 @@ def model_section(
         others: of them, with another layout of workers on hosts than the assumed one.
         knees: where more workers bring too little, for each combination of changes.
         assumed: the layout and the link, in a clause; empty if nothing is.
+        brief: leave out how a step splits up, and what would narrow its interval.
     """
     batches = sorted({each.deployment.batch for each in group if each.deployment})
     batch = f", batch {', '.join(map(str, batches))} per worker" if batches else ""
@@ -48,16 +54,20 @@ def model_section(
         Sentences([f"Assumed: {assumed}."] if assumed else []),
         _steps(group),
         Sentences(list(dict.fromkeys(map(_other_layout, others)))),
-        *_work(group),
-        *_phases(group),
-        *_efficiencies(group),
-        Sentences([*_uncertainty(group), *_knees(knees)]),
     ]
+    if not brief:
+        parts += [*_work(group), *_phases(group), *_efficiencies(group)]
+        parts.append(Sentences([*_uncertainty(group), *_knees(knees)]))
     return Section(group[0].key.name + batch, [part for part in parts if part.is_within("terminal")])
 
 
-def remarks_section(found: "Sequence[Prediction]", baseline: str, unchanging: Sequence[str]) -> Section:
-    """Return what columns mean, why something is refused, and notes; ``unchanging`` are changes without effect."""
+def remarks_section(
+    found: "Sequence[Prediction]", baseline: str, unchanging: Sequence[str], *, brief: bool = False
+) -> Section:
+    """Return what columns mean, why something is refused, and notes; ``unchanging`` are changes without effect.
+
+    Of ``brief`` sections its last line is what to add for all of one model.
+    """
     terms = (
         f"Intervals are of 90 %. Efficiency is relative to {baseline}. Extrapolation is how far a configuration lies "
         "outside the measured ones, as a ratio."
@@ -65,7 +75,13 @@ def remarks_section(found: "Sequence[Prediction]", baseline: str, unchanging: Se
     refused = dict.fromkeys(f"refused: {each.refused}" for each in found if each.refused)
     notes = dict.fromkeys(f"note: {note}" for each in found for note in each.notes)
     unchanged = [f"note: {text} changes nothing here" for text in unchanging]
-    return Section("Terms and notes", [Sentences([terms], "dim"), Sentences([*refused, *notes, *unchanged])])
+    key = found[0].key if brief and found else None
+    more = (
+        [f"Phases and limits of one: workload={key.workload} framework={key.framework} strategy={key.strategy}"]
+        if key
+        else []
+    )
+    return Section("Terms and notes", [Sentences([terms], "dim"), Sentences([*refused, *notes, *unchanged, *more])])
 
 
 def _names(group: "Sequence[Prediction]") -> tuple[str, list[str]]:
