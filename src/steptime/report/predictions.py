@@ -57,7 +57,7 @@ def model_section(
     ]
     if not brief:
         parts += [*_work(group), *_phases(group), *_efficiencies(group)]
-        parts.append(Sentences([*_uncertainty(group), *_knees(knees)]))
+    parts.append(Sentences([*([] if brief else _uncertainty(group)), *_knees(knees)]))
     return Section(group[0].key.name + batch, [part for part in parts if part.is_within("terminal")])
 
 
