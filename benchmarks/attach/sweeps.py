@@ -15,7 +15,7 @@ from pathlib import Path
 
 from steptime.results.store import Store
 from steptime.scaling.sweep_answer import SweepOptions, sweep_curve
-from steptime.sweep.answer import _runs_of
+from steptime.sweep.answer import runs_of
 from steptime.sweep.plan import STORED, plan_of
 
 COLUMNS = [
@@ -44,7 +44,7 @@ def main() -> None:
     for folder in map(Path, sys.argv[1:]):
         store = Store.open(folder)
         plan = plan_of(store.get(STORED) or {}, folder)
-        swept = [runs for each in plan.settings if (runs := _runs_of(plan, store, each)[0])]
+        swept = [runs for each in plan.settings if (runs := runs_of(plan, store, each)[0])]
         whole = sweep_curve("", swept, SweepOptions())
         few = sweep_curve("", [runs for runs in swept if runs.workers <= 2], SweepOptions(kind=whole.kind))
         last = whole.points[-1]

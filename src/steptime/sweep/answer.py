@@ -36,7 +36,7 @@ def sweep_answer(plan: SweepPlan, store: Store, options: SweepOptions) -> SweepA
     groups: dict[str, list[SweptRuns]] = {}
     missing: list[str] = []
     for setting in sorted(plan.settings, key=lambda setting: setting.workers):
-        runs, problem = _runs_of(plan, store, setting)
+        runs, problem = runs_of(plan, store, setting)
         name = f"{setting.others}: " if setting.others else ""
         missing += [f"{name}{problem}."] if problem else []
         own = groups.setdefault(setting.others, [])
@@ -45,7 +45,8 @@ def sweep_answer(plan: SweepPlan, store: Store, options: SweepOptions) -> SweepA
     return SweepAnswer(command=list(plan.command), curves=curves, missing=missing)
 
 
-def _runs_of(plan: SweepPlan, store: Store, setting: SweepSetting) -> tuple[SweptRuns | None, str | None]:
+def runs_of(plan: SweepPlan, store: Store, setting: SweepSetting) -> tuple[SweptRuns | None, str | None]:
+    """Return the runs of a setting that ended well, and what is wrong with them; see ``read_runs``."""
     folder = plan.folder_of(store.path, setting)
     places = sorted(folder.iterdir()) if folder.is_dir() else []
     numbered = [(int(place.name), place) for place in places if place.name.isdecimal()]
