@@ -1,13 +1,7 @@
 """JAX scripts that add gradients up by hand: a step is an update, and the calls for gradients are its micro-steps."""
 
-import json
-import os
-import subprocess
-
 import pytest
-from launching import interpreter_for
-
-from steptime.attach.folder import environment, write_hook
+from alone_and_attached import record_of
 
 pytestmark = pytest.mark.framework("jax")
 STEPS, PASSES = 10, 4
@@ -45,19 +39,7 @@ compute = jax.jit(jax.value_and_grad(loss)).lower(w, drawn(16, 32), drawn(16, 4)
 
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients_of_the_same_weights_are_micro_steps_of_one_update(tmp_path, name):
-    (tmp_path / "script.py").write_text(SCRIPT.replace("GRADIENT", GRADIENTS[name]))
-    words = [interpreter_for("jax"), "script.py"]
-    variables = environment(write_hook(tmp_path / "hook"), tmp_path / "record", lines=False, flops=False)
-    ends = [
-        subprocess.run(
-            words, cwd=tmp_path, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=120
-        ).stdout
-        for more in ({}, variables)
-    ]
-    assert ends[0] == ends[1]
-    (path,) = (tmp_path / "record").glob("*.jsonl")
-    lines = list(map(json.loads, path.read_text().splitlines()))
+    lines = record_of(tmp_path, "jax", SCRIPT.replace("GRADIENT", GRADIENTS[name]))
     steps = [line["micro_steps"] for line in lines if line["kind"] == "step"]
     assert len(steps) == STEPS
     assert set(steps[1:]) == {PASSES}
-    assert [line for line in lines if line["kind"] == "fault"] == []

@@ -5,6 +5,7 @@ import os
 import subprocess
 
 import pytest
+from alone_and_attached import record_of
 from launching import interpreter_for
 
 from steptime.attach.folder import environment, write_hook
@@ -50,22 +51,10 @@ STATES = {
 @pytest.mark.parametrize("name", STATES)
 def test_every_call_with_a_gradient_is_a_step_and_its_loss_that_of_the_script_alone(tmp_path, name):
     state, predict = STATES[name]
-    (tmp_path / "script.py").write_text(SCRIPT.replace("STATE", state).replace("PREDICT", predict))
-    words = [interpreter_for("jax"), "script.py"]
-    variables = environment(write_hook(tmp_path / "hook"), tmp_path / "record", lines=False, flops=False)
-    ends = [
-        subprocess.run(
-            words, cwd=tmp_path, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=120
-        ).stdout
-        for more in ({}, variables)
-    ]
-    assert ends[0] == ends[1]
-    (path,) = (tmp_path / "record").glob("*.jsonl")
-    lines = list(map(json.loads, path.read_text().splitlines()))
+    lines = record_of(tmp_path, "jax", SCRIPT.replace("STATE", state).replace("PREDICT", predict))
     assert len([line for line in lines if line["kind"] == "step"]) == STEPS
     roles = {line["name"]: line["role"] for line in lines if line["kind"] == "function"}
     assert (roles["step"], roles["loss"]) == ("step", "evaluation")
-    assert [line for line in lines if line["kind"] == "fault"] == []
 
 
 KINDS = """

@@ -1,13 +1,7 @@
 """Passes with gradients that nothing is trained by, in real PyTorch: evaluations without a loader, and failed ones."""
 
-import json
-import os
-import subprocess
-
 import pytest
-from launching import interpreter_for
-
-from steptime.attach.folder import environment, write_hook
+from alone_and_attached import record_of
 
 pytestmark = pytest.mark.framework("pytorch")
 BEGIN = """
@@ -47,20 +41,9 @@ EVALUATED = {
 
 
 def run(folder, script):
-    """Run ``script`` alone and attached; return the lines of its record."""
-    (folder / "script.py").write_text(BEGIN + script + "\nprint(*(f'{each.sum():.9f}' for each in net.parameters()))")
-    variables = environment(write_hook(folder / "hook"), folder / "record", lines=False, flops=False)
-    words = [interpreter_for("pytorch"), "script.py"]
-    ends = [
-        subprocess.run(
-            words, cwd=folder, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=120
-        ).stdout
-        for more in ({}, variables)
-    ]
-    assert ends[0] == ends[1]
-    (path,) = (folder / "record").glob("*.jsonl")
-    lines = list(map(json.loads, path.read_text().splitlines()))
-    assert [line for line in lines if line["kind"] == "fault"] == []
+    """Run ``script`` alone and attached; return the lines of its steps."""
+    ended = "\nprint(*(f'{each.sum():.9f}' for each in net.parameters()))"
+    lines = record_of(folder, "pytorch", BEGIN + script + ended)
     return [line for line in lines if line["kind"] == "step"]
 
 
