@@ -6,6 +6,9 @@ import pytest
 from simulated import a_failure, a_launch, a_store, a_training, a_trial, a_worker, an_epoch
 
 from steptime.exports.export import export_tables
+from steptime.results import results_files
+from steptime.results.jsonlines import whole_lines
+from steptime.results.store import Store
 from steptime.study.training import Training
 
 TIMES = [*[0.3] * 5, *[0.1, 0.11] * 20]
@@ -53,6 +56,26 @@ def test_steps_before_the_steady_part_are_marked(tables):
     steps = tables["steps"].filter(pl.col("launch") == 0)
     assert not steps["steady"][0]
     assert steps["steady"][-1]
+
+
+def test_a_failed_launch_between_two_others_has_no_steady_step(store, tmp_path):
+    store.append(a_launch(store.trials()[0], 3, workers=[a_worker([7.0 + 0.1 * step for step in range(1, 41)], 0)]))
+    steps = read(export_tables(store, tmp_path / "more", "csv")[1])
+    assert not steps.filter(pl.col("launch") == 2)["steady"].any()
+    assert steps.filter(pl.col("launch") == 3)["steady"].all()
+
+
+def test_the_tables_read_each_record_once(store, tmp_path, monkeypatch):
+    lines = []
+
+    def counted(folder, path):
+        for line in whole_lines(folder, path):
+            lines.append(line)
+            yield line
+
+    monkeypatch.setattr(results_files, "whole_lines", counted)
+    export_tables(Store.open(store.path), tmp_path / "tables", "csv")
+    assert len(lines) == len(set(lines)) == 3
 
 
 def test_a_row_per_step_of_a_worker_has_its_own_clock_from_zero(tables):

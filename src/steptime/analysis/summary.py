@@ -32,7 +32,7 @@ from steptime.analysis.summary_form import (
     dataset_forms,
     equivalence_form,
 )
-from steptime.analysis.trial_result import TrialResult, throughput, trial_results, usable_cores
+from steptime.analysis.trial_result import LaunchWatcher, TrialResult, throughput, trial_results, usable_cores
 from steptime.analysis.work import WorkRates, counted_flops, work_of
 from steptime.catalog.options import Tuning
 from steptime.results.accuracy_records import TrainingRun
@@ -75,11 +75,16 @@ class _Judged:
         return {trial_id: _measured(each) for trial_id, each in self.ranked.items()}
 
 
-def summarise(store: Store) -> Summary:
-    """Return the summary of the study in ``store``; raises StoreError as the store does."""
+def summarise(store: Store, watch: LaunchWatcher | None = None) -> Summary:
+    """Return the summary of the study in ``store``; raises StoreError as the store does.
+
+    Args:
+        store: the results.
+        watch: is called with the timed launches of each trial, so that who needs both reads records once.
+    """
     machine, study, verdicts = store.machine() or {}, store.study_json, verdicts_of(store)
     peaks = StoredPeaks.model_validate(store.get(PEAKS) or {})
-    measured = trial_results(store, machine)
+    measured = trial_results(store, machine, watch)
     checks = current_checks(store.trials(), store.equivalence())
     judged = _judge(measured, verdicts, checks, machine, peaks)
     results, ranked, ranking = judged.results, judged.ranked, places(judged.points.values())

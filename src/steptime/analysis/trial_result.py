@@ -1,8 +1,9 @@
 """A trial with what its launches gave, as a results folder has them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from steptime.analysis.ablation.breakdown import break_down
@@ -22,7 +23,7 @@ from steptime.results.consistency import SetAside
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.results.loader_records import LoaderLaunch
 from steptime.results.noise import median_noise
-from steptime.results.record_kinds import ABLATION, LOADING, TIMING, TRAINING
+from steptime.results.record_kinds import ABLATION, LOADING, TRAINING
 from steptime.results.records import Launch, Replay
 from steptime.results.store import Store
 from steptime.statistics.estimate import Estimate, estimate
@@ -67,11 +68,22 @@ class TrialResult:
     unrepeated: str | None
 
 
-def trial_results(store: Store, machine: Mapping[str, Any]) -> list[TrialResult]:
-    """Return what the launches of every trial gave, with the spread of launches pooled over all of them."""
-    kept, implementations = store.get("tiers") or {}, store.get("implementations") or {}
+LaunchWatcher = Callable[[Trial, Sequence[Launch], Sequence[LaunchTimes]], object]
+"""Is called with the timed launches of each trial, in the order of their records, and what those that timed a step were
+reduced to."""
+
+
+def trial_results(store: Store, machine: Mapping[str, Any], watch: LaunchWatcher | None = None) -> list[TrialResult]:
+    """Return what the launches of every trial gave, with the spread of launches pooled over all of them.
+
+    Args:
+        store: the results.
+        machine: the fingerprint of the machine that ran them.
+        watch: is called with the launches of each trial, which are read once.
+    """
+    kept = {name: store.get(name) or {} for name in ("tiers", "implementations")}
     alone = [
-        _result(store, trial, usable_cores(machine), kept, implementations)
+        _result(store, _runs_of(store, trial), usable_cores(machine), kept, watch)
         for trial in sorted(store.trials(), key=_order)
     ]
     placed = in_turns({each.trial.id: each.estimate.launches for each in alone if each.estimate})
@@ -102,13 +114,23 @@ def _order(trial: Trial) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Runs:
-    """The launches and trainings of a trial; those that were timed by how they ended."""
+    """The launches and trainings of a trial."""
 
-    good: list[Launch]
-    failed: list[Launch]
+    trial: Trial
+    launches: list[Launch]
     trainings: list[TrainingRun]
     ablations: list[AblationLaunch]
     replays: list[Replay]
+
+    @cached_property
+    def good(self) -> list[Launch]:
+        """Timed launches that ended well."""
+        return [launch for launch in self.launches if launch.status == "ok"]
+
+    @cached_property
+    def failed(self) -> list[Launch]:
+        """Those that did not."""
+        return [launch for launch in self.launches if launch.status != "ok"]
 
     @property
     def failed_trainings(self) -> list[TrainingRun]:
@@ -130,18 +152,21 @@ class _Runs:
 
 def _runs_of(store: Store, trial: Trial) -> _Runs:
     trainings = store.records(TRAINING, trial.id) if trial.training else []
-    runs = _Runs([], [], trainings, store.records(ABLATION, trial.id), store.replays(trial.id))
-    for launch in store.iter_records(TIMING, trial.id):
-        (runs.good if launch.status == "ok" else runs.failed).append(launch)
-    return runs
+    ablations, replays = store.records(ABLATION, trial.id), store.replays(trial.id)
+    return _Runs(trial, store.launches(trial.id), trainings, ablations, replays)
 
 
 def _result(
-    store: Store, trial: Trial, cores: float | None, tiers: Mapping[str, Any], implementations: Mapping[str, Any]
+    store: Store,
+    runs: _Runs,
+    cores: float | None,
+    kept: Mapping[str, Any],
+    watch: LaunchWatcher | None,
 ) -> TrialResult:
-    runs = _runs_of(store, trial)
-    good = runs.good
+    trial, good = runs.trial, runs.good
     timed = estimate(good, trial.strategy) if good else None
+    if watch:
+        watch(trial, runs.launches, timed.launches if timed else ())
     timed_s = [math.exp(launch.log_mean) for launch in timed.launches] if timed else []
     return TrialResult(
         trial=trial,
@@ -157,8 +182,8 @@ def _result(
         staleness=staleness(good),
         breakdown=break_down(trial, runs.ablations, timed_s),
         cluster=cluster_of(good),
-        tiers=tiers_of(trial, tiers),
-        implementation=_implementation(trial, implementations),
+        tiers=tiers_of(trial, kept["tiers"]),
+        implementation=_implementation(trial, kept["implementations"]),
         cpu_s=step_cpu_s(good),
         training=training_summary(trial, runs.trainings),
         alone=[launch for launch in store.records(LOADING, trial.id) if launch.status == "ok"],

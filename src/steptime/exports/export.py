@@ -1,7 +1,7 @@
 """Results as tables for other programs: a row per trial, per step of a launch and of a worker, and per epoch."""
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast, get_origin, get_type_hints
@@ -18,7 +18,7 @@ from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.results.record_kinds import TIMING, TRAINING
 from steptime.results.records import Launch
 from steptime.results.store import Store
-from steptime.statistics.launch_times import first_steady_steps, is_timed, step_times_of
+from steptime.statistics.launch_times import LaunchTimes, is_timed, launch_times, step_times_of
 from steptime.study.environment_variables import in_words
 from steptime.study.study import AXES
 from steptime.study.trial import Trial
@@ -79,8 +79,9 @@ def export_tables(stores: Store | Sequence[Store], folder: Path, to: Literal["pa
 
 
 def _tables(store: Store) -> "dict[str, pl.DataFrame]":
-    tables = {"trials": trials_table(summarise(store))}
-    tables["steps"], tables["worker_steps"] = _tables_of_steps(store)
+    steps = _StepRows()
+    tables = {"trials": trials_table(summarise(store, steps.add))}  # which reads every launch, as the steps need it
+    tables["steps"], tables["worker_steps"] = steps.tables()
     tables["trainings"] = _trainings(store)
     tables["set_aside"] = _set_aside(store)  # of all that was read for the others
     return tables
@@ -160,23 +161,56 @@ def trials_table(summary: Summary) -> "pl.DataFrame":
 
 def steps_table(store: Store) -> "pl.DataFrame":
     """Return a row per timed step, see ``export_tables``."""
-    return _tables_of_steps(store, of_workers=False)[0]
+    steps = _StepRows(of_workers=False)
+    for trial in store.trials():
+        launches = store.iter_records(TIMING, trial.id)
+        while piece := list(islice(launches, _PIECE)):
+            steps.add(trial, piece, [each for each in launch_times(piece, trial.strategy) if each])
+    return steps.tables()[0]
 
 
-def _tables_of_steps(store: Store, *, of_workers: bool = True) -> tuple["pl.DataFrame", "pl.DataFrame"]:
-    """Return a row per step of a launch, and one per step of a worker; the records of launches are read once."""
+class _StepRows:
+    """Rows of steps and of workers' steps, which are put together a piece of launches at a time."""
+
+    def __init__(self, *, of_workers: bool = True) -> None:
+        import polars as pl  # noqa: PLC0415 - as above
+
+        self._of_workers = of_workers
+        names = {"trial": pl.Categorical, "launch": pl.Int32, "block": pl.Int32}
+        self._of_launch = names | {"step": pl.Int32, "end_s": pl.Float64, "step_time_s": pl.Float64}
+        self._of_launch |= {"steady": pl.Boolean}
+        self._of_worker = names | {"worker": pl.Int32, "host": pl.Categorical, "step": pl.Int32}
+        self._of_worker |= {"end_s": pl.Float64, "step_time_s": pl.Float64}
+        self._steps: dict[str, list[pl.DataFrame]] = {}
+        self._worker_steps: dict[str, list[pl.DataFrame]] = {}
+
+    def add(self, trial: Trial, launches: Sequence[Launch], reduced: Sequence[LaunchTimes]) -> None:
+        """Take launches of a trial, which follow those of it that are there.
+
+        Args:
+            trial: what was launched.
+            launches: in the order of their records.
+            reduced: what those of them that timed a step were reduced to, in the same order.
+        """
+        import polars as pl  # noqa: PLC0415 - as above
+
+        steps, workers = self._steps.setdefault(trial.id, []), self._worker_steps.setdefault(trial.id, [])
+        dropped = iter([each.dropped for each in reduced])
+        for first in range(0, len(launches), _PIECE):
+            piece = launches[first : first + _PIECE]
+            steps.append(pl.DataFrame(_step_columns(trial, piece, dropped), schema=self._of_launch))
+            if self._of_workers:
+                workers.append(pl.DataFrame(_worker_columns(trial, piece), schema=self._of_worker))
+
+    def tables(self) -> tuple["pl.DataFrame", "pl.DataFrame"]:
+        """Return a row per step of a launch, and one per step of a worker, in the order of trials' ids."""
+        return _joined(self._steps, self._of_launch), _joined(self._worker_steps, self._of_worker)
+
+
+def _joined(pieces: "Mapping[str, Sequence[pl.DataFrame]]", schema: "Mapping[str, Any]") -> "pl.DataFrame":
     import polars as pl  # noqa: PLC0415 - as above
 
-    names = {"trial": pl.Categorical, "launch": pl.Int32, "block": pl.Int32}
-    of_launch = names | {"step": pl.Int32, "end_s": pl.Float64, "step_time_s": pl.Float64, "steady": pl.Boolean}
-    of_worker = names | {"worker": pl.Int32, "host": pl.Categorical, "step": pl.Int32}
-    of_worker |= {"end_s": pl.Float64, "step_time_s": pl.Float64}
-    steps, worker_steps = [pl.DataFrame(schema=of_launch)], [pl.DataFrame(schema=of_worker)]
-    for trial, launches in _launches(store):
-        steps.append(pl.DataFrame(_step_columns(trial, launches), schema=of_launch))
-        if of_workers:
-            worker_steps.append(pl.DataFrame(_worker_columns(trial, launches), schema=of_worker))
-    return pl.concat(steps), pl.concat(worker_steps)
+    return pl.concat([pl.DataFrame(schema=schema), *chain.from_iterable(pieces[name] for name in sorted(pieces))])
 
 
 def _trainings(store: Store) -> "pl.DataFrame":
@@ -204,13 +238,13 @@ def _epochs(store: Store) -> Iterator[tuple[Any, ...]]:
                 yield trial.id, run.seed, number, accuracy_of(epoch), loss_of(epoch), passed, rate
 
 
-def _step_columns(trial: Trial, launches: Sequence[Launch]) -> dict[str, Any]:
+def _step_columns(trial: Trial, launches: Sequence[Launch], dropped: Iterator[int]) -> dict[str, Any]:
+    """Return the columns of launches, of which those that timed a step take the next number of steps ``dropped``."""
     steps = step_times_of(launches, trial.strategy)
-    timed = [index for index, launch in enumerate(launches) if is_timed(launch, steps[index])]
-    starts = dict(zip(timed, first_steady_steps([steps[index] for index in timed]), strict=True))
     sizes = np.array([*map(len, steps)])
     numbers = _numbers(sizes)
-    first = np.array([starts.get(index, size) for index, size in enumerate(sizes.tolist())])
+    timed = [is_timed(*each) for each in zip(launches, steps, strict=True)]
+    first = np.array([next(dropped) if own else size for own, size in zip(timed, sizes.tolist(), strict=True)])
     return {
         **_names(trial, launches, sizes),
         "step": numbers,
@@ -247,11 +281,3 @@ def _names(trial: Trial, launches: Sequence[Launch], sizes: NDArray[np.int64]) -
         "launch": np.repeat(np.array([launch.launch for launch in launches], dtype=np.int64), sizes),
         "block": np.repeat(np.array([launch.block for launch in launches], dtype=np.int64), sizes),
     }
-
-
-def _launches(store: Store) -> Iterator[tuple[Trial, list[Launch]]]:
-    """Yield the launches of each trial in pieces that are small enough to be held."""
-    for trial in store.trials():
-        launches = store.iter_records(TIMING, trial.id)
-        while piece := list(islice(launches, _PIECE)):
-            yield trial, piece

@@ -258,11 +258,6 @@ def _reduced(launches: Sequence[NDArray[np.float64]], conditions: Sequence[Condi
     ]
 
 
-def first_steady_steps(launches: Sequence[NDArray[np.float64]]) -> list[int]:
-    """Return the index in the step times of each launch with which its steady part begins."""
-    return [part.start for part in _steady_parts(launches)]
-
-
 @dataclass(frozen=True)
 class _SteadyPart:
     start: int
