@@ -7,6 +7,8 @@ from math import isfinite, isinf
 _DURATION = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*(h|min|ms|[u\u00b5\u03bc]s|ns|m|s))", re.IGNORECASE)
 _SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?)bit(?:/s)?", re.IGNORECASE)
+_OTHER_BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG])b(?:ps|/s|E|it/sec)?")
+"""As people write bits; a large B is of bytes."""
 _BITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _KIBI = 1024.0
 MOST_PERCENT = 3.0
@@ -30,7 +32,7 @@ def parse_duration(text: str | float) -> float:
         while rest:
             match = _DURATION.match(rest)
             if match is None:
-                message = f"{text!r} is not a duration; write for example 90s, 8m or 1h30m"
+                message = f"{text!r} is not a duration; write {_duration_meant(text)}"
                 raise ValueError(message)
             seconds += float(match[1]) * _SECONDS[_ascii_unit(match[2])]
             rest = rest[match.end() :].strip()
@@ -44,6 +46,19 @@ def parse_duration(text: str | float) -> float:
         message = f"{str(text)[:40]!r} is longer than anything; a duration ends"
         raise ValueError(message)
     return seconds
+
+
+def _duration_meant(text: str) -> str:
+    """Return how a duration is written whose units are whole words or colons; else examples."""
+    clock = re.fullmatch(r"(\d+):(\d\d):(\d\d)", text.strip())
+    words = "{}h{}m{}s".format(*map(int, clock.groups())) if clock else text.strip().lower()
+    written = re.sub(r"\s*(?:(h)(?:ours?|rs?)?|(m)(?:inutes?|ins?)?|(s)(?:econds?|ecs?)?)(?![a-z])[\s,]*", _unit, words)
+    whole = re.fullmatch(r"(\d+(\.\d+)?[hms])+", written)
+    return written if whole else "for example 90s, 8m or 1h30m"
+
+
+def _unit(match: re.Match[str]) -> str:
+    return match[match.lastindex or 0]
 
 
 def _ascii_unit(unit: str) -> str:
@@ -65,7 +80,9 @@ def parse_bit_rate(text: str) -> float:
     """
     match = _BIT_RATE.fullmatch(text.strip())
     if match is None or isinf(float(match[1])):
-        message = f"{text!r} is not a bit rate; write for example 200Mbit/s or 1Gbit/s"
+        other = _OTHER_BIT_RATE.fullmatch(text.strip())
+        right = f"{other[1]}{other[2]}bit/s" if other else "for example 200Mbit/s or 1Gbit/s"
+        message = f"{text!r} is not a bit rate; write {right}"
         raise ValueError(message)
     return float(match[1]) * _BITS[match[2].lower()]
 

@@ -167,6 +167,7 @@ LENGTHS = {
     "a narrow mean": ((0.5, 0.4, 0.6), (0.3, 0.1, 0.9), "a step takes 500 ms (400 to 600)"),
     "a settled median": ((0.5, 0.1, 0.9), (0.3, 0.2, 0.4), "a step takes 300 ms (200 to 400) (median; the mean is"),
     "a wide mean and an open median": ((0.5, 0.3, 1.1), (0.3, 0.1, 0.9), "a step takes 500 ms (300 to 1100)"),
+    "an open mean below an open median": ((0.5, 0.1, 0.8), (0.3, 0.1, 0.9), "a step takes at most 800 ms"),
     "nothing settled": ((0.5, 0.1, 1.1), (0.3, 0.1, 0.9), "a step takes at most 900 ms (median; the mean is at most"),
 }
 

@@ -42,6 +42,12 @@ def test_trainings_are_counted_and_never_called_a_restart(tmp_path, name):
     assert [each.program for each in run.trainings] == [f"one.py 0.{n}" for n in range(len(begins))]
 
 
+def test_the_time_before_several_trainings_is_not_called_that_of_one(tmp_path):
+    files = [trained(at, 7 + n, program=[f"{n}.py"]) for n, at in enumerate([0.0, 5000.0])]
+    run = found_in(write(tmp_path, *files), 60_000.0)
+    assert "pass before the first step of each training, " in sentences_of(run)["start_up"]
+
+
 def test_each_training_is_shown_in_short_and_one_whole(tmp_path):
     files = [trained(0.0, 7, 10, program=["a.py"]), trained(5000.0, 8, 30, program=["b.py"])]
     run = found_in(write(tmp_path, *files), 60_000.0)

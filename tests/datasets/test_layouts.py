@@ -84,6 +84,20 @@ def test_pictures_beside_a_file_of_labels_are_named_with_the_file(name: str, roo
         assert f"labels in {name} are not read: make one folder per class" in refusal(place, cache)
 
 
+@pytest.mark.parametrize(
+    ("deeper", "labels"),
+    [("train", "labels.csv"), ("train", "truth.json"), ("images", "birds.tsv"), ("images", "image_labels.txt")],
+)
+def test_two_datasets_beside_each_other_are_not_called_classes(
+    deeper: str, labels: str, root: Path, cache: Path
+) -> None:
+    for name in ("birds", "dogs"):
+        write_many(root / name / deeper, ["0.jpg", "1.jpg"])
+        (root / name / labels).write_text("0.jpg,cat")
+
+    assert f"labels in {labels} are not read" in refusal(root / "birds", cache)
+
+
 @pytest.mark.parametrize("names", [("images", "labels"), ("images", "annotations"), ("imgs", "bboxes")])
 def test_pictures_with_boxes_are_named_as_such_and_no_hint_leads_into_them(
     names: tuple[str, str], root: Path, cache: Path

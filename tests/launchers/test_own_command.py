@@ -21,7 +21,7 @@ def _scripts(tmp_path, monkeypatch):
         ("CUDA_VISIBLE_DEVICES=0,1", "it sets a variable"),
         ("python train.py --x 1", "in one word; leave the quotes out, or begin with a shell: bash -c 'python train.py"),
         ("cd x && python train.py", "in one word"),
-        ("OMP_NUM_THREADS=1 python train.py", "it sets a variable"),
+        ("OMP_NUM_THREADS=1 python train.py", "begin with a shell: bash -c 'OMP_NUM_THREADS=1 python train.py'"),
         ("train.py", "it is a script; begin with its interpreter, as python train.py"),
         ("./train.py", "it is a script"),
         ("./run.sh", "begin with what runs it, as bash ./run.sh"),

@@ -205,6 +205,17 @@ ONE_MISTAKE = [
                  "race.yaml:3: equivalence.enabled: 'yes' is neither true nor false", id="yes"),
     pytest.param(TOP + "question: 5", "race.yaml:3: question: 5 is not text; put it in quotes if it is meant as one",
                  id="number for text"),
+    pytest.param("workloads: lenet5\nframeworks: {pytorch: {strategies: fsdp}, jax: {}}",
+                 "race.yaml:2: frameworks: {'pytorch': {'strategies': 'fsdp'}, 'jax': {}} is a mapping and not text; "
+                 "if its keys are meant, write pytorch, jax alone, and strategies as keys of the study",
+                 id="mapping for names"),
+    pytest.param(TOP + "launcher: {slurm: {}}", "race.yaml:3: launcher: {'slurm': {}} is a mapping and not text; if "
+                 "its keys are meant, write slurm alone", id="mapping for a name"),
+    pytest.param(TOP + "strategies: [allreduce: {bucket_mb: 25}]",
+                 "race.yaml:3: strategies.0: {'allreduce': {'bucket_mb': 25}} is a mapping and not text; if its keys "
+                 "are meant, write allreduce alone", id="mapping in a list"),
+    pytest.param(TOP + "strategies: [[allreduce], ps_sync]", "race.yaml:3: strategies: ['allreduce'] is a list "
+                 "inside a list; write its names beside the others", id="list in a list"),
     pytest.param(TOP + "steps: 100", "race.yaml:3: steps: 100 is not a mapping; it takes the keys warmup, min, max",
                  id="no mapping"),
     pytest.param(TOP + "target: 1 percent", "race.yaml:3: target: '1 percent' is not a share; write for example 1% or "

@@ -45,6 +45,25 @@ def test_what_is_no_duration_is_refused(text):
         parse_duration(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("10 minutes", "10m"), ("1.5 hours", "1.5h"), ("00:10:00", "0h10m0s"), ("1 hour, 30 min", "1h30m"),
+     ("45secs", "45s"), ("1:30", "for example 90s"), ("2 days", "for example 90s")],
+)  # fmt: skip
+def test_a_duration_in_other_units_is_told_how_it_is_written(text, written):
+    with pytest.raises(ValueError, match=f"write {written}"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("100Mbps", "100Mbit/s"), ("10 GbE", "10Gbit/s"), ("1 Gb/s", "1Gbit/s"), ("1 GB/s", "for example 200Mbit/s")],
+)
+def test_a_bit_rate_in_other_units_is_told_how_it_is_written_and_bytes_are_not_taken_for_bits(text, written):
+    with pytest.raises(ValueError, match=f"write {written}"):
+        parse_bit_rate(text)
+
+
 def test_a_share_may_be_written_in_percent():
     assert parse_share("1%") == parse_share(0.01) == parse_share("0.01") == 0.01
 

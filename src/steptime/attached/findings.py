@@ -216,16 +216,18 @@ def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
                 sentence += f"; what lies beside them makes their steps {format_seconds(beside_s)} longer in all"
                 lost_s += beside_s
             yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
+    of_each = "" if len(found.trainings) == 1 else " of each training"
     for name, words in (
         ("first_steps", "the first steps take {time} more than later ones, {share} of the job"),
-        ("start_up", "{time} pass before the first step{besides}, {share} of the job"),
-        ("end", "{time} elapse after the last step{besides}, {share} of the job"),
+        ("start_up", "{time} pass before the first step{of_each}{besides}, {share} of the job"),
+        ("end", "{time} elapse after the last step{of_each}{besides}, {share} of the job"),
     ):
         part = found.of_job(name)
         if part is not None and part.share >= _NOTABLE_ONCE:
             aside = any(line.before is (name == "start_up") for lines in outside for line in lines)
             besides = _BESIDES if aside and name != "first_steps" else ""
-            said = words.format(time=format_seconds(part.time_s), share=percent(part.share), besides=besides)
+            time, share = format_seconds(part.time_s), percent(part.share)
+            said = words.format(time=time, share=share, besides=besides, of_each=of_each)
             yield AttachedFinding(kind=name, sentence=said, lost_s=part.time_s)
     restart = found.of_job("restart")
     if restart is not None:

@@ -24,6 +24,8 @@ _CONTENT = re.compile(
 )
 _OF_BOXES = re.compile(r"labels?|annotations?|annots?|bboxes|boxes", re.IGNORECASE)
 _LABEL_FILE = re.compile(r".*\.(csv|tsv|json|xml|txt|mat|parquet)", re.IGNORECASE)
+_TABLE = re.compile(r".*labels?.*|.*\.(csv|tsv|parquet)", re.IGNORECASE)
+"""A file that has the labels of all pictures; Tiny ImageNet has one of boxes beside those of each class."""
 _DEEPEST = 4
 _MOST = 300
 """Folders that are looked at for one with classes."""
@@ -67,6 +69,8 @@ def _labels(folder: Path, classes: Sequence[str], endings: Sequence[str]) -> str
     if (
         len(classes) == 1
         and is_class(folder.name)
+        and not is_split(classes[0])
+        and not any(_TABLE.fullmatch(each) for each in _files(folder))
         and any(
             _above(folder, sibling, classes[0], endings) for sibling in _names(folder.parent) if sibling != folder.name
         )

@@ -114,6 +114,10 @@ def _why_missing(name: str) -> str:
     """Return why a word is not a program, by what it is instead, with the next step."""
     place, quoted = Path(name), shlex.quote(name)
     answers = (
+        (
+            _SETTING.match(name) and re.search(r"\s", name.strip()),
+            f"it sets a variable and is a whole command in one word; begin with a shell: bash -c {quoted}",
+        ),
         (_SETTING.match(name), f"it sets a variable; write it before steptime, or begin with env: env {quoted} ..."),
         (
             re.search(r"\s", name.strip()),

@@ -71,12 +71,13 @@ def _who(run: AttachedRun) -> str:
 def _step(run: AttachedRun) -> str:
     """Return the mean of a step, or the median where the mean's interval is wider than it and the median's is settled.
 
-    Where neither is, the median's bound is all that is known.
+    Where neither is, the lower of their bounds is all that is known.
     """
     mean, median = run.step_s, run.median_step_s
     is_narrow = mean.low is None or mean.high is None or mean.high - mean.low <= (mean.value or 0.0)
-    settled_alone = is_undecided(median.low, median.high) and not is_undecided(mean.low, mean.high)
-    if mean.value is None or is_narrow or settled_alone:
+    open_median = is_undecided(median.low, median.high)
+    is_better = open_median and (not is_undecided(mean.low, mean.high) or (median.high or 0.0) > (mean.high or 0.0))
+    if mean.value is None or is_narrow or is_better:
         return seconds(mean.value, mean.low, mean.high).line
     line = seconds(median.value, median.low, median.high).line
     return f"{line} (median; the mean is {seconds(mean.value, mean.low, mean.high).line})"

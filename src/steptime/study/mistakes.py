@@ -106,6 +106,19 @@ def _no_mapping(value: object, path: Path, _: Mapping[str, Any]) -> str:
     return f"{_shown(value)} is {wrong}" + (f"; it takes the keys {', '.join(keys)}" if keys else "")
 
 
+def _no_text(value: object, _: Path, __: Mapping[str, Any]) -> str:
+    if isinstance(value, list):
+        return f"{_shown(value)} is a list inside a list; write its names beside the others"
+    if not isinstance(value, dict):
+        return f"{_shown(value)} is not text; put it in quotes if it is meant as one"
+    inner = {str(key) for each in value.values() if isinstance(each, dict) for key in each}
+    of_study = ", ".join(sorted(inner & set(allowed_keys(()))))
+    sentence = (
+        f"{_shown(value)} is a mapping and not text; if its keys are meant, write {', '.join(map(str, value))} alone"
+    )
+    return f"{sentence}, and {of_study} as keys of the study" if of_study else sentence
+
+
 def _no_choice(value: object, path: Path, limits: Mapping[str, Any]) -> str:
     if path == ("version",):
         return f"version {_shown(value)} is not known; this steptime reads version 1"
@@ -148,7 +161,6 @@ _WORDS: dict[str, Callable[[Any, Mapping[str, Any]], str]] = {
     "float_type": lambda value, _: f"{_shown(value)} is not a number",
     "finite_number": lambda value, _: f"{_shown(value)} is not a finite number",
     "bool_type": lambda value, _: f"{_shown(value)} is neither true nor false",
-    "string_type": lambda value, _: f"{_shown(value)} is not text; put it in quotes if it is meant as one",
     "list_type": lambda value, _: f"{_shown(value)} is neither a value nor a list of values",
     "greater_than": lambda value, limits: f"{_shown(value)} is too small; it must be more than {limits['gt']:g}",
     "greater_than_equal": lambda value, limits: f"{_shown(value)} is too small; the smallest is {limits['ge']:g}",
@@ -164,6 +176,7 @@ _WORDS_OF_PLACE: dict[str, Callable[[Any, Path, Mapping[str, Any]], str]] = {
     "extra_forbidden": _unknown_key,
     "model_type": _no_mapping,
     "dict_type": _no_mapping,
+    "string_type": _no_text,
     "literal_error": _no_choice,
 }
 
