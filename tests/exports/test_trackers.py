@@ -1,5 +1,6 @@
 """An attached run in OpenTelemetry, MLflow, Weights & Biases, TensorBoard and Prometheus, read back."""
 
+import html
 import itertools
 import json
 import math
@@ -15,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.request import urlopen
 
+import markdown
 import pytest
 from typer.testing import CliRunner
 
@@ -30,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # of libraries that are not 
 
 STEPS, SLOW_STEP, STEP_S, SLOW_S = 150, 77, 0.043, 1.040
 STARTED_S = 1_795_737_600
-LONGEST = "steptime/window/step_s/longest"
+LONGEST = "steptime/step_s/longest"
 
 
 class Collector(BaseHTTPRequestHandler):
@@ -140,7 +142,7 @@ def test_a_gap_has_a_name_that_every_place_takes(document):
     parts = {"update>input": 0.1, "at /a b:3 été": 0.2}
     window = {**document["windows"][0], "parts_s": parts}
     names = {value.name for value in tracked_run({**document, "windows": [window]}, "run", "page").values}
-    assert "steptime/window/part_s/update_to_input/mean" in names
+    assert "steptime/within_step_s/update_to_input/mean" in names
     assert all(" " not in name and ":" not in name and ">" not in name for name in names)
 
 
@@ -149,6 +151,22 @@ def events(written):
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
     return EventAccumulator(str(written / "tensorboard" / "steptime-run"), {"tensors": 0}).Reload()
+
+
+@pytest.mark.parametrize(
+    "words", ["train.py:8 <module>", "a * b * c", "my_own_file.py", r"C:\data", "a `b` & [c](d)", "<img src=x>"]
+)
+def test_a_finding_is_shown_word_by_word_where_markdown_is_rendered(document, words):
+    about = {**document["findings"][0], "sentence": words}
+    run = tracked_run({**document, "findings": [about]}, "run", "page")
+    item = re.search("<li>(.*)</li>", markdown.markdown(run.text))
+    assert html.unescape(item[1]) == words
+
+
+def test_places_that_sort_names_show_curves_first_and_steps_before_their_parts(document):
+    names = sorted({value.name for value in tracked_run(document, "run", "page").values})
+    kinds = [kind for kind, _ in itertools.groupby(name.split("/")[:2] for name in names)]
+    assert kinds == [[scope, what] for scope in ("steptime", "steptime_run") for what in ("step_s", "within_step_s")]
 
 
 def test_tensorboard_shows_the_one_slow_step_at_its_number(events):
@@ -161,7 +179,7 @@ def test_tensorboard_shows_the_one_slow_step_at_its_number(events):
 
 def test_tensorboard_shows_a_run_once_that_was_written_twice(events, written):
     assert len(list((written / "tensorboard" / "steptime-run").iterdir())) == 2
-    assert len(events.Tensors("steptime/run/step_s/mean")) == 1
+    assert len(events.Tensors("steptime_run/step_s/mean")) == 1
     assert len({event.step for event in events.Tensors(LONGEST)}) == len(events.Tensors(LONGEST))
 
 
@@ -199,8 +217,11 @@ def test_mlflow_has_the_one_slow_step_at_its_number(of_mlflow):
 def test_mlflow_has_the_step_with_its_interval_and_its_ranks(of_mlflow, document):
     metrics = of_mlflow[1].data.metrics
     for bound, key in (("mean", "value"), ("low", "low"), ("high", "high")):
-        assert metrics[f"steptime/run/step_s/{bound}"] == pytest.approx(document["step_s"][key])
-    assert {"steptime/run/part_s/sync_wait/rank_0", "steptime/run/part_s/sync_wait/rank_1"} <= metrics.keys()
+        assert metrics[f"steptime_run/step_s/{bound}"] == pytest.approx(document["step_s"][key])
+    assert {
+        "steptime_run/within_step_s/sync_wait/rank_0",
+        "steptime_run/within_step_s/sync_wait/rank_1",
+    } <= metrics.keys()
 
 
 def test_mlflow_has_the_findings_as_tags_and_the_times_of_the_run(of_mlflow, document):
@@ -239,11 +260,11 @@ def test_wandb_has_the_one_slow_step_on_the_axis_of_steps(of_wandb):
         for record in of_wandb
         if record.WhichOneof("record_type") == "history"
     ]
-    shown = {row["steptime/step"]: row[LONGEST] for row in rows if LONGEST in row}
+    shown = {row["steptime_step"]: row[LONGEST] for row in rows if LONGEST in row}
     assert shown[SLOW_STEP] == pytest.approx(SLOW_S)
-    assert [row["steptime/step"] for row in rows] == sorted({row["steptime/step"] for row in rows})
+    assert [row["steptime_step"] for row in rows] == sorted({row["steptime_step"] for row in rows})
     metrics = {record.metric.glob_name: record.metric.step_metric for record in of_wandb if record.HasField("metric")}
-    assert metrics["steptime/window/*"] == "steptime/step"
+    assert metrics["steptime/*"] == "steptime_step"
 
 
 def test_wandb_has_the_findings_and_ends(of_wandb, document):

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steptime.exports.trackers.tracked_run import WHOLE, WINDOWS, TrackedRun, full_address, plain_name
+from steptime.exports.trackers.tracked_run import OF_WINDOWS, WHOLE, WINDOWS, TrackedRun, full_address, plain_name
 from steptime.plain_file import PlainFolder
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _PATIENCE = {
 }
 """Unless the user sets them: a server that is not there would be asked for minutes."""
 _PROJECT = "steptime"
-_AXIS = "steptime/step"
+_AXIS = "steptime_step"
 _WAIT_S = 60.0
 
 
@@ -103,7 +103,7 @@ def write_wandb(run: TrackedRun, target: str | None) -> str:
         settings=settings,
     )
     made.define_metric(_AXIS, hidden=True)
-    made.define_metric("steptime/window/*", step_metric=_AXIS)
+    made.define_metric(f"{OF_WINDOWS}/*", step_metric=_AXIS)
     of_windows = [value for value in run.values if value.scope == WINDOWS]
     for step, values in itertools.groupby(of_windows, key=lambda value: value.step):
         made.log({_AXIS: step, **{value.name: value.seconds for value in values}})

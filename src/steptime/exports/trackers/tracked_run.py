@@ -1,5 +1,6 @@
 """What a tracker is given of an attached run, from the JSON of its report: numbers with their steps, and sentences."""
 
+import html
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,9 @@ _HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d+(/|$)")
 _BOUNDS = (("mean", "value"), ("low", "low"), ("high", "high"))
 _QUANTILES = (("median", "median_s"), ("p90", "p90_s"), ("p99", "p99_s"))
 WHOLE, WINDOWS = "run", "window"
+OF_WINDOWS = "steptime"
+"""What the names of values of windows begin with."""
+_MARKED = re.compile(r"[\\`*_\[\]]")
 
 
 @dataclass(frozen=True)
@@ -36,9 +40,13 @@ class TrackedValue:
 
     @property
     def name(self) -> str:
-        """For places whose values have nothing but a name: ``steptime/window/step_s/mean``."""
-        what = "step_s" if self.part is None else f"part_s/{plain_name(self.part)}"
-        return f"steptime/{self.scope}/{what}/{self.statistic if self.rank is None else f'rank_{self.rank}'}"
+        """For places whose values have nothing but a name: ``steptime/step_s/mean`` of a window, ``steptime_run/…``.
+
+        Such places show names in their order: curves precede single numbers, and steps their parts.
+        """
+        scope = OF_WINDOWS if self.scope == WINDOWS else f"{OF_WINDOWS}_{self.scope}"
+        what = "step_s" if self.part is None else f"within_step_s/{plain_name(self.part)}"
+        return f"{scope}/{what}/{self.statistic if self.rank is None else f'rank_{self.rank}'}"
 
 
 @dataclass(frozen=True)
@@ -79,8 +87,13 @@ class TrackedRun:
     @property
     def text(self) -> str:
         """The findings and where the page is, in Markdown."""
-        lines = [f"- {finding.sentence}" for finding in self.findings] or ["- No finding."]
-        return "\n".join([f"`{self.about['command']}`", "", *lines, "", f"Page: {self.page}"])
+        lines = [f"- {_as_markdown(finding.sentence)}" for finding in self.findings] or ["- No finding."]
+        return "\n".join([f"`` {self.about['command']} ``", "", *lines, "", f"Page: {_as_markdown(self.page)}"])
+
+
+def _as_markdown(text: str) -> str:
+    """Return Markdown that shows ``text`` as it is: ``<module>`` would vanish as HTML."""
+    return html.escape(_MARKED.sub(r"\\\g<0>", text), quote=False)
 
 
 def plain_name(name: str) -> str:
