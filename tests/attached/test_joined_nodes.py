@@ -118,6 +118,16 @@ def test_the_command_of_a_tar_is_kept(nodes):
     assert joined(tar_of(nodes[0]), file_of(nodes[1]))[0].command == ["torchrun", "train.py"]
 
 
+def test_the_page_of_a_tar_states_its_answer_once_and_names_the_tar(nodes, tmp_path):
+    tar = tar_of(nodes[0])
+    steptime("report", str(tar), "--html", str(tmp_path / "page.html"), cwd=nodes[0])
+    page = (tmp_path / "page.html").read_text()
+
+    assert page.partition('<div class="answer">')[2].partition("</div>")[0].count("a step takes") == 1
+    assert page.count("a step takes") == 1
+    assert f"steptime report {tar} --json" in page
+
+
 def test_one_file_alone_has_a_report_that_begins_with_its_program(nodes):
     said = steptime("report", str(file_of(nodes[1])), cwd=nodes[0]).stdout
     assert said.startswith("script, 1 of 2 ranks on record, on 1 host")

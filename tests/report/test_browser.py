@@ -17,7 +17,7 @@ DRIVER = shutil.which("chromedriver")
 
 pytestmark = pytest.mark.needs("browser")
 
-PHONE, SMALL_PHONE, DESK = 390, 360, 1280
+PHONE, SMALL_PHONE, DESK = 400, 360, 1200
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --force-color-profile=srgb"
@@ -102,6 +102,22 @@ def test_no_table_needs_to_be_scrolled_sideways(opened):
     )
 
     assert cut == []
+
+
+def test_no_number_of_a_ranking_is_broken(opened, width):
+    if width < DESK:
+        pytest.skip("rows are cards there")
+    broken = opened.execute_script("""
+        const text = document.createRange();
+        const lines = e => {
+          text.selectNodeContents(e);
+          return new Set([...text.getClientRects()].map(r => r.top)).size;
+        };
+        const numbers = [...document.querySelectorAll('#rankings td.number small')];
+        return numbers.filter(e => lines(e) > 1).map(e => e.innerText);
+    """)
+
+    assert broken == []
 
 
 def test_a_row_is_only_as_high_as_what_it_shows(opened):

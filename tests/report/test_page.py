@@ -9,9 +9,10 @@ from summaries import many, quickstart, ranked, summary, sweep, trial
 from test_charts import quantiles_of
 
 from steptime.analysis.summary import summarise
+from steptime.document.section import Column, Section, SectionTable, TableRow, cells
 from steptime.errors import StoreError
 from steptime.report.groups import verdict
-from steptime.report.page import page_text, write_page
+from steptime.report.page import page_text, sections_page, write_page
 from steptime.report.sections import StudyFindings
 
 
@@ -48,7 +49,7 @@ def drawn_page(make):
         "24 GiB",
         "/bin/python start.py job.json --rank 1",
         "pytorch 2.13.0, Python 3.11.9, environment pytorch (venv)",
-        "foreign CPU</dt><dd>0.0300 cores",
+        "CPU of other processes</dt><dd>0.0300 cores",
         "1 thread per worker, 1 server",
         "frameworks: [pytorch, mxnet]",
         "How to read this",
@@ -86,7 +87,7 @@ def test_the_answer_is_stated_once():
     assert [drawn_page(quickstart).count(each) for each in verdicts] == [1] * len(verdicts)
 
 
-def test_of_more_than_four_groups_the_page_begins_with_a_sentence_for_each_workload_and_four_rankings():
+def test_of_more_than_four_groups_the_page_begins_with_a_sentence_for_each_workload():
     trials = [
         trial(name, batch=batch, id=f"{name}-{batch}", rate=rate, group=f"batch {batch}")
         for batch in range(1, 7)
@@ -96,7 +97,7 @@ def test_of_more_than_four_groups_the_page_begins_with_a_sentence_for_each_workl
     _, _, rankings = shown.partition('id="rankings"')
 
     assert shown.partition('<div class="answer">')[2].partition("</div>")[0].count("<p>") == 1
-    assert rankings.partition("</section>")[0].count("<details><summary>batch") == 2
+    assert rankings.partition("</section>")[0].count("<details><summary>batch") == 5
 
 
 def test_every_trial_has_its_commands():
@@ -115,7 +116,29 @@ def test_every_number_of_a_ranking_has_its_interval():
 
 
 def test_what_is_not_known_is_a_dash():
-    assert "<dt>cgroup throttled</dt><dd>-</dd>" in drawn_page(quickstart)
+    assert re.search(r"<dt>not known</dt><dd>[^<]*cgroup throttled", drawn_page(quickstart))
+
+
+def test_a_column_of_which_nothing_is_known_is_left_out():
+    table = SectionTable([Column("a"), Column("b")], [TableRow("x", cells("1", "-")), TableRow("y", cells("-", "-"))])
+    found = sections_page([Section("t", [table], id="t")], "t", "steptime t")
+
+    assert ">a</th>" in found
+    assert ">b</th>" not in found
+
+
+def test_a_row_that_is_named_by_a_number_has_its_heading_on_a_phone():
+    table = SectionTable([Column("a"), Column("b")], [TableRow("2", cells("1", "2"))], "workers")
+
+    assert 'scope="row" data-title="workers">2' in sections_page([Section("t", [table], id="t")], "t", "steptime t")
+
+
+def test_packages_of_one_environment_are_listed_once():
+    known = {"name": "pytorch", "packages": {"numpy": "2.0.0"}}
+    study = summary([trial(environment=known, id="a"), trial("mxnet", environment=known, id="b")])
+
+    assert page(study).count("numpy 2.0.0") == 1
+    assert "Packages: as of pytorch" in page(study)
 
 
 def test_a_study_without_results_has_a_page():

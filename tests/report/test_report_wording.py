@@ -68,6 +68,10 @@ def test_a_distance_of_zero_is_zero():
     assert wording.distance(0.0) == "0"
 
 
+def test_what_is_relative_to_itself_has_no_interval():
+    assert wording.times(1.0, 1.0, 1.0).line == "1.00x"
+
+
 def test_a_number_without_an_interval_says_so():
     assert wording.throughput(IntervalOverLaunches(value=1234.0)).line == "1234 (no interval)"
 

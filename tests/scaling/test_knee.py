@@ -8,7 +8,7 @@ from steptime.curves.posterior import Sampling, posterior, summarize
 from steptime.curves.shape import priors_for
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.scaling.forecast import curve_knees, drawn_log_times
-from steptime.scaling.knee import doublings, knee_line, knees, read_shares
+from steptime.scaling.knee import Knee, doublings, knee_line, knees, read_shares
 
 COUNTS = doublings(1, 64)
 
@@ -39,6 +39,12 @@ def test_an_interval_whose_upper_end_no_draw_reaches_is_open_there():
     knee = knees_of(0.01, 0.1, 0.1)[0]
     assert knee.workers == Interval(6, 6, None)
     assert knee.sentence == "efficiency falls below 80 % at 6 to beyond 64 workers (inconclusive)"
+
+
+def test_a_knee_whose_ends_are_one_number_names_it_once():
+    knee = Knee("efficiency", 0.8, Interval(2.0, 2.0, 2.0), 64, 0.0)
+
+    assert knee.sentence == "efficiency falls below 80 % at 2 workers"
 
 
 def test_a_doubling_that_gains_too_little_is_named_by_the_workers_before_it():

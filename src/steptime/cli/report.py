@@ -2,6 +2,8 @@
 
 import importlib
 import os
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -74,6 +76,7 @@ def report(
         return
     with reported_folder(folders) as (folder, recorded):
         found = read_report(folder, reference, recorded)
+        found = found if folder in folders else replace(found, origin=shlex.join(map(str, folders)))
         require_attached(found, trackers)
         failure = page_failure(found, html)
         html = None if failure else html

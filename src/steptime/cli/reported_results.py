@@ -104,11 +104,20 @@ class ReportedResults:
     attached: "AttachedRun | None"
     diagnosis: "Diagnosis"
     sweep: "SweepAnswer | None" = None
+    origin: str = ""
+    """As ``StudyFindings`` has it."""
 
     @property
     def findings(self) -> StudyFindings:
         """What sections are made of."""
-        return StudyFindings(self.summary, self.net, attached=self.attached, sweep=self.sweep, diagnosis=self.diagnosis)
+        return StudyFindings(
+            self.summary,
+            self.net,
+            attached=self.attached,
+            sweep=self.sweep,
+            diagnosis=self.diagnosis,
+            origin=self.origin,
+        )
 
     @property
     def sections(self) -> "list[Section]":

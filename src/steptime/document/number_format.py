@@ -21,7 +21,7 @@ _PREFIXES = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 
 
 class Shown(NamedTuple):
-    """A measured number and its interval as text; the interval is empty only where nothing is known."""
+    """A measured number and its interval as text; the interval is empty where nothing is known, or nothing open."""
 
     text: str
     interval: str
@@ -219,6 +219,8 @@ def _shown(value: float | None, low: float | None, high: float | None, factor: f
         return Shown(UNKNOWN, "")
     if low is None or high is None or not isfinite(high - low):
         return Shown(number(value * factor) + unit, NO_INTERVAL)
+    if low == high:  # what cannot occur, or what is relative to itself
+        return Shown(number(value * factor) + unit, "")
     places = _places(value * factor, (high - low) * factor / 2)
     return Shown(
         _rounded(value * factor, places) + unit, " to ".join(_rounded(x * factor, places) for x in (low, high))

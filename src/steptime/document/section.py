@@ -146,8 +146,18 @@ class SectionTable(Part):
         return any(row.rank for row in self.rows)
 
     def columns_of(self, place: Layout | Medium) -> list[tuple[int, Column]]:
-        """Return the columns that are shown in a place, each with its index among the cells."""
-        return [(index, column) for index, column in enumerate(self.columns) if place in column.shown]
+        """Return the columns that are shown in a place, each with its index among the cells.
+
+        A page leaves out those of which nothing is known of any row.
+        """
+        return [
+            (index, column)
+            for index, column in enumerate(self.columns)
+            if place in column.shown and not (place == "page" and self._is_unknown(index))
+        ]
+
+    def _is_unknown(self, index: int) -> bool:
+        return bool(self.rows) and all(row.cells[index] == Cell(UNKNOWN) for row in self.rows)
 
     def sentence(self, row: TableRow) -> str:
         """Return a row as a sentence, without what is not known."""

@@ -51,7 +51,8 @@ def conditions_section(summary: Summary, names: Names, study_text: str) -> Secti
     if summary.datasets:
         folders = [Sentences([each.sentence for each in summary.datasets], listed=True)]
         parts.append(Section("Folders of images", folders))
-    trials = [_trial_section(trial, names.full(trial)) for trial in summary.trials]
+    shown: dict[str, str] = {}
+    trials = [_trial_section(trial, names.full(trial), shown) for trial in summary.trials]
     note = "Commands run in the run folder of the last launch, one per process."
     study = Section("The study file, word by word", [Verbatim(study_text)], folded=True)
     parts += [
@@ -62,11 +63,15 @@ def conditions_section(summary: Summary, names: Names, study_text: str) -> Secti
     return Section("Conditions", parts, id="conditions")
 
 
-def _trial_section(trial: TrialSummary, name: str) -> Section:
+def _trial_section(trial: TrialSummary, name: str, shown: dict[str, str]) -> Section:
+    """Return how a trial was run; ``shown`` has the packages listed so far, with the trial that lists them."""
     commands = "\n".join(command_lines(trial)) or "nothing was started"
     found = f"{environment_in_a_line(trial)}; {settings(trial)}; trial {trial.id}"
     parts: list[Part] = [Sentences([found], "dim"), Section("Commands", [Verbatim(commands)])]
-    if installed := packages(trial):
+    if (installed := packages(trial)) in shown:
+        parts.append(Sentences([f"Packages: as of {shown[installed]}."], "dim"))
+    elif installed:
+        shown[installed] = name
         parts.append(Section("Packages", [Verbatim(installed)]))
     if trial.noise:
         parts.append(Section("What else the machine did (median over launches)", [Pairs(noise_rows(trial))]))
@@ -146,8 +151,15 @@ def settings(trial: TrialSummary) -> str:
 
 
 def noise_rows(trial: TrialSummary) -> list[tuple[str, str]]:
-    """Return names and values of what else the machine did, in the units that the names' endings say."""
-    return [_noise(name, value) for name, value in trial.noise.items()]
+    """Return names and values of what else the machine did, in the units that the names' endings say.
+
+    What there was none of is one row, and what is not known another.
+    """
+    of_none = [_noise(name, value)[0] for name, value in trial.noise.items() if value == 0]
+    unknown = [_noise(name, value)[0] for name, value in trial.noise.items() if value is None]
+    rows = [_noise(name, value) for name, value in trial.noise.items() if value]
+    rows += [("none", ", ".join(of_none))] if of_none else []
+    return [*rows, *([("not known", ", ".join(unknown))] if unknown else [])]
 
 
 def meanings(flags: Sequence[str]) -> list[FlagMeaning]:
@@ -214,4 +226,5 @@ _UNITS: dict[str, Callable[[float], str]] = {
 
 def _spaced(key: str) -> str:
     words = key.replace("_", " ")
+    words = words.replace("foreign cpu", "CPU of other processes")
     return words.replace("cpu", "CPU").replace("gpu", "GPU").replace("tcp", "TCP")

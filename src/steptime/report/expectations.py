@@ -72,22 +72,31 @@ def what_if_section(summary: Summary, scenarios: Sequence[Scenario], names: Name
     if not scenarios:
         return None
     trials = {trial.id: trial for trial in summary.trials}
-    parts: list[Part] = []
-    for trial, own in groupby(scenarios, key=lambda each: each.trial):
-        rows = [
-            TableRow(
-                each.change,
-                [
-                    Cell(*times(each.speedup.value, each.speedup.low, each.speedup.high)),
-                    Cell(seconds(each.step_s, None, None).text),
-                ],
-            )
-            for each in own
-        ]
-        columns = [Column("times as fast"), Column("step")]
-        name = names.full(trials[trial])
-        parts.append(Section(name, [SectionTable(columns, rows, "the step", ("wide",), label=f"What if: {name}")]))
+    called = {each.trial: names.full(trials[each.trial]) for each in scenarios}
+    parts: list[Part] = [
+        Section(
+            called[trial], [_scenario_table([(each.change, each) for each in own], "the step", "")], only="terminal"
+        )
+        for trial, own in groupby(scenarios, key=lambda each: each.trial)
+    ]
+    for change in dict.fromkeys(each.change for each in scenarios):
+        rows = [(called[each.trial], each) for each in scenarios if each.change == change]
+        parts.append(Section(f"The step {change}", [_scenario_table(rows, "trial", f"What if: {change}")], only="page"))
     return Section("What if", parts or [Sentences([])], _ABOUT_WHAT_IF, id="what-if")
+
+
+def _scenario_table(named: Sequence[tuple[str, Scenario]], names: str, label: str) -> SectionTable:
+    rows = [
+        TableRow(
+            name,
+            [
+                Cell(*times(each.speedup.value, each.speedup.low, each.speedup.high)),
+                Cell(seconds(each.step_s, None, None).text),
+            ],
+        )
+        for name, each in named
+    ]
+    return SectionTable([Column("times as fast"), Column("step")], rows, names, ("wide",), label)
 
 
 _ABOUT_OTHERWISE = (

@@ -38,7 +38,7 @@ def page_of(store: Store, found: StudyFindings, *, notice: str = "", refresh_s: 
         if trial.id in ranked
     }
     whole = replace(found, quantiles=quantiles, study_text=store.study_text)
-    return page_text(whole, str(store.path), notice=notice, refresh_s=refresh_s)
+    return page_text(whole, found.origin or str(store.path), notice=notice, refresh_s=refresh_s)
 
 
 def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s: int | None = None) -> str:
@@ -53,14 +53,17 @@ def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s:
     summary = found.summary
     ranked = verdicts(found.groups)
     ranked = ranked if len(ranked) <= MOST_ANSWERS else []
+    shown = sections(found)
+    of_command = shown[0].verdict if found.has_no_trials else ""
     return _page(
-        sections(found),
+        shown,
         title=summary.study,
         question=summary.question,
         notice=notice,
         refresh_s=refresh_s,
-        answers=_answers(found, ranked),
-        answered=[text for _, text in ranked],
+        answers=[*([of_command] if of_command else []), *_answers(found, ranked)],
+        is_whole=False,
+        answered=[of_command, *(text for _, text in ranked)],
         paper=paper_line(summary),
         machine=machine_in_a_line(summary.machine),
         origin=f"from the results in {folder}.",
@@ -78,6 +81,7 @@ def sections_page(shown: Sequence[Section], title: str, command: str) -> str:
         refresh_s=None,
         answers=[],
         answered=[],
+        is_whole=True,
         paper="",
         machine="",
         origin=f"by: {command}",

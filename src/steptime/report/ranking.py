@@ -37,7 +37,7 @@ from steptime.document.section import (
     mark_notes,
     short_marks,
 )
-from steptime.report.groups import MOST_ANSWERS, RankedGroup, RankedRow, verdict
+from steptime.report.groups import RankedGroup, RankedRow, verdict
 from steptime.report.trial_names import Names
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.units import format_bytes
@@ -147,8 +147,7 @@ def short_columns(groups: Iterable[RankedGroup], layout: int) -> list[RankingCol
 def ranking_section(groups: Sequence[RankedGroup], quantiles: Quantiles, marks: Marks) -> Section:
     """Return who is fastest in each group; ``quantiles`` and ``marks`` are for its figures."""
     found: list[Part] = [
-        replace(_group_section(group, quantiles, marks), folded=number >= MOST_ANSWERS)
-        for number, group in enumerate(groups)
+        replace(_group_section(group, quantiles, marks), folded=number > 0) for number, group in enumerate(groups)
     ]
     return Section("Rankings", found or [Sentences([NO_RESULT], "bad")], id="rankings", alike=True)
 

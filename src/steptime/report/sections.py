@@ -53,6 +53,8 @@ class StudyFindings:
     """What runs of a user's own command at several numbers of workers found, if the folder is of them."""
     diagnosis: Diagnosis | None = None
     """What the rules say of its trials; None if they were not asked."""
+    origin: str = ""
+    """What was named on the command line, where its records were read into a folder that does not last."""
 
     @cached_property
     def names(self) -> Names:

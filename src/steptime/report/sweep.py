@@ -9,7 +9,7 @@ from steptime.document.number_format import INCONCLUSIVE, number, percent, secon
 from steptime.document.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.scaling.knee import knee_line, knee_of
-from steptime.units import is_undecided
+from steptime.units import format_seconds, is_undecided
 
 if TYPE_CHECKING:  # whose model takes longer to import than most reports
     from steptime.scaling.sweep_answer import SweepAnswer, SweepCurve, SweepForecast, SweepNext, SweepPoint
@@ -84,10 +84,10 @@ def _table(curve: "SweepCurve") -> SectionTable:
 
 def _measured_cells(point: "SweepPoint", extras: int) -> list[Cell]:
     known = [point.samples_per_s, point.device_h_per_epoch, point.money_per_epoch]
-    more = [Cell(f"{value:.3g}") for value in known if value is not None]
+    more = [Cell(number(value)) for value in known if value is not None]
     return [
         _seconds(point.step_s),
-        Cell(f"{point.steps_per_s:.3g}"),
+        _per_second(point.step_s, point.steps_per_s),
         _ratio(point.speedup),
         _percent(point.efficiency),
         *more,
@@ -97,13 +97,19 @@ def _measured_cells(point: "SweepPoint", extras: int) -> list[Cell]:
 
 
 def _forecast_cells(point: "SweepForecast", extras: int) -> list[Cell]:
-    rate = Cell(f"{1.0 / point.step_s.value:.3g}")
+    rate = _per_second(point.step_s, 1.0 / point.step_s.value)
     cells = [_seconds(point.step_s), rate, _ratio(point.speedup), _percent(point.efficiency)]
     return [*cells, *[Cell(_UNKNOWN)] * (extras + 1)]
 
 
 def _seconds(interval: Interval[float | None]) -> Cell:
+    if interval.low is not None and interval.high is not None and is_undecided(interval.low, interval.high):
+        return Cell(INCONCLUSIVE, f"{format_seconds(interval.low)} to {format_seconds(interval.high)}")
     return Cell(*seconds(interval.value, interval.low, interval.high))
+
+
+def _per_second(step_s: Interval[float | None] | IntervalOverLaunches, rate: float) -> Cell:
+    return Cell(_UNKNOWN if is_undecided(step_s.low, step_s.high) else number(rate))
 
 
 def _ratio(interval: Interval | IntervalOverLaunches) -> Cell:

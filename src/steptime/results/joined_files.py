@@ -44,7 +44,7 @@ def reported_folder(paths: Sequence[Path]) -> Iterator[tuple[Path, Recorded | No
         header = next((header for header, _ in parts if header is not None), None)
         with TemporaryDirectory() as name:
             folder = Path(name) / "records"
-            Store.create(folder, study_text="", study_json={"name": "records"})
+            Store.create(folder, study_text="", study_json={"name": paths[0].name or "records"})
             yield folder, (header or _header_of(files), files)
     elif base is None or len(paths) == 1:
         yield paths[0], None

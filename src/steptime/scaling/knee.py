@@ -58,7 +58,7 @@ class Knee:
         ends = f"{low:.0f} to {beyond if high is None else f'{high:.0f}'}"
         if is_undecided(low, high or self.searched_to):
             return f"{what} {at} {ends} workers (inconclusive)"
-        return f"{what} {where} ({ends})"
+        return f"{what} {where}" if low == high else f"{what} {where} ({ends})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that docs/prediction.md describes."""
