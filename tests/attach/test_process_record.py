@@ -2,11 +2,14 @@
 
 import json
 import os
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from steptime.attach import record_file
+from steptime.attach import record_file, step_lines
 from steptime.attach.record_file import ProcessRecord
 
 
@@ -63,10 +66,11 @@ def test_a_forked_child_has_a_file_of_its_own(tmp_path):
 @pytest.mark.parametrize(("step_ms", "seconds"), [(1, 100), (50, 3600), (500, 36_000)])
 def test_a_record_of_ten_hours_has_at_most_200_mb(tmp_path, monkeypatch, step_ms, seconds):
     at = [0]
-    monkeypatch.setattr(record_file, "now", lambda: at[0])
+    for module in (record_file, step_lines):
+        monkeypatch.setattr(module, "now", lambda: at[0])
     file = ProcessRecord(str(tmp_path), "test")
     monkeypatch.setattr(os, "write", lambda _, data: len(data))
-    lines = record_file.StepLines(file)
+    lines = step_lines.StepLines(file)
     step = {
         "kind": "step",
         "begin_ns": 10**15,
@@ -87,7 +91,7 @@ def test_a_record_of_ten_hours_has_at_most_200_mb(tmp_path, monkeypatch, step_ms
 def test_every_step_is_in_a_line_of_its_own_or_in_sums(tmp_path, monkeypatch):
     monkeypatch.setattr(record_file, "FREE_BYTES", 20_000)
     file = ProcessRecord(str(tmp_path), "test")
-    lines = record_file.StepLines(file)
+    lines = step_lines.StepLines(file)
     for number in range(500):
         step = {"kind": "step", "number": number, "begin_ns": 0, "duration_ns": 10**7, "micro_steps": 1}
         lines.add({**step, "regions": {"forward": 10**6}, "gaps": {}, "optimizers": [0] * 40})
@@ -101,3 +105,117 @@ def test_every_step_is_in_a_line_of_its_own_or_in_sums(tmp_path, monkeypatch):
     assert sorted(counted) == list(range(500))
     assert sum(line["duration_ns"] for line in written) == 500 * 10**7
     assert sum(line["kind"] == "step" for line in written) < 250
+
+
+def step_of(number):
+    regions = {"forward": 10**6}
+    return {"kind": "step", "number": number, "begin_ns": 0, "duration_ns": 10**7, "regions": regions, "gaps": {}}
+
+
+def written_steps(file):
+    return [line["number"] for line in lines_of(file) if line["kind"] == "step"]
+
+
+@pytest.fixture
+def step_file(tmp_path):
+    """A file whose first steps are written, so that the next one waits for others."""
+    file = ProcessRecord(str(tmp_path), "test")
+    lines = step_lines.StepLines(file)
+    for number in range(step_lines.AT_ONCE):
+        lines.add(step_of(number))
+    yield file, lines
+    lines.flush()
+
+
+def test_first_steps_are_written_at_once_and_further_ones_together(step_file):
+    file, lines = step_file
+    assert written_steps(file) == list(range(64))
+    lines.due = record_file.now() + 10**12
+    lines.add(step_of(64))
+    assert written_steps(file)[-1] == 63
+    lines.due = 0
+    lines.add(step_of(65))
+    assert written_steps(file)[-2:] == [64, 65]
+
+
+def test_steps_that_wait_come_before_a_line_of_another_kind(step_file):
+    file, lines = step_file
+    lines.due = record_file.now() + 10**12
+    lines.add(step_of(64))
+    file.write({"kind": "fault"})
+    assert [line["kind"] for line in lines_of(file)[-2:]] == ["step", "fault"]
+
+
+def test_a_step_behind_which_none_comes_is_written_too(step_file):
+    file, lines = step_file
+    lines.add(step_of(64))
+    until = time.monotonic() + 10
+    while written_steps(file)[-1] != 64 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert written_steps(file)[-1] == 64
+
+
+def test_a_process_that_is_killed_loses_a_quarter_second_of_steps_at_most(tmp_path):
+    child = os.fork()
+    if not child:
+        lines = step_lines.StepLines(ProcessRecord(str(tmp_path), "test"))
+        for number in range(1000):
+            lines.add({**step_of(number), "at": record_file.now()})
+            if number == 999:
+                (tmp_path / "last").write_text(str(record_file.now()))
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(0.001)
+    os.waitpid(child, 0)
+    (path,) = tmp_path.glob("*.jsonl")
+    steps = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    assert [step["number"] for step in steps] == list(range(len(steps)))
+    assert int((tmp_path / "last").read_text()) - steps[-1]["at"] < 300_000_000
+
+
+def test_steps_that_wait_when_a_process_forks_are_written_by_the_parent_alone(step_file):
+    file, lines = step_file
+    lines.due = record_file.now() + 10**12
+    lines.add(step_of(64))
+    child = os.fork()
+    if not child:
+        try:
+            file.forked()
+            step_lines.StepLines(file).add(step_of(0))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    lines.flush()
+    assert written_steps(file) == list(range(65))
+    others = [path for path in Path(file.folder).glob("*.jsonl") if str(path) != file.path]
+    assert [json.loads(line).get("number") for path in others for line in path.read_text().splitlines()] == [None, 0]
+
+
+def test_no_step_waits_where_no_thread_can_be_started(step_file, monkeypatch):
+    file, lines = step_file
+
+    def start(_):
+        raise RuntimeError
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    for number in (64, 65):
+        lines.add(step_of(number))
+        assert written_steps(file)[-1] == number
+
+
+def test_lines_of_which_a_part_cannot_be_written_are_counted(step_file, monkeypatch):
+    file, lines = step_file
+    whole = os.write
+
+    def write(descriptor, data):
+        monkeypatch.setattr(os, "write", full)
+        return whole(descriptor, data[: data.index(b"\n") + 5])
+
+    def full(*_):
+        raise OSError
+
+    monkeypatch.setattr(os, "write", write)
+    lines.due = record_file.now() + 10**12
+    for number in (64, 65, 66):
+        lines.add(step_of(number))
+    lines.flush()
+    assert file.lost == 2

@@ -10,16 +10,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .account import Apart, TimeSums
+    from .step_lines import StepLines
 
 FORMAT = 1
 HELD_LINES = 64
 # A file may grow to this and then by so much a second: 200 MB in ten hours.
 FREE_BYTES = 2_000_000
 BYTES_PER_SECOND = 5_000
-# Steps beyond that are summed, at most so many nanoseconds of them in a line; at most one in so many keeps its own.
-SUMMED_NS = 1_000_000_000
-FEWEST = 1 << 20
 ENVIRONMENT = (
     "RANK",
     "LOCAL_RANK",
@@ -66,6 +63,7 @@ class ProcessRecord:
         self.held: list[str] = []
         self.written = 0
         self.lost = 0
+        self.steps: StepLines | None = None  # whose lines go before any other's
         self.cut = self.closed = False  # whether the last line was, and whether no line may follow
 
     def forked(self) -> None:
@@ -78,16 +76,19 @@ class ProcessRecord:
 
     def write(self, line: dict[str, Any], *, opens: bool = True) -> int:
         """Append ``line``, and return its bytes; one that does not open the file is held until another does."""
+        if self.steps is not None:
+            self.steps.write()
         return self.write_text(encoded(line), opens=opens)
 
     def write_text(self, text: str, *, opens: bool = True) -> int:
-        """Append a line that is JSON already."""
+        """Append lines that are JSON already."""
         if self.closed:
             return 0
         if not self.path and not opens:
             if len(self.held) < HELD_LINES:
                 self.held.append(text)
             return 0
+        data, written = b"", self.written
         try:
             if not self.path:
                 text = self._open(text)
@@ -95,12 +96,14 @@ class ProcessRecord:
                 # A script may close what it did not open; another file of its own may then have our number.
                 self.descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             data = (("\n" if self.cut else "") + text + "\n").encode()
-            self.cut = os.write(self.descriptor, data) != len(data)
+            while data:
+                count = os.write(self.descriptor, data)
+                self.written += count
+                data = data[count:]
+                self.cut = bool(data)
         except OSError:
-            self.lost += 1
-            return 0
-        self.written += len(data)
-        return len(data)
+            self.lost += data.count(b"\n") or text.count("\n") + 1
+        return self.written - written
 
     def affords(self, size: int) -> bool:
         """Return whether ``size`` more bytes are within the limit of a file that is as old as this one."""
@@ -148,72 +151,6 @@ def niceness() -> int:
         return os.getpriority(os.PRIO_PROCESS, 0)
     except (AttributeError, OSError):  # not on every system
         return 0
-
-
-class StepLines:
-    """Writes a step's line, or adds it to the sums that are written at most once a second."""
-
-    def __init__(self, file: ProcessRecord) -> None:
-        self.file = file
-        self.every = 1  # steps whose number is a multiple of it keep their line
-        self.sums: dict[str, Any] | None = None
-
-    def add(self, line: dict[str, Any]) -> None:
-        """Write ``line``, or sum it."""
-        if line["number"] % self.every == 0:
-            text = encoded(line)
-            if self.file.affords(len(text)):
-                self.flush()
-                self.file.write_text(text)
-                if self.every > 1 and self.file.affords(len(text) * 64):
-                    self.every //= 2
-                return
-            self.every = min(FEWEST, self.every * 2)
-        self._sum(line)
-
-    def _sum(self, line: dict[str, Any]) -> None:
-        if self.sums is None:
-            self.sums = {
-                "kind": "steps",
-                "first": line["number"],
-                "last": line["number"],
-                "begin_ns": line["begin_ns"],
-                "duration_ns": 0,
-                "micro_steps": 0,
-                "regions": {},
-                "gaps": {},
-                "apart_ns": 0,
-            }
-        sums = self.sums
-        sums["last"] = line["number"]
-        sums["duration_ns"] += line["duration_ns"]
-        sums["micro_steps"] += line["micro_steps"]
-        for table in ("regions", "gaps"):
-            into = sums[table]
-            for name, duration in line[table].items():
-                into[name] = into.get(name, 0) + duration
-        apart = line.get("apart")
-        if apart:
-            sums["apart_ns"] += apart["end_ns"] - apart["begin_ns"]
-        if sums["duration_ns"] >= SUMMED_NS:
-            text = encoded(sums)
-            if self.file.affords(len(text)):
-                self.file.write_text(text)
-                self.sums = None
-
-    def add_outside(self, account: TimeSums, apart: Apart | None, *, before: bool) -> None:
-        """Write how long evaluations and checkpoints ``before`` the first step took, or else behind the last."""
-        save_ns = account.regions.get("save", 0) + (apart.account.regions.get("save", 0) if apart else 0)
-        evaluation_ns = apart.evaluation_ns if apart else 0
-        if save_ns or evaluation_ns:
-            line = {"kind": "outside", "before": before, "evaluation_ns": evaluation_ns, "save_ns": save_ns}
-            self.file.write(line, opens=False)
-
-    def flush(self) -> None:
-        """Write what is summed."""
-        if self.sums is not None:
-            self.file.write(self.sums)
-            self.sums = None
 
 
 def boot_id() -> str | None:

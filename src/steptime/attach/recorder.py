@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import loader_requests
+from . import garbage, loader_requests
 from .account import COLLECTIVE, GAP, REGION, Ledger
-from .garbage import REGION as GARBAGE
-from .garbage import Collections
 from .loader_requests import LoaderRequest, RequestsElsewhere, TrainingSources
 from .optimizer_rounds import OptimizerRounds
 from .patches import call_all
-from .record_file import ProcessorUse, StepLines, now
+from .record_file import ProcessorUse, now
+from .step_lines import StepLines
 
 if TYPE_CHECKING:
     from .batch_amount import BatchAmount
@@ -45,7 +44,7 @@ class Recorder:
         self.processor = ProcessorUse()
         self.stack: list[list[Any]] = []  # name, begin, time of regions inside
         self.before, self.before_end = "start", now()
-        self.ledger, self.collections, self.batches = Ledger(), Collections(), loader_requests.StepBatches()
+        self.ledger, self.collections, self.batches = Ledger(), garbage.Collections(), loader_requests.StepBatches()
         self.lines = StepLines(self.file)
         self.number = 0
         self.begin: int | None = None
@@ -129,7 +128,7 @@ class Recorder:
         """Note the collections of garbage since a time, and return how long they took."""
         taken = self.collections.take(since, last=not self.stack) if self.collections.waiting else 0
         if taken:
-            self.ledger.add((since, REGION, GARBAGE, taken))
+            self.ledger.add((since, REGION, garbage.REGION, taken))
         return taken
 
     def _end_gap(self, name: str, begin: int) -> None:
@@ -394,9 +393,9 @@ class Recorder:
             }
             if apart is not None:
                 line["apart"] = apart.form()
-            further = {"backwards": self.backwards, "optimizers": self.optimizers, "flags": sorted(self.flags)}
-            further["collections"] = self.collections.end_step()
-            line.update({name: value for name, value in further.items() if value})
+            further = [("backwards", self.backwards), ("optimizers", self.optimizers), ("flags", sorted(self.flags))]
+            further.append(("collections", self.collections.end_step()))
+            line.update([each for each in further if each[1]])
             line["cost_ns"] = self.cost
             self.lines.add(line)
             if self.sampler is not None:
