@@ -20,10 +20,15 @@ def install_deepspeed(module: Any) -> None:
     """Patch DeepSpeed's engine: its optimizers are not torch's, and its backward pass reduces gradients afterwards."""
     engine = module.DeepSpeedEngine
     recorder = process.recorder()
+    told: list[str] = []
 
     def step_before(args: Any, kwargs: Any) -> Any:
         if not recorder.is_mine():
             return None
+        if not told:
+            told.append(clipping_unasked(args[0]))
+            if told[0]:
+                process.note(told[0])
         boundary = args[0].is_gradient_accumulation_boundary()
         del kwargs
         recorder.update_begin()
@@ -34,6 +39,23 @@ def install_deepspeed(module: Any) -> None:
     patches.measure(engine, "step", step_before, lambda mark, _: recorder.update_end(counts=mark[0]))
     region_of(engine, "save_checkpoint", "save")
     hide_from_dynamo()
+
+
+def clipping_unasked(engine: Any) -> str:
+    """Return that an engine clips gradients though its settings do not ask for it; empty where they do, or not known.
+
+    DeepSpeed 0.19.8 clips at 1.0 by default, which older versions did not.
+    """
+    settings = getattr(getattr(engine, "_config", None), "_param_dict", None)
+    if not isinstance(settings, dict) or "gradient_clipping" in settings or not hasattr(engine, "gradient_clipping"):
+        return ""
+    norm = engine.gradient_clipping()
+    if not isinstance(norm, (int, float)) or not norm > 0.0:
+        return ""
+    return (
+        f"DeepSpeed clips gradients to a norm of {norm:g} by its default; the settings have no gradient_clipping: "
+        "0.0 there ends it"
+    )
 
 
 def install_horovod(module: Any) -> None:
