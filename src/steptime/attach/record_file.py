@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .step_lines import StepLines
+    from collections.abc import Callable
 
 FORMAT = 1
 HELD_LINES = 64
@@ -63,7 +63,7 @@ class ProcessRecord:
         self.held: list[str] = []
         self.written = 0
         self.lost = 0
-        self.steps: StepLines | None = None  # whose lines go before any other's
+        self.ahead: Callable[[], object] | None = None  # writes what waits, which goes before any other line
         self.cut = self.closed = False  # whether the last line was, and whether no line may follow
 
     def forked(self) -> None:
@@ -76,8 +76,8 @@ class ProcessRecord:
 
     def write(self, line: dict[str, Any], *, opens: bool = True) -> int:
         """Append ``line``, and return its bytes; one that does not open the file is held until another does."""
-        if self.steps is not None:
-            self.steps.write()
+        if self.ahead is not None:
+            self.ahead()
         return self.write_text(encoded(line), opens=opens)
 
     def write_text(self, text: str, *, opens: bool = True) -> int:

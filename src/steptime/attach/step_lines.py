@@ -36,7 +36,7 @@ class StepLines:
         self.busy, self.stopping = threading.Lock(), threading.Lock()
         self.thread: threading.Thread | None = None
         self.ended = False  # whether no thread may be started, so that no line may wait
-        file.steps = self
+        file.ahead = self.write
 
     def add(self, line: dict[str, Any]) -> None:
         """Take ``line``, and write all that wait if that is due: a process that is killed loses a quarter second."""
