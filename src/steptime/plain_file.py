@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from steptime.errors import StoreError
 from steptime.process_identity import ProcessIdentity
 
 _PARTIAL = ".partial"
+_OWNER = ".owner"
+"""In a temporary folder: the identity of the process that made it."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_PLAIN = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -204,6 +207,32 @@ def remove_abandoned(folder: Path) -> None:
             if writer and writer.has_ended:
                 with contextlib.suppress(OSError):
                     os.unlink(name, dir_fd=descriptor)
+
+
+@contextlib.contextmanager
+def temporary_folder(purpose: str) -> Iterator[Path]:
+    """Make a private folder for the time of a block, below the system's folder for temporary files.
+
+    What processes of this user that were killed have left of the same purpose is removed.
+
+    Args:
+        purpose: a word of its name.
+    """
+    remove_left_folders(purpose)
+    with tempfile.TemporaryDirectory(prefix=f"steptime-{purpose}-") as name:
+        (Path(name) / _OWNER).write_text(str(ProcessIdentity.own()))
+        yield Path(name)
+
+
+def remove_left_folders(purpose: str) -> None:
+    """Remove the temporary folders of a purpose that processes of this user have left because they were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"steptime-{purpose}-*"):
+        with contextlib.suppress(OSError):
+            seen = folder.lstat()
+            if stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid():
+                owner = ProcessIdentity.parse((folder / _OWNER).read_text())
+                if owner and owner.has_ended:
+                    shutil.rmtree(folder)
 
 
 def make_exclusively(folder: Path) -> None:

@@ -1,6 +1,5 @@
 """What ``steptime advise --verify`` measures: the best changes beside what they change."""
 
-import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from steptime.diagnosis.verification import (
     study_of,
 )
 from steptime.errors import SteptimeError, StudyError, UsageError, choices_message
+from steptime.plain_file import temporary_folder
 from steptime.results.jsonlines import json_text
 from steptime.results.store import Store
 
@@ -96,8 +96,8 @@ def _attempt(
 
     before = next(each for each in store.trials() if each.id == finding.trial)
     target = store.path / VERIFIED
-    with tempfile.TemporaryDirectory() as place:
-        study = Path(place) / "study.yaml"
+    with temporary_folder("advice") as place:
+        study = place / "study.yaml"
         study.write_text(json_text(study_of(store, before, launches)))
         plans = [plan_study(str(study), overrides, target, budget) for overrides in ([], finding.overrides)]
     trials = [each.expansion.trials for each in plans]

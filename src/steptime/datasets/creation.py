@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import subprocess
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -20,6 +19,7 @@ from steptime.datasets.builtins import BUILTINS, REQUIREMENTS, Builtin
 from steptime.datasets.dataset import IN_MEMORY, Dataset
 from steptime.datasets.image_folder import scan
 from steptime.errors import DatasetError, choices_message
+from steptime.plain_file import temporary_folder
 
 
 def open_dataset(name: str, cache: Path, *, skip_broken: bool = False) -> Dataset:
@@ -306,8 +306,8 @@ def expected_bytes(name: str, interpreter: Path, **parameters: int) -> int | Non
     if "count" not in chosen:
         return None
     few = 2 * len(builtin.classes)
-    with tempfile.TemporaryDirectory() as folder:
-        made = make(name, Path(folder) / name, interpreter, _untold, **{**chosen, "count": few})
+    with temporary_folder("dataset") as folder:
+        made = make(name, folder / name, interpreter, _untold, **{**chosen, "count": few})
         return made.bytes * chosen["count"] // few
 
 

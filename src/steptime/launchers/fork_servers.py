@@ -8,7 +8,6 @@ import contextlib
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import weakref
 from collections.abc import Mapping
@@ -22,11 +21,13 @@ from steptime.catalog.manifest import Manifest
 from steptime.launchers.orphans import MarkedProcess, await_ends
 from steptime.launchers.process_env import inherited, shared_variables
 from steptime.launchers.request import Request
+from steptime.plain_file import remove_left_folders, temporary_folder
 from steptime.process_identity import start_ticks
 from steptime.worker import fork_server
 
 _SOURCE = Path(steptime.__file__).parents[1]
 _SERVER = Path(fork_server.__file__)
+_PURPOSE = "servers"
 _STAND_IN = """#!{python} -IS
 import json, os, signal, socket, sys
 
@@ -76,6 +77,7 @@ class Preloading:
         # The kernel ends a server with the thread that started it: one that lives until all servers are ended.
         self._starter: ThreadPoolExecutor | None = None
         weakref.finalize(self, self._open.close)
+        remove_left_folders(_PURPOSE)
 
     def request(self, request: Request, manifest: Manifest) -> Request:
         """Return the launch with an interpreter that starts its processes with the framework imported, where it can."""
@@ -105,7 +107,7 @@ class Preloading:
 
     def _start(self, manifest: Manifest, interpreter: Path, environment: Mapping[str, str]) -> _Server:
         if self._folder is None:
-            self._folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="steptime-")))
+            self._folder = self._open.enter_context(temporary_folder(_PURPOSE))
         folder = self._folder / str(len(list(self._folder.iterdir())))
         folder.mkdir()
         address = str(folder / "socket")

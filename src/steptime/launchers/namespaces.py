@@ -18,7 +18,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -27,7 +26,7 @@ from typing import TypeVar
 
 from steptime.errors import LaunchError
 from steptime.launchers.request import Isolation, Request
-from steptime.plain_file import PlainFolder
+from steptime.plain_file import PlainFolder, temporary_folder
 
 T = TypeVar("T")
 NEW_USERS, NEW_NETWORK = 0x10000000, 0x40000000
@@ -196,8 +195,8 @@ def starts_in_private_network(request: Request) -> bool:
 
 @cache
 def _starts_in(kind: str, container: tuple[str, ...], interpreter: str) -> bool:
-    with tempfile.TemporaryDirectory() as folder, made_network(kind, Path(folder)):
-        entry = (sys.executable, "-I", "-S", ENTRY, str(Path(folder) / PLAN), "0")
+    with temporary_folder("namespace") as folder, made_network(kind, folder):
+        entry = (sys.executable, "-I", "-S", ENTRY, str(folder / PLAN), "0")
         with contextlib.suppress(subprocess.TimeoutExpired):
             tried = subprocess.run(
                 [*entry, *container, interpreter, "-c", ""],

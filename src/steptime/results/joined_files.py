@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 from typing import IO
 
 from steptime.errors import StoreError, UsageError
-from steptime.plain_file import MOST_BYTES, PlainFolder
+from steptime.plain_file import MOST_BYTES, PlainFolder, temporary_folder
 from steptime.results.attached_files import RECORDS, AttachedFiles, AttachedHeader, read_attached
 from steptime.results.store import Store
 
@@ -42,8 +41,8 @@ def reported_folder(paths: Sequence[Path]) -> Iterator[tuple[Path, Recorded | No
         parts = [part for path in paths for part in _read(path)]
         files = joined_files([files for _, files in parts])
         header = next((header for header, _ in parts if header is not None), None)
-        with TemporaryDirectory() as name:
-            folder = Path(name) / "records"
+        with temporary_folder("joined") as own:
+            folder = own / "records"
             Store.create(folder, study_text="", study_json={"name": paths[0].name or "records"})
             yield folder, (header or _header_of(files), files)
     elif base is None or len(paths) == 1:
@@ -135,8 +134,8 @@ def _read(path: Path) -> Iterator[tuple[AttachedHeader | None, AttachedFiles]]:
         place = path / RECORDS if (path / RECORDS).is_dir() else path
         yield None, _required(read_attached(PlainFolder(path), place), path)
         return
-    with TemporaryDirectory() as name:
-        folder = PlainFolder(Path(name))
+    with temporary_folder("read") as own:
+        folder = PlainFolder(own)
         if path.suffix == ".jsonl":
             folder.put(folder.path / path.name, PlainFolder(path.parent).read(path))
         else:

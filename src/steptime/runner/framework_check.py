@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -46,6 +45,7 @@ from steptime.launchers.orphans import end_marked, marked
 from steptime.launchers.process_env import inherited
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import launcher_named
+from steptime.plain_file import temporary_folder
 from steptime.results.record_kinds import ABLATION
 from steptime.results.store import Store
 from steptime.runner.framework_files import Finding, finding
@@ -303,8 +303,7 @@ def launch_findings(manifest: Manifest, workload: str, observer: Observer) -> li
 
     Makes the framework's environment if it is not there yet.
     """
-    with TemporaryDirectory(prefix="steptime-check-") as scratch:
-        folder = Path(scratch)
+    with temporary_folder("check") as folder:
         store, plan = _run(folder / "check", study_text(manifest, workload), observer)
         findings, trials = list(_of_records(store, manifest, plan)), plan.expansion.trials
         store, plan = _run(folder / "threads", threads_study(manifest, workload), observer)

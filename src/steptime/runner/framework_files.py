@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import steptime
@@ -24,6 +23,7 @@ from steptime.catalog.plugins import OWN
 from steptime.environments.locks import lock_of, requirement_lines
 from steptime.execution.run_folder import make_run_folder
 from steptime.launchers.table import LAUNCHERS
+from steptime.plain_file import temporary_folder
 from steptime.runner.settings_table import settings_mistakes
 from steptime.worker.framework import (
     CLIPPED_APART,
@@ -389,8 +389,8 @@ def imported_adapter(manifest: Manifest) -> dict[str, Any]:
     Returns ``error``; or ``foreign`` (what else it imported), ``typed`` (whether FRAMEWORK is a Framework), ``gives``
     (the fields that FRAMEWORK has), and ``policies`` or ``policies_error`` where there is a communication.py.
     """
-    with TemporaryDirectory(prefix="steptime-check-") as folder:
-        make_run_folder(Path(folder), manifest.folder, {}, manifest.libraries, manifest.name)
+    with temporary_folder("import") as folder:
+        make_run_folder(folder, manifest.folder, {}, manifest.libraries, manifest.name)
         code = _IMPORT.format(folder=folder, name=manifest.name)
         environment = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-P", "-c", code]
