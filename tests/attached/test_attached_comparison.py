@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import pytest
+from claims import further_digits, large_percentages, too_wide
 from stored_processes import COMMAND, ddp_steps, found_in, process_lines, write
 from typer.testing import CliRunner
 
@@ -159,6 +160,23 @@ def test_a_profile_of_one_of_several_trainings_has_a_note(versions, form, again)
     several = [note for note in notes if note.startswith("the command trained 3 times, one after the other")]
     assert len(several) == (again > 0)
     assert all("the step and its parts are of number 1" in note for note in several)
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+@pytest.mark.parametrize("second", ["same", "slower", "slower/0"])
+def test_a_comparison_claims_what_its_intervals_allow(versions, second, columns):
+    done = CliRunner().invoke(app, ["compare", str(versions / "old"), str(versions / second)], env={"COLUMNS": columns})
+
+    assert "own script" in done.stdout
+    assert not [*too_wide(done.stdout), *large_percentages(done.stdout), *further_digits(done.stdout)]
+
+
+def test_runs_of_different_numbers_of_ranks_are_refused_with_one_reason(tmp_path):
+    a_run(tmp_path / "one", 0, 0.0, world=1)
+    a_run(tmp_path / "two", 1, 0.0, world=2)
+    done = CliRunner().invoke(app, ["compare", str(tmp_path / "one"), str(tmp_path / "two")])
+
+    assert str(done.exception).count("has no such trial") == 1
 
 
 def test_a_slower_version_fails_a_threshold(versions):

@@ -5,7 +5,7 @@ import math
 
 import pytest
 from program import process
-from stored_processes import MS, ddp_steps, found_in, process_lines, step, write
+from stored_processes import COMMAND, MS, ddp_steps, found_in, process_lines, step, write
 
 from steptime.analysis.message_times import Fit, NetRow
 from steptime.fitting.attached_profile import attached_profile, read_attached_profile, write_attached_profile
@@ -15,6 +15,7 @@ from steptime.plain_file import PlainFolder
 from steptime.predict.attached import predict_attached
 from steptime.results.attached_files import RECORDS, read_attached
 from steptime.results.json_form import Interval
+from steptime.results.store import Store
 from steptime.scaling.predicted_knees import attached_knees
 
 MIB = 1 << 20
@@ -297,6 +298,18 @@ def refusal_on_a_busy_machine(folder, **end):
 @pytest.mark.parametrize("end", [{}, {"delayed_ns": 3000 * MS}])
 def test_a_run_on_a_machine_that_others_keep_busy_is_refused(tmp_path, end):
     assert "others kept 1.5 cores busy" in refusal_on_a_busy_machine(tmp_path, **end)
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "JSON"])
+def test_fit_writes_no_profile_of_a_run_that_predicts_nothing(tmp_path, form):
+    store = Store.create(tmp_path / "run", study_text="", study_json={"name": "run", "question": ""})
+    header = {"command": ["train.py"], "started_at": "2026-01-01T00:00:00+00:00", "boot": "boot-0", "exit_code": 0}
+    times = {"begin_ns": COMMAND, "end_ns": COMMAND + 9000 * MS, "wall_minus_monotonic_ns": 0}
+    store.put("attached", {**header, **times})
+    write(tmp_path / "run", process_lines(0, 1, ddp_steps(0, lambda _: [0.0], steps=20)))
+    done = process("fit", "run", *form, cwd=tmp_path, check=2)
+    assert "predicts nothing: the bytes of its gradients are not on record" in done.stderr
+    assert not (tmp_path / "run.profile.json").exists()
 
 
 def test_others_who_never_kept_the_run_from_a_processor_are_no_reason_to_refuse(tmp_path):

@@ -174,6 +174,17 @@ def test_no_cell_of_the_table_is_broken(profile, columns):
     assert result.stdout.split().count("backward") > 1
 
 
+def test_the_steps_of_one_prediction_are_one_table_at_80_columns(profile):
+    result = CliRunner().invoke(app, ["predict", str(profile), "--workers", "1,2"], env={"COLUMNS": "80"})
+    (titles,) = [line for line in result.stdout.splitlines() if "step time" in line]
+    assert "extrapolation" in titles
+
+
+def test_an_epoch_of_minutes_is_in_minutes(profile):
+    result = CliRunner().invoke(app, ["predict", str(profile), "--workers", "2", "samples=1000000"])
+    assert " min" in result.stdout
+
+
 @pytest.mark.parametrize("form", ["markdown", "csv", "latex"])
 def test_a_prediction_in_another_form_has_its_steps_with_their_intervals(profile, form):
     arguments = ["--workers", "1,2", "batch_per_worker=32"]

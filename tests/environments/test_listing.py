@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 from bare_tool import SpecMaker
+from typer.testing import CliRunner
 
+from steptime.cli.app import app
 from steptime.environments.kinds import CachedEnvironment, list_environments, remove
 from steptime.environments.spec import BuildContext
 
@@ -41,3 +44,15 @@ def test_removing_a_name_removes_all_its_environments_and_says_how_much_was_free
 
 def test_removing_what_is_not_there_frees_nothing(cache: Path) -> None:
     assert remove("tiny", cache) == 0
+
+
+def test_the_list_names_the_cache_once_and_each_folder_whole(
+    spec_of: SpecMaker, cache: Path, bare: CachedEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare.create(spec_of("one==1"), BuildContext(cache))
+    monkeypatch.setenv("COLUMNS", "80")
+    (listed,) = list_environments(cache)
+    shown = CliRunner().invoke(app, ["env", "list"], env={"STEPTIME_CACHE": str(cache)}).stdout
+
+    assert Path(listed.folder).name in shown.split()
+    assert shown.count(str(Path(listed.folder).parent)) <= 1

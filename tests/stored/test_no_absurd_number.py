@@ -30,11 +30,14 @@ def outputs(study: str) -> dict[str, str]:
         page = Path(root, "page.html")
         found = {
             "report": output_of("report", "--all", results, "--html", str(page), columns=200),
+            "short report": output_of("report", results, columns=80),
+            "what if": output_of("report", "--what-if", results, columns=80),
+            "status": output_of("status", results, columns=80),
             "advise": output_of("advise", results, columns=80),
+            "page": text_of(page),
         }
         if study in COMPARED:
             found["compare"] = output_of("compare", results, "--by", COMPARED[study], columns=200)
-        found["page"] = unescape(TAG.sub(" ", re.sub(r"(?s)<(script|style|svg).*?</\1>", " ", page.read_text())))
         if study in FITTED:
             profile = str(Path(root, "study.profile.json"))
             found["fit"] = output_of("fit", results, "-o", str(Path(root, "again.json")), columns=200)
@@ -42,6 +45,12 @@ def outputs(study: str) -> dict[str, str]:
             for name, arguments in asked.items():
                 found[f"predict {name}"] = output_of("predict", profile, *arguments, columns=80)
     return found
+
+
+def text_of(page: Path) -> str:
+    """Return what a page shows but for its pictures, with intervals in parentheses as in a terminal."""
+    shown = re.sub(r"(?s)<(script|style|svg).*?</\1>", " ", page.read_text())
+    return unescape(TAG.sub(" ", re.sub(r" ?<small>([^<]* to [^<]*)</small>", r" (\1)", shown)))
 
 
 def absurd(study: str, of: Callable[[str], Iterator[str]]) -> list[str]:
@@ -84,7 +93,24 @@ def test_a_line_that_claims_what_it_may_is_none(rule):
     assert not [*rule("33.4 ms (25.8 to 62.6), 300 %, inconclusive (9.5 ms to 52.1 ms), +3 % (-1 to +7)")]
 
 
-def test_an_attached_run_claims_what_it_may():
-    text = output_of("report", "--all", str(ARCHIVES.parent / "ray-train.tar.xz"), columns=80)
+@pytest.mark.parametrize("arguments", [[], ["--all"]], ids=["answer", "all"])
+@pytest.mark.parametrize("run", ["ray-train", "ray-data"])
+def test_an_attached_run_claims_what_it_may(run, arguments, tmp_path):
+    page = tmp_path / "page.html"
+    archive = str(ARCHIVES.parent / f"{run}.tar.xz")
+    text = output_of("report", *arguments, archive, "--html", str(page), columns=80) + text_of(page)
+
     assert "a step takes" in text
+    assert not [*too_wide(text), *large_percentages(text), *further_digits(text)]
+
+
+@pytest.mark.parametrize("script", ["study", "--net"])
+def test_a_plan_claims_what_it_may(script, tmp_path):
+    arguments = {
+        "study": ["run", "quickstart", "--dry-run", "-o", str(tmp_path / "results")],
+        "--net": ["net", "gloo", "--dry-run", "-o", str(tmp_path / "results")],
+    }[script]
+    text = output_of(*arguments, columns=80)
+
+    assert text
     assert not [*too_wide(text), *large_percentages(text), *further_digits(text)]

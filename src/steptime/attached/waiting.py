@@ -6,7 +6,7 @@ from steptime.attached.form import AttachedFinding, StepPart, WaitedFor
 from steptime.attached.judged_steps import JudgedSteps, judged_steps
 from steptime.attached.step_parts import KeptSteps, at_line, title_of
 from steptime.results.json_form import Interval
-from steptime.units import format_count, format_seconds
+from steptime.units import format_count, format_seconds, is_undecided
 
 _NOTABLE_WAIT = 0.02
 """Share of a step that is worth a sentence."""
@@ -96,11 +96,12 @@ def is_shown(time_s: Interval[float | None] | Interval) -> bool:
 
 
 def with_interval(found: Interval[float | None] | Interval) -> str:
-    """Return a time with its interval, if that is known."""
+    """Return a time with its interval, if that is known; the ends alone of one that is too wide to claim the time."""
     value = format_seconds(found.value or 0.0)
     if found.low is None or found.high is None:
         return value
-    return f"{value} ({format_seconds(found.low)} to {format_seconds(found.high)})"
+    ends = f"{format_seconds(found.low)} to {format_seconds(found.high)}"
+    return ends if is_undecided(found.low, found.high) else f"{value} ({ends})"
 
 
 def percent(share: float | None) -> str:

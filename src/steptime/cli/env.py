@@ -97,11 +97,17 @@ def list_environments(as_json: AsJson = False) -> None:
             "state": _state(each),
             "python": each.python_version,
             "size": format_bytes(each.bytes),
-            "folder": each.folder,
+            "folder": Path(each.folder).name,
         }
         for each in listed
     ]
-    columns = {"name": "environment", "state": "state", "python": "python", "size": "size", "folder": "folder"}
+    columns = {
+        "name": "environment",
+        "state": "state",
+        "python": "python",
+        "size": "size",
+        "folder": f"in {Path(listed[0].folder).parent}" if listed else "folder",
+    }
     print_rows(rows, columns, as_json=False)
     warn(each.unusable for each in listed if each.unusable)
 

@@ -10,6 +10,7 @@ from steptime.attached.summary import attached_run
 from steptime.cli.console import PlainConsole
 from steptime.cli.streams import print_json, say, warn
 from steptime.curves.reference_models import NULLS
+from steptime.errors import UsageError
 from steptime.fitting.attached_profile import attached_profile, write_attached_profile
 from steptime.fitting.links import FittedTable
 from steptime.fitting.profile import NetLink, Profile, ProfileGroup
@@ -30,22 +31,23 @@ def fit_attached(
     *,
     as_json: bool,
 ) -> None:
-    """Write the profile of a user's own script, and say what it predicts nothing without."""
+    """Write the profile of a user's own script; raises UsageError for a run that predicts nothing, and writes none."""
     links = stored_links(store)
     cores = (store.machine() or {}).get("cores")
     run = attached_run(*recorded)
     notes = [each.sentence for each in run.findings if each.kind == "trainings"]
     profile = attached_profile(run, recorded[1], links.rows if links else [], cores or 1, tables)
     profile = profile.model_copy(update={"trainings": " ".join(notes) or None})
-    write_attached_profile(profile, path)
+    if not profile.refused:
+        write_attached_profile(profile, path)
     if as_json:
         attached = profile.model_dump(mode="json", by_alias=True)
-        print_json({"profile": str(path), "attached": attached, "notes": notes})
-        return
-    warn(notes)
+        print_json({"profile": None if profile.refused else str(path), "attached": attached, "notes": notes})
+    else:
+        warn([*notes, *([] if profile.refused else [f"profile: {path}"])])
     if profile.refused:
-        warn([f"it predicts nothing: {profile.refused}"])
-    warn([f"profile: {path}"])
+        message = f"no profile is written, for {store.path} predicts nothing: {profile.refused}"
+        raise UsageError(message)
 
 
 def form_of_group(group: ProfileGroup) -> dict[str, object]:

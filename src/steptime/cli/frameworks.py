@@ -14,7 +14,7 @@ from steptime.catalog.manifest import Manifest, load_manifests, manifest_named
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.cli.console import print_rows, stderr_console
 from steptime.cli.progress import LiveObserver
-from steptime.cli.streams import say
+from steptime.cli.streams import say, warn
 from steptime.errors import UsageError, choices_message
 from steptime.runner.framework_template import write_framework, write_workload
 
@@ -65,7 +65,7 @@ def check(
 
     Ends with exit code 1 when something does not hold. Results are not kept.
     """
-    from steptime.runner.framework_check import launch_findings, usual_workload  # noqa: PLC0415 - other verbs run nothing
+    from steptime.runner.framework_check import busy_clause, launch_findings, usual_workload  # noqa: PLC0415 - other verbs run nothing
     from steptime.runner.framework_files import file_findings  # noqa: PLC0415 - likewise
 
     manifest = _manifest(name)
@@ -74,6 +74,8 @@ def check(
         raise UsageError(choices_message("workload", chosen, LIBRARY))
     findings = file_findings(manifest)
     if not files_only and all(finding.ok for finding in findings):
+        if busy := busy_clause():
+            warn([f"launches wait for processors{busy}: the check takes longer"])
         with LiveObserver(stderr_console()) as observer:
             findings += launch_findings(manifest, chosen, observer)
     rows = [

@@ -28,11 +28,11 @@ def net(
         list[str] | None,
         typer.Argument(metavar="[BACKEND]...", help="Such as gloo, or 'list' (default: all that are ready)."),
     ] = None,
-    workers: Annotated[str, typer.Option(help="How many, separated by commas.")] = "2",
-    sizes: Annotated[str, typer.Option(help="Of one worker's message, separated by commas.")] = _SIZES,
+    workers: Annotated[str, typer.Option(help="Numbers of workers, separated by commas.")] = "2",
+    sizes: Annotated[str, typer.Option(help="Sizes of one worker's message, separated by commas.")] = _SIZES,
     operations: Annotated[
         str,
-        typer.Option(help="Of allreduce, allreduce_queued, push_pull, incast, by commas (default: all of a back end)."),
+        typer.Option(help="Some of allreduce, allreduce_queued, push_pull, incast (default: all of a back end)."),
     ] = "",
     launcher: Annotated[
         str,
@@ -43,11 +43,11 @@ def net(
         typer.Option(help="How many emulated hosts (default: one for each worker), or the names of real ones: n0,n1."),
     ] = None,
     interface: Annotated[
-        str | None, typer.Option(help="Of real hosts, as ib0 (default: the one that leads to the first host).")
+        str | None, typer.Option(help="Interface of real hosts, as ib0 (default: the one that leads to the first).")
     ] = None,
-    bandwidth: Annotated[str | None, typer.Option(help="Of each emulated link, such as 100Mbit/s.")] = None,
-    delay: Annotated[str | None, typer.Option(help="Between emulated hosts, one way, such as 2ms.")] = None,
-    servers: Annotated[int, typer.Option(help="Of push_pull.")] = 1,
+    bandwidth: Annotated[str | None, typer.Option(help="Bandwidth of each emulated link, such as 100Mbit/s.")] = None,
+    delay: Annotated[str | None, typer.Option(help="Delay between emulated hosts, one way, such as 2ms.")] = None,
+    servers: Annotated[int, typer.Option(help="Number of servers of push_pull.")] = 1,
     launches: Annotated[int, typer.Option(min=1, help="Fresh processes for each back end and worker count.")] = 3,
     repeats: Annotated[int, typer.Option(min=_ROUNDS, help="Timed runs of a size in each launch, at most.")] = 50,
     budget: Annotated[str | None, typer.Option(help="Begin no launch after this time, for example 8m.")] = None,

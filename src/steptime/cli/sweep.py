@@ -31,20 +31,24 @@ def sweep(
         list[str] | None,
         typer.Argument(
             metavar="-- COMMAND...",
-            help="As you start it, with {workers}: torchrun --nproc-per-node {workers} train.py.",
+            help="Your command, with {workers} in place of their number: torchrun --nproc-per-node {workers} train.py.",
         ),
     ] = None,
-    counts: Annotated[str, typer.Option(metavar="N,...", help="Numbers of workers.")] = "1,2,4",
+    counts: Annotated[str, typer.Option(metavar="N,...", help="Numbers of workers to run it with.")] = "1,2,4",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=A,B", help="Values of another {NAME} of the command; each is a curve."),
+        typer.Option(
+            "--set", metavar="NAME=A,B", help="Put each value in place of {NAME} in the command too; each has a curve."
+        ),
     ] = None,
-    repeats: Annotated[int, typer.Option(help="Runs of each setting, in rounds; at least, with --budget.")] = 3,
+    repeats: Annotated[
+        int, typer.Option(help="Run each setting so often, in rounds; with --budget, at least so often.")
+    ] = 3,
     budget: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Begin no run that would end later, such as 20m; rounds are added until a forecast can be made.",
+            help="Start no run that would end after this time, such as 20m; add rounds until a forecast can be made.",
         ),
     ] = None,
     most_steps: Annotated[
@@ -52,29 +56,36 @@ def sweep(
         typer.Option(
             "--stop-after",
             metavar="N",
-            help="End runs of PyTorch after N steps, or once the step is known within 1 %, by SIGTERM between two "
+            help="End each PyTorch run after N steps, or once its step is known within 1 %, by SIGTERM between two "
             "steps; never those that save.",
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output-dir", help="Folder (default: steptime-results/sweep-SCRIPT).")
+        Path | None,
+        typer.Option("-o", "--output-dir", help="Folder for the results (default: sweep-SCRIPT in steptime-results)."),
     ] = None,
     weak: Annotated[
         bool | None,
         typer.Option(
-            "--weak/--strong", help="Whether every worker keeps its batch, or all share one (default: by steps)."
+            "--weak/--strong",
+            help="Each worker keeps its batch, or all workers share one (default: what the steps show).",
         ),
     ] = None,
     batch: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Samples of a step, of each of the fewest workers (default: by the loader's batches)."
+            min=1, help="Samples that one worker takes in a step, of the fewest workers (default: what loaders show)."
         ),
     ] = None,
-    samples: Annotated[int | None, typer.Option(min=1, help="Of an epoch; for device-hours.")] = None,
-    price: Annotated[float | None, typer.Option(help="Of a device for an hour; for money per epoch.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Samples of an epoch, to print its device-hours.")] = None,
+    price: Annotated[
+        float | None, typer.Option(help="Price of a device for an hour, to print the money per epoch.")
+    ] = None,
     knee: Annotated[
-        str, typer.Option(metavar="PERCENT,...", help="Efficiencies below which the number of workers is searched.")
+        str,
+        typer.Option(
+            metavar="PERCENT,...", help="Find the number of workers at which efficiency falls below each of these."
+        ),
     ] = "80,50",
     html: Annotated[Path | None, typer.Option(help="Also write one offline HTML page to this file.")] = None,
     figures: Annotated[

@@ -173,6 +173,13 @@ def time_unit(seconds: float) -> tuple[float, str]:
     return (1e3, "ms") if seconds >= 1e-3 else (1e6, "µs")  # noqa: PLR2004 - the limits of the units are the units
 
 
+def long_time_unit(seconds: float) -> tuple[float, str]:
+    """Return the same of what may take minutes or hours."""
+    if seconds >= 120.0:  # noqa: PLR2004 - likewise; two digits of the smaller unit would be too few
+        return (1 / 60, "min") if seconds < 7200.0 else (1 / 3600, "h")  # noqa: PLR2004 - likewise
+    return time_unit(seconds)
+
+
 def distance(value: float | None) -> str:
     """A relative distance, of which the size matters: ``2e-07``."""
     return UNKNOWN if value is None else f"{value:.0e}" if value else "0"

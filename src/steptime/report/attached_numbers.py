@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from steptime.attached.form import RankArithmetic, RankMemory, Throughput, TrainedAmount
 from steptime.document.number_format import number, percent, rate, scaled
 from steptime.results.json_form import Interval
-from steptime.units import format_bytes
+from steptime.units import format_bytes, is_undecided
 
 _NAMED = 4
 """Groups of ranks that a sentence names."""
@@ -42,6 +42,8 @@ def _readers(groups: Sequence[Sequence[int]], ranks: int) -> str:
 
 def _rate(amount: TrainedAmount, noun: str) -> str:
     shown = rate(amount.per_s)
+    if is_undecided(amount.per_s.low, amount.per_s.high):
+        return f"{shown.interval} {noun}/s"
     return f"{shown.text} {noun}/s ({shown.interval})"
 
 

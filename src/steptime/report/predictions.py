@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steptime.analysis.ablation.pop import ASYNCHRONOUS
-from steptime.document.number_format import INCONCLUSIVE, UNKNOWN, Shown, number, percent, rate, seconds
+from steptime.document.number_format import INCONCLUSIVE, UNKNOWN, Shown, long_time_unit, number, percent, rate, seconds
 from steptime.document.section import Cell, Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
 from steptime.phases import HIDDEN, PHASES
 from steptime.report.ranking import flop_rate, tokens_rate
@@ -122,14 +122,14 @@ def _step_cells(each: "Prediction") -> list[Cell]:
         Cell(_dominant(each)),
         Cell(f"{each.extrapolation:.3g}"),
     ]
-    return [*found, Cell(*_time(each.epoch_s))] if each.epoch_s else found
+    return [*found, Cell(*_time(each.epoch_s, long_time_unit(each.epoch_s.value)))] if each.epoch_s else found
 
 
-def _time(interval: "Interval | IntervalOverLaunches") -> Shown:
+def _time(interval: "Interval | IntervalOverLaunches", unit: tuple[float, str] | None = None) -> Shown:
     value, low, high = interval.value, interval.low, interval.high
     if low is not None and high is not None and is_undecided(low, high):
         return Shown(INCONCLUSIVE, f"{format_seconds(low)} to {format_seconds(high)}")
-    return seconds(value, low, high)
+    return seconds(value, low, high, unit)
 
 
 def _dominant(each: "Prediction") -> str:

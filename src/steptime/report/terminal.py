@@ -167,7 +167,8 @@ def _grid(table: SectionTable, layout: Layout, columns: Sequence[tuple[int, Colu
     if table.has_ranks:
         found.add_column("#", no_wrap=True)
     names = table.names.replace(", ", ",\n") if stacked else table.names
-    found.add_column(names, min_width=_NAME, overflow="fold")
+    least = min(_NAME, widest_line([names, *(row.name for row in table.rows)]))
+    found.add_column(names, min_width=least, overflow="fold")
     shown = table.columns_of(layout) if columns is None else columns
     for index, column in shown:
         heading = f"{column.title}\n({column.unit})" if column.unit else column.title

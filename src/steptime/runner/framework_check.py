@@ -35,6 +35,7 @@ from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.datasets.creation import open_dataset
 from steptime.datasets.validation import loader_json
 from steptime.execution.collected import collect
+from steptime.execution.host import usable_cores
 from steptime.execution.jobs import TimingSchedule, timing_job
 from steptime.execution.launch_request import request_of
 from steptime.execution.progress import Observer
@@ -53,6 +54,7 @@ from steptime.runner.plan import StudyPlan, plan_study
 from steptime.runner.preparation import ready_interpreter
 from steptime.runner.study_run import StudyRun
 from steptime.study.trial import Trial
+from steptime.units import format_count
 from steptime.validity.verdicts import TrialVerdict, verdicts_of
 
 _WITHOUT_END = TimingSchedule(warmup_steps=10_000_000, seconds=0.0, min_steps=1, max_steps=1)
@@ -158,7 +160,7 @@ def _left_by_launch(manifest: Manifest, trial: Trial, request: Request) -> Itera
         return
     running.join(_LAUNCH_ENDS_S)
     if running.is_alive():
-        yield f"it runs on for {_LAUNCH_ENDS_S:.0f} s"
+        yield f"it runs on for {_LAUNCH_ENDS_S:.0f} s{busy_clause()}"
         request.cancelled.set()
         running.join()
     elif outcomes[0].ok:
@@ -181,7 +183,13 @@ def _training(request: Request, alive: Callable[[], bool]) -> dict[str, int] | N
 
 
 def _why(request: Request) -> str:
-    return collect(request.folder).first_error() or f"no session after {_OPEN_S:.0f} s"
+    return collect(request.folder).first_error() or f"no session after {_OPEN_S:.0f} s{busy_clause()}"
+
+
+def busy_clause() -> str:
+    """``, while 5.2 processes wanted the 2 cores``: why a launch may wait; empty on a machine that is not busy."""
+    load, cores = os.getloadavg()[0], len(usable_cores())
+    return f", while {load:.1f} processes wanted the {format_count(cores, 'core')}" if load > cores else ""
 
 
 def _runs(pid: int) -> bool:

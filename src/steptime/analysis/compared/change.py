@@ -431,5 +431,7 @@ def _notes(
 
 def _nothing(first: ComparedSide, second: ComparedSide, unpaired: Sequence[Unpaired]) -> str:
     sides = {"first": first.name, "second": second.name}
-    shown = [f"{each.name} of {sides[each.side]}: {each.reason}" for each in unpaired[:_MOST_SHOWN]]
+    mirrored = {each.name for each in unpaired if each.side == "first"}
+    others = [each for each in unpaired if each.side == "first" or each.name not in mirrored]
+    shown = [f"{each.name} of {sides[each.side]}: {each.reason}" for each in others[:_MOST_SHOWN]]
     return f"no trial of {first.name} can be compared with one of {second.name} ({'; '.join(shown)})"
