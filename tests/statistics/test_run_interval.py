@@ -21,7 +21,7 @@ def test_it_is_at_most_1_3_times_as_wide_as_student_s_of_independent_values(coun
     assert np.mean((low <= 100.0) & (high >= 100.0)) == pytest.approx(0.96, abs=0.02)
 
 
-@pytest.mark.parametrize(("count", "phi", "least"), [(8, 0.3, 0.90), (20, 0.3, 0.92), (20, 0.6, 0.90), (64, 0.6, 0.92)])
+@pytest.mark.parametrize(("count", "phi", "least"), [(8, 0.3, 0.90), (20, 0.3, 0.92), (20, 0.6, 0.92), (64, 0.6, 0.93)])
 def test_it_covers_where_neighbours_hang_together(count, phi, least):
     """1000 repetitions tell 0.7 %; benchmarks/core/run-interval.csv has all cells."""
     low, high = bounds_of(100.0 + 20.0 * correlated(np.random.default_rng(count), (1000, count), phi))
