@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 0.02
 # The distance of samples grows to this part of the time since the first, and at most to so much.
-PART, MOST_S = 200, 1.0
+PART, MOST_S = 50, 1.0
 WRITTEN_EVERY_NS = 2_000_000_000
 # In mode `auto` it begins after so many steps if gaps are more than this part of their time.
 STEPS = 20
@@ -43,12 +43,13 @@ class LineSampler:
         self.mode = mode
         self.libraries = library_folders()
         self.here = os.getcwd() + os.sep
+        self.files: dict[str, tuple[bool, str]] = {}  # whether one is the user's, and its library
         self.begin_again()
 
     def begin_again(self) -> None:
         """Forget all; a forked child has no thread."""
         self.thread: threading.Thread | None = None
-        self.stopping = threading.Event()
+        self.stopping = threading.Lock()  # free when the thread is to end
         self.samples: list[str] = []  # lines seen in the gap that goes on, whose name is known at its end
         self.places: dict[str, dict[str, int]] = {}
         self.first = 0
@@ -81,20 +82,23 @@ class LineSampler:
         """Start the thread; step ``number`` is the first that it sees whole."""
         self.first, self.written_at = number, now()
         self.began = self.written_at
+        self.stopping.acquire()
         self.thread = threading.Thread(target=self._look, daemon=True, name="steptime attach: lines")
         self.thread.start()
 
     def _look(self) -> None:
         try:
-            while not self.stopping.wait(self.every_s):
+            while not self.stopping.acquire(timeout=self.every_s):
                 begin = now()
                 frame = sys._current_frames().get(self.recorder.thread)
                 called, function = "", ""
                 asked = self.recorder.inside("nograd")
                 if asked:
                     frame = caller_of_module(frame)
-                while frame is not None and not is_user_frame(frame, self.libraries):
-                    package = package_of(frame.f_code.co_filename)
+                while frame is not None:
+                    is_own, package = self._file_of(frame)
+                    if is_own:
+                        break
                     if package and package != called and not (asked and called not in REPLACEABLE_CALLERS):
                         called, function = package, frame.f_code.co_name
                     frame = frame.f_back
@@ -108,6 +112,16 @@ class LineSampler:
                 self.cost += now() - begin
         except Exception as error:  # without lines the record is still whole
             self.mode = f"ended by {error!r}"
+
+    def _file_of(self, frame: FrameType) -> tuple[bool, str]:
+        """Return whether ``frame`` is code of the user's, and of which library it is else."""
+        name = frame.f_code.co_filename
+        known = self.files.get(name)
+        if known is None:
+            known = is_user_frame(frame, self.libraries), package_of(name)
+            if not name.startswith("<"):  # what was made from text may be anybody's
+                self.files[name] = known
+        return known
 
     def _count(self, line: str) -> None:
         try:
@@ -149,7 +163,7 @@ class LineSampler:
     def stop(self) -> None:
         """End the thread and wait for it: one that still runs while the interpreter ends can abort the process."""
         if self.thread is not None and self.thread.is_alive():
-            self.stopping.set()
+            self.stopping.release()
             self.thread.join(JOINED_WITHIN_S)
         if self.recorder.begin is not None:
             self.write(self.recorder.number)
