@@ -98,15 +98,18 @@ class TrainingSources:
 
     def settle_others(self, pending: list[LoaderRequest], ledger: Ledger) -> None:
         """Settle what other loaders answered; one that only began, and of which no batch is seen, is the step's own."""
-        giving = {request.source for request in pending if request.delivered}
         for request in pending:
             if request.source not in self.training:
-                began = request.region == "loader_start" and request.source not in giving
+                giving = any(each.delivered and each.source == request.source for each in pending)
+                began = request.region == "loader_start" and not giving
                 request.settle(ledger, apart=ledger.waits and not began)
 
     def of(self, pending: list[LoaderRequest]) -> list[LoaderRequest]:
         """Return those of the requests that loaders of the training answered."""
-        return [request for request in pending if request.source in self.training]
+        for request in pending:
+            if request.source not in self.training:
+                return [request for request in pending if request.source in self.training]
+        return pending[:]
 
 
 class EvaluatedReads:
@@ -124,6 +127,9 @@ class EvaluatedReads:
 
         ``begun`` is whether a step came before.
         """
+        if len(requests) < 2:  # noqa: PLR2004 - one before another
+            self.usual = 0 if begun else self.usual
+            return 0
         last = max((index for index, request in enumerate(requests) if request.delivered), default=0)
         read = [index for index, request in enumerate(requests[:last]) if request.read_until]
         usual = self.usual or 0
@@ -146,12 +152,14 @@ class EvaluatedReads:
         """
         if begun and not stepped:
             return requests
-        evaluated = requests[: self.count(requests, begun=begun)]
+        count = self.count(requests, begun=begun)
+        if not count:
+            return requests
+        evaluated = requests[:count]
         for request in evaluated:
             request.settle(ledger, apart=request.region != "epoch")
-        if evaluated:
-            ledger.extend_apart(evaluated[-1].begin, max(request.read_until for request in evaluated))
-        return requests[len(evaluated) :]
+        ledger.extend_apart(evaluated[-1].begin, max(request.read_until for request in evaluated))
+        return requests[count:]
 
     def last(self, requests: list[LoaderRequest]) -> list[LoaderRequest]:
         """Return those that an evaluation made, where none of ``requests`` is trained on."""
@@ -216,8 +224,7 @@ class StepBatches:
             self.latest, self.failed = len(self.taken), False
         for index, request in enumerate(requests):
             request.settle(ledger, apart=False)
-            others = (each.source for each in requests[index + 1 :] if each.delivered)
-            followed = request.delivered and request.source not in begun and request.source in others
+            followed = request.delivered and request.source not in begun and is_followed(requests, index)
             self.taken.append((request.amount, followed))
             begun.discard(request.source)
             if request.region == "loader_start":
@@ -236,13 +243,20 @@ class StepBatches:
         extra = followed
         for seen, count in zip(self.seen, (followed, batches - passes)):
             seen[count] = seen.get(count, 0) + 1
-            usual = [each for each, times in seen.items() if times >= USUAL * self.steps]
-            extra = min(extra, count - min(usual)) if usual else 0
+            if followed:
+                usual = [each for each, times in seen.items() if times >= USUAL * self.steps]
+                extra = min(extra, count - min(usual)) if usual else 0
         for amount, may in taken:
             if may and extra > 0:
                 extra -= 1
             else:
                 account.add_batch(amount)
+
+
+def is_followed(requests: list[LoaderRequest], index: int) -> bool:
+    """Return whether behind the one at ``index`` the same loader brought a batch."""
+    source = requests[index].source
+    return any(each.delivered and each.source == source for each in requests[index + 1 :])
 
 
 class RequestsElsewhere:
