@@ -2,13 +2,14 @@
 
 ::
 
-    python benchmarks/attach/peers_cost.py [--python PYTHON_WITH_TORCH] [--rounds 8]
+    python benchmarks/attach/peers_cost.py [--python PYTHON_WITH_TORCH] [--rounds 8] [--environment FOLDER]
 
 Each round runs `scripts/steps_of_lengths.py` alone, attached and under traceml-ai (pinned, used as its documentation
 asks), in an order of its own: about 12 minutes on two cores. A figure is the mean over rounds of what a run has more
 than the run alone of its round, with a 95 % interval of Student's t: of all threads of the ranks, and of their training
 threads. Processes beside the ranks (traceml-ai's aggregator, attach's own) are in the time of the whole job alone.
-Writes `peers_cost.json`.
+traceml-ai is installed into FOLDER, which is used again where it has it; by default into one that is removed. Writes
+`peers_cost.json` whenever a round ends.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,17 @@ def run(tool: str, python: Path, ranks: int, folder: Path) -> dict[str, Any]:
     return {"job_s": job_s, "steps": steps}
 
 
-def measure(python: Path, folder: Path, rounds: int) -> list[dict[str, Any]]:
-    """Run every tool with one and with two ranks, in turns."""
-    pythons = {tool: environment(tool, python, folder) if tool == PEER else python for tool in TOOLS}
+def python_with_peer(python: Path, folder: Path) -> Path:
+    """Return the interpreter that has traceml-ai in ``folder``, which is made where there is none."""
+    own = folder / PEER / "bin" / "python"
+    if own.with_name("traceml").exists():
+        return own
+    folder.mkdir(parents=True, exist_ok=True)
+    return environment(PEER, python, folder)
+
+
+def measure(pythons: dict[str, Path], folder: Path, rounds: int) -> Iterator[list[dict[str, Any]]]:
+    """Run every tool with one and with two ranks, in turns; yield all runs so far whenever a round ends."""
     chosen = random.Random(0)  # noqa: S311 - an order
     runs = []
     for number in range(rounds):
@@ -77,7 +86,7 @@ def measure(python: Path, folder: Path, rounds: int) -> list[dict[str, Any]]:
                 found = run(tool, pythons[tool], ranks, folder / f"{number}-{ranks}-{tool}")
                 runs.append({"round": number, "ranks": ranks, "tool": tool, "load": load, **found})
                 print(f"{number} {ranks} {tool}: {time.monotonic() - begin:.1f} s", file=sys.stderr)
-    return runs
+        yield runs
 
 
 def added(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -103,14 +112,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", type=Path, default=None)
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--environment", type=Path, default=None)
     options = parser.parse_args()
     python = options.python or ready_interpreter("pytorch")
     if python is None:
         sys.exit("no environment for pytorch: run 'steptime env create pytorch', or name one by --python")
     with tempfile.TemporaryDirectory() as name:
-        runs = measure(Path(python).absolute(), Path(name), options.rounds)
-    kept = {"peer": PINNED[PEER], "cores": os.cpu_count(), "added": added(runs), "runs": runs}
-    RESULT.write_text(json.dumps(kept, indent=1) + "\n")
+        peer = python_with_peer(Path(python).absolute(), (options.environment or Path(name)).absolute())
+        pythons = {tool: peer if tool == PEER else Path(python).absolute() for tool in TOOLS}
+        for runs in measure(pythons, Path(name), options.rounds):
+            kept = {"peer": PINNED[PEER], "cores": os.cpu_count(), "added": added(runs), "runs": runs}
+            RESULT.write_text(json.dumps(kept, indent=1) + "\n")
     for row in kept["added"]:
         bounds = f"{row['mean_us']:.0f} us ({row['low_us']:.0f} to {row['high_us']:.0f})"
         print(f"{row['tool']}, {row['ranks']} rank(s), {row['step'] or 'whole job'}, {row['of']}: {bounds}")
