@@ -209,7 +209,9 @@ def test_an_answer_that_cannot_be_made_changes_nothing_of_the_end(tmp_path):
 REPLACING = {
     "export": ("export PYTHONPATH=src\nexec {python} wait.py\n", "line 2: PYTHONPATH is 'src'"),
     "in front of the command": ("PYTHONPATH=$PWD/lib {python} wait.py\n", "line 2: PYTHONPATH is '{here}/lib'"),
-    "emptied": ("export PYTHONPATH=\n{python} wait.py\n", "line 2: PYTHONPATH is ''"),
+    "emptied": ("export PYTHONPATH=\n{python} wait.py\n", "line 2: PYTHONPATH is empty or not set"),
+    "unset": ("unset PYTHONPATH\n{python} wait.py\n", "attached: PYTHONPATH is empty or not set"),
+    "left out": ("exec env -u PYTHONPATH {python} wait.py\n", "attached: PYTHONPATH is empty or not set"),
     "by Python": (
         (
             '{python} -c \'import os, subprocess, sys; os.environ.update(PYTHONPATH="lib"); '

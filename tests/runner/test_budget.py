@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -101,6 +102,22 @@ class TestEnds:
         row = 60.0 if launched == len(TRIALS) else 99.0  # all but the report, until there is a ranking
         behind = own.grace_s if launched else 0.0  # which a launch that had begun may take
         assert own.end_of_launches(60.0, TIMED, plan) == row - 3.0 * launched - behind
+
+    @pytest.mark.parametrize(("trials", "seconds"), [(0, 0.0), (1, 3.0), (2, 3.0), (4, 6.0)])
+    def test_two_replays_at_once_take_half_as_long_and_one_is_no_quicker_alone(self, trials, seconds):
+        own = replace(budget(100.0, launch=2.0, replay=3.0), at_once=2)
+        assert own.replays_s(TRIALS[:trials]) == seconds
+
+    @pytest.mark.parametrize(("had_s", "expected_s"), [(1.0, 3.0), (3.0, 3.0), (20.0, 20.0)])
+    def test_a_replay_that_was_cut_is_expected_to_take_as_long_as_it_had_at_least(self, had_s, expected_s):
+        own = budget(100.0, launch=2.0, replay=3.0)
+        own.note_cut_replays(TRIALS[:1], had_s)
+        assert own.replays_s(TRIALS[:1]) == pytest.approx(expected_s)
+
+    def test_of_replays_one_after_the_other_none_had_all_of_the_time(self):
+        own = budget(100.0, launch=2.0, replay=3.0)
+        own.note_cut_replays(TRIALS, 20.0)
+        assert own.replays_s(TRIALS) == pytest.approx(20.0)
 
     def test_a_report_may_take_as_long_as_the_longest_that_was_seen(self):
         own = budget(100.0, report=3.0)

@@ -7,7 +7,7 @@ first check of a run shows how long its like take.
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,10 +107,28 @@ class Budget:
 
     def replay_s(self, trial: Trial) -> float:
         """Return about how much longer the replay of a trial's launches makes a run; 0 where it gets none."""
+        return self._replay_alone_s(trial) / self.at_once
+
+    def replays_s(self, trials: Iterable[Trial]) -> float:
+        """Return about how long the replays of the launches of trials take: none is quicker for being the only one."""
+        each_s = [self._replay_alone_s(trial) for trial in trials]
+        return max(sum(each_s) / self.at_once, max(each_s, default=0.0))
+
+    def _replay_alone_s(self, trial: Trial) -> float:
         if not (self.study.equivalence.enabled and can_replay(trial)):
             return 0.0
         # Its processes begin with their framework imported, which the first of them waits for.
-        return (self.durations.expected_s("replay", trial) or self.launch_s(trial)) / self.at_once
+        return self.durations.expected_s("replay", trial) or self.launch_s(trial)
+
+    def note_cut_replays(self, trials: Sequence[Trial], seconds: float) -> None:
+        """Take into account that the replays of trials were not over after so many seconds, where fewer were expected.
+
+        Of more than are made at once some had not begun.
+        """
+        for trial in trials:
+            had_s = seconds * min(1.0, self.at_once / len(trials))
+            if had_s > self._replay_alone_s(trial):
+                self.durations.note("replay", trial, had_s)
 
     def end_of_launches(self, end: float | None, kind: RunKind[Any], schedule: Schedule[Trial, Any]) -> float | None:
         """Return when launches must end, so that timed ones can be replayed.
@@ -127,7 +145,7 @@ class Budget:
         is_ranked = all(launches.get(each.id) for each in trials)
         last = end if is_ranked else self.end
         # A launch that had begun may end behind its deadline, which is not to cost the replays their time.
-        return last - sum(map(self.replay_s, launched)) - (self.grace_s if launched else 0.0)
+        return last - self.replays_s(launched) - (self.grace_s if launched else 0.0)
 
     def checks_s(self, cases: Sequence[Case], *, at_best: bool = False) -> float | None:
         """Return about how long checks take; those of unknown length as the others of their workload, None without any.
@@ -195,7 +213,7 @@ class Budget:
         """Whether ``trials`` can be checked and launched until a moment; so if the length of a check is unknown."""
         waiting = [case for case in pending if any(trial.id in case.stands_for for trial in trials)]
         checks_s = self.checks_s(waiting, at_best=True)
-        launches_s = sum(self.launch_s(trial) + self.replay_s(trial) for trial in trials)
+        launches_s = sum(map(self.launch_s, trials)) + self.replays_s(trials)
         return checks_s is None or self.clock() + checks_s + launches_s <= until
 
     def _cost_s(self, trial: Trial, pending: Sequence[Case]) -> float:
@@ -214,7 +232,7 @@ class Budget:
         left_s = max(0.0, until - now)
         if any(self.durations.expected_s("launch", each) is None for each in trials):
             return now + (_USUAL_FOR_CHECKS if first else _FEWEST_FOR_CHECKS) * left_s
-        wanted_s = left_s - sum(self.launch_s(each) + self.replay_s(each) for each in trials)
+        wanted_s = left_s - sum(map(self.launch_s, trials)) - self.replays_s(trials)
         return now + min(max(wanted_s, _FEWEST_FOR_CHECKS * left_s), _MOST_FOR_CHECKS * left_s)
 
     @contextmanager
@@ -247,7 +265,7 @@ class Budget:
         parts = {
             format_count(len(pending), "check"): checks_s,
             **self._launches_s(trials),
-            "replays of the timed steps": sum(map(self.replay_s, TIMED.trials(self.study, trials))),
+            "replays of the timed steps": self.replays_s(TIMED.trials(self.study, trials)),
             "the report": self._report_s,
         }
         needed_s = sum(parts.values())

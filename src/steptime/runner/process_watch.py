@@ -26,6 +26,10 @@ REPLACED = (
     "no process was attached: {where}PYTHONPATH is {value!r} where Python starts, without the folder of steptime that "
     "the command was given in it. Keep what is there: PYTHONPATH={value}:$PYTHONPATH"
 )
+EMPTIED = (
+    "no process was attached: {where}PYTHONPATH is empty or not set where Python starts (env -u PYTHONPATH, unset), so "
+    "that it lacks the folder of steptime that the command was given in it: let it through"
+)
 NO_LIBRARY = (
     "no process was attached: its Python processes imported no library of training that steptime knows, or ended "
     "before they trained; or their Python is older than 3.8"
@@ -79,7 +83,7 @@ class ProcessWatch:
         path = next((each.path for each in self._seen.values() if each.path is not None), None)
         if path is None:
             return None
-        return REPLACED.format(where=_where_set(words), value=path)
+        return (REPLACED if path else EMPTIED).format(where=_where_set(words), value=path)
 
     def reason(self, words: Sequence[str]) -> str:
         """Return why nothing was attached, by the processes that were seen, else by the words of the command."""

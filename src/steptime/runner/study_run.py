@@ -228,14 +228,17 @@ class StudyRun:
             budget.at_once,
             took=lambda trial, seconds: self.durations.note("replay", trial, seconds),
         )
+        began = budget.clock()
         with budget.ending(cancelled, budget.end):
             kind.repeat(replays, run, trials)
+        took_s = budget.clock() - began
         executor.remove(replays.scratch)
         if cancelled.is_set():
-            for trial in trials:
-                good = [each for each in run.timed.get(trial.id, ()) if each.status == "ok"]
-                if replay_flags(trial, good, run.store.replays(trial.id)):
-                    self._verdicts.unrank(trial, NOT_REPEATED)
+            good = {each.id: [one for one in run.timed.get(each.id, ()) if one.status == "ok"] for each in trials}
+            cut = [each for each in trials if replay_flags(each, good[each.id], run.store.replays(each.id))]
+            for trial in cut:
+                self._verdicts.unrank(trial, NOT_REPEATED)
+            budget.note_cut_replays(cut, took_s)
 
     def _leave_out_unmeasured(
         self, store: Store, kind: RunKind[Any], runs: AbstractRuns[Trial, Any], trials: Sequence[Trial], gate: Gate
