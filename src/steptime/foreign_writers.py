@@ -102,8 +102,8 @@ def require_folder_for_launches(folder: Path) -> None:
     refuse_links(folder)
     if said := _foreign_hand_in(folder):
         message = (
-            f"{said}, who could put code into what you run as {me}; choose a folder of your own with -o. To go on in "
-            f"this one, check that it was not changed, and make it yours alone: chown -R {me} {folder} and "
+            f"{said}, who could put code into what you run as {me}; choose a folder of your own with -o. To continue "
+            f"in this one, check that it was not changed, and make it yours alone: chown -R {me} {folder} and "
             f"chmod -R go-w {folder}"
         )
         raise StoreError(message)

@@ -41,7 +41,8 @@ BANNED = {
     r"|takes not settled|as far as the path exists|without a clock|time against best|by the native loader"
     r"|environments made|behind the last step|sign right in|efficiency of 1 worker|What does it learn|Start goes on"
     r"|not settled [(]|[Uu]ndecided whether|faster than expected by|without a worker does nothing|from which srun takes"
-    r"|mostly: residual|Wins over|to go on:|same command goes on|as wide an interval",
+    r"|mostly: residual|[Ww]ins? over|to go on[,:]|go on with:|same command goes on|as wide an interval|holds? together"
+    r"|same sweep goes on",
 }
 """Patterns of words that a reader outside of this project would not expect, by their name in ratchet.toml."""
 GROUP_LINES = 35

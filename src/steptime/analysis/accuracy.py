@@ -121,7 +121,7 @@ def over_seeds(
         lowest: the least possible value.
         highest: the greatest possible value.
         family: where the values are differences of two of so many trials which are compared with each other, their
-            number: all such intervals then hold together.
+            number: all such intervals are then simultaneous.
     """
     if not values:
         return None
@@ -257,7 +257,7 @@ def accuracy_places(trials: Sequence[Trial], found: Mapping[str, TrainingSummary
     """Return the trained trials of every group, the best final accuracy (or lowest final loss) first.
 
     A trial is compared with the best by the difference of the two with the same seed, so that the effects of the seed
-    (initial weights and the order of samples) cancel. The intervals of all differences of a group hold together.
+    (initial weights and the order of samples) cancel. The intervals of all differences of a group are simultaneous.
     """
     groups: dict[str, list[Trial]] = {}
     for trial in trials:

@@ -34,7 +34,7 @@ class AverageRatio:
 
 
 def published_ratios(claims: Sequence[Mapping[str, Any]], measured: Sequence[Measured]) -> list[PublishedRatio]:
-    """Return what a study claims beside what ``measured`` trials show, with intervals that hold together."""
+    """Return what a study claims beside what ``measured`` trials show, with simultaneous intervals."""
     ratios = [(claim, average_ratio(claim, measured, sidak_level(LEVEL, len(claims)))) for claim in claims]
     return [
         PublishedRatio(
@@ -167,7 +167,7 @@ def tiers_of(trial: Trial, kept: Mapping[str, Any]) -> list[Tuning]:
 def tuned_trials(trials: Sequence[Trial], measured: Mapping[str, Measured]) -> list[TunedTrial]:
     """Return every tuned trial with the options that its tier changed, and how much faster that made it.
 
-    The intervals of all these ratios hold together.
+    The intervals of all these ratios are simultaneous.
 
     Args:
         trials: of the study.

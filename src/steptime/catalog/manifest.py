@@ -53,7 +53,7 @@ class StrategySupport(_ManifestForm):
 class TunedOptions(_ManifestForm):
     """The table ``[tuned]``: the values of options in the tier ``tuned``, where they are not the defaults.
 
-    The overrides of a device win over the table's own values, those of a strategy over both.
+    The overrides of a device take precedence over the table's own values, those of a strategy over both.
     """
 
     options: dict[str, OptionValue] = Field(default_factory=dict)

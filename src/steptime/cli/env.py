@@ -69,7 +69,7 @@ def create(
         with unmasked(), LiveObserver(console) as observer:
             prepared = prepare_environments(specs, observer)
     except Interrupted as stop:
-        stop.add_note(f"complete environments stay; go on with: {shlex.join(['steptime', *sys.argv[1:]])}")
+        stop.add_note(f"complete environments stay; to continue: {shlex.join(['steptime', *sys.argv[1:]])}")
         raise
     broken = {**refused, **(broken_frameworks() if everything else {})}
     prepared.failures.update(broken)

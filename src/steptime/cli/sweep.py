@@ -100,7 +100,7 @@ def sweep(
 ) -> None:
     """Run your own command with several numbers of workers, and forecast how far more of them help.
 
-    Runs that ended are kept: the same sweep goes on where it was stopped.
+    Runs that ended are kept: rerun the same command to continue.
     """
     from steptime.scaling.knee import read_shares
     from steptime.sweep.early_end import LEAST_STEPS

@@ -58,7 +58,7 @@ class Comparison:
     prior_freedom: float = 0.0
     """Degrees of freedom that other trials of the study contribute."""
     family: int = 2
-    """Trials whose comparisons hold together at ``level``; 2 for a comparison by itself."""
+    """Trials whose comparisons are simultaneous at ``level``; 2 for a comparison by itself."""
 
     @property
     def interval(self) -> IntervalOverLaunches:
@@ -144,7 +144,7 @@ def compare(  # noqa: PLR0913 - how it is compared, and at what level, beside th
     the same sum of launches, with its variance from there.
 
     With ``family``, the number of trials that are compared with each other, the intervals of all their differences
-    hold together at ``level`` (docs/decisions/0017-simultaneous.md), so also that with the one that seems best.
+    are simultaneous at ``level`` (docs/decisions/0017-simultaneous.md), so also that with the one that seems best.
 
     With ``apart``, all launches of one trial ran at another time than all of the other. Launches of one time may be
     alike as those of two times are not, and a machine that drifts is taken for a change by any interval that narrows

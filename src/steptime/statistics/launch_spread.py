@@ -104,7 +104,7 @@ def pooled_error(
         shares: of each trial its spread and, by block, the weight of its launch in the sum.
         level: the share of such intervals that hold the truth.
         family: where the sum is the difference of two of so many trials which are compared with each other, their
-            number: all such intervals then hold together. The trial that seems best is likely to be one that spreads
+            number: all such intervals are then simultaneous. The trial that seems best is likely to be one that spreads
             more than its variance, so the larger variance counts for both, and its freedom is that of the prior.
         sessions: of each block, where blocks ran at several times with a pause between them. Blocks of one session may
             be alike as those of two are not, so that their effects are not taken to average out within it.

@@ -1,4 +1,4 @@
-"""Critical values for claims that hold together: the studentised range, and Šidák's level for separate claims.
+"""Critical values for simultaneous claims: the studentised range, and Šidák's level for separate claims.
 
 A table that compares every trial with the best makes many claims at once. Each of them at 95 % would call one of eight
 equal trials slower in half of all studies (docs/decisions/0017-simultaneous.md).
@@ -43,7 +43,7 @@ def critical_value(freedom: float | Array, level: float, family: int = 2) -> Arr
 
 
 def sidak_level(level: float, claims: int) -> float:
-    """Return the level of each of ``claims`` intervals with which all hold together with the probability ``level``.
+    """Return the level of each of ``claims`` intervals with which all hold at once with the probability ``level``.
 
     Exact for independent claims, and on the safe side for intervals by Student's t that are not (Šidák 1967).
     """

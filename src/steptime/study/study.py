@@ -288,7 +288,7 @@ class Inclusion(_IncludedAxes):  # type: ignore[misc, valid-type]  # as above
 
 
 def variables_of(framework: str, variables: Mapping[str, Any]) -> dict[str, list[str | None]]:
-    """Return the values of each environment variable for ``framework``; a framework's own win over those of all."""
+    """Return the values of each environment variable for ``framework``: its own before those of all."""
     for_all = {name: values for name, values in variables.items() if isinstance(values, list)}
     return {**for_all, **variables.get(framework, {})}
 

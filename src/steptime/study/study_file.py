@@ -235,7 +235,7 @@ def read_study(
         text: of the file, where it has been read; a pipe can be read once only.
         paths_from: the folder at which relative paths in the file start; None for the file's own folder.
 
-    A scale that the study or an override chooses replaces keys of the file, and other overrides win over it.
+    A scale that the study or an override chooses replaces keys of the file, and other overrides replace its own.
 
     Relative paths in overrides start at the current folder.
 

@@ -166,8 +166,8 @@ def require_same(kept: SweepPlan, plan: SweepPlan, folder: Path) -> None:
             differences.append(f"{option} is {before}, and not {now}")
     if differences:
         message = (
-            f"{folder} holds another sweep: {'; '.join(differences)}; repeat those to go on, or choose another folder "
-            "with -o"
+            f"{folder} holds another sweep: {'; '.join(differences)}; repeat those to continue, or choose another "
+            "folder with -o"
         )
         raise StoreError(message)
 

@@ -58,7 +58,7 @@ def identity_kernel(size: ProbeSize) -> "numpy.ndarray":
 def limit_libraries(job: Job) -> None:
     """Let NVIDIA's libraries use TF32 only where the job asks for it; to be called before the framework is imported.
 
-    The variable is NVIDIA's own, and wins over what a framework asks of cuBLAS and cuDNN.
+    The variable is NVIDIA's own, and takes precedence over what a framework asks of cuBLAS and cuDNN.
     """
     if job["device"] != "cuda":
         return

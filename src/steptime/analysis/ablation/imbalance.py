@@ -72,7 +72,7 @@ def blamed_worker(matrices: Sequence[Array]) -> int | None:
     A worker's typical computation in a launch is its median over steps: a rare pause makes no worker slow.
     Its logarithm is launch + worker + rest, and the rest's variance, over all workers and launches, bounds what
     launches make of equal workers: memory layout or placement slow one down by chance. The intervals of all workers
-    against the mean of the others hold together (Šidák), and a single launch blames no worker.
+    against the mean of the others are simultaneous (Šidák), and a single launch blames no worker.
     """
     launches, workers = len(matrices), len(matrices[0])
     if launches == 1:

@@ -1,7 +1,7 @@
-"""What changed from one side to another: ratios of step times whose intervals hold together, and what may explain them.
+"""What changed from one side to another: simultaneous ratios of step times, and what may explain them.
 
 Launches are the unit, and how they spread is pooled over everything that both sides measured (decision 11). The
-intervals of all pairs, and of their mean, hold together by Šidák's level (decision 17).
+intervals of all pairs, and of their mean, are simultaneous by Šidák's level (decision 17).
 
 Which subjects of two sides are the same configuration, and why the others have no counterpart.
 """

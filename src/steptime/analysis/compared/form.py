@@ -99,7 +99,7 @@ class ChangeReport(JsonForm):
     """The baseline."""
     second: SideForm
     level: float
-    """With which all intervals of ratios hold together."""
+    """With which all intervals of ratios hold at once."""
     gate_level: float
     """Likewise, of the bounds that decide on failing: an equal side fails in one of 200 comparisons at most."""
     interleaved: bool
