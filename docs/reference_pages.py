@@ -16,14 +16,18 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
+from typer.testing import CliRunner
 
 from steptime.analysis.summary_form import Summary
 from steptime.attached.form import AttachedRun
+from steptime.cli.app import app
 from steptime.diagnosis.form import Diagnosis
 from steptime.scaling.sweep_answer import SweepAnswer
 from steptime.study.study import Study, schema
@@ -111,6 +115,16 @@ _LISTED = {"ScheduleChoice"}
 _OF_AXES = {"Inclusion", "Exclusion"}
 _OWN_KEYS = {"cluster", "train"}
 """Keys of an inclusion that are not axes."""
+_PARTS = {
+    Summary: "A study",
+    AttachedRun: "An attached run (`attached`)",
+    Diagnosis: "What to change (`diagnosis`)",
+    SweepAnswer: "A sweep (`sweep`)",
+}
+"""Headings above forms, by the first below each."""
+DATA = DOCS.parent / "tests" / "data"
+_LONGEST_VALUE = 40
+"""Letters of an example of a report's key."""
 _OF_NUMBERS = {"value", "low", "high", "least", "most", "seeds", "value_s", "low_s", "high_s"}
 """Keys of the forms that hold nothing but a number with its interval."""
 
@@ -245,9 +259,8 @@ def _objects(node: Node, forms: Node) -> Iterator[str]:
 
 def report_page() -> str:
     """Return the page with every object of ``steptime report --json``, the key ``attached`` among them."""
-    models = list(
-        dict.fromkeys([each for form in (Summary, AttachedRun, Diagnosis, SweepAnswer) for each in _models(form)])
-    )
+    models = list(dict.fromkeys([each for form in _PARTS for each in _models(form)]))
+    examples = report_examples()
     numbers = [model for model in models if set(model.model_fields) <= _OF_NUMBERS]
     lines = [
         GENERATED,
@@ -258,17 +271,19 @@ def report_page() -> str:
         "",
         "Numbers with an interval are objects of some of "
         + ", ".join(f"`{key}`" for key in sorted({key for model in numbers for key in model.model_fields}))
-        + ". What is unknown or does not apply is `null`.",
+        + ". What is unknown or does not apply is `null`. `key=value` shows an example.",
     ]
     for model in models:
         if model in numbers:
             continue
         described = _descriptions(model)
-        lines += ["", f"## {model.__name__}", "", _plain(model.__doc__ or ""), ""]
+        lines += ["", f"## {_PARTS[model]}"] if model in _PARTS else []
+        lines += ["", f"### {model.__name__}", "", _plain(model.__doc__ or ""), ""]
         keys, bare = [], []
         for key, field in model.model_fields.items():
             kinds = [inner.__name__ for inner in _inner(field.annotation) if inner not in numbers]
-            shown = f"`{key.rstrip('_')}`"
+            example = examples.get((model.__name__, key), "")
+            shown = f"`{key.rstrip('_')}{'=' if example else ''}{example}`"
             if kinds:
                 shown = f"[{shown}](#{kinds[0].lower()})"
             if key in described:
@@ -279,6 +294,57 @@ def report_page() -> str:
             keys.append(", ".join(bare))
         lines.append("\\\n".join(keys))
     return "\n".join(lines) + "\n"
+
+
+@cache
+def report_examples() -> dict[tuple[str, str], str]:
+    """Return a value of each key that a report of the demo, a stored study or an attached run has, by form and key."""
+    run = CliRunner()
+    demo = run.invoke(app, ["demo", "--json", "-o", mkdtemp()]).stdout
+    attached = run.invoke(app, ["report", "--json", str(DATA / "ray-train.tar.xz")]).stdout
+    stored = (DATA / "golden" / "strong-scaling" / "report.json").read_text(encoding="utf-8")
+    found: dict[tuple[str, str], str] = {}
+    for text in (demo, stored, attached):
+        report = json.loads(text)
+        for form, place in (
+            (Summary, report),
+            (Diagnosis, report.get("diagnosis")),
+            (AttachedRun, report.get("attached")),
+        ):
+            _collect(form, place, found)
+    return found
+
+
+def _collect(form: type[BaseModel], value: Any, found: dict[tuple[str, str], str]) -> None:  # noqa: ANN401 - JSON
+    """Add the first short value of each key of a form, and of the forms in it."""
+    if isinstance(value, list):
+        for each in value:
+            _collect(form, each, found)
+    if not isinstance(value, dict):
+        return
+    for key, field in form.model_fields.items():
+        own = value.get(key.rstrip("_"))
+        forms = _inner(field.annotation)
+        for inner in forms:
+            values = own.values() if isinstance(own, dict) and not set(own) & set(inner.model_fields) else [own]
+            for each in values:
+                _collect(inner, each, found)
+        if not forms and own not in (None, [], {}, ""):
+            text = _example(own)
+            if len(text) <= _LONGEST_VALUE and not set(text) & set(" `/"):
+                found.setdefault((form.__name__, key), text)
+
+
+def _example(value: Any) -> str:  # noqa: ANN401 - JSON
+    """Return a value as JSON of one word; of several the first, and numbers with three digits."""
+    if isinstance(value, list):
+        return f"[{_example(value[0])}{',…' if len(value) > 1 else ''}]"
+    if isinstance(value, dict):
+        key, first = next(iter(value.items()))
+        return f'{{"{key}":{_example(first)}{",…" if len(value) > 1 else ""}}}'
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _models(model: type[BaseModel]) -> list[type[BaseModel]]:

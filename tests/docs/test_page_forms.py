@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from steptime.runner.framework_template import write_workload
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -19,3 +21,13 @@ def test_an_entry_of_the_changelog_is_one_line():
 
 def test_the_changelog_has_room_for_what_is_not_released():
     assert re.search(r"^## \[Unreleased\]$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_page_of_own_modules_shows_what_is_written(tmp_path):
+    module, study = write_workload("mine", tmp_path, "pytorch")
+    page = (ROOT / "docs" / "own-module.md").read_text(encoding="utf-8")
+    (functions,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (keys,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+
+    assert [line for line in functions.splitlines() if line not in module.read_text().splitlines()] == []
+    assert keys == study.read_text()
