@@ -1,5 +1,6 @@
 """Samples of lines are taken ever more seldom, so that a long run pays little for them."""
 
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -20,3 +21,25 @@ def test_the_distance_of_samples_grows_with_the_time_since_the_first(monkeypatch
         sampler.places = {"forward": {"train.py:3 main": 7}}
         sampler.write(number)
     assert [line["every_ns"] for line in written] == [EVERY_S * 1e9, pytest.approx(every_s * 1e9)]
+
+
+def frame_in(file, module):
+    space = {"__name__": module, "sys": sys}
+    exec(compile("frame = sys._getframe()", file, "exec"), space)  # noqa: S102 - it is code made from text
+    return space["frame"]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["the user's first", "a library's first"])
+def test_code_made_from_text_is_judged_anew_in_each_module(first):
+    sampler = LineSampler(SimpleNamespace(), "on")
+    modules = ["__main__", "attrs"] if first else ["attrs", "__main__"]
+    judged = {module: sampler._file_of(frame_in("<string>", module))[0] for module in modules}
+    assert judged == {"__main__": True, "attrs": False}
+
+
+def test_a_file_of_code_is_judged_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(line_sampler, "is_user_frame", lambda frame, _: asked.append(frame.f_code.co_filename) or True)
+    sampler = LineSampler(SimpleNamespace(), "on")
+    assert [sampler._file_of(frame_in("/home/me/train.py", "__main__")) for _ in range(3)] == [(True, "")] * 3
+    assert asked == ["/home/me/train.py"]

@@ -186,8 +186,12 @@ class Ledger:
                 late, after.end = after, boundary
         else:
             late = after
-        self._settle([entry for entry in entries if entry[0] < boundary], old, late)
-        self._settle([entry for entry in entries if entry[0] >= boundary], self.account, self.apart)
+        if late is None and self.apart is None:
+            for entry in entries:
+                (old if entry[0] < boundary else self.account).add(entry)
+        else:
+            self._settle([entry for entry in entries if entry[0] < boundary], old, late)
+            self._settle([entry for entry in entries if entry[0] >= boundary], self.account, self.apart)
         return old, late if apart is None else apart.joined(late)
 
     @staticmethod

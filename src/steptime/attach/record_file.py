@@ -17,6 +17,7 @@ HELD_LINES = 64
 # A file may grow to this and then by so much a second: 200 MB in ten hours.
 FREE_BYTES = 2_000_000
 BYTES_PER_SECOND = 5_000
+READ_AT_ONCE = 1 << 14
 ENVIRONMENT = (
     "RANK",
     "LOCAL_RANK",
@@ -207,7 +208,15 @@ def _throttled_ns() -> int:
 def read_text(path: str) -> str:
     """Return what a file of the system holds; "" where there is none."""
     try:
-        with open(path) as file:
-            return file.read()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # `open` makes three objects, for twice the time
     except OSError:
         return ""
+    parts = []
+    try:
+        while part := os.read(descriptor, READ_AT_ONCE):
+            parts.append(part)
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+    return b"".join(parts).decode("utf-8", "replace")

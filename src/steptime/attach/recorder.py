@@ -267,7 +267,8 @@ class Recorder:
         self.last_gradient = 0
         self.sources.teach()
         if not self.stack:
-            self._use(now(), forward=False)
+            if self.pending or self.stepped or self.ledger.waits or self.begin is None:
+                self._use(now(), forward=False)
         elif self.begin is None:
             self._begin_first(self.stack[0][1])
         self.enter("backward")
