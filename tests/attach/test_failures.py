@@ -24,6 +24,17 @@ def run(folder, script):
     return done, [json.loads(line) for file in record.glob("failed-*.txt") for line in file.read_text().splitlines()]
 
 
+TORCHRUN = """a.py FAILED
+Failures:
+  <NO_OTHER_FAILURES>
+Root Cause (first observed failure):
+[0]:
+  time      : now
+  rank      : 1 (local_rank: 1)
+  exitcode  : -6 (pid: 7)
+  error_file: <N/A>
+  traceback : Signal 6 (SIGABRT) received by PID 7
+"""
 ERRORS = {
     "one line": ("raise ValueError('no class 7')", "ValueError: no class 7"),
     "hints behind it": (
@@ -37,6 +48,10 @@ ERRORS = {
     "a worker's with what another library adds behind it": (
         "raise ValueError('KeyError: 3\\nTraceback (most recent call last):\\n  x\\nKeyError: 3\\nAt:\\n  f')",
         "KeyError: 3",
+    ),
+    "a rank's that a signal ended, as torchrun raises it": (
+        f"class ChildFailedError(Exception): pass\nraise ChildFailedError({TORCHRUN!r})",
+        "ChildFailedError: rank 1 ended first, with Signal 6 (SIGABRT)",
     ),
     "colours": ("raise ValueError('\\x1b[1mno class\\x1b[0m 7')", "ValueError: no class 7"),
     "an own excepthook": ("import sys\nsys.excepthook = lambda *_: None\nraise KeyError('a')", "KeyError: 'a'"),

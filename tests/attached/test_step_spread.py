@@ -35,6 +35,13 @@ def test_regular_stalls_are_named_with_their_period(tmp_path, every):
     assert f"every {every} steps" in sentences_of(run)["stalls"]
 
 
+@pytest.mark.parametrize("noisy", [{55}, {3, 77}, {13, 52, 93}], ids=["one", "two", "beside the regular ones"])
+def test_shorter_stalls_between_them_do_not_hide_the_period_of_regular_ones(tmp_path, noisy):
+    regular = set(range(10, 150, 10))
+    run = ddp_job(tmp_path, lambda number: [STALL_MS * (number in regular) + 120.0 * (number in noisy)] * 2, steps=150)
+    assert (run.spread.stalls.every, run.spread.stalls.count) == (10, len(regular))
+
+
 def test_irregular_stalls_have_no_period(tmp_path):
     run = ddp_job(tmp_path, stalls_at(set(random.Random(3).sample(range(5, 150), 8))), steps=150)
     assert run.spread.stalls.every is None

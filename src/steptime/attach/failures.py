@@ -12,6 +12,12 @@ import time
 LONGEST = 500
 _TRACEBACK = "Traceback (most recent call last)"
 _FRAME = re.compile(r'^ *File "([^"<]+)", line (\d+), in (\S+)', re.MULTILINE)
+# As torchrun lists processes that left no exception: those that a signal ended, and those that left with a code.
+_ENDED = re.compile(
+    r"Root Cause.*?^ +rank +: (\d+).*?^ +exitcode +: (-?\d+).*?"
+    r"^ +traceback +: (?:(Signal \d+ \(\w+\)) received|To enable)",
+    re.MULTILINE | re.DOTALL,
+)
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -45,6 +51,9 @@ def line_of_cause(error: BaseException) -> str:
     has several lines ends in hints.
     """
     name, lines = type(error).__name__, [_COLOUR.sub("", line).rstrip() for line in str(error).splitlines()]
+    if ended := _ENDED.search("\n".join(lines)):
+        how = ended[3] or f"exit code {ended[2]}"
+        return f"{name}: rank {ended[1]} ended first, with {how}"
     causes = _causes(lines)
     if causes:
         return causes[-1]

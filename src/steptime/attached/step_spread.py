@@ -22,6 +22,8 @@ _NOTABLE = 0.1
 """Of the time of all steps, that stalls take beyond the median at least to be named."""
 _REGULAR = 0.5
 """Of the mean distance between two stalls, by which distances may differ where they come regularly."""
+_OF_LONGEST = 0.5
+"""Of what the longest stall is longer, that stalls which come regularly are longer at least."""
 _ALIKE = 1.5
 """Times what a step was longer, that others wait for it in the next one at most."""
 _ADJOINING = 1.5
@@ -76,16 +78,25 @@ def _stalls(numbers: NDArray[np.int64], by_rank: NDArray[np.float64]) -> StepSta
     count = int(long.sum())
     if not _FEWEST <= count <= _MOST_SHARE * len(lengths) or beyond < _NOTABLE * total:
         return None
-    distances = np.diff(numbers[long])
-    regular = np.ptp(distances) <= max(1.0, _REGULAR * float(distances.mean()))
+    every = _every(numbers[long])
+    main = long & (excess >= _OF_LONGEST * excess[long].max())
+    if every is None and int(main.sum()) >= _FEWEST and (every := _every(numbers[main])) is not None:
+        long, count = main, int(main.sum())  # the others are noise between stalls that come regularly
+        beyond, share = float((lasting[long] - median).sum()), float(lasting[long].sum())
     return StepStalls(
         count=count,
         steps=len(lengths),
         shortest_s=float(lasting[long].min()),
         share=share / total,
         lost_s=beyond,
-        every=float(distances.mean()) if regular else None,
+        every=every,
     )
+
+
+def _every(numbers: NDArray[np.int64]) -> float | None:
+    """Return the mean distance of steps; None if their distances differ."""
+    distances = np.diff(numbers)
+    return float(distances.mean()) if np.ptp(distances) <= max(1.0, _REGULAR * float(distances.mean())) else None
 
 
 def _are_long(lengths: NDArray[np.float64]) -> NDArray[np.bool_]:

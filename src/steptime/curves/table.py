@@ -312,6 +312,11 @@ def _as_number(text: str, column: str, *, whole: bool) -> str:
             return f"write {parse_duration(text):g}, in seconds and without a unit"
         except ValueError:
             pass
+    if re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d+)?", text):
+        point = (
+            f", or {text.replace(',', '.')} if it is a decimal mark" if text.count(",") == 1 and "." not in text else ""
+        )
+        return f"write {text.replace(',', '')} if the comma separates thousands{point}"
     if re.match(r"[\d.]+ ?(±|\+/?-)", text):
         return "write the mean alone"
     return f"write a {'whole ' if whole else ''}number" + ("" if re.search(r"\d", text) else ", or leave the row out")

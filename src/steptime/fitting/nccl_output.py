@@ -192,7 +192,8 @@ class _NcclRun:
         for ranks in by_host.values():
             if sorted(each.rank for each in ranks) != list(range(len(ranks))):
                 found.wrong.append(
-                    f"{found.place}: the lines of several runs are mixed; give each run a file of its own"
+                    f"{found.place}: the lines of several runs are mixed; give each run a file of its own, or build "
+                    "nccl-tests with MPI=1 if one mpirun started all of them"
                 )
                 return []
         found.passed_over.append(

@@ -1,6 +1,7 @@
 """The hosts that a study names: emulated ones, those of a real cluster, and those that Slurm is asked for."""
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,7 +82,16 @@ def _expanded(value: Any) -> Any:  # noqa: ANN401 - whatever the file holds
         if other := _no_host(each):
             message = f"{each!r} is {other}"
             raise ValueError(message)
-    return [name for each in values for name in expanded_hosts(each)]
+    names = [name for each in values for name in expanded_hosts(each)]
+    for name, count in Counter(names).items():
+        if count > 1:
+            listed = ", ".join(dict.fromkeys(names))
+            message = (
+                f"{name!r} is listed {count} times; name each host once, and how many workers each of them has: hosts: "
+                f"{{names: [{listed}], workers_per_host: {count}}}"
+            )
+            raise ValueError(message)
+    return names
 
 
 class HostsChoice(Strict):
