@@ -269,14 +269,17 @@ def test_the_promised_power_is_the_share_of_changes_that_are_shown(launches):
 
 
 @pytest.mark.parametrize("launches", [3, 5, 10])
-def test_new_launches_show_four_of_five_changes_as_large_as_the_smallest(launches):
-    """The change is a multiple of the error that the first launches have by luck; 600 leave 1.6 points."""
+def test_new_launches_show_more_than_four_of_five_changes_as_large_as_the_smallest(launches):
+    """The change is a multiple of the error that the first launches have by luck; 600 leave 1.6 points.
+
+    Of normal noise it is more, so that it is as many over other shapes (benchmarks/core/noise-shapes.csv).
+    """
     rng = np.random.default_rng(1)
     promised = [smallest_change(simulated(rng, launches, 0.0)) for _ in range(600)]
 
     shown = np.mean([simulated(rng, launches, each).low > 1.0 for each in promised])
 
-    assert shown == pytest.approx(0.8, abs=0.05)
+    assert shown == pytest.approx(0.86, abs=0.05)
 
 
 def test_more_launches_until_a_change_is_shown_suffice():
