@@ -4,6 +4,10 @@ Makes a folder of each shape through the store's own form of records, then runs 
 processes. Limits: a million steps in 5 s and 1 GB; 4,000 and 100,000 launches in 10 s and 500 MB.
 
     python benchmarks/core/reading.py [--keep FOLDER] [SHAPE...]
+
+Decoding is not what reading costs, so that records stay with pydantic, which checks types and ranges as it decodes. A
+launch of 30 steps (1.4 kB) took 18 us by its form, 4 us for its checksum, and 8 us by msgspec's typed decoder (12 us
+untyped, 36 us of all threads by polars' reader), of about 110 us that ``report`` takes (2026-11-29, load 8).
 """
 
 import argparse
