@@ -213,7 +213,7 @@ class Budget:
         """Whether ``trials`` can be checked and launched until a moment; so if the length of a check is unknown."""
         waiting = [case for case in pending if any(trial.id in case.stands_for for trial in trials)]
         checks_s = self.checks_s(waiting, at_best=True)
-        launches_s = sum(map(self.launch_s, trials)) + self.replays_s(trials)
+        launches_s = sum(self.launch_s(trial) + self.replay_s(trial) for trial in trials)
         return checks_s is None or self.clock() + checks_s + launches_s <= until
 
     def _cost_s(self, trial: Trial, pending: Sequence[Case]) -> float:
@@ -232,7 +232,7 @@ class Budget:
         left_s = max(0.0, until - now)
         if any(self.durations.expected_s("launch", each) is None for each in trials):
             return now + (_USUAL_FOR_CHECKS if first else _FEWEST_FOR_CHECKS) * left_s
-        wanted_s = left_s - sum(map(self.launch_s, trials)) - self.replays_s(trials)
+        wanted_s = left_s - sum(self.launch_s(each) + self.replay_s(each) for each in trials)
         return now + min(max(wanted_s, _FEWEST_FOR_CHECKS * left_s), _MOST_FOR_CHECKS * left_s)
 
     @contextmanager
