@@ -126,6 +126,7 @@ def test_the_page_of_a_tar_states_its_answer_once_and_names_the_tar(nodes, tmp_p
     assert page.partition('<div class="answer">')[2].partition("</div>")[0].count("a step takes") == 1
     assert page.count("a step takes") == 1
     assert f"steptime report {tar} --json" in page
+    assert '<a href="#reading">input wait</a>' in page
 
 
 def test_one_file_alone_has_a_report_that_begins_with_its_program(nodes):

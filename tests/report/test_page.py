@@ -141,6 +141,14 @@ def test_packages_of_one_environment_are_listed_once():
     assert "Packages: as of pytorch" in page(study)
 
 
+@pytest.mark.parametrize(
+    "heading", ["samples/s", "slowdown<br>vs best", "scaling<br>efficiency<br>vs 1 worker", "marks"]
+)
+def test_a_heading_leads_to_its_explanation(heading):
+    assert f'<a href="#reading">{heading}</a>' in drawn_page(quickstart)
+    assert 'id="reading"' in drawn_page(quickstart)
+
+
 def test_a_study_without_results_has_a_page():
     assert "No trial has a result yet" in page(summary())
 

@@ -15,7 +15,7 @@ from steptime.report.answer import first_answer, in_order, paper_line
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.groups import MOST_ANSWERS
 from steptime.report.overview import sentences, verdicts
-from steptime.report.sections import StudyFindings, sections
+from steptime.report.sections import EXPLAINED, StudyFindings, sections
 from steptime.results.record_kinds import TIMING
 from steptime.results.store import Store
 from steptime.statistics.estimate import step_time_quantiles
@@ -100,6 +100,10 @@ def _page(shown: Sequence[Section], *, answered: Sequence[str], **values: object
     undrawn = why_absent("page")
     environment.globals["is_drawn"] = undrawn is None  # macros see no other values of the page
     environment.globals["answered"] = answered
+    explained = EXPLAINED if any(section.id == "reading" for section in shown) else ()
+    environment.globals["is_explained"] = lambda title: any(
+        f"{title} ".replace("\n", " ").startswith(f"{each} ") for each in explained
+    )
     page = environment.get_template("page.html.j2").render(
         without_pictures=undrawn or "",
         version=steptime.__version__,

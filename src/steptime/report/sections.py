@@ -115,6 +115,18 @@ _TERMS = {
     ),
 }
 """The terms of a ranking."""
+_STEP_TERMS = {
+    "Input wait": "What a step waits for its batch.",
+    "Exposed comm.": "Communication with which nothing overlaps: the step waits for it.",
+    "Sync wait": "What ranks wait for a later one, before they exchange anything.",
+    "Rest": "What the other parts leave of a step.",
+}
+"""The parts of a step that their names do not explain."""
+EXPLAINED = {
+    *("samples/s", "step time", "median, p90, p99", "slowdown vs best", "scaling efficiency", "marks"),
+    *(name.lower() for name in _STEP_TERMS),
+}
+"""Headings, or how they begin, that a page links to where it explains them."""
 
 
 def reading_section(measured: Sequence[TrialSummary]) -> Section:
@@ -125,7 +137,8 @@ def reading_section(measured: Sequence[TrialSummary]) -> Section:
         "throughput per worker, relative to the baseline named with it. = marks what cannot be distinguished from the "
         "best."
     )
-    found: list[Part] = [Pairs([(name, text.format(level=level)) for name, text in _TERMS.items()], only="page")]
+    terms = [(name, text.format(level=level)) for name, text in _TERMS.items()]
+    found: list[Part] = [Pairs([*terms, *_STEP_TERMS.items()], only="page")]
     if measured:
         found.append(Sentences([gist], "dim", only="terminal"))
     return Section("How to read this", found, id="reading")
@@ -160,6 +173,11 @@ SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
     lambda found: unranked_section(found.summary, found.names),
     lambda found: conditions_section(found.summary, found.names, found.study_text),
     lambda found: reading_section(found.measured) if found.is_ranked else None,
+    lambda found: (
+        Section("How to read this", [Pairs([*_STEP_TERMS.items()], only="page")], id="reading")
+        if found.attached
+        else None
+    ),
 )
 """In the order in which they are shown; a study that has nothing for a section gets None."""
 
