@@ -226,7 +226,7 @@ def _shown(value: float | None, low: float | None, high: float | None, factor: f
         return Shown(UNKNOWN, "")
     if low is None or high is None or not isfinite(high - low):
         return Shown(number(value * factor) + unit, NO_INTERVAL)
-    if low == high:  # what cannot occur, or what is relative to itself
+    if low == high == value and value in {0.0, 1.0}:  # what cannot occur, or what is relative to itself
         return Shown(number(value * factor) + unit, "")
     places = _places(value * factor, (high - low) * factor / 2)
     return Shown(
