@@ -193,6 +193,16 @@ def test_hosts_that_ran_alone_beside_each_other_are_no_run_over_hosts():
     assert "MPI=1" in tables[0].passed_over[0]
 
 
+@pytest.mark.parametrize("hosts", [("n0", "n1"), ("n0", "n0"), ("n0", "n1", "n1")])
+def test_processes_that_each_ran_alone_are_told_why(hosts):
+    listed = "\n".join(
+        f"#  Rank  0 Group  0 Pid {pid} on {host} device  0 [0x07] A100" for pid, host in enumerate(hosts)
+    )
+
+    with pytest.raises(UsageError, match=r"processes ran alone, as rank 0.*build it with MPI=1"):
+        parse_nccl_tests(f"# nThread 1 nGpus 1\n# Using devices\n{listed}\n{ROW}", "out.txt")
+
+
 @pytest.mark.parametrize("other", ["reduce_scatter_perf", "all_gather_perf", "alltoall_perf"])
 def test_rows_of_another_operation_are_passed_over(other):
     others = f"# Collective test starting: {other}\n{GATHERED.replace('none', 'sum')}"

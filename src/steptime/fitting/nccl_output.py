@@ -186,6 +186,12 @@ class _NcclRun:
         """Return the ranks of each of the mixed runs: every one is alone on its host."""
         if max(Counter(each.rank for each in self.ranks).values(), default=1) == 1:
             return [self.ranks]
+        if all(each.rank == 0 for each in self.ranks):
+            found.wrong.append(
+                f"{found.place}: each of {len(self.ranks)} processes ran alone, as rank 0, as mpirun starts them if "
+                "nccl-tests was built without MPI=1; build it with MPI=1"
+            )
+            return []
         by_host: dict[str, list[_ListedRank]] = {}
         for each in self.ranks:
             by_host.setdefault(each.host, []).append(each)
