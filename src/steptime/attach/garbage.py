@@ -5,11 +5,15 @@ from __future__ import annotations
 import atexit
 import gc
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .account import REGION
 from .record_file import now
 
-REGION = "collection"
+if TYPE_CHECKING:
+    from .account import Ledger
+
+NAME = "collection"
 # Shorter ones are not told apart from the code around them.
 LEAST_NS = 100_000
 # Of a region that never ends, that are kept at most.
@@ -30,11 +34,15 @@ class Collections:
         self.count += 1
         self.longest = max(self.longest, duration)
 
-    def take(self, since: int, *, last: bool) -> int:
-        """Return how long those since a time took together, and forget them; all of them where it is the ``last``."""
-        taken = [duration for begin, duration in self.waiting if begin >= since]
+    def take(self, since: int, ledger: Ledger, *, last: bool) -> int:
+        """Note how long those since a time took together, return it, and forget them; all where it is the ``last``."""
+        if not self.waiting:
+            return 0
+        taken = sum(duration for begin, duration in self.waiting if begin >= since)
         self.waiting = [] if last else [(begin, duration) for begin, duration in self.waiting if begin < since]
-        return sum(taken)
+        if taken:
+            ledger.add((since, REGION, NAME, taken))
+        return taken
 
     def end_step(self) -> list[int]:
         """Return how many the step had and how long its longest took; nothing without any."""

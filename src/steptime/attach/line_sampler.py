@@ -50,7 +50,7 @@ class LineSampler:
         """Forget all; a forked child has no thread."""
         self.thread: threading.Thread | None = None
         self.stopping = threading.Lock()  # free when the thread is to end
-        self.samples: list[str] = []  # lines seen in the gap that goes on, whose name is known at its end
+        self.samples: list[str] = []  # lines seen in the gap or update that goes on, whose name is known at its end
         self.places: dict[str, dict[str, int]] = {}
         self.first = 0
         self.every_s = EVERY_S
@@ -127,6 +127,8 @@ class LineSampler:
         try:
             name = self.recorder.stack[-1][0]
         except IndexError:
+            name = "gap"
+        if name in {"gap", "update"}:  # which may turn out to be a closure's code
             if len(self.samples) < HELD_SAMPLES:
                 self.samples.append(line)
             return

@@ -1,11 +1,17 @@
-"""Optimizers that take turns: without a loader, a step of the script is a round of their updates."""
+"""Optimizers that take turns, whose round of updates is a step of the script, and those that ask a closure for it."""
 
 from __future__ import annotations
+
+from typing import Any
+
+from .account import GAP
 
 # Updates that a round has at most; of more, each is a step.
 LONGEST = 16
 # Rounds that must be seen, one like the other, before the next counts as one step.
 SEEN = 2
+# What shows in the step of an optimizer that its closure is at work.
+PASSES = {"forward", "nograd", "backward"}
 
 
 class OptimizerRounds:
@@ -38,3 +44,40 @@ class OptimizerRounds:
             if len(set(latest)) > 1 and self.updates[-SEEN * length : -length] == latest:
                 self.round = latest
                 return
+
+
+class ClosureCode:
+    """The code of a closure that an optimizer calls for the loss: what is ahead of its passes is no update.
+
+    Lightning's trainer and L-BFGS work so. Behind a backward pass, and where an optimizer may do something ahead of the
+    closure, it is the optimizer that is at work.
+    """
+
+    def __init__(self) -> None:
+        self.behind = ""  # which region it follows; "" while the optimizer may be at work
+        self.since = self.inside = 0
+
+    def begin(self, recorder: Any, *, first: bool) -> None:
+        """Begin an update that calls its closure ``first``, if it has one, or may work ahead of it."""
+        self.behind = recorder.before if first else ""
+        self.since, self.inside = recorder.stack[-1][1], 0
+
+    def passed(self, recorder: Any, name: str, end: int) -> None:
+        """Hear that a region has ended inside of an update."""
+        if name in PASSES or name == "input":
+            self.behind = "" if name == "backward" else name
+            self.since, self.inside = end, recorder.stack[-1][2]
+
+    def end(self, recorder: Any, name: str, begin: int) -> None:
+        """Take what was ahead of a pass from the update, as a gap."""
+        if name not in PASSES:
+            return
+        gap = "update"
+        if self.behind:
+            gap = f"{self.behind}>{name}"
+            collected = recorder.collections.take(self.since, recorder.ledger, last=False)
+            taken = begin - self.since - (recorder.stack[-1][2] - self.inside)
+            recorder.stack[-1][2] += taken
+            recorder.ledger.add((self.since, GAP, gap, taken - collected))
+        if recorder.sampler is not None:
+            recorder.sampler.assign(gap)

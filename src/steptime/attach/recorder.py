@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import garbage, loader_requests
+from . import loader_requests
 from .account import COLLECTIVE, GAP, REGION, Ledger
+from .garbage import Collections
 from .loader_requests import LoaderRequest, RequestsElsewhere, TrainingSources
-from .optimizer_rounds import OptimizerRounds
+from .optimizer_rounds import ClosureCode, OptimizerRounds
 from .patches import call_all
 from .record_file import ProcessorUse, now
 from .step_lines import StepLines
@@ -44,14 +45,14 @@ class Recorder:
         self.processor = ProcessorUse()
         self.stack: list[list[Any]] = []  # name, begin, time of regions inside
         self.before, self.before_end = "start", now()
-        self.ledger, self.collections, self.batches = Ledger(), garbage.Collections(), loader_requests.StepBatches()
+        self.ledger, self.collections, self.batches = Ledger(), Collections(), loader_requests.StepBatches()
         self.lines = StepLines(self.file)
         self.number = 0
         self.begin: int | None = None
         self.micro_steps = self.forwards = self.cost = self.saves = 0
         self.backwards: list[list[Any]] = []
         self.optimizers: list[int] = []
-        self.rounds = OptimizerRounds()
+        self.rounds, self.closure = OptimizerRounds(), ClosureCode()
         self.flags: set[str] = set()
         self.stepped = self.blind = self.between = self.ended = False
         self.update_end_ns = 0
@@ -95,6 +96,8 @@ class Recorder:
         begin = now()
         if not self.stack:
             self._end_gap(name, begin)
+        elif self.stack[-1][0] == "update":
+            self.closure.end(self, name, begin)
         self.stack.append([name, begin, 0])
         if self.device is not None:
             self.device.enter(name)
@@ -117,23 +120,18 @@ class Recorder:
             found, begin, inside = self.stack.pop()
             if found == name:
                 break
-        inside += self._collected(begin)
+        inside += self.collections.take(begin, self.ledger, last=not self.stack)
         if self.stack:
             self.stack[-1][2] += end - begin
+            if self.stack[-1][0] == "update":
+                self.closure.passed(self, name, end)
         else:
             self.before, self.before_end = name, end
         return begin, end, end - begin - inside
 
-    def _collected(self, since: int) -> int:
-        """Note the collections of garbage since a time, and return how long they took."""
-        taken = self.collections.take(since, last=not self.stack) if self.collections.waiting else 0
-        if taken:
-            self.ledger.add((since, REGION, garbage.REGION, taken))
-        return taken
-
     def _end_gap(self, name: str, begin: int) -> None:
         gap = self.before + ">" + name
-        collected = self._collected(self.before_end)
+        collected = self.collections.take(self.before_end, self.ledger, last=True)
         self.ledger.add((self.before_end, GAP, gap, begin - self.before_end - collected))
         if self.sampler is not None and self.sampler.samples:
             self.sampler.assign(gap)
@@ -287,11 +285,12 @@ class Recorder:
 
     # Updates, and whole steps in one call
 
-    def update_begin(self) -> None:
-        """Begin an update of parameters."""
+    def update_begin(self, *, closure_first: bool = False) -> None:
+        """Begin an update of parameters, of which nothing is ahead of its closure if that comes first."""
         if self.begin is None:
             self._use(self.stack[0][1] if self.stack else now())
         self.enter("update")
+        self.closure.begin(self, first=closure_first)
 
     def update_end(self, optimizer: int | None = None, *, counts: bool = True) -> None:
         """End it; an engine's step that may have been none does not count, the optimizer's inside of it does."""

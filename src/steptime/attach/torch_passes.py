@@ -287,7 +287,8 @@ class TorchTraining:
     def _update_begin(self, optimizer: Any) -> None:
         inside = self.recorder.inside("input", "collective")
         if self.recorder.is_mine() and not inside and not self._makes_state(optimizer):
-            self.recorder.update_begin()
+            own = type(optimizer).step.__module__.startswith("torch.optim.")
+            self.recorder.update_begin(closure_first=own)  # as every optimizer of torch calls it
 
     def _update_end(self, optimizer: Any) -> None:
         if self.recorder.is_mine():
