@@ -13,17 +13,41 @@ from steptime.attach.folder import environment, write_hook
 
 def record_of(folder: Path, framework: str, script: str) -> list[dict[str, Any]]:
     """Run ``script`` alone and attached; return the lines of its record, after the claim that both print the same."""
+    (lines,) = _records(folder, framework, script)
+    return lines
+
+
+def records_of(folder: Path, framework: str, begin: str, scripts: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
+    """Run each of ``scripts`` behind ``begin`` as ``record_of`` does, in a fork of one process, which imports once."""
+    forks = f"""
+import atexit, os, sys
+for name, script in {scripts!r}.items():
+    child = os.fork()
+    if not child:
+        exec(script)
+        print(name, *(f"{{each.sum():.9f}}" for each in net.parameters()))
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, name
+"""
+    found = _records(folder, framework, begin + forks)
+    found.sort(key=lambda lines: lines[0]["begin_ns"])
+    return dict(zip(scripts, found, strict=True))
+
+
+def _records(folder: Path, framework: str, script: str) -> list[list[dict[str, Any]]]:
     (folder / "script.py").write_text(script)
     variables = environment(write_hook(folder / "hook"), folder / "record", lines=False, flops=False)
     words = [interpreter_for(framework), "script.py"]
     ends = [
         subprocess.run(
-            words, cwd=folder, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=120
+            words, cwd=folder, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=300
         ).stdout
         for more in ({}, variables)
     ]
     assert ends[0] == ends[1]
-    (path,) = (folder / "record").glob("*.jsonl")
-    lines = list(map(json.loads, path.read_text().splitlines()))
-    assert [line for line in lines if line["kind"] == "fault"] == []
-    return lines
+    files = (folder / "record").glob("*.jsonl")
+    found = [list(map(json.loads, path.read_text().splitlines())) for path in files]
+    assert [line for lines in found for line in lines if line["kind"] == "fault"] == []
+    return found

@@ -87,7 +87,7 @@ def test_passes_without_gradient_are_a_part_beside_forward_with_the_line_that_ca
     own = part_of(run, "no_grad")
     assert (own.time_s.value, own.where) == (pytest.approx(0.060), "train.py:9 main, transformers: _sample")
     sentence = sentences_of(run)["no_grad"]
-    assert sentence.startswith("forward passes without gradient take 60 ms")
+    assert sentence.startswith("forward passes without gradient, or in evaluation mode, take 60 ms")
     assert sentence.endswith("(train.py:9 main, transformers: _sample)")
 
 

@@ -134,3 +134,23 @@ def test_sizes_of_batches_that_change_for_good_are_named(tmp_path, size, named):
     notes = "\n".join(run.notes)
     assert named in notes
     assert ("change for good" in notes) is bool(named)
+
+
+ANEW = {
+    "rows of batches made anew": ({"rows": 32, "samples": 48}, {"rows": 32, "requests": 0}, 64.0, ""),
+    "rows of another dimension": ({"rows": 99, "samples": 48}, {"rows": 99, "requests": 0}, None, "not those of"),
+    "rows that are not known": ({"samples": 48}, {"requests": 0}, None, "ask loaders for 0 to 1 batches each"),
+}
+
+
+@pytest.mark.parametrize("name", ANEW)
+def test_where_steps_ask_unevenly_samples_are_the_rows_that_go_forward(tmp_path, name):
+    asking, holding, per_step, words = ANEW[name]
+    found = job(tmp_path, lambda _, number: holding if number % 3 == 1 else asking).throughput.samples
+    assert found.per_step == per_step
+    assert words in (found.reason or "")
+
+
+def test_passes_beside_micro_steps_are_named(tmp_path):
+    notes = run_notes(job(tmp_path, lambda _, __: {"samples": 8, "dropped": 3}))
+    assert any("steps have 3 more backward passes, whose gradients the script drops" in note for note in notes)

@@ -174,6 +174,12 @@ class Ledger:
         for entry in entries:
             self.account.add(entry)
 
+    def keep_passes(self) -> None:
+        """Note that what waits is the next step's own, unless an evaluation has asked a loader in it."""
+        asked = ("input", "epoch", "loader_start")
+        if self.after is not None and not any(entry[1] == REGION and entry[2] in asked for entry in self.waiting):
+            self.after = None
+
     def divide(self, boundary: int) -> tuple[TimeSums, Apart | None]:
         """End the step at ``boundary``; return its account and what was apart in it, and begin the next."""
         old, apart, after = self.account, self.apart, self.after

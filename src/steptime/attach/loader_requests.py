@@ -213,6 +213,7 @@ class StepBatches:
         self.latest = 0  # of them, the first of the latest pass
         self.failed = False  # whether that ended in an exception
         self.steps = 0
+        self.keeps = False  # whether batches were in hand, for which no loader was asked
         self.seen: tuple[dict[int, int], dict[int, int]] = ({}, {})  # batches that may be dropped, and beyond passes
 
     def take(self, requests: list[LoaderRequest], ledger: Ledger) -> None:
@@ -234,8 +235,12 @@ class StepBatches:
         """Note that the latest pass has failed: what it had counts only if no other batch comes before the next."""
         self.failed = True
 
-    def end_step(self, account: TimeSums, passes: int) -> None:
-        """Move the batches of a step with so many ``passes`` to its ``account``."""
+    def end_step(self, account: TimeSums, passes: int, rows: int | None) -> int:
+        """Move the batches of a step with so many ``passes`` to its ``account``; return how many these are.
+
+        Where nothing is usual yet, as behind a loop that begins with `continue`, the ``rows`` that went forward show
+        it. A script that has steps without any request keeps batches, and drops none.
+        """
         taken, self.taken, self.latest, self.failed = self.taken, [], 0, False
         followed = sum(may for _, may in taken)
         batches = sum(amount is not NO_BATCH and amount is not None for amount, _ in taken)
@@ -245,12 +250,31 @@ class StepBatches:
             seen[count] = seen.get(count, 0) + 1
             if followed:
                 usual = [each for each, times in seen.items() if times >= USUAL * self.steps]
-                extra = min(extra, count - min(usual)) if usual else 0
+                extra = max(0, min(extra, count - min(usual))) if usual else 0
+        self.keeps = self.keeps or not taken
+        first = self.steps == 1
+        if first and rows is not None and rows == _samples(taken[-passes:]):
+            extra = max(0, batches - passes)
+        elif self.keeps or (extra and not _fits(rows, taken, extra)):
+            extra = 0
+        batches -= extra
         for amount, may in taken:
-            if may and extra > 0:
+            if (may or (first and amount is not None)) and extra > 0:
                 extra -= 1
             else:
                 account.add_batch(amount)
+        return batches
+
+
+def _samples(taken: list[tuple[BatchAmount | None, bool]]) -> int:
+    return sum(amount.samples or 0 for amount, _ in taken if amount is not None)
+
+
+def _fits(rows: int | None, taken: list[tuple[BatchAmount | None, bool]], extra: int) -> bool:
+    """Return whether the ``rows`` that went forward, if they are known, may be of the batches without ``extra``."""
+    all_samples = _samples(taken)
+    kept = all_samples - _samples([each for each in taken if each[1]][:extra])
+    return rows is None or not kept or (rows != all_samples and rows % kept == 0)
 
 
 def is_followed(requests: list[LoaderRequest], index: int) -> bool:

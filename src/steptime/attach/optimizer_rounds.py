@@ -24,6 +24,7 @@ class OptimizerRounds:
     def __init__(self) -> None:
         self.updates: list[int] = []  # of the latest steps, which optimizer each has updated
         self.round: list[int] = []  # the optimizers of a round; empty until one is known
+        self.seen: set[int] = set()
 
     def is_over(self, optimizers: list[int]) -> bool:
         """Return whether a step that has made updates by ``optimizers`` so far is over."""
@@ -33,8 +34,19 @@ class OptimizerRounds:
             self.round, self.updates = [], []
         return True
 
+    def may_begin_anew(self, optimizers: list[int]) -> bool:
+        """Return whether a step that has made updates by ``optimizers`` may be over, though no batch was asked for."""
+        if self.round:
+            return optimizers == self.round
+        return len(self.seen.union(optimizers)) == 1
+
+    def begins_anew(self, optimizers: list[int], optimizer: int | None) -> bool:
+        """Return whether an update by ``optimizer`` is another round's than those by ``optimizers`` before it."""
+        return self.may_begin_anew(optimizers) and optimizer == (self.round or optimizers)[0]
+
     def step_closed(self, optimizers: list[int]) -> None:
         """Learn from the updates of a step that has ended."""
+        self.seen.update(optimizers)
         if self.round:
             return
         self.updates += optimizers

@@ -13,6 +13,7 @@ from .optimizer_rounds import ClosureCode, OptimizerRounds
 from .patches import call_all
 from .record_file import ProcessorUse, now
 from .step_lines import StepLines
+from .step_passes import StepPasses
 
 if TYPE_CHECKING:
     from .batch_amount import BatchAmount
@@ -47,16 +48,15 @@ class Recorder:
         self.before, self.before_end = "start", now()
         self.ledger, self.collections, self.batches = Ledger(), Collections(), loader_requests.StepBatches()
         self.lines = StepLines(self.file)
-        self.number = 0
         self.begin: int | None = None
-        self.micro_steps = self.forwards = self.cost = self.saves = 0
+        self.number = self.micro_steps = self.forwards = self.cost = self.saves = 0
         self.backwards: list[list[Any]] = []
         self.optimizers: list[int] = []
-        self.rounds, self.closure = OptimizerRounds(), ClosureCode()
+        self.rounds, self.closure, self.passes = OptimizerRounds(), ClosureCode(), StepPasses()
         self.flags: set[str] = set()
-        self.stepped = self.blind = self.between = self.ended = False
-        self.update_end_ns = 0
-        self.last_gradient = 0
+        # `elsewhere`: whether another thread asked for collectives.
+        self.stepped = self.blind = self.between = self.ended = self.elsewhere = False
+        self.update_end_ns = self.last_gradient = 0
         self.pending: list[LoaderRequest] = []
         self.sources = TrainingSources()
         self.reads, self.untrained = loader_requests.EvaluatedReads(), loader_requests.UntrainedBatches()
@@ -64,7 +64,6 @@ class Recorder:
         self.calls: set[str] = set()
         self.world: tuple[int, int, str] | None = None
         self.moved = 0  # bytes of collectives since the first step
-        self.elsewhere = False  # whether another thread asked for collectives
         if self.sampler is not None:
             self.sampler.begin_again()
         if self.device is not None:
@@ -181,7 +180,7 @@ class Recorder:
         alone = self.stepped and self.sources.latest is None and self.rounds.is_over(self.optimizers)
         if self.stepped and not same and (delivered or ended or alone):
             self.close(first if first is not None else self._end_of_update(begin, forward=forward))
-        elif self.ledger.waits and self.begin is not None:
+        elif self.ledger.waits and self.begin is not None and not self.passes.may_begin_anew(self):
             self.ledger.resume()  # a second network of the same step: what was between the updates is not apart
         if self.begin is None:
             self._begin_first(first if first is not None else (self.update_end_ns or begin))
@@ -218,11 +217,8 @@ class Recorder:
 
     # Forward and backward
 
-    def forward_begin(self, *, training: bool, trainable: bool = True) -> str:
-        """Begin the forward of an outermost module; return its region, for ``forward_end``.
-
-        One without parameters, such as a loss, belongs to what was before.
-        """
+    def forward_begin(self, *, training: bool, trainable: bool = True, array: Any = None) -> str:
+        """Begin an outermost module's forward of ``array``; return its region. A loss belongs to what was before."""
         if not trainable:
             training = training and not self.between
         # Lightning and L-BFGS run forward and backward inside of the optimizer's step.
@@ -233,6 +229,7 @@ class Recorder:
             own = not training and any(request.delivered for request in self.sources.of(self.pending))
             if training:
                 self._use(now())
+                self.passes.forward(self.micro_steps, array)
                 self.forwards += 1
             elif not own and self.sources.latest is not None:
                 self._set_apart()
@@ -278,6 +275,7 @@ class Recorder:
             self.micro_steps += 1
             if self.stepped and self.update_end_ns > timed[0]:  # optimizers may step inside of the pass
                 self.update_end_ns = timed[1]
+                self.passes.updated(self)
             self.backwards.append([timed[0], self.last_gradient, timed[1], synchronised])
             if self.by_hand:
                 self.updated(timed[1])
@@ -297,6 +295,7 @@ class Recorder:
         timed = self.leave("update")
         if timed is not None and counts:
             self.by_hand = False
+            self.passes.update_ends(self, optimizer)
             if optimizer is not None:
                 self.optimizers.append(optimizer)
             self.updated(timed[1])
@@ -304,6 +303,7 @@ class Recorder:
     def updated(self, at: int) -> None:
         """Note that the parameters were updated: the next request by the training source begins a step."""
         self.stepped, self.update_end_ns = True, at
+        self.passes.updated(self)
         self.ledger.waits = True
 
     def call_begin(self, name: str = "step", *, again: bool = False) -> None:
@@ -377,18 +377,18 @@ class Recorder:
         """End the step at ``boundary`` and write its line; the next begins there."""
         cost_begin = now()
         account, apart = self.ledger.divide(boundary)
-        self.batches.end_step(account, max(self.forwards, self.micro_steps))
+        requests = self.batches.end_step(account, max(self.forwards, self.micro_steps), self.passes.known_rows())
         if self.begin is not None:
             if self.sources.latest is None:
                 self.elsewhere_requests.take(account)
                 self.flags.add("no_loader")
-                self.rounds.step_closed(self.optimizers)
+            self.rounds.step_closed(self.optimizers)
             line: dict[str, Any] = {
                 "kind": "step",
                 "number": self.number,
                 "begin_ns": self.begin,
                 "duration_ns": boundary - self.begin,
-                "micro_steps": self.micro_steps,
+                **self.passes.form(self, requests, account.amount),
                 **account.form(self.number),
             }
             if apart is not None:
@@ -404,7 +404,7 @@ class Recorder:
         self.number += 1
         self.begin = boundary
         self.micro_steps = self.forwards = 0
-        self.backwards, self.optimizers, self.flags = [], [], set()
+        self.backwards, self.optimizers, self.flags, self.passes = [], [], set(), StepPasses()
         self.untrained.end_step()
         self.stepped = False
         self.calls = set()

@@ -16,6 +16,7 @@ from . import early_end, patches, process, torch_collectives, torch_device, torc
 from .batch_amount import AskedSizes
 from .library_calls import region_of, requests_of
 from .record_file import now
+from .torch_dropped_gradients import DroppedGradients
 from .torch_gradients import Gradients, UpdatesByHand
 from .torch_weights import Weights
 from .untrained_passes import FAILED, DroppedPasses, failed
@@ -88,6 +89,7 @@ class TorchTraining:
         self.gradients = Gradients(self.recorder, self.compiling, self.weights)
         self.flops = FlopCount(torch, self.recorder)
         self.dropped = DroppedPasses(self.recorder)
+        self.unused = DroppedGradients(torch, self.recorder)
         self.optimizers: dict[int, int] = {}
         self.evaluates = False  # whether the last forward of a gradient was of a module in evaluation mode
         self.trains_so = False  # whether a backward pass followed such a one
@@ -131,7 +133,7 @@ class TorchTraining:
                 mark = None
                 if not (busy[0] or compiling() or not patch.on):
                     try:
-                        mark = begin(self)
+                        mark = begin(self, args, kwargs)
                     except Exception as error:
                         patch.fault(error)
                 compiled = self._compiled_call_impl
@@ -153,10 +155,13 @@ class TorchTraining:
             patch.put(patches.named_after(inner, call))
         else:
             patches.measure(
-                torch.nn.Module, "__call__", lambda args, _: begin(args[0]) or None, lambda mark, _: end(mark, None)
+                torch.nn.Module,
+                "__call__",
+                lambda args, kwargs: begin(args[0], args[1:], kwargs) or None,
+                lambda mark, _: end(mark, None),
             )
 
-    def _forward_begin(self, module: Any) -> Any:
+    def _forward_begin(self, module: Any, args: Any, kwargs: Any) -> Any:
         """Begin a forward; return what its end needs, `()` where it is not measured, or None in another thread."""
         recorder, torch = self.recorder, self.torch
         training = torch.is_grad_enabled()
@@ -182,7 +187,8 @@ class TorchTraining:
             self.evaluates = not module.training
             training = module.training or self.trains_so
         begun = self.dropped.begin() if training and trainable else 0
-        name = recorder.forward_begin(training=training, trainable=trainable)
+        array = next(iter(args or kwargs.values()), None) if training and trainable else None
+        name = recorder.forward_begin(training=training, trainable=trainable, array=array)
         return name, self.flops.enter("forward") if counted else None, begun
 
     def _adopts(self, module: Any) -> bool:
@@ -210,7 +216,8 @@ class TorchTraining:
         def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
             if not recorder.adopt_thread() or recorder.inside("backward", "input"):
                 return None
-            self.trains_so = self.trains_so or self.evaluates
+            self.unused.backward_begins(kwargs, evaluates=self.evaluates)
+            self.trains_so = self.trains_so or (self.evaluates and not self.unused.beside)
             self.dropped.backward_begin()
             recorder.backward_begin()
             return (flops.enter("backward"),)
@@ -218,6 +225,7 @@ class TorchTraining:
         def after(mark: Any, returned: bool) -> None:
             flops.leave(mark[0])
             recorder.backward_end(synchronised=torch_collectives.synchronised())
+            self.unused.backward_ends()
             if not returned and not recorder.stack and not recorder.by_hand:
                 failed(recorder, backward=True)
 
@@ -243,8 +251,10 @@ class TorchTraining:
 
         def made(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
             recorder.by_hand = False
+            self.unused.optimizers.add(args[0])
 
         self.measure(optimizer.Optimizer, "__init__", made, lambda _, __: None)
+        self.unused.patch(optimizer, self.compiling)
         self._hook(optimizer.register_optimizer_step_pre_hook, self._update_begin)
         self._hook(optimizer.register_optimizer_step_post_hook, self._update_end)
         amp = torch.amp if hasattr(torch.amp, "GradScaler") else torch.cuda.amp  # the latter before torch 2.3
@@ -287,6 +297,8 @@ class TorchTraining:
     def _update_begin(self, optimizer: Any) -> None:
         inside = self.recorder.inside("input", "collective")
         if self.recorder.is_mine() and not inside and not self._makes_state(optimizer):
+            if not self.recorder.inside("update"):
+                self.unused.update_begins(optimizer)
             own = type(optimizer).step.__module__.startswith("torch.optim.")
             self.recorder.update_begin(closure_first=own)  # as every optimizer of torch calls it
 

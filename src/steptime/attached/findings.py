@@ -138,7 +138,11 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
     for name, kind, words in (
         ("input_wait", "input", "each step waits {time} for its input, {share} of it"),
         ("comm_exposed", "communication", "communication that nothing covers takes {time} of each step, {share}"),
-        ("no_grad", "no_grad", "forward passes without gradient take {time} of each step, {share}"),
+        (
+            "no_grad",
+            "no_grad",
+            "forward passes without gradient, or in evaluation mode, take {time} of each step, {share}",
+        ),
     ):
         part = found.part(name)
         if part is not None and (part.share or 0.0) >= _NOTABLE and is_shown(part.time_s):

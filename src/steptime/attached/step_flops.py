@@ -13,6 +13,7 @@ from steptime.results.peaks import Denominator, StoredPeaks, peak_of, share_of_p
 _OF_A_TOKEN = 6
 """FLOP for each parameter: 2 forward, 4 backward (Kaplan et al. 2020, section 2.1), without attention's products."""
 _TO_COUNT = "attach --flops counts them"
+_MORE_PASSES = "it has backward passes whose gradients are dropped"
 _TWO_TEXTS = "batches hold two texts of different lengths, as of an encoder and a decoder"
 _NO_PRECISION = "the precision of its products is not on record"
 _UNEQUAL = "ranks differ in precision or device"
@@ -43,8 +44,10 @@ def step_flops(
         return None, None, f"FLOP of a step are not known: no attention was seen; {_TO_COUNT}"
     ranks = len(kept.attempt.ranks)
     whole = [line.elements for line in weights if line.attention and (kept.attempt.world == 1 or line.data_parallel)]
-    if len(whole) < ranks or len(set(whole)) != 1 or not whole[0]:
-        return None, None, f"FLOP of a step are not known: {_why_not_whole(weights)}; {_TO_COUNT}"
+    dropped = any(step.dropped for number in kept.numbers for step in kept.attempt.steps[number])
+    if dropped or len(whole) < ranks or len(set(whole)) != 1 or not whole[0]:
+        why = _MORE_PASSES if dropped else _why_not_whole(weights)
+        return None, None, f"FLOP of a step are not known: {why}; {_TO_COUNT}"
     two = any(step.targets for number in kept.numbers for step in kept.attempt.steps[number])
     if two or trained.tokens.per_step is None:
         reason = _TWO_TEXTS if two else trained.tokens.reason

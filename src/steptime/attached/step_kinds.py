@@ -56,6 +56,15 @@ def kind_findings(kept: KeptSteps) -> Iterator[AttachedFinding]:
         yield AttachedFinding(kind="optimizer_rounds", sentence=sentence, lost_s=None)
 
 
+def pass_notes(kept: KeptSteps) -> Iterator[str]:
+    """Yield how many backward passes steps have beside their micro-steps."""
+    counts = sorted({step.dropped for number in kept.numbers for step in kept.attempt.steps[number]})
+    if counts and counts[-1]:
+        number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        passes = "backward pass" if counts == [1] else "backward passes"
+        yield f"steps have {number} more {passes}, whose gradients the script drops before the update"
+
+
 def _since_turns_are_known(steps: Sequence[StepLine]) -> Sequence[StepLine]:
     """Return the steps without the first ones, where these are single updates of what is one step later on.
 

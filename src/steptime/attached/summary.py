@@ -11,6 +11,7 @@ from steptime.attached.form import AttachedHost, AttachedRank, AttachedRun, Impo
 from steptime.attached.job_time import CommandTime, job_parts
 from steptime.attached.memory import memory_of_ranks
 from steptime.attached.step_flops import arithmetic, step_flops
+from steptime.attached.step_kinds import pass_notes
 from steptime.attached.step_parts import (
     KeptSteps,
     collective_counts,
@@ -201,7 +202,7 @@ def _not_trained(files: AttachedFiles) -> str:
 def _counting_notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
     """Return what counts as a sample or as a step, where that is not what one would think."""
     texts = dict.fromkeys(chain.from_iterable(process.notes for process in files.processes))
-    own = [*sample_notes(main), *batch_notes(main)] if main and main.numbers else []
+    own = [*pass_notes(main), *sample_notes(main), *batch_notes(main)] if main and main.numbers else []
     return [*own, *texts]
 
 

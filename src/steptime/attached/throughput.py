@@ -1,5 +1,6 @@
 """Samples and tokens that an attached script trains on in a second, by the shapes of its loader's batches."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
@@ -17,8 +18,15 @@ from steptime.units import format_count
 _NO_LOADER = "no loader that steptime knows was seen"
 _NO_BATCH = "the arrays of a batch do not share a first dimension"
 _NO_TEXT = "batches hold neither input_ids nor integers with a row for each sample"
+_UNEVEN = "steps ask loaders for {} to {} batches each, and the rows that go forward are not those of the batches"
 _DOUBLE = 1.5
 """Times the median, that a step with two batches has at least."""
+_AHEAD = 0.1
+"""Share of the steps that may ask for a batch less or more, as at the end of an epoch."""
+_LEAST_ROWS, _MOST_ROWS = 0.5, 1.05
+"""Rows that go forward for each sample that loaders give, where they are samples: some wait, or are left out."""
+_AT_ENDS = 1
+"""By how much steps without a batch of their own and those with two may differ in number."""
 _OFTEN = 8
 """Steps of a size of batches, from which on it is named."""
 _SPLIT = "ranks hold pieces of one model, and may read the same batches"
@@ -36,9 +44,19 @@ def throughput(kept: KeptSteps) -> Throughput:
     # Of all steps, since few masks are looked at, and what they hold does not hang on when.
     masks = [step.mask for group in kept.attempt.steps.values() for step in group if step.mask is not None]
     looked_at = sum(tokens for tokens, _ in masks)
+    uneven = _uneven_requests(kept)
+    rows = uneven is not None and _rows_are_samples(kept)
     return Throughput(
-        samples=_amount(kept, _samples, unseen or _NO_BATCH, split, readers),
-        tokens=_amount(kept, lambda step: step.tokens, unseen or _NO_TEXT, split, readers),
+        samples=_amount(
+            kept, _rows if rows else _unknown if uneven else _samples, unseen or uneven or _NO_BATCH, split, readers
+        ),
+        tokens=_amount(
+            kept,
+            _unknown if uneven else lambda step: step.tokens,
+            unseen or (uneven if any(step.tokens for step in steps) else None) or _NO_TEXT,
+            split,
+            readers,
+        ),
         same_batches=[ranks for ranks in groups or () if len(ranks) > 1],
         padding=1.0 - sum(real for _, real in masks) / looked_at if looked_at else None,
     )
@@ -55,9 +73,42 @@ def _samples(step: StepLine) -> int | None:
     return step.asked if step.samples > step.asked or step.samples <= step.micro_steps else step.samples
 
 
+def _rows(step: StepLine) -> int | None:
+    return step.samples if step.rows is None else step.rows
+
+
+def _unknown(step: StepLine) -> None:  # noqa: ARG001 - the form of all
+    return None
+
+
+def _uneven_requests(kept: KeptSteps) -> str | None:
+    """Return that steps ask loaders for batches unevenly, as a script does that makes batches of its own of them."""
+    steps = [step for number in kept.numbers for step in kept.attempt.steps[number]]
+    requests = Counter(step.requests for step in steps)
+    passes = Counter(step.requests / max(1, step.micro_steps) for step in steps)
+    usual = max(requests, key=lambda count: (requests[count], count))
+    unasked = any(step.requests == 0 and step.samples is None for step in steps)
+    if not unasked and min(len(steps) - max(requests.values()), len(steps) - max(passes.values())) <= _AHEAD * len(
+        steps
+    ):
+        return None
+    if requests.keys() <= {0, usual, 2 * usual} and abs(requests[0] - requests[2 * usual]) <= _AT_ENDS:
+        return None if not _rows_are_samples(kept) else _UNEVEN.format(min(requests), max(requests))
+    return _UNEVEN.format(min(requests), max(requests))
+
+
+def _rows_are_samples(kept: KeptSteps) -> bool:
+    """Return whether arrays go forward with a row for each sample: all together have nearly as many as the batches."""
+    steps = [step for group in kept.attempt.steps.values() for step in group]
+    rows = [_rows(step) for step in steps]
+    given = sum(step.samples or 0 for step in steps)
+    return None not in rows and _LEAST_ROWS * given <= sum(each or 0 for each in rows) <= _MOST_ROWS * given
+
+
 def batch_notes(kept: KeptSteps) -> Iterator[str]:
     """Yield which sizes of batches a run has one after the other, as in a curriculum: its numbers are of some alone."""
-    sizes = [group[0].samples for group in kept.attempt.steps.values()]
+    uneven = _uneven_requests(kept)
+    sizes = [_rows(group[0]) if uneven else group[0].samples for group in kept.attempt.steps.values()]
     counts = {size: number for size in dict.fromkeys(sizes) if (number := sizes.count(size)) >= _OFTEN and size}
     changes = sum(one != other for one, other in pairwise(sizes))
     if len(counts) > 1 and changes < 2 * len(counts):
@@ -69,6 +120,9 @@ def sample_notes(kept: KeptSteps) -> Iterator[str]:
     """Yield what counts as a sample, where batches have another number of rows than their loader was asked for."""
     steps = [step for number in kept.numbers for step in kept.attempt.steps[number] if step.asked is not None]
     rows, asked = sum(step.samples or 0 for step in steps), sum(step.asked or 0 for step in steps)
+    if _uneven_requests(kept) and _rows_are_samples(kept):
+        yield "samples are rows that went forward: steps ask loaders for differing numbers of batches"
+        return
     if not asked or not rows:
         return
     each = f"{rows / asked:.3g} rows each in the batches" if rows > asked else "joined to one row of a batch"

@@ -89,6 +89,7 @@ class StepLine:
     begin_ns: Nanoseconds
     duration_ns: Nanoseconds
     micro_steps: Count = 0
+    dropped: Count = 0  # backward passes beside these, whose gradients were cleared before the update
     regions: Durations = field(default_factory=dict)
     gaps: Durations = field(default_factory=dict)
     apart: OtherWork | None = None
@@ -98,17 +99,16 @@ class StepLine:
     optimizers: list[Count] = field(default_factory=list)
     flags: list[Name] = field(default_factory=list)
     samples: Bytes | None = None  # of the batches that it trains on; None if they do not show it
+    requests: Count = 1  # to loaders, which brought these
+    rows: Bytes | None = None  # of the arrays that went forward, where these are not as many as the samples
     asked: Bytes | None = None  # of loaders, where batches have another number of rows
     tokens: Bytes | None = None
     targets: Bytes | None = None  # tokens of a second text, if its length is another
-    mask: tuple[Bytes, Bytes] | None = None
-    """Tokens whose mask was looked at, and those of them that are real."""
-    content: Bytes | None = None
-    """A checksum of the first values of these batches, where they were looked at."""
+    mask: tuple[Bytes, Bytes] | None = None  # tokens whose mask was looked at, and those of them that are real
+    content: Bytes | None = None  # a checksum of the first values of these batches, where they were looked at
     elsewhere: tuple[Count, Nanoseconds] | None = None
     """Requests to loaders in another thread of the script: how many brought a batch, and how long they took."""
-    collections: tuple[Count, Nanoseconds] | None = None
-    """Of garbage: how many of 0.1 ms and more, and the longest."""
+    collections: tuple[Count, Nanoseconds] | None = None  # of garbage: how many of 0.1 ms and more, and the longest
     cost_ns: Nanoseconds = 0
     is_undivided: bool = False
     """Whether its parts were left out, since they were longer than it."""

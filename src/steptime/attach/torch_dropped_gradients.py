@@ -1,0 +1,113 @@
+"""torch: backward passes whose gradients no update uses: a script clears them before it, or asks for others alone."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Iterator
+
+from . import patches
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+
+class DroppedGradients:
+    """Looks at what the optimizers train: whether a backward pass has left gradients there, and who cleared them.
+
+    A library that keeps gradients elsewhere leaves none, and nothing is known of its passes.
+    """
+
+    def __init__(self, torch: Any, recorder: Recorder) -> None:
+        self.torch = torch
+        self.recorder = recorder
+        self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.left = False  # whether the latest pass has left gradients
+        self.beside = False  # whether the pass that goes on is for other arrays alone
+        self.trains = False  # whether one followed a forward in training mode
+        # Passes before the update that goes on, where it may use the gradients of several calls of its closure.
+        self.before: int | None = None
+
+    def patch(self, optimizer: Any, compiling: Callable[[], bool]) -> None:
+        """Look behind `zero_grad` of optimizers and modules."""
+        for owner in (optimizer.Optimizer, self.torch.nn.Module):
+            patches.measure(owner, "zero_grad", self._clear, self._cleared, compiling)
+
+    def update_begins(self, optimizer: Any) -> None:
+        """Note an outermost update: of torch's own, L-BFGS alone calls its closure more than once."""
+        kind = type(optimizer)
+        again = not kind.__module__.startswith("torch.optim.") or kind.__name__ == "LBFGS"
+        self.before = self.recorder.micro_steps if again else None
+
+    def backward_begins(self, kwargs: Any, *, evaluates: bool) -> None:
+        """Learn what became of the gradients before a pass, and whether it is for what is trained."""
+        self._look(begins=True)
+        inputs = kwargs.get("inputs")
+        self.beside = (evaluates and self.trains and self.recorder.stepped) or not self._trains_any(inputs)
+        self.trains = self.trains or not evaluates
+
+    def backward_ends(self) -> None:
+        """Look whether the pass has left gradients; one for other arrays alone is dropped at once."""
+        if self.beside:
+            recorder = self.recorder
+            if recorder.passes.settled == recorder.micro_steps - 1:
+                recorder.passes.drop(recorder)
+        else:
+            self.left = any(each.grad is not None for each in self._parameters())
+
+    def _trains_any(self, inputs: Any) -> bool:
+        """Return whether a pass for ``inputs``, all leaves if None, may give gradients to what is trained."""
+        if not self.optimizers:
+            return True
+        if isinstance(inputs, self.torch.Tensor):
+            inputs = (inputs,)
+        if inputs is not None and not isinstance(inputs, (list, tuple)):
+            return True
+        asked = None if inputs is None else {id(each) for each in inputs}
+        return any(each.requires_grad and (asked is None or id(each) in asked) for each in self._parameters())
+
+    def _parameters(self) -> Iterator[Any]:
+        for optimizer in list(self.optimizers):
+            yield from group_parameters(optimizer)
+
+    def _look(self, cleared: Any = (), *, begins: bool = False) -> None:
+        """Drop the passes since the latest update if none of their gradients is left but those ``cleared`` to zero."""
+        recorder = self.recorder
+        if not self.left or recorder.micro_steps <= recorder.passes.settled:
+            return
+        if (
+            self.before is not None
+            and recorder.inside("update")
+            and not (begins and recorder.micro_steps == self.before)
+        ):
+            return
+        if all(each.grad is None or id(each) in cleared for each in self._parameters()):
+            recorder.passes.drop(recorder)
+            self.left = False
+
+    def _clear(self, args: Any, kwargs: Any) -> Any:
+        """Return what is cleared where that may drop gradients; None elsewhere, as before every usual pass."""
+        recorder = self.recorder
+        if not self.left or recorder.micro_steps <= recorder.passes.settled or not recorder.is_mine():
+            return None
+        return patches.CallMark(args[0], kwargs.get("set_to_none", args[1] if len(args) > 1 else None))
+
+    def _cleared(self, mark: Any, returned: bool) -> None:
+        owner, to_none = mark.given
+        if not returned:
+            return
+        cleared: Any = ()
+        if to_none is False or not _clears_to_none(self.torch):
+            own = owner.parameters() if isinstance(owner, self.torch.nn.Module) else group_parameters(owner)
+            cleared = {id(each) for each in own}
+        self._look(cleared)
+
+
+def group_parameters(optimizer: Any) -> Iterator[Any]:
+    """Yield what an optimizer trains."""
+    for group in getattr(optimizer, "param_groups", ()):
+        yield from group["params"]
+
+
+def _clears_to_none(torch: Any) -> bool:
+    """Return whether gradients are cleared to None by default: since torch 2.0."""
+    return int(torch.__version__.partition(".")[0]) >= 2  # noqa: PLR2004

@@ -1,0 +1,110 @@
+"""Scripts that make batches of their own of those of a loader, or leave the first ones out, in real PyTorch."""
+
+import pytest
+from alone_and_attached import records_of
+
+pytestmark = pytest.mark.framework("pytorch")
+BEGIN = """
+import itertools, random
+import torch
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+net = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+optimizer = torch.optim.SGD(net.parameters(), 0.05)
+data = TensorDataset(torch.randn(480, 8), torch.randint(0, 4, (480,)))
+
+def learn(x, y):
+    optimizer.zero_grad()
+    cross_entropy(net(x), y).backward()
+    optimizer.step()
+
+def batched_anew(loader, kept, size):
+    random.seed(0)  # a fork draws another
+    rows = []
+    for x, y in loader:
+        rows += zip(x, y)
+        random.shuffle(rows)
+        while len(rows) >= max(kept, size):
+            taken, rows = rows[:size], rows[size:]
+            yield torch.stack([x for x, _ in taken]), torch.stack([y for _, y in taken])
+    while rows:
+        taken, rows = rows[:size], rows[size:]
+        yield torch.stack([x for x, _ in taken]), torch.stack([y for _, y in taken])
+
+def ahead(loader, count):
+    batches = iter(loader)
+    held = list(itertools.islice(batches, count))
+    while held:
+        yield held.pop(0)
+        held += itertools.islice(batches, 1)
+"""
+EPOCHS = "for _ in range(2):\n    for x, y in {}:\n        learn(x, y)\n"
+MADE_ANEW = {
+    "larger than the loader's": (EPOCHS.format("batched_anew(DataLoader(data, 10), 0, 32)"), 32, 30),
+    "smaller than the loader's": (EPOCHS.format("batched_anew(DataLoader(data, 80), 0, 32)"), 32, 30),
+    "shuffled in a buffer": (EPOCHS.format("batched_anew(DataLoader(data, 24), 150, 16)"), 16, 60),
+    "asked for ahead": (EPOCHS.format("ahead(DataLoader(data, 16), 5)"), 16, 60),
+    "parts of the loader's": (
+        "for bx, by in DataLoader(data, 96):\n    for x, y in zip(bx.split(16), by.split(16)): learn(x, y)\n",
+        16,
+        30,
+    ),
+    "several updates by one": (
+        "for x, y in DataLoader(data, 16):\n    for _ in range(3): learn(x, y)\n",
+        16,
+        90,
+    ),
+}
+LEFT_OUT = {
+    "continue": "for i, (x, y) in enumerate(DataLoader(data, 16)):\n    if i < 7: continue\n    learn(x, y)\n",
+    "islice": "for x, y in itertools.islice(DataLoader(data, 16), 7, None): learn(x, y)\n",
+    "next": """
+batches = iter(DataLoader(data, 16))
+for _ in range(7): next(batches)
+for x, y in batches: learn(x, y)
+""",
+    "accumulation": """
+for i, (x, y) in enumerate(DataLoader(data, 8)):
+    if i < 14: continue
+    cross_entropy(net(x), y).backward()
+    if i % 2:
+        optimizer.step()
+        optimizer.zero_grad()
+""",
+}
+
+
+THREE = """
+batches = iter(DataLoader(data, 16))
+for first in batches:
+    x, y = map(torch.cat, zip(first, next(batches), next(batches)))
+    learn(x, y)
+"""
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    """The steps of each script."""
+    scripts = {**{name: script for name, (script, _, _) in MADE_ANEW.items()}, **LEFT_OUT, "three": THREE}
+    found = records_of(tmp_path_factory.mktemp("steps"), "pytorch", BEGIN, scripts)
+    return {name: [line for line in lines if line["kind"] == "step"] for name, lines in found.items()}
+
+
+@pytest.mark.parametrize("name", MADE_ANEW)
+def test_each_update_is_a_step_of_the_rows_that_go_forward(steps, name):
+    _, rows, count = MADE_ANEW[name]
+    assert len(steps[name]) == count
+    assert {step["micro_steps"] for step in steps[name]} == {1}
+    assert {step.get("rows", step.get("samples")) for step in steps[name]} == {rows}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_batches_that_a_resumed_script_leaves_out_are_no_samples_of_its_first_step(steps, name):
+    assert [step["samples"] for step in steps[name]] == [16] * 23
+
+
+def test_three_batches_of_one_loss_are_all_samples_of_the_first_step(steps):
+    assert [step["samples"] for step in steps["three"]] == [48] * 10
