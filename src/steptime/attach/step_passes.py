@@ -47,7 +47,7 @@ class StepPasses:
         """Return whether what follows the latest update may be another step, though no loader was asked since."""
         if not recorder.stepped or recorder.calls or recorder.sources.latest is None:
             return False
-        return recorder.rounds.may_begin_anew(recorder.optimizers)
+        return bool(recorder.rounds.may_begin_anew(recorder.optimizers))
 
     def update_ends(self, recorder: Any, optimizer: int | None) -> None:
         """Divide the step if the update by ``optimizer`` is another step's than the update before it.
