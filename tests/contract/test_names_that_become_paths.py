@@ -121,6 +121,7 @@ def test_no_source_gives_a_file_in_the_folder_of_temporary_files_a_foreseeable_n
     """Others could make it before: ``tempfile`` chooses the names, and its files open to their owner alone."""
     source = Path(steptime.__file__).parent
     naming = re.compile(r"gettempdir\(\)|[\"']/(var/)?tmp\b|\bmktemp\(")
-    found = [path.relative_to(source).as_posix() for path in source.rglob("*.py") if naming.search(path.read_text())]
+    found = {path.relative_to(source).as_posix() for path in source.rglob("*.py") if naming.search(path.read_text())}
 
-    assert found == ["environments/build.py"], "build.py asks how much space is left there, and writes nothing"
+    harmless = "build.py asks how much space is left there, plain_file.py what its own killed processes left"
+    assert found == {"environments/build.py", "plain_file.py"}, harmless

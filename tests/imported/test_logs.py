@@ -5,9 +5,8 @@ import json
 
 import pytest
 from logs import LOGS, MEGATRON, WITHOUT_STEPS, megatron
-from typer.testing import CliRunner
 
-from steptime.cli.app import app, run_program
+from steptime.cli.app import run_program
 from steptime.errors import FileError
 from steptime.imported.log_forms import LOG_FORMS
 from steptime.imported.source import ReadLimits, open_source, watched
@@ -207,15 +206,15 @@ def test_a_log_of_one_rank_asks_for_no_records_of_others(tmp_path, capsys):
     assert "what attach wrote" not in printed
 
 
-def test_a_prediction_of_several_trainings_names_them_and_which_one_it_is_of(tmp_path, monkeypatch):
+def test_a_fit_of_several_trainings_names_them_and_which_one_its_refusal_is_of(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name, workers in (("a", 16), ("b", 32)):
         (tmp_path / f"{name}.log").write_text(megatron(workers, 500.0))
-    for words in ("import a.log b.log -o both", "fit both -o both.json"):
-        assert CliRunner().invoke(app, words.split()).exit_code == 0
-    shown = " ".join(CliRunner().invoke(app, ["predict", "both.json", "--workers", "64"]).output.split())
-    assert "one of several trainings: the command trained 2 times" in shown
-    assert "are of number 1, a.log" in shown
+    assert run_program(["import", "a.log", "b.log", "-o", "both"]) == 0
+    assert run_program(["fit", "both", "-o", "both.json"]) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "the command trained 2 times" in shown
+    assert "the step and its parts are of number 1, a.log" in shown
 
 
 @pytest.mark.parametrize("packed", [False, True])

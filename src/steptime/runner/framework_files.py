@@ -391,7 +391,7 @@ def imported_adapter(manifest: Manifest) -> dict[str, Any]:
     """
     with temporary_folder("import") as folder:
         make_run_folder(folder, manifest.folder, {}, manifest.libraries, manifest.name)
-        code = _IMPORT.format(folder=folder, name=manifest.name)
+        code = _IMPORT.format(folder=str(folder), name=manifest.name)
         environment = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-P", "-c", code]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=folder)
