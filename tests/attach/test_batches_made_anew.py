@@ -85,10 +85,19 @@ for first in batches:
 """
 
 
+TWO = """
+others = itertools.cycle(DataLoader(TensorDataset(data.tensors[0][:96]), 32))
+for (x, y), (u,) in zip(DataLoader(data, 16), others):
+    optimizer.zero_grad()
+    (cross_entropy(net(x), y) + net(u).pow(2).mean()).backward()
+    optimizer.step()
+"""
+
+
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory):
     """The steps of each script."""
-    scripts = {**{name: script for name, (script, _, _) in MADE_ANEW.items()}, **LEFT_OUT, "three": THREE}
+    scripts = {**{name: script for name, (script, _, _) in MADE_ANEW.items()}, **LEFT_OUT, "three": THREE, "two": TWO}
     found = records_of(tmp_path_factory.mktemp("steps"), "pytorch", BEGIN, scripts)
     return {name: [line for line in lines if line["kind"] == "step"] for name, lines in found.items()}
 
@@ -108,3 +117,9 @@ def test_batches_that_a_resumed_script_leaves_out_are_no_samples_of_its_first_st
 
 def test_three_batches_of_one_loss_are_all_samples_of_the_first_step(steps):
     assert [step["samples"] for step in steps["three"]] == [48] * 10
+
+
+def test_the_rows_of_two_batches_of_one_update_are_no_single_number(steps):
+    asked = [(step.get("requests", 1), "mixed" in step.get("flags", [])) for step in steps["two"][1:]]
+    assert asked == [(2, True)] * 2 + [(1, False)] * 27
+    assert [step.get("rows") for step in steps["two"]] == [None] * 30

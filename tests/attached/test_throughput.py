@@ -140,6 +140,12 @@ ANEW = {
     "rows of batches made anew": ({"rows": 32, "samples": 48}, {"rows": 32, "requests": 0}, 64.0, ""),
     "rows of another dimension": ({"rows": 99, "samples": 48}, {"rows": 99, "requests": 0}, None, "not those of"),
     "rows that are not known": ({"samples": 48}, {"requests": 0}, None, "ask loaders for 0 to 1 batches each"),
+    "rows of two loaders": (
+        {"samples": 48, "flags": ["mixed"], "requests": 2},
+        {"samples": 16},
+        None,
+        "for 1 to 2 batches",
+    ),
 }
 
 

@@ -19,16 +19,20 @@ class StepPasses:
     def __init__(self) -> None:
         self.settled = 0  # backward passes that an update used, or whose gradients were dropped
         self.dropped = 0
-        # Of the first forward behind each backward pass: its rows, None if these are not known, and its array.
+        self.mixed = False  # whether arrays of different numbers of rows went forward for one backward pass
+        # Of the forwards behind each backward pass: their rows, None if these are not known or differ, and the array.
         self.rows: dict[int, tuple[int | None, Any]] = {}
         self.at_update = (0, 0, 0)  # backward passes, forward passes and dropped ones at the latest update
 
     def forward(self, index: int, array: Any) -> None:
-        """Note a forward of ``array`` behind so many backward passes."""
-        if index in self.rows:
-            return
+        """Note a forward of ``array`` behind so many backward passes; two of other rows may be of several loaders."""
         shape = getattr(array, "shape", None)
-        self.rows[index] = (int(shape[0]), _reference(array)) if shape else (None, None)
+        rows = int(shape[0]) if shape else None
+        if index not in self.rows:
+            self.rows[index] = (rows, _reference(array)) if shape else (None, None)
+        elif rows is not None and self.rows[index][0] not in (None, rows):
+            self.rows[index] = (None, None)
+            self.mixed = True
 
     def updated(self, recorder: Any) -> None:
         """Note an update, which uses what was not dropped."""
@@ -89,7 +93,9 @@ class StepPasses:
         if requests != 1:
             line["requests"] = requests
         rows = self.known_rows()
-        if rows is not None and (amount is None or rows != amount.samples):
+        if self.mixed and requests != 1:
+            recorder.flags.add("mixed")
+        elif rows is not None and (amount is None or rows != amount.samples):
             line["rows"] = rows
         return line
 

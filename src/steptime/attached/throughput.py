@@ -74,7 +74,7 @@ def _samples(step: StepLine) -> int | None:
 
 
 def _rows(step: StepLine) -> int | None:
-    return step.samples if step.rows is None else step.rows
+    return None if "mixed" in step.flags else step.samples if step.rows is None else step.rows
 
 
 def _unknown(step: StepLine) -> None:  # noqa: ARG001 - the form of all
