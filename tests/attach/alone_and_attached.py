@@ -10,6 +10,18 @@ from launching import interpreter_for
 
 from steptime.attach.folder import environment, write_hook
 
+NETWORK = """
+import torch
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+net = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+optimizer = torch.optim.SGD(net.parameters(), 0.05)
+"""
+"""What scripts of PyTorch begin with: a small network and its optimizer."""
+
 
 def record_of(folder: Path, framework: str, script: str) -> list[dict[str, Any]]:
     """Run ``script`` alone and attached; return the lines of its record, after the claim that both print the same."""

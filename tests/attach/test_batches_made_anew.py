@@ -1,19 +1,13 @@
 """Scripts that make batches of their own of those of a loader, or leave the first ones out, in real PyTorch."""
 
 import pytest
-from alone_and_attached import records_of
+from alone_and_attached import NETWORK, records_of
 
 pytestmark = pytest.mark.framework("pytorch")
-BEGIN = """
+BEGIN = (
+    NETWORK
+    + """
 import itertools, random
-import torch
-from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, TensorDataset
-
-torch.manual_seed(0)
-torch.set_num_threads(1)
-net = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
-optimizer = torch.optim.SGD(net.parameters(), 0.05)
 data = TensorDataset(torch.randn(480, 8), torch.randint(0, 4, (480,)))
 
 def learn(x, y):
@@ -41,6 +35,7 @@ def ahead(loader, count):
         yield held.pop(0)
         held += itertools.islice(batches, 1)
 """
+)
 EPOCHS = "for _ in range(2):\n    for x, y in {}:\n        learn(x, y)\n"
 MADE_ANEW = {
     "larger than the loader's": (EPOCHS.format("batched_anew(DataLoader(data, 10), 0, 32)"), 32, 30),

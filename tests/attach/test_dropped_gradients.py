@@ -1,18 +1,12 @@
 """Backward passes whose gradients no update uses, in real PyTorch: the step's own work, and no accumulation."""
 
 import pytest
-from alone_and_attached import records_of
+from alone_and_attached import NETWORK, records_of
 
 pytestmark = pytest.mark.framework("pytorch")
-BEGIN = """
-import torch
-from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, TensorDataset
-
-torch.manual_seed(0)
-torch.set_num_threads(1)
-net = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
-optimizer = torch.optim.SGD(net.parameters(), 0.05)
+BEGIN = (
+    NETWORK
+    + """
 loader = DataLoader(TensorDataset(torch.randn(192, 8), torch.randint(0, 4, (192,))), 16)
 
 def learn(x, y):
@@ -20,6 +14,7 @@ def learn(x, y):
     cross_entropy(net(x), y).backward()
     optimizer.step()
 """
+)
 DROPPED = {
     "FGSM": (
         1,

@@ -59,7 +59,7 @@ class OptimizerRounds:
 
 
 class ClosureCode:
-    """The code of a closure that an optimizer calls for the loss: what is ahead of its passes is no update.
+    """Code of the closure that an optimizer calls for the loss: time before its passes is not part of the update.
 
     Lightning's trainer and L-BFGS work so. Behind a backward pass, and where an optimizer may do something ahead of the
     closure, it is the optimizer that is at work.

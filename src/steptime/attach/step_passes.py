@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .batch_amount import BatchAmount
 
+MIXED = -1  # in place of a number of rows: arrays of several went forward for one backward pass
+
 
 class StepPasses:
     """What is known of the passes of the step that goes on."""
@@ -19,8 +21,7 @@ class StepPasses:
     def __init__(self) -> None:
         self.settled = 0  # backward passes that an update used, or whose gradients were dropped
         self.dropped = 0
-        self.mixed = False  # whether arrays of different numbers of rows went forward for one backward pass
-        # Of the forwards behind each backward pass: their rows, None if these are not known or differ, and the array.
+        # Of the forwards behind each backward pass: their rows, None if not known, or `MIXED`, and the first's array.
         self.rows: dict[int, tuple[int | None, Any]] = {}
         self.at_update = (0, 0, 0)  # backward passes, forward passes and dropped ones at the latest update
 
@@ -31,8 +32,7 @@ class StepPasses:
         if index not in self.rows:
             self.rows[index] = (rows, _reference(array)) if shape else (None, None)
         elif rows is not None and self.rows[index][0] not in (None, rows):
-            self.rows[index] = (None, None)
-            self.mixed = True
+            self.rows[index] = (MIXED, None)
 
     def updated(self, recorder: Any) -> None:
         """Note an update, which uses what was not dropped."""
@@ -93,7 +93,7 @@ class StepPasses:
         if requests != 1:
             line["requests"] = requests
         rows = self.known_rows()
-        if self.mixed and requests != 1:
+        if requests != 1 and any(of_pass == MIXED for of_pass, _ in self.rows.values()):
             recorder.flags.add("mixed")
         elif rows is not None and (amount is None or rows != amount.samples):
             line["rows"] = rows
@@ -103,7 +103,7 @@ class StepPasses:
         """Return how many rows went forward for the update, those of one array once; None if that is not known."""
         total, seen = 0, set()
         for rows, reference in self.rows.values():
-            if rows is None:
+            if rows is None or rows == MIXED:
                 return None
             if id(reference) not in seen:  # an array has one reference, which outlives it here
                 total += rows

@@ -32,10 +32,8 @@ class DroppedGradients:
         for owner in (optimizer.Optimizer, self.torch.nn.Module):
             patches.measure(owner, "zero_grad", self._clear, self._cleared, compiling)
 
-    def update_begins(self, optimizer: Any) -> None:
-        """Note an outermost update: of torch's own, L-BFGS alone calls its closure more than once."""
-        kind = type(optimizer)
-        again = not kind.__module__.startswith("torch.optim.") or kind.__name__ == "LBFGS"
+    def update_begins(self, *, again: bool) -> None:
+        """Note an outermost update, which may call its closure ``again``: of torch's optimizers, L-BFGS alone does."""
         self.before = self.recorder.micro_steps if again else None
 
     def backward_begins(self, kwargs: Any, *, evaluates: bool) -> None:

@@ -297,9 +297,10 @@ class TorchTraining:
     def _update_begin(self, optimizer: Any) -> None:
         inside = self.recorder.inside("input", "collective")
         if self.recorder.is_mine() and not inside and not self._makes_state(optimizer):
+            defined_in = type(optimizer).step.__module__
+            own = defined_in.startswith("torch.optim.")
             if not self.recorder.inside("update"):
-                self.unused.update_begins(optimizer)
-            own = type(optimizer).step.__module__.startswith("torch.optim.")
+                self.unused.update_begins(again=not own or defined_in == "torch.optim.lbfgs")
             self.recorder.update_begin(closure_first=own)  # as every optimizer of torch calls it
 
     def _update_end(self, optimizer: Any) -> None:
