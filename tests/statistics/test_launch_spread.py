@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from steptime.statistics.interval import LEVEL, half_width_between
-from steptime.statistics.launch_spread import pool_spread, pooled_error, spreads_of
+from steptime.statistics.launch_spread import BlockEffects, TrialSpread, pool_spread, pooled_error, spreads_of
 from steptime.statistics.launch_times import reduce_times
 
 
@@ -87,6 +87,15 @@ def test_a_trial_without_any_spread_of_its_own_gets_a_finite_interval():
     logs = np.random.default_rng(0).standard_normal((6, 2)) * 0.01
     logs[2] = 0.0
     assert 0.0 < half_widths(logs)[2] < 0.1
+
+
+@pytest.mark.parametrize("other", range(1, 9))
+@pytest.mark.parametrize("launches", range(1, 9))
+def test_launches_alone_in_their_blocks_have_the_error_of_their_blocks(launches, other):
+    spread = TrialSpread(0.2, 3.0, 1.0, 2.0, 1.0, BlockEffects(0.1, 3.0, drifted=True, residual_freedom=5.0))
+    sides = [(1, launches), (-1, other)]
+    shares = [(spread, {(sign, block): sign / count for block in range(count)}) for sign, count in sides]
+    assert pooled_error(shares, LEVEL).error == pytest.approx(np.sqrt(0.1 * (1 / launches + 1 / other)))
 
 
 def in_two_states(trials, launches, repetitions):

@@ -118,7 +118,7 @@ def pooled_error(
     shared = left / sum(own)
     largest = max(spread.variance for spread, _ in shares)
     parts = [
-        (square * (largest if family else spread.variance) * (1.0 - shared * spread.leverage), spread.freedom)
+        (square * (largest if family else spread.variance) * max(0.0, 1.0 - shared * spread.leverage), spread.freedom)
         for square, (spread, _) in zip(own, shares, strict=True)
     ]
     blocks = shares[0][0].blocks
