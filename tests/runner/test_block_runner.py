@@ -1,5 +1,6 @@
 """The order of launches, the repeats of failed ones, and the launches that a deadline leaves out."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,8 +23,9 @@ from steptime.runner.block_runner import (
     Schedule,
     StoppingRule,
 )
+from steptime.runner.further_launches import open_trials, what_more_launches_show
 from steptime.runner.message_timing import MessageRuns
-from steptime.runner.trial_runs import expected_ablation_s, open_trials, what_more_launches_show
+from steptime.runner.trial_runs import expected_ablation_s
 from steptime.study.trial import Trial
 
 TRIALS = [trial(name) for name in ("a", "b", "c", "d")]
@@ -301,10 +303,43 @@ class TestOpenTrials:
         plan.configurations = [*TRIALS, alone]
         assert open_trials(plan) == {*(each.id for each in TRIALS[:3]), alone.id}
 
-    def test_what_more_launches_show_names_the_pair_that_is_cheapest_to_tell_apart(self):
-        (sentence,) = what_more_launches_show(self.planned(), lambda _: 4.0)
-        assert sentence.startswith("nearest to being told apart: b single, lenet5, synthetic loader, 1 worker, and c ")
-        assert "more launches of each, about" in sentence
+    PAIR = re.compile(
+        r"(\w) single, \S+ synthetic loader, 1 worker, and (\w) [^(]*\((\d+) more launches of each, about ([^,)]*)"
+    )
+
+    def last_line(self, launch_s: float) -> tuple[str, list[tuple[str, ...]]]:
+        """Return how the last line of a run begins, and its pairs with launches and time."""
+        (sentence,) = what_more_launches_show(self.planned(), lambda _: launch_s)
+        return sentence.partition(":")[0], self.PAIR.findall(sentence)
+
+    @pytest.mark.parametrize(
+        ("launch_s", "begins", "pairs"),
+        [
+            (0.9, "another minute of launches would tell apart", [("b", "c", "31", "55.8 s")]),
+            # Together 53.5 s, since both pairs share 31 launches of b.
+            (0.5, "another minute of launches would tell apart", [("b", "c", "31", "31 s"), ("a", "b", "38", "38 s")]),
+            (4.0, "another minute of launches would tell no pair apart", [("b", "c", "31", "4 min 8 s")]),
+        ],
+        ids=["one pair", "two pairs", "none"],
+    )
+    def test_the_last_line_names_the_pairs_that_a_minute_of_launches_tells_apart(self, launch_s, begins, pairs):
+        said, named = self.last_line(launch_s)
+        assert said.startswith(begins)
+        assert named == pairs
+
+    def test_a_study_that_allows_for_fewer_launches_is_told_how_many_there_would_be(self):
+        assert ", with launches.max=34)" in what_more_launches_show(self.planned(), lambda _: 4.0)[0]
+
+    def test_single_launches_show_no_spread(self):
+        plan = self.planned()
+        plan.records = {name: own[:1] for name, own in plan.records.items()}
+        (sentence,) = what_more_launches_show(plan, lambda _: 4.0)
+        assert sentence.endswith("that is known: a second launch would show how they spread")
+
+    def test_nothing_is_said_of_trials_that_get_no_further_launch(self):
+        plan = self.planned()
+        plan.rule = replace(plan.rule, most=3)
+        assert what_more_launches_show(plan, lambda _: 4.0) == []
 
     def test_nothing_is_where_all_are_told_apart(self):
         plan = self.planned()

@@ -3,8 +3,6 @@
 import pytest
 from trials import trial
 
-from steptime.runner.trial_runs import described
-
 
 @pytest.mark.parametrize(
     ("loader", "processes", "said"),
@@ -17,4 +15,4 @@ from steptime.runner.trial_runs import described
 )
 def test_a_trial_in_a_few_words_names_every_loader_but_the_usual_one(loader, processes, said):
     dataset = None if loader == "synthetic" else "digits"
-    assert described(trial(loader=loader, loader_processes=processes, dataset=dataset)) == said
+    assert trial(loader=loader, loader_processes=processes, dataset=dataset).in_words == said

@@ -39,6 +39,7 @@ from steptime.runner.allocation import Allocation
 from steptime.runner.block_runner import AbstractRuns, BlockRunner
 from steptime.runner.budget import Budget, missing_launches
 from steptime.runner.durations import KeptDurations
+from steptime.runner.further_launches import what_more_launches_show
 from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
     datasets_with_skips,
@@ -50,7 +51,7 @@ from steptime.runner.preparation import (
     training_split,
 )
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, without_breakdown
-from steptime.runner.trial_runs import BatchSearch, TrialInputs, what_more_launches_show
+from steptime.runner.trial_runs import BatchSearch, TrialInputs
 from steptime.study.trial import Trial
 from steptime.validity.missing_evidence import replay_flags
 from steptime.validity.verdicts import TrialVerdict

@@ -30,7 +30,7 @@ from steptime.results.record_kinds import TRAINING
 from steptime.results.store import Store
 from steptime.results.stored_record import first_mistake
 from steptime.runner.block_runner import START_S, AbstractRuns, LaunchProgress, Schedule, StoppingRule
-from steptime.runner.trial_runs import TrialInputs, described
+from steptime.runner.trial_runs import TrialInputs
 from steptime.study.study import Study
 from steptime.study.trial import Trial
 
@@ -98,7 +98,7 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
     def describe(self, configuration: Trial, number: int) -> str:
         training = configuration.training
         what = f", {configuration.optimizer.name}, {training.rate_schedule.name}" if training else ""
-        return f"{described(configuration)}{what}, seed {configuration.seed + number}"
+        return f"{configuration.in_words}{what}, seed {configuration.seed + number}"
 
     @contextmanager
     def followed(self, configuration: Trial, number: int, observer: Observer) -> Iterator[None]:

@@ -13,7 +13,7 @@ The batch is halved until one fits, and then bisected until the largest known to
 import random
 import statistics
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -34,13 +34,12 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.results.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
+from steptime.runner.further_launches import open_trials
 from steptime.runner.page_cache import dataset_files, drop_on_hosts, drop_page_cache
-from steptime.statistics.launch_times import LaunchTimes
-from steptime.statistics.stopping_rule import reduced, suffices
-from steptime.statistics.undecided_pairs import UndecidedPair, undecided_pairs, undecided_trials
+from steptime.statistics.stopping_rule import suffices
 from steptime.study.study import Study
 from steptime.study.trial import Trial
-from steptime.units import format_count, format_seconds
+from steptime.units import format_count
 from steptime.validity.missing_evidence import can_pause
 from steptime.validity.steps_alone import can_repeat
 
@@ -85,18 +84,7 @@ class TrialRuns(AbstractRuns[Trial, TrialRecord], Generic[TrialRecord]):
         return self.make_record(configuration, number, result, fields)
 
     def describe(self, configuration: Trial, number: int) -> str:
-        return f"{described(configuration)}, launch {number + 1}"
-
-
-def described(trial: Trial) -> str:
-    """Return a trial in a few words, for progress; of loaders all but the native one without helpers."""
-    workers = format_count(trial.workers, "worker")
-    tier = " tuned" if trial.tuning == "tuned" else ""
-    parts = [f"{trial.framework} {trial.strategy}{tier}", trial.workload]
-    if trial.loader != "native" or trial.loader_processes:
-        helpers = {0: "", 1: " with 1 helper"}.get(trial.loader_processes, f" with {trial.loader_processes} helpers")
-        parts.append(f"{trial.loader} loader{helpers}")
-    return ", ".join([*parts, workers])
+        return f"{configuration.in_words}, launch {number + 1}"
 
 
 def block_on_site(schedule: Schedule[Trial, Launch], number: int, site: Sequence[str] | None) -> int:
@@ -214,48 +202,6 @@ def timed_schedule(study: Study, trials: Sequence[Trial], store: Store) -> Sched
     if study.budget is not None:
         schedule.open_ids = partial(open_trials, schedule)
     return schedule
-
-
-def open_pairs(schedule: Schedule[Trial, Launch]) -> list[UndecidedPair]:
-    """Return the pairs of trials that the launches of a schedule do not tell apart, the nearest to it first."""
-    return undecided_pairs(_reduced_launches(schedule), _groups(schedule))
-
-
-def _reduced_launches(schedule: Schedule[Trial, Launch]) -> dict[str, Sequence[LaunchTimes]]:
-    return {each.id: reduced(each, schedule.records.get(each.id, ())) for each in schedule.configurations}
-
-
-def _groups(schedule: Schedule[Trial, Launch]) -> Collection[Sequence[str]]:
-    """Return the ids of trials that are ranked together."""
-    groups: dict[str, list[str]] = {}
-    for trial in schedule.configurations:
-        groups.setdefault(trial.group, []).append(trial.id)
-    return groups.values()
-
-
-def open_trials(schedule: Schedule[Trial, Launch]) -> set[str]:
-    """Return the ids of the trials that are in such a pair, or are compared with no other."""
-    groups = _groups(schedule)
-    alone = {members[0] for members in groups if len(members) == 1}
-    return alone | undecided_trials(_reduced_launches(schedule), groups)
-
-
-def what_more_launches_show(schedule: Schedule[Trial, Launch], launch_s: Callable[[Trial], float]) -> list[str]:
-    """Return a sentence about the pair that further launches would tell apart first; none where none is known."""
-    trials = {trial.id: trial for trial in schedule.configurations}
-    costs = [
-        (pair.needed * sum(launch_s(trials[each]) for each in pair.trials), pair)
-        for pair in open_pairs(schedule)
-        if pair.needed
-    ]
-    if not costs:
-        return []
-    seconds, pair = min(costs, key=lambda cost: cost[0])
-    one, other = (described(trials[each]) for each in pair.trials)
-    if one == other:  # trials that differ in their options
-        one, other = pair.trials
-    more = format_count(pair.needed or 0, "more launch", "more launches")
-    return [f"nearest to being told apart: {one}, and {other}: {more} of each, about {format_seconds(seconds)}"]
 
 
 def ablation_schedule(

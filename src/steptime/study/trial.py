@@ -150,6 +150,17 @@ class Trial(BaseModel):
         """The id without the tier: trials of both tiers that run the same have the same."""
         return self.model_copy(update={"tuning": "documented"}).id
 
+    @property
+    def in_words(self) -> str:
+        """The trial in a few words, for progress; of loaders all but the native one without helpers."""
+        workers = format_count(self.workers, "worker")
+        tier = " tuned" if self.tuning == "tuned" else ""
+        parts = [f"{self.framework} {self.strategy}{tier}", self.workload]
+        if self.loader != "native" or self.loader_processes:
+            helpers = {0: "", 1: " with 1 helper"}.get(self.loader_processes, f" with {self.loader_processes} helpers")
+            parts.append(f"{self.loader} loader{helpers}")
+        return ", ".join([*parts, workers])
+
     def with_learning_rate(self, learning_rate: float) -> "Trial":
         """Return the same configuration with another learning rate."""
         return self.model_copy(update={"optimizer": self.optimizer.model_copy(update={"learning_rate": learning_rate})})
