@@ -85,10 +85,11 @@ def hosts(cluster: dict[str, object]) -> dict[str, object]:
     return {"launcher": "emulated", "cluster": cluster}
 
 
-def further(cause: str, name: str, rule: str, workers: int = 1) -> Plant:
+def further(cause: str, name: str, rule: str, workers: int = 1, *, heavy: bool = False) -> Plant:
     """Return a plant of the second script, of so many workers."""
-    start = "python" if workers == 1 else f"torchrun --nproc-per-node {workers}"
-    return Plant(cause, rule, "own script", {}, script=(f"{start} {FURTHER} {name}", f"{start} {FURTHER} clean"))
+    start = f"{'python' if workers == 1 else f'torchrun --nproc-per-node {workers}'} {FURTHER}"
+    planted, clean = (f"{start} {each}{' heavy' if heavy else ''}" for each in (name, "clean"))
+    return Plant(cause, rule, "own script", {}, script=(planted, clean))
 
 
 DDP = cell("pytorch", "allreduce", 2, batch=16)
@@ -210,13 +211,61 @@ PLANTS: dict[str, Plant] = {
     "further-metrics": further("a hundred numbers are reduced one by one", "metrics", "own_exchange", 2),
     "further-uneven-batch": further("rank 1 gets four times the batch", "uneven-batch", "own_straggler", 2),
     "further-collate": further("batches are put together in Python", "collate", "own_input"),
-    "further-collect": further("garbage is collected after each update", "collect", "own_gap"),
-    "further-buffers": further("8 MiB of buffers are sent before each step", "buffers", "own_exchange", 2),
+    "further-collect": further("garbage is collected after each update", "collect", "own_garbage"),
+    "further-buffers": further("8 MiB of buffers are sent before each step", "buffers", "own_exchange", 2, heavy=True),
     "further-store-rank": further("rank 1 alone waits for its store", "store-rank", "own_straggler", 2),
     "further-augment": further("each sample is turned sixty times", "augment", "own_input"),
     "further-norm": further("norms of all weights are read twenty times", "norm", "own_gap"),
-    "further-twice": further("each gradient is reduced again", "twice", "own_exchange", 2),
+    "further-twice": further("each gradient is reduced again", "twice", "own_exchange", 2, heavy=True),
     "further-sleep": further("the script sleeps 10 ms after each update", "sleep", "own_gap"),
+    "heavy-metrics": further("a hundred numbers are reduced one by one", "metrics", "own_exchange", 2, heavy=True),
+    "heavy-gather": further("objects are gathered in each step", "gather", "own_exchange", 2, heavy=True),
+    "further-average": further("an average of weights is kept in Python", "average", "own_gap"),
+    "further-save": further("each update is saved", "save", "own_checkpoint"),
+    "further-save-other": further("every other update is saved", "save-other", "own_checkpoint"),
+    "further-save-rank-again": further("rank 0 alone saves after each update", "save-rank", "own_straggler", 2),
+    "paddle-buckets": Plant(
+        "Paddle's buckets of 10 KiB",
+        "latency_bound",
+        "paddle",
+        cell("paddle", "allreduce", 2, batch=16),
+        {"options": {"paddle": {"bucket_mb": 0.01}}},
+    ),
+    "no-fusion": Plant(
+        "Horovod sends each gradient alone",
+        "latency_bound",
+        "horovod_tensorflow",
+        cell("horovod_tensorflow", "allreduce", 2, batch=16),
+        {"options": {"horovod_tensorflow": {"fusion_mb": 0}}},
+    ),
+    "tensorflow-decoding": Plant(
+        "JPEG images decoded between steps",
+        "input_bound",
+        "tensorflow",
+        cell("tensorflow", workloads=PHOTOS, batch=32, loaders={"name": "cached", "processes": 0}),
+        {"loaders": {"name": "native", "processes": 0}},
+    ),
+    "jax-decoding": Plant(
+        "JPEG images decoded between steps",
+        "input_bound",
+        "jax",
+        cell("jax", workloads=PHOTOS, batch=32, loaders={"name": "cached", "processes": 0}),
+        {"loaders": {"name": "native", "processes": 0}},
+    ),
+    "pytorch-server": Plant(
+        "a server averages in place of the workers",
+        "server_saturation",
+        "pytorch",
+        cell("pytorch", "allreduce", 2, batch=16, **UPDATED),
+        {"strategies": "ps_sync", "servers": 1},
+    ),
+    "chainer-one-sample": Plant(
+        "a batch of one sample",
+        "small_batch",
+        "chainer",
+        cell("chainer", batch=256),
+        {"batch_per_worker": 1},
+    ),
 }
 
 

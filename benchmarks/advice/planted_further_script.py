@@ -1,11 +1,13 @@
-"""A script of PyTorch with one of further causes planted: ``python planted_further_script.py CAUSE``, or by torchrun.
+"""A script of PyTorch with one of further causes planted: ``python planted_further_script.py CAUSE [heavy]``.
 
 ``clean`` has none. Of input: ``store`` waits 2 ms for each sample, ``files`` opens a file for each, ``collate`` adds a
 slow ``collate_fn``, ``augment`` rotates each sample, ``store-rank`` waits on rank 1 alone. After an update: ``log``
 has a line on the disk, ``metric`` counts in Python, ``collect`` collects garbage, ``sleep`` waits, ``norm`` takes the
-norm of each weight, ``save-rank`` saves on rank 0 alone. Of the exchange: ``buckets`` of 1 KiB, ``metrics`` reduces a
-hundred numbers one by one, ``buffers`` sends 8 MiB of buffers, ``twice`` reduces each gradient again, ``uneven-batch``
-gives rank 1 more samples.
+norm of each weight, ``average`` keeps one of each weight, ``save`` saves, ``save-other`` every other time,
+``save-rank`` on rank 0 alone. Of the exchange: ``buckets`` of 1 KiB, ``metrics`` reduces a hundred numbers one by one,
+``gather`` gathers all predictions as objects, ``buffers`` sends 8 MiB of buffers, ``twice`` reduces each gradient
+again, ``uneven-batch`` gives rank 1 more samples. ``heavy`` computes so much that the exchange of a clean step is
+little. By torchrun it trains on several ranks.
 """
 
 import gc
@@ -20,12 +22,13 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-STEPS, BATCH, WIDTH = 120, 8, 768
-CAUSE = sys.argv[1]
+CAUSE, HEAVY = sys.argv[1], "heavy" in sys.argv[2:]
+STEPS, BATCH, WIDTH, TIMES = (80, 256, 384, 6) if HEAVY else (120, 8, 768, 1)
 OUT = Path(os.environ.get("OUT", "."))
 WORLD, RANK = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
 SAMPLE = OUT / "sample.pt"
 SIDE = 16
+AVERAGES = {}
 
 
 class Samples(Dataset):
@@ -61,13 +64,12 @@ def collate(samples):
 
 
 class Net(nn.Module):
-    """Three layers, and buffers that may be large."""
+    """Three layers, of which a heavy net uses the middle one several times, and buffers that may be large."""
 
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(256, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10)
-        )
+        middle = [nn.Linear(WIDTH, WIDTH), nn.ReLU()]
+        self.layers = nn.Sequential(nn.Linear(256, WIDTH), nn.ReLU(), *middle * TIMES, nn.Linear(WIDTH, 10))
         if CAUSE == "buffers":
             self.register_buffer("large", torch.zeros(2 << 20))
 
@@ -86,7 +88,7 @@ def after_backward(net):
             dist.all_reduce(torch.tensor(float(number)))
 
 
-def after_update(net, optimizer, y):
+def after_update(net, optimizer, y, step):
     """Do what the cause does after an update."""
     if CAUSE == "log":
         with (OUT / f"log-{RANK}.txt").open("a") as file:
@@ -103,8 +105,21 @@ def after_update(net, optimizer, y):
     if CAUSE == "norm":
         for _ in range(20):
             [parameter.norm().item() for parameter in net.parameters()]
-    if CAUSE == "save-rank" and RANK == 0:
-        torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, OUT / "checkpoint.pt")
+    if CAUSE == "average":
+        for parameter in net.parameters():
+            average = AVERAGES.setdefault(id(parameter), parameter.detach().clone())
+            mixed = torch.tensor([0.9 * old + 0.1 * new for old, new in pairs(average, parameter)])
+            average.flatten()[:5000].copy_(mixed)
+    if CAUSE == "gather":
+        dist.all_gather_object([None] * WORLD, [net.module.layers[0].weight.detach()] * 4)
+    saves = CAUSE == "save" or (CAUSE == "save-other" and step % 2) or (CAUSE == "save-rank" and RANK == 0)
+    if saves:
+        torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, OUT / f"checkpoint-{RANK}.pt")
+
+
+def pairs(average, parameter):
+    """Return the average and the value of some weights, in Python."""
+    return zip(average.flatten()[:5000].tolist(), parameter.detach().flatten()[:5000].tolist())
 
 
 def main():
@@ -119,13 +134,14 @@ def main():
         net = DistributedDataParallel(net, bucket_cap_mb=0.001 if CAUSE == "buckets" else 25)
     optimizer = torch.optim.AdamW(net.parameters())
     batch = 4 * BATCH if CAUSE == "uneven-batch" and RANK == 1 else BATCH
-    for x, y in DataLoader(Samples(STEPS * batch), batch_size=batch, collate_fn=collate):
+    loader = DataLoader(Samples(STEPS * batch), batch_size=batch, collate_fn=collate)
+    for step, (x, y) in enumerate(loader):
         loss = nn.functional.cross_entropy(net(x), y)
         loss.backward()
         after_backward(net)
         optimizer.step()
         optimizer.zero_grad()
-        after_update(net, optimizer, y)
+        after_update(net, optimizer, y, step)
     print(f"loss {loss.item():.3f}")
     if WORLD > 1:
         dist.destroy_process_group()

@@ -127,6 +127,23 @@ def test_a_checkpoint_that_stalls_the_job_is_found(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("saving", "step_ms"),
+    [(range(40), 260.0), (range(0, 40, 2), 160.0), ([*range(10), *range(20, 40)], 210.0), (range(0, 40, 5), 60.0)],
+    ids=["all", "every-other", "most", "few"],
+)
+def test_checkpoints_of_half_the_steps_and_more_are_a_part_of_the_step(tmp_path, saving, step_ms):
+    run = found_in(write(tmp_path, process_lines(0, 1, alternating(0, saving=saving))), 12_000.0)
+    assert run.step_s.value == pytest.approx(step_ms / 1e3, rel=0.02)
+    saved = sum(part.time_s.value for part in run.parts if part.name == "checkpoint")
+    assert saved == pytest.approx(run.step_s.value - 0.060)
+
+
+def test_checkpoints_that_are_a_part_of_steps_make_none_of_them_longer(tmp_path):
+    run = found_in(write(tmp_path, process_lines(0, 1, alternating(0, saving=range(40)))), 12_000.0)
+    assert "what lies beside them" not in sentences_of(run)["checkpoint"]
+
+
+@pytest.mark.parametrize(
     ("work", "beside_ms", "is_named"),
     [("saving", 400, True), ("evaluating", 400, True), ("saving", 5, False), ("evaluating", 0, False)],
 )

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from stored_processes import ddp_job
+from stored_processes import MS, ddp_job, ddp_steps, found_in, process_lines, write
 from test_attached_comparison import a_run, compared
 
 from steptime.cli.app import run_program
@@ -55,6 +55,33 @@ def test_what_a_straggler_is_to_shorten_is_a_noun(straggling, part, words):
     whom = straggling.waited_for.model_copy(update={"part": part})
     run = straggling.model_copy(update={"waited_for": whom})
     assert words in by_rule(run)["own_straggler"].change
+
+
+def busy(run, share, part="forward", pressure=0.9):
+    """The run on a machine of which other programs keep 1.2 cores busy, with a part that is longer by a share."""
+    whom = run.waited_for.model_copy(update={"part": part, "part_share": share})
+    noise = {"foreign_cpu_cores": 1.2, "cpu_pressure_share": pressure}
+    return run.model_copy(update={"waited_for": whom, "noise": noise})
+
+
+@pytest.mark.parametrize(("share", "part"), [(0.83, "update"), (1.1, "forward"), (None, None)])
+def test_a_rank_that_other_programs_may_have_slowed_is_not_advised_on(straggling, share, part):
+    assert "own_straggler" not in by_rule(busy(straggling, share, part))
+
+
+@pytest.mark.parametrize(("share", "pressure"), [(2.9, 0.9), (None, 0.9), (0.83, 0.01)])
+def test_a_rank_that_is_slower_than_other_programs_explain_is_advised_on(straggling, share, pressure):
+    assert "own_straggler" in by_rule(busy(straggling, share, pressure=pressure))
+
+
+def test_a_script_that_saves_in_each_step_is_told_to_save_seldom(tmp_path):
+    saving = [
+        {**each, "duration_ns": each["duration_ns"] + 10 * MS, "regions": {**each["regions"], "save": 10 * MS}}
+        for each in ddp_steps(0, lambda _: [0.0, 0.0])
+    ]
+    found = by_rule(found_in(write(tmp_path, process_lines(0, 1, saving)), 12_000.0))["own_checkpoint"]
+
+    assert found.evidence[0].value.value == pytest.approx(10.0 / (STEP_MS + 10.0), rel=0.02)
 
 
 def test_the_share_of_a_straggler_is_what_the_others_wait(straggling):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from steptime.attached.form import JobPart
 from steptime.attached.step_parts import REGIONS, KeptSteps
 from steptime.attached.trainings import TrainingAttempts
 from steptime.results.attached_files import ProcessLines
-from steptime.results.attached_lines import StepLine, SummedSteps
+
+if TYPE_CHECKING:
+    from steptime.results.attached_lines import StepLine, SummedSteps
 
 _PER_S = 1e-9
 NAMES: tuple[str, ...] = get_args(JobPart.model_fields["name"].annotation)
@@ -92,7 +94,7 @@ def beside_other_work_s(kept: Sequence[KeptSteps], kind: str) -> float:
 
 def _longer_s(kept: KeptSteps, process: ProcessLines, kind: str) -> float:
     steady = _steady_s(kept, process)
-    if steady is None:
+    if steady is None or (kept.with_saves and kind == "checkpoint"):
         return 0.0
     holding = [
         step
@@ -203,14 +205,14 @@ def _held_up_s(kept: KeptSteps, process: ProcessLines) -> Mapping[int, float]:
     if usual is None:
         return {}
     index = list(attempt.processes.values()).index(process)
-    disturbed = [number for number, steps in attempt.steps.items() if any(_holds(step) for step in steps)]
+    disturbed = [
+        number
+        for number, steps in attempt.steps.items()
+        if any(step.apart is not None if kept.with_saves else step.holds_other_work for step in steps)
+    ]
     numbers = sorted({*disturbed, *(number + 1 for number in disturbed if number + 1 in attempt.steps)})
     found = split_exchange(attempt, numbers) if numbers else ""
     if isinstance(found, str):
         return {}
     longer = np.maximum(found.waiting_s[index] - usual.waiting_s[index].mean(), 0.0)
     return dict(zip(found.numbers, longer.tolist(), strict=True))
-
-
-def _holds(step: StepLine) -> bool:
-    return step.holds_other_work

@@ -33,6 +33,7 @@ REGIONS: Mapping[str, tuple[str, ...]] = {
     "device_wait": ("wait",),
     "compile": ("compile",),
     "garbage_collection": ("collection",),
+    "checkpoint": ("save",),
 }
 """The regions of a record that make up each part of a step, but for the exchange."""
 EXCHANGE = "exchange"
@@ -45,6 +46,7 @@ _TITLES = {
     "device_wait": "wait for device",
     "compile": "compilation",
     "garbage_collection": "garbage collection",
+    "checkpoint": "checkpoint",
     EXCHANGE: "exchange",
 }
 _BESIDE_GAPS = {"nograd": "a pass without gradient"}
@@ -58,7 +60,7 @@ _ROUNDING_S = 1e-9
 _ORDER = (
     *("input_wait", "call", "compute", "copy", "no_grad", "forward", "backward"),
     *(EXCHANGE, "comm_exposed", "sync_wait", "update"),
-    *("device_wait", "compile", "garbage_collection"),
+    *("device_wait", "compile", "garbage_collection", "checkpoint"),
 )
 """Of phases, by time."""
 FEWEST = 4
@@ -86,6 +88,8 @@ class KeptSteps:
     """Why waiting and transfer are not told apart; None if they are, and for a single rank."""
     near_evaluation: bool = False
     """Whether they lie beside evaluations, since too few others do not."""
+    with_saves: bool = False
+    """Whether checkpoints are part of them, since at least half of all steps save one."""
     left_out_for: Mapping[str, int] = field(default_factory=dict)
     """How many other steps are left out for what."""
     device: Mapping[int, DeviceLine] = field(default_factory=dict)
@@ -108,7 +112,8 @@ class KeptSteps:
     @cached_property
     def host_length_s(self) -> Array:
         """Of the host, ranks x steps."""
-        return self.of_ranks(lambda step: step.active_s)
+        saving = REGIONS["checkpoint"] if self.with_saves else ()
+        return self.of_ranks(lambda step: step.active_s + step.seconds(*saving))
 
     @property
     def of_device(self) -> list[DeviceLine]:

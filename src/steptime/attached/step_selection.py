@@ -39,17 +39,19 @@ def kept_steps(attempt: Attempt) -> KeptSteps:
     """Return the steps of an attempt that are alike: steady, divided, and not touched by an evaluation or a checkpoint.
 
     One that follows an evaluation or a checkpoint of some rank holds what the others wait for it; where an evaluation
-    follows nearly every step, those beside one are kept, without its time. Where only some steps have all their
-    collectives on record, these alone are kept.
+    follows nearly every step, those beside one are kept, without its time. Where at least half of them save a
+    checkpoint, it is a part of the step. Where only some steps have all their collectives on record, these alone are
+    kept.
     """
     steps = attempt.steps
     divided = {number: own for number, own in steps.items() if not any(step.is_undivided for step in own)}
     steps = divided or steps
-    calm, near_evaluation = _undisturbed(steps)
+    saving = _saving(steps)
+    calm, near_evaluation = (saving, False) if saving else _undisturbed(steps)
     alike = _of_main_kind(steps, calm)
     steady = alike[_first_steady(steps, alike) :]
     kept = _with_exchange(attempt, steady)
-    device = {} if near_evaluation else device_lines(attempt, kept.numbers)
+    device = {} if near_evaluation or saving else device_lines(attempt, kept.numbers)
     by_device = replace(kept, device=device, numbers=list(device)) if device else kept
     left_out = {
         "whose parts are longer than they are": len(attempt.steps) - len(steps),
@@ -59,7 +61,17 @@ def kept_steps(attempt: Attempt) -> KeptSteps:
         "without all collectives on record": len(steady) - len(kept.numbers),
         "whose events on the device were not read": len(kept.numbers) - len(by_device.numbers),
     }
-    return replace(by_device, near_evaluation=near_evaluation, left_out_for=left_out)
+    return replace(by_device, near_evaluation=near_evaluation, with_saves=bool(saving), left_out_for=left_out)
+
+
+def _saving(steps: Mapping[int, Sequence[StepLine]]) -> list[int]:
+    """Return the steps of a loop that saves in at least half of them, with those that do not; none of any other."""
+    own_work = {
+        number: any("save" in step.regions for step in own)
+        for number, own in steps.items()
+        if not any(_is_spoilt(step) or step.apart is not None for step in own)
+    }
+    return list(own_work) if len(own_work) >= _FEW and 2 * sum(own_work.values()) >= len(own_work) else []
 
 
 def _undisturbed(steps: Mapping[int, Sequence[StepLine]]) -> tuple[list[int], bool]:

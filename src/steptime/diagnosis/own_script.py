@@ -2,11 +2,17 @@
 
 from collections.abc import Callable
 
-from steptime.attached.form import AttachedRun, StepPart
+from steptime.attached.form import AttachedRun, StepPart, WaitedFor
 from steptime.attached.step_parts import at_line, is_in_turn, known_part, library_of, title_of, whose_code
 from steptime.diagnosis.gain import gain_without
 from steptime.diagnosis.rule import Claim, DiagnosisRule
+from steptime.flags import FOREIGN_CORES
 from steptime.results.json_form import Interval
+
+_PRESSED = 0.1
+"""Share of the time, in which some process waits for a core, from which on others may hold up ranks."""
+_MOST_SAVES: tuple[float, float] = (0.8, 1.0)
+"""Of the time that saving takes, the part that goes with saving seldom."""
 
 
 def _share(run: AttachedRun, seconds: Interval[float | None]) -> Interval | None:
@@ -58,12 +64,24 @@ def _waited(run: AttachedRun) -> Interval | None:
 
 def _straggler(run: AttachedRun, share: Interval) -> Claim | None:
     whom = run.waited_for
-    if whom is None:
+    if whom is None or _others_may_slow(run, whom):
         return None
     own, what = "their" if len(whom.ranks) > 1 else "its", title_of(whom.part) if whom.part else "steps"
     time = f"{own} time {what}" if what.startswith("between ") else f"{own} {what}"
     change = f"make {whom.title} as quick as the others: {time}{at_line(whom.where)}"
     return Claim(f"the others wait for {whom.title}", change, gain=gain_without(share))
+
+
+def _others_may_slow(run: AttachedRun, whom: WaitedFor) -> bool:
+    """Return whether other programs may be why ranks are slow: they can make a part twice as long if they keep a core.
+
+    Programs that keep n cores busy leave a rank 1 / (1 + n) of its core, all of them on it. Where processes hardly wait
+    for a core, or a part takes longer than that explains, the cause is the ranks' own.
+    """
+    foreign, pressure = (run.noise.get(name) for name in ("foreign_cpu_cores", "cpu_pressure_share"))
+    if not foreign or foreign <= FOREIGN_CORES or (pressure is not None and pressure < _PRESSED):
+        return False
+    return whom.part is None or (whom.part_share is not None and whom.part_share <= foreign)
 
 
 def _largest_gap(run: AttachedRun) -> StepPart | None:
@@ -113,6 +131,12 @@ def _host(_: AttachedRun, share: Interval) -> Claim:
 def _garbage(_: AttachedRun, share: Interval) -> Claim:
     change = "call gc.freeze() behind the set-up, or gc.disable() and gc.collect() on all ranks in the same steps"
     return Claim("Python collects garbage", change, gain=gain_without(share))
+
+
+def _checkpoint(run: AttachedRun, share: Interval) -> Claim:
+    where = _where(run, "checkpoint")
+    change = f"save every few hundred steps{where}"
+    return Claim("steps save checkpoints", change, gain=gain_without(share, _MOST_SAVES))
 
 
 def _ranks_alone(run: AttachedRun) -> Interval | None:
@@ -173,4 +197,12 @@ GARBAGE = DiagnosisRule(
     0.05,
     _garbage,
     "as long a step behind gc.disable()",
+)
+CHECKPOINT = DiagnosisRule(
+    "own_checkpoint",
+    "checkpoints in steps",
+    _share_of_part("checkpoint"),
+    0.05,
+    _checkpoint,
+    "as long a step without checkpoints",
 )

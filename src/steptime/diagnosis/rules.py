@@ -44,6 +44,7 @@ SCRIPT_RULES: tuple[DiagnosisRule[AttachedRun], ...] = (
     own_script.STRAGGLER,
     own_script.GAP,
     own_script.GARBAGE,
+    own_script.CHECKPOINT,
 )
 """The first silences the others."""
 ALL_RULES = (workers.NOISE, *RULES)
