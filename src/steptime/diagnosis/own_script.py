@@ -73,15 +73,17 @@ def _straggler(run: AttachedRun, share: Interval) -> Claim | None:
 
 
 def _others_may_slow(run: AttachedRun, whom: WaitedFor) -> bool:
-    """Return whether other programs may be why ranks are slow: they can make a part twice as long if they keep a core.
+    """Return whether other programs may be why ranks are slow.
 
-    Programs that keep n cores busy leave a rank 1 / (1 + n) of its core, all of them on it. Where processes hardly wait
-    for a core, or a part takes longer than that explains, the cause is the ranks' own.
+    Of n processes that share a core with a rank it has 1 / (1 + n), and its parts take n times longer, at most. Where
+    processes hardly wait for a core, or a part takes longer than that explains, the cause is the ranks' own.
     """
     foreign, pressure = (run.noise.get(name) for name in ("foreign_cpu_cores", "cpu_pressure_share"))
     if not foreign or foreign <= FOREIGN_CORES or (pressure is not None and pressure < _PRESSED):
         return False
-    return whom.part is None or (whom.part_share is not None and whom.part_share <= foreign)
+    before, after = (run.noise.get(f"load_1min_{when}") or 0.0 for when in ("before", "after"))
+    others = max(foreign, before, after - len(run.ranks))
+    return whom.part is None or (whom.part_share is not None and whom.part_share <= others)
 
 
 def _largest_gap(run: AttachedRun) -> StepPart | None:
