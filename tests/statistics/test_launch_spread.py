@@ -66,6 +66,22 @@ def test_a_study_without_repetition_has_nothing_to_pool():
     assert pool_spread(launches) == {}
 
 
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [(17, 11), (20, 28, 19, 5), (11, 9, 10), (21, 11, 19)],
+        [(0, 1), (1, 2), (2, 3)],
+        [(0, 1), (1, 2), (3, 4), (4, 5, 6)],
+        [(0, 1, 2), (2, 3), (4, 5)],
+    ],
+    ids=["a tree", "a chain", "two chains", "one apart"],
+)
+def test_launches_that_their_blocks_explain_have_nothing_to_pool(blocks):
+    rng = np.random.default_rng(5)
+    trials = {str(row): reduce_times(np.exp(rng.normal(0, 0.01, (len(of), 1))), of) for row, of in enumerate(blocks)}
+    assert pool_spread(trials) == {}
+
+
 def test_a_trial_with_one_launch_is_as_unsure_as_the_others_are_of_one():
     logs = np.random.default_rng(0).standard_normal((12, 3)) * 0.01
     logs[0, 1:] = np.nan

@@ -165,7 +165,8 @@ def pool_spread(launches: Mapping[str, Sequence[LaunchTimes]]) -> dict[str, Tria
     the others would keeps its own variance, and none has less than its own irregular stalls leave open of a launch:
     trials without stalls know nothing of those.
 
-    There is nothing to pool with fewer than ``FEWEST_TRIALS`` trials of two launches, or where no launch differs.
+    There is nothing to pool with fewer than ``FEWEST_TRIALS`` trials of two launches, where no launch differs, or
+    where the effects of blocks leave nothing of how launches differ.
     """
     numbers: dict[Hashable, int] = {}
     flat = [
@@ -208,6 +209,9 @@ def _spreads(count: int, trials: Indices, blocks: Indices, values: Array) -> lis
     values = values[used]
     degrees = (counts[repeated] - 1).astype(np.float64)
     layout = _Layout(rows, columns, len(repeated), int(columns.max()) + 1)
+    block_freedom = float(layout.blocks - layout.components)
+    if degrees.sum() <= block_freedom and layout.blocks < len(columns):
+        return []  # blocks that trials share explain all: what is left is rounding
     centred = values - layout.trial_means(values)[rows]
     variances = _sums(rows, centred**2) / degrees
     if not np.any(variances > 0.0):
@@ -228,7 +232,6 @@ def _spreads(count: int, trials: Indices, blocks: Indices, values: Array) -> lis
     scale = scales[repeated]
     prior_variance, prior_freedom = moderation(variances / scale, degrees)
     moderated = (prior_freedom * prior_variance * scale + degrees * variances) / (prior_freedom + degrees)
-    block_freedom = float(len(effects) - layout.components)
     most = max(float(degrees.sum()) - block_freedom, 1.0)
     block_variance = float((effects**2).sum()) / block_freedom  # effects of blocks that trials connect sum to 0
     by_chance = float(np.mean(1.0 / _sums(columns, 1.0 / moderated[rows])))
