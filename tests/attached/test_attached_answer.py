@@ -9,6 +9,7 @@ from steptime.attached.latest_steps import latest_attempt, latest_steps
 from steptime.attached.memory import memory_now
 from steptime.cli.console import PlainConsole
 from steptime.cli.page_server import PageServer
+from steptime.phases import REST
 from steptime.report.attached import attached_section, headline, part_rows
 from steptime.report.attached_answer import MOST_LINES, AttachedAnswer, _clauses
 from steptime.report.terminal import SectionText
@@ -105,6 +106,51 @@ def test_the_section_of_a_report_has_every_part_and_use(tmp_path, capsys):
     assert "between forward and backward" in text
     assert "restarts" in text
     assert all(finding.sentence in text for finding in run.findings)
+
+
+def with_parts(folder, *lengths_s):
+    """A job with gaps of these lengths, alike on both ranks."""
+    run = ddp_job(folder, lambda _: [0.0, 15.0], gap=4.0)
+    gap = next(part for part in run.parts if part.gap)
+    gaps = [
+        gap.model_copy(
+            update={
+                "name": f"input>{'ab'[number]}",
+                "time_s": Interval(length, 0.9 * length, 1.1 * length),
+                "share": length / (run.step_s.value or 1.0),
+                "ranks_s": [length, length],
+            }
+        )
+        for number, length in enumerate(lengths_s)
+    ]
+    parts = [part for part in run.parts if not part.gap and part.name != REST]
+    return run.model_copy(update={"parts": [*parts, *gaps]})
+
+
+@pytest.mark.parametrize(
+    ("lengths_s", "row"),
+    [
+        ((2e-7, 3e-7), "2 short parts below 0.0590 ms below 0.1 % - - between input and a, between input and b"),
+        ((3e-5, 3e-5), "2 short parts 0.0600 ms 0.102 % 0.0600 ms 0.0600 ms between input and a, between input and b"),
+    ],
+)
+def test_parts_next_to_nothing_share_a_row(tmp_path, capsys, lengths_s, row):
+    text = shown(capsys, SectionText([attached_section(with_parts(tmp_path, *lengths_s))]), 160)
+    assert row in " ".join(text.split())
+
+
+@pytest.mark.parametrize("lengths_s", [(3e-7, 3e-4), (3e-4, 3e-4)])
+def test_a_part_alone_next_to_nothing_has_its_row(tmp_path, capsys, lengths_s):
+    text = shown(capsys, SectionText([attached_section(with_parts(tmp_path, *lengths_s))]), 160)
+    assert "short parts" not in text
+    assert "between input and a" in text
+
+
+def test_a_part_that_is_long_on_one_rank_has_its_row(tmp_path, capsys):
+    run = with_parts(tmp_path, 2e-7, 3e-7)
+    late = run.parts[-1].model_copy(update={"ranks_s": [0.0, 1e-3]})
+    whole = run.model_copy(update={"parts": [*run.parts[:-1], late]})
+    assert "short parts" not in shown(capsys, SectionText([attached_section(whole)]), 160)
 
 
 def test_a_look_at_a_run_shows_its_latest_step_and_the_waiting(tmp_path):

@@ -39,6 +39,24 @@ def test_one_more_launch_is_one_launch():
     assert "about 1 more launch of each" in said(place(FAST, 1), place(NEXT, 2, 1.01, more=1))
 
 
+def test_many_launches_are_not_asked_for_where_trials_are_near():
+    assert said(place(FAST, 1), place(NEXT, 2, 1.01, width=0.05, more=141)).endswith(
+        "the time of the first; not worth settling: they differ by at most 6.05 %."
+    )
+
+
+def test_many_launches_are_not_asked_for_where_they_vary_too_much():
+    assert said(place(FAST, 1), place(NEXT, 2, 1.1, width=0.3, more=141)).endswith(
+        "; they differ by at most 1.43x, and launches vary too much for more: rerun on a quieter machine."
+    )
+
+
+def test_the_most_that_any_of_several_ties_differs_by_is_said():
+    assert "the others differ from the first by at most 1.43x" in said(
+        place(FAST, 1), place(NEXT, 2, 1.01, width=0.05, more=141), place(SLOW, 3, 1.1, width=0.3, more=200)
+    )
+
+
 def test_a_tie_that_is_known_closely_needs_no_more_launches():
     assert "known to within 3 % already" in said(place(FAST, 1), place(NEXT, 2, 1.001, width=0.01, more=0))
 

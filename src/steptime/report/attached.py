@@ -36,6 +36,8 @@ JOB_TITLES = {
 }
 _SMALL = 0.01
 """Gaps below this share of a step are one row."""
+_LEAST = 0.001
+"""Parts below this share of a step share one row, as small ones do whose interval includes 0."""
 _DIFFERENT = 1.2
 """Ranks are listed where the longest part is this many times the mean, and the difference is worth listing."""
 _WORTH = 0.03
@@ -246,14 +248,40 @@ def attached_section(run: AttachedRun) -> Section:
 
 
 def _table_rows(parts: Sequence[StepPart], ranks: int, unit: tuple[float, str]) -> list[TableRow]:
-    """Return a row for each part; those that are not known for one reason share one."""
+    """Return a row for each part; those next to nothing share one, as those do that are not known for one reason."""
     reasons = Counter(part.reason for part in parts if part.reason)
     shared = [reason for reason, number in reasons.items() if number > 1]
-    rows = [_table_row(part, ranks, unit) for part in parts if part.reason not in shared]
+    tiny = [part for part in parts if _is_next_to_nothing(part)]
+    joined = tiny if len(tiny) > 1 else []
+    rows = [_table_row(part, ranks, unit) for part in parts if part.reason not in shared and part not in joined]
+    rows += [_joined_row(joined, ranks, unit)] if joined else []
     for reason in shared:
         names = ", ".join(title_of(part.name) for part in parts if part.reason == reason)
         rows.append(TableRow(names, cells(*[UNKNOWN] * (2 + ranks), reason)))
     return rows
+
+
+def _is_next_to_nothing(part: StepPart) -> bool:
+    """Whether a part is too short for a row of its own, on every rank."""
+    longest = max((value for value in part.ranks_s if value is not None), default=0.0)
+    if part.reason or part.share is None or longest * part.share > _SMALL * (part.time_s.value or 0.0):
+        return False
+    return part.share < _LEAST or (_is_small(part) and (part.time_s.low or 0.0) <= 0.0)
+
+
+def _joined_row(parts: Sequence[StepPart], ranks: int, unit: tuple[float, str]) -> TableRow:
+    """Return the sums of parts, with their names for a note; a bound where the sum is next to nothing, too."""
+    total, share = sum(part.time_s.value or 0.0 for part in parts), sum(part.share or 0.0 for part in parts)
+    each_rank = [
+        sum(value or 0.0 for value in values) for values in zip(*(part.ranks_s for part in parts), strict=True)
+    ]
+    values = [seconds(value, None, None, unit).text for value in each_rank[:ranks]]
+    shown = (seconds(total, None, None, unit).text, percent(share, None, None).text)
+    if share < _LEAST:
+        bound = seconds(total / share * _LEAST if share else 0.0, None, None, unit).text
+        shown, values = (f"below {bound}", f"below {100 * _LEAST:g} %"), [UNKNOWN] * ranks
+    names = ", ".join(title_of(part.name) for part in parts)
+    return TableRow(f"{len(parts)} short parts", cells(*shown, *values, names))
 
 
 def _table_row(part: StepPart, ranks: int, unit: tuple[float, str]) -> TableRow:

@@ -10,6 +10,7 @@ from steptime.document.number_format import (
     baseline,
     count,
     listed,
+    number,
     quantiles,
     ratio,
     share,
@@ -127,6 +128,10 @@ def ranked_groups(summary: Summary, names: Names) -> list[RankedGroup]:
 _MOST_NAMES = 4
 _RESOLUTION = "3 %"
 """The half-width that ``Place.launches_to_settle`` aims at."""
+_MOST_LAUNCHES = 20
+"""More of each trial than so many are not asked for."""
+_NEAR = 1.1
+"""A ratio that is at most so large is not worth many launches."""
 
 
 MOST_ANSWERS = 4
@@ -206,11 +211,25 @@ def _tie(tied: list[RankedRow]) -> str:
     if len(tied) == 2:  # noqa: PLR2004 - a pair has one ratio, which shows how far apart they may be
         sentence += f": the second {tied[1].takes('the first')}"
     needed = [row.place.launches_to_settle for row in tied[1:] if row.place.launches_to_settle is not None]
+    if needed and max(needed) > _MOST_LAUNCHES:
+        return f"{sentence}{_not_settled_soon(tied)}."
     if needed and max(needed) > 0:
         return f"{sentence}; about {count(max(needed), 'more launch')} of each would settle {_RESOLUTION}."
     if needed:
         return f"{sentence}; what separates them is known to within {_RESOLUTION} already."
     return f"{sentence}."
+
+
+def _not_settled_soon(tied: list[RankedRow]) -> str:
+    """Return how far ties may lie from the first, where settling them takes too many launches; empty if unknown."""
+    bounds = [row.place.ratio_to_best for row in tied[1:]]
+    most = max((max(each.high, 1.0 / each.low) for each in bounds if each.high and each.low), default=None)
+    if most is None:
+        return ""
+    they = "they differ" if len(bounds) == 1 else "the others differ from the first"
+    if most <= _NEAR:
+        return f"; not worth settling: {they} by at most {number(100.0 * (most - 1.0))} %"
+    return f"; {they} by at most {number(most)}x, and launches vary too much for more: rerun on a quieter machine"
 
 
 def _who(tied: list[RankedRow]) -> str:

@@ -145,9 +145,12 @@ def short_columns(groups: Iterable[RankedGroup], layout: int) -> list[RankingCol
 
 
 def ranking_section(groups: Sequence[RankedGroup], quantiles: Quantiles, marks: Marks) -> Section:
-    """Return who is fastest in each group; ``quantiles`` and ``marks`` are for its figures."""
+    """Return who is fastest in each group; ``quantiles`` and ``marks`` are for its figures.
+
+    A page shows the last group open, which has the most workers: the first screen speaks of it.
+    """
     found: list[Part] = [
-        replace(_group_section(group, quantiles, marks), folded=number > 0) for number, group in enumerate(groups)
+        replace(_group_section(group, quantiles, marks), folded=group is not groups[-1]) for group in groups
     ]
     return Section("Rankings", found or [Sentences([NO_RESULT], "bad")], id="rankings", alike=True)
 
