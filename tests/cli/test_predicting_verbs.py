@@ -16,6 +16,7 @@ from steptime.catalog.cluster import Cluster, Host
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import app
+from steptime.cli.fitted_profile import _error
 from steptime.cli.predict import _complete_keys
 from steptime.document.number_format import seconds
 from steptime.scaling import forecast
@@ -288,6 +289,35 @@ def test_a_profile_of_another_schema_is_refused(profile, tmp_path):
 
 def test_a_folder_without_results_cannot_be_fitted(tmp_path):
     assert "not a results folder" in complaint("fit", tmp_path)
+
+
+@pytest.fixture(scope="module")
+def unpredictive(tmp_path_factory):
+    """A folder of two workers alone, without a breakdown."""
+    folder = tmp_path_factory.mktemp("unpredictive") / "results"
+    store = a_store(folder)
+    trial = a_trial(**SIZES, strategy="allreduce", workers=2, batch_per_worker=32)
+    store.add_trial(trial)
+    for number in range(3):
+        ends = np.cumsum(np.full(50, 0.02)).tolist()
+        store.append(a_launch(trial, number, workers=[a_worker(ends, rank) for rank in range(2)]))
+    return folder
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_a_study_that_predicts_nothing_gets_no_profile(unpredictive, tmp_path, form):
+    path = tmp_path / "p.json"
+    result = steptime("fit", str(unpredictive), "-o", str(path), *form, cwd=tmp_path, check=2)
+
+    assert not path.exists()
+    assert f"no profile is written, for {unpredictive} predicts nothing: computing cannot be told" in " ".join(
+        result.stderr.split()
+    )
+    assert not form or json.loads(result.stdout)["profile"] is None
+
+
+def test_an_error_beyond_300_percent_is_a_factor():
+    assert [_error(each) for each in (8.13, 300.0, 314.0)] == ["8.1 %", "300.0 %", "4.1x"]
 
 
 def test_keys_are_completed():

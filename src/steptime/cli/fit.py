@@ -23,8 +23,17 @@ def fit(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print parameters and held-out errors as JSON.")] = False,
 ) -> None:
-    """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see."""
-    from steptime.cli.fitted_profile import fit_attached, form_of_group, show_errors, show_link
+    """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see.
+
+    Results that predict nothing get no profile, and exit code 2.
+    """
+    from steptime.cli.fitted_profile import (
+        complain_of_nothing_predicted,
+        fit_attached,
+        form_of_group,
+        show_errors,
+        show_link,
+    )
     from steptime.fitting.links import fit_tables
     from steptime.fitting.profile import default_profile_path, write_profile
     from steptime.importers import read_imports
@@ -41,14 +50,21 @@ def fit(
     profile = fit_with_holdout(store, tables)
     links = fit_tables(tables, profile.machine.gpu)
     path = output or default_profile_path(folder)
-    write_profile(profile, path)
+    predicts = any(group.refused is None for group in profile.groups)
+    if predicts:
+        write_profile(profile, path)
     warn([*store.problems, *(note for records in imported for note in records.notes)])
     if as_json:
         groups = [form_of_group(each) for each in profile.groups]
         seen = [each.to_json() for each in links]
-        print_json({"profile": str(path), "steps": profile.steps, "groups": groups, "nccl_tests": seen})
+        print_json(
+            {"profile": str(path) if predicts else None, "steps": profile.steps, "groups": groups, "nccl_tests": seen}
+        )
     else:
-        show_errors(profile)
+        if predicts:
+            show_errors(profile)
         for each in links:
             show_link(each)
-        warn([f"profile: {path}"])
+        warn([f"profile: {path}"] if predicts else [])
+    if not predicts:
+        complain_of_nothing_predicted(store, [group.refused for group in profile.groups])

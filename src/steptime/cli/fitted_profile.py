@@ -1,7 +1,8 @@
 """What ``steptime fit`` prints: how wrong the fit is, and what it predicts nothing without."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from rich import box
 from rich.table import Table
@@ -16,7 +17,8 @@ from steptime.fitting.links import FittedTable
 from steptime.fitting.profile import NetLink, Profile, ProfileGroup
 from steptime.model.measured_links import stored_links
 from steptime.predict.held_out import errors_of
-from steptime.units import format_bytes, format_seconds
+from steptime.report.terminal import empty_table
+from steptime.units import MOST_PERCENT, format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from steptime.results.attached_files import AttachedFiles, AttachedHeader
@@ -46,8 +48,14 @@ def fit_attached(
     else:
         warn([*notes, *([] if profile.refused else [f"profile: {path}"])])
     if profile.refused:
-        message = f"no profile is written, for {store.path} predicts nothing: {profile.refused}"
-        raise UsageError(message)
+        complain_of_nothing_predicted(store, [profile.refused])
+
+
+def complain_of_nothing_predicted(store: "Store", reasons: Sequence[str | None]) -> NoReturn:
+    """Raise UsageError with each of the ``reasons`` once, for which results predict nothing."""
+    found = "; ".join(dict.fromkeys(filter(None, reasons))) or "no trial has a launch that was timed"
+    message = f"no profile is written, for {store.path} predicts nothing: {found}"
+    raise UsageError(message)
 
 
 def form_of_group(group: ProfileGroup) -> dict[str, object]:
@@ -61,11 +69,12 @@ def form_of_group(group: ProfileGroup) -> dict[str, object]:
 def show_errors(profile: Profile) -> None:
     """Print how wrong each model is on configurations that were held out, and what is to be known of it."""
     console = PlainConsole()
-    console.print(f"{profile.steps} steps, {len(profile.groups)} models. Errors on configurations that were held out:")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    models = format_count(len(profile.groups), "model")
+    console.print(f"{profile.steps} steps, {models}. Errors on configurations that were held out:")
+    table = empty_table()
     table.add_column("model", overflow="fold", min_width=16)
     for title in ("points", "held out", "median", "worst", "in 90 %", "best naive"):
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
     held = [each for group in profile.groups for each in group.held_out]
     rows = [(group.key.name, str(len(group.measured)), group.held_out) for group in profile.groups if group.parameters]
     for name, measured, each in [*rows, *([("all", "", held)] if held else [])]:
@@ -74,16 +83,21 @@ def show_errors(profile: Profile) -> None:
             nulls = {null: errors_of(each, null).median for null in NULLS}
             own = [
                 str(errors.count),
-                f"{errors.median:.1f} %",
-                f"{errors.worst:.1f} %",
+                _error(errors.median),
+                _error(errors.worst),
                 f"{100 * errors.covered:.0f} %",
             ]
-            table.add_row(name, measured, *own, f"{min(nulls.values()):.1f} %")
+            table.add_row(name, measured, *own, _error(min(nulls.values())))
         else:
             table.add_row(name, measured, "0", *["-"] * 4)
     if rows:
         console.print(table)
     _tell(profile)
+
+
+def _error(of_hundred: float) -> str:
+    """``8.1 %``, or by how many times a prediction is off."""
+    return f"{of_hundred:.1f} %" if of_hundred <= 100.0 * MOST_PERCENT else f"{1.0 + of_hundred / 100.0:.1f}x"
 
 
 def show_link(fitted: FittedTable) -> None:
