@@ -284,6 +284,15 @@ def test_predict_takes_the_profile_and_refuses_other_changes(tmp_path):
     assert "only --workers can change" in done.stderr
 
 
+def test_the_page_of_a_script_begins_with_the_answer_and_shows_its_curve(tmp_path):
+    write_attached_profile(profile_of(tmp_path), tmp_path / "profile.json")
+    process("predict", "profile.json", "--workers", "2,8", "--html", "page.html", cwd=tmp_path)
+    page = (tmp_path / "page.html").read_text("utf-8")
+
+    order = ['<div class="answer">', "With 8 workers a step takes ", "<main>", "Step time against workers"]
+    assert sorted(order, key=page.index) == order
+
+
 def refusal_on_a_busy_machine(folder, **end):
     processes = [
         process_lines(rank, 2, ddp_steps(rank, lambda _: [0.0, 0.0]), lines=[GRADIENTS, BUCKETS]) for rank in range(2)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -204,6 +205,32 @@ def test_csv_of_a_prediction_has_every_phase_of_the_terminal(profile):
     assert {row["row"] for row in rows} == {"2"}
 
 
+def test_the_page_of_predictions_begins_with_the_answer_and_shows_the_curve_before_the_table(profile, tmp_path):
+    path = tmp_path / "page.html"
+    found = CliRunner().invoke(app, ["predict", str(profile), "--workers", "1,2,4", "--html", str(path)])
+    page = path.read_text("utf-8")
+
+    assert found.exit_code == 0
+    assert page.count(": a step takes ") == 1
+    order = ['<div class="answer">', ": a step takes ", "<main>", "Step time against workers", 'class="scroll']
+    assert sorted(order, key=page.index) == order
+    assert "Efficiency against workers" in page
+
+
+def test_one_number_of_workers_has_no_curve(profile, tmp_path):
+    path = tmp_path / "page.html"
+    CliRunner().invoke(app, ["predict", str(profile), "--workers", "2", "--html", str(path)])
+
+    assert "against workers" not in path.read_text("utf-8")
+
+
+def test_the_answer_is_about_the_most_workers_of_each_change(profile):
+    link = ["interconnect.bandwidth=1Gbit/s,25Gbit/s", "workers_per_host=1"]
+    _, first, *_ = shown(profile, "--workers", "8,2", *link).splitlines()
+
+    assert re.findall(r"bandwidth=(\w+)/s: (\d+) workers", first) == [("1Gbit", "8"), ("25Gbit", "8")]
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_the_page_of_a_prediction_has_its_tables_and_names_the_command(profile, form, tmp_path):
     page = tmp_path / "page.html"
@@ -224,7 +251,7 @@ def test_the_first_line_of_an_answer_is_the_layout_that_it_assumes(profile):
 
     name, first, *_ = text.splitlines()
     assert name.startswith("pytorch allreduce, lenet5")
-    assert first == "  Assumed: 64 workers on 32 hosts, 2 each; 25 Gbit/s between hosts, delay 5 µs."
+    assert first.startswith("64 workers on 32 hosts, 2 each; 25 Gbit/s between hosts, delay 5 µs: a step takes ")
 
 
 def test_the_latency_of_a_link_and_where_it_comes_from_stand_in_the_first_line(profile):
@@ -232,7 +259,7 @@ def test_the_latency_of_a_link_and_where_it_comes_from_stand_in_the_first_line(p
     (used,) = (each["link"] for each in predicted(profile, *link))
     _, first, *_ = shown(profile, *link).splitlines()
 
-    assert first.endswith(f"; 25 Gbit/s between hosts, latency {format_seconds(used['latency_s'])} (assumed).")
+    assert f"; 25 Gbit/s between hosts, latency {format_seconds(used['latency_s'])} (assumed): a step " in first
 
 
 def test_a_rate_that_was_not_stated_is_given_with_where_it_comes_from(hosts_profile):
@@ -407,6 +434,15 @@ def test_a_model_whose_every_step_is_refused_has_no_knee(profile):
 
 def test_a_share_that_is_not_a_percentage_is_refused_by_its_name(profile):
     assert "--knee: 'half' is not a percentage" in complaint("predict", profile, "--knee", "half")
+
+
+def test_the_page_of_a_curve_begins_with_the_answer_and_shows_measured_steps(curve, tmp_path):
+    path = tmp_path / "page.html"
+    CliRunner().invoke(app, ["predict", "--curve", str(curve), "--workers", "16,32", "--html", str(path)])
+    page = path.read_text("utf-8")
+
+    order = ['<div class="answer">', "With 32 workers a step takes ", "<main>", "measured ones as diamonds"]
+    assert sorted(order, key=page.index) == order
 
 
 @pytest.mark.parametrize("columns", ["60", "80"])

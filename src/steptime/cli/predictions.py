@@ -84,7 +84,7 @@ def _models(
             group,
             list(other_layouts(profile, group)),
             [bend for bend in bends if bend.key.name == name],
-            assumed(group),
+            assumed,
             brief=brief,
         )
         for name, group in models.items()

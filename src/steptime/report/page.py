@@ -72,15 +72,20 @@ def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s:
 
 
 def sections_page(shown: Sequence[Section], title: str, command: str) -> str:
-    """Return a page of sections that are not of a results folder; ``command`` made it."""
+    """Return a page of sections that are not of a results folder; ``command`` made it.
+
+    It begins with what the first of them answer.
+    """
+    answered = [section for section in shown if section.verdict][:MOST_ANSWERS]
+    several = len(answered) > 1
     return _page(
         shown,
         title=title,
         question="",
         notice="",
         refresh_s=None,
-        answers=[],
-        answered=[],
+        answers=[f"{each.title}: {each.verdict}" if several else each.verdict for each in answered],
+        answered=[each.verdict for each in answered],
         is_whole=True,
         paper="",
         machine="",

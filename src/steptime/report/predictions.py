@@ -1,16 +1,39 @@
 """Predictions: of a profile's models, of a user's own script, and of measured scaling curves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steptime.analysis.ablation.pop import ASYNCHRONOUS
-from steptime.document.number_format import INCONCLUSIVE, UNKNOWN, Shown, long_time_unit, number, percent, rate, seconds
-from steptime.document.section import Cell, Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
+from steptime.document.number_format import UNKNOWN, long_time_unit, number, percent, rate
+from steptime.document.section import (
+    Cell,
+    Column,
+    Figures,
+    Layout,
+    Part,
+    Section,
+    SectionTable,
+    Sentences,
+    TableRow,
+    cells,
+)
 from steptime.phases import HIDDEN, PHASES
+from steptime.report.predicted_answers import (
+    BANDS,
+    curve_answer,
+    curve_figures,
+    is_known,
+    model_answer,
+    model_figures,
+    script_answer,
+    script_figures,
+    time_shown,
+)
 from steptime.report.ranking import flop_rate, tokens_rate
-from steptime.results.json_form import Interval, IntervalOverLaunches
+from steptime.results.json_form import Interval
 from steptime.scaling.knee import knee_line
 from steptime.units import format_count, format_seconds, is_undecided
 
@@ -35,7 +58,7 @@ def model_section(
     group: "Sequence[Prediction]",
     others: "Sequence[Prediction]",
     knees: "Sequence[PredictedKnees]",
-    assumed: str,
+    assumed: "Callable[[Sequence[Prediction]], str]",
     *,
     brief: bool = False,
 ) -> Section:
@@ -45,20 +68,34 @@ def model_section(
         group: its predictions.
         others: of them, with another layout of workers on hosts than the assumed one.
         knees: where more workers bring too little, for each combination of changes.
-        assumed: the layout and the link, in a clause; empty if nothing is.
+        assumed: returns the layouts and links of some of them.
         brief: leave out how a step splits up, and what would narrow its interval.
     """
     batches = sorted({each.deployment.batch for each in group if each.deployment})
     batch = f", batch {', '.join(map(str, batches))} per worker" if batches else ""
+    answer = model_answer(group, assumed)
     parts: list[Part] = [
-        Sentences([f"Assumed: {assumed}."] if assumed else []),
+        Sentences(list(_also_assumed(assumed(group).split("; "), answer))),
+        Figures(partial(model_figures, group), note=BANDS),
         _steps(group),
         Sentences(list(dict.fromkeys(map(_other_layout, others)))),
     ]
     if not brief:
         parts += [*_work(group), *_phases(group), *_efficiencies(group)]
     parts.append(Sentences([*([] if brief else _uncertainty(group)), *_knees(knees)]))
-    return Section(group[0].key.name + batch, [part for part in parts if part.is_within("terminal")])
+    return Section(group[0].key.name + batch, [part for part in parts if not _is_empty(part)], verdict=answer)
+
+
+def _also_assumed(clauses: Sequence[str], answer: str) -> Iterator[str]:
+    """Yield what the answer leaves out of layouts and links."""
+    left = [each for each in clauses if each and each not in answer]
+    if left:
+        text = "; ".join(left)
+        yield f"{'Also assumed' if answer else 'Assumed'}: {text}{'' if text.endswith('…') else '.'}"
+
+
+def _is_empty(part: Part) -> bool:
+    return isinstance(part, Sentences) and not part.texts
 
 
 def remarks_section(
@@ -114,22 +151,15 @@ def _steps(group: "Sequence[Prediction]") -> SectionTable:
 def _step_cells(each: "Prediction") -> list[Cell]:
     if each.step_s is None or each.throughput is None or each.efficiency is None or each.extrapolation is None:
         return cells("refused")
-    known = _is_known(each)
+    known = is_known(each)
     found = [
-        Cell(*_time(each.step_s)),
+        Cell(*time_shown(each.step_s)),
         Cell(*rate(Interval(*astuple(each.throughput)))) if known else Cell(UNKNOWN),
         Cell(*percent(*astuple(each.efficiency))) if known else Cell(UNKNOWN),
         Cell(_dominant(each)),
         Cell(f"{each.extrapolation:.3g}"),
     ]
-    return [*found, Cell(*_time(each.epoch_s, long_time_unit(each.epoch_s.value)))] if each.epoch_s else found
-
-
-def _time(interval: "Interval | IntervalOverLaunches", unit: tuple[float, str] | None = None) -> Shown:
-    value, low, high = interval.value, interval.low, interval.high
-    if low is not None and high is not None and is_undecided(low, high):
-        return Shown(INCONCLUSIVE, f"{format_seconds(low)} to {format_seconds(high)}")
-    return seconds(value, low, high, unit)
+    return [*found, Cell(*time_shown(each.epoch_s, long_time_unit(each.epoch_s.value)))] if each.epoch_s else found
 
 
 def _dominant(each: "Prediction") -> str:
@@ -141,14 +171,9 @@ def _dominant(each: "Prediction") -> str:
 def _other_layout(other: "Prediction") -> str:
     step, _, efficiency, *_ = _step_cells(other)
     workers = f"With workers_per_host=1, the step of {other.workers} workers"
-    if not _is_known(other):
+    if not is_known(other):
         return f"{workers} is {step.line}."
     return f"{workers} takes {step.line}, efficiency {efficiency.line}."
-
-
-def _is_known(each: "Prediction") -> bool:
-    """Whether a step is predicted within a factor that lets its parts be claimed."""
-    return each.step_s is not None and not is_undecided(each.step_s.low, each.step_s.high)
 
 
 def _table(title: str, about: str, group: "Sequence[Prediction]", titles: Sequence[str], rows: list[list[str]]) -> Part:
@@ -156,7 +181,7 @@ def _table(title: str, about: str, group: "Sequence[Prediction]", titles: Sequen
     names, workers = _names(group)
     named = [TableRow(name, cells(*texts)) for name, texts in zip(workers, rows, strict=True)]
     columns = [Column(each) for each in titles]
-    return Section(title, [SectionTable(columns, named, names, ("wide", "split"), label=title)], about)
+    return Section(title, [SectionTable(columns, named, names, ("wide", "split"), label=title)], about, folded=True)
 
 
 def _work(group: "Sequence[Prediction]") -> Iterator[Part]:
@@ -178,7 +203,7 @@ def _work(group: "Sequence[Prediction]") -> Iterator[Part]:
 
 def _phases(group: "Sequence[Prediction]") -> Iterator[Part]:
     """Yield the phases of each step that is known; those that are nothing everywhere are left out."""
-    known = [each for each in group if _is_known(each)]
+    known = [each for each in group if is_known(each)]
     names = [
         name
         for name in dict.fromkeys(name for each in known for name in each.phases)
@@ -195,7 +220,7 @@ def _phases(group: "Sequence[Prediction]") -> Iterator[Part]:
 
 def _efficiencies(group: "Sequence[Prediction]") -> Iterator[Part]:
     """Yield the POP efficiencies of each step that is known, or why a strategy has none."""
-    known = [each for each in group if _is_known(each)]
+    known = [each for each in group if is_known(each)]
     modelled = [each for each in known if each.pop]
     rows = [[f"{100 * share.value:.0f} %" for share in (each.pop or {}).values()] for each in modelled]
     if rows:
@@ -228,7 +253,7 @@ def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPr
         TableRow(
             str(each.workers),
             [
-                Cell(*_time(each.step_s)),
+                Cell(*time_shown(each.step_s)),
                 *cells(*_of_script(each), f"{each.extrapolation:.3g}x"),
             ],
         )
@@ -239,10 +264,12 @@ def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPr
     trainings = f"Predicted is one of several trainings: {profile.trainings}." if profile.trainings else ""
     refused = dict.fromkeys(f"refused: {each.refused}" for each in predictions if each.refused)
     table = SectionTable([Column(title) for title in titles[1:]], rows, titles[0], _LAYOUTS, label="Predicted steps")
-    parts: list[Part] = [table] if rows else []
+    parts: list[Part] = [Figures(partial(script_figures, predictions), note=BANDS), table] if rows else []
     parts.append(Sentences([text for text in (line, trainings, *refused) if text]))
     about = "Intervals are of 90 %." if rows else ""
-    return Section(f"{command}, {profile.workers} workers measured, the same batch per worker", parts, about)
+    measured = format_count(profile.workers, "worker")
+    title = f"{command}, {measured} measured, the same batch per worker"
+    return Section(title, parts, about, verdict=script_answer(predictions))
 
 
 def _of_script(each: "AttachedPrediction") -> list[str]:
@@ -265,20 +292,23 @@ def _curve(found: "Forecast") -> Section:
         TableRow(
             str(point.workers),
             [
-                Cell(*_time(point.step_s)),
+                Cell(*time_shown(point.step_s)),
                 *cells(*_of_curve(point), f"{point.extrapolation:.3g}"),
             ],
         )
         for point in found.points
     ]
     columns = [Column("step time"), Column("samples/s"), Column("efficiency"), Column("extrapolation")]
-    parts: list[Part] = [SectionTable(columns, rows, "workers", _LAYOUTS, label="Forecast")]
+    parts: list[Part] = [
+        Figures(partial(curve_figures, found), note=BANDS),
+        SectionTable(columns, rows, "workers", _LAYOUTS, label="Forecast"),
+    ]
     held = [
         TableRow(
             str(point.workers),
             [
                 Cell(format_seconds(point.measured)),
-                Cell(*_time(Interval(point.predicted, point.low, point.high))),
+                Cell(*time_shown(Interval(point.predicted, point.low, point.high))),
                 Cell(f"{point.ape:.1f} %"),
             ],
         )
@@ -292,7 +322,7 @@ def _curve(found: "Forecast") -> Section:
         parts.append(Sentences([line]))
     parts += _narrowing(found)
     about = f"Efficiency is relative to the measured step of {first} worker{'s'[: first > 1]}."
-    return Section(found.curve.name, parts, about)
+    return Section(found.curve.name, parts, about, verdict=curve_answer(found))
 
 
 def _of_curve(point: "ForecastPoint") -> list[str]:

@@ -189,14 +189,15 @@ def staleness_chart(rows: Sequence[Spec], marks: Marks) -> Spec:
     return with_dashes(chart([layer], rows))
 
 
-def prediction_bands(rows: Sequence[Spec], published: Sequence[Spec], marks: Marks) -> Spec:
+def prediction_bands(rows: Sequence[Spec], published: Sequence[Spec], marks: Marks, axis: Spec | None = None) -> Spec:
     """Return the chart.
 
     Args:
         rows: points of the lines, each with ``name``, ``workers``, ``value``, and ``low`` and ``high``, which are None
-            without an interval; efficiencies, 1 is ideal.
-        published: points with ``workers`` and ``value`` of published curves; diamonds.
+            without an interval.
+        published: points with ``workers`` and ``value`` of published or measured curves; diamonds.
         marks: what each name looks like.
+        axis: the vertical one, of ``value``; that of efficiencies (1 is ideal) if None.
     """
     workers = sorted({row["workers"] for row in [*rows, *published]})
     x = {
@@ -206,7 +207,7 @@ def prediction_bands(rows: Sequence[Spec], published: Sequence[Spec], marks: Mar
         "scale": {"type": "log", "base": 2, "nice": False, "domain": [workers[0] * 0.85, workers[-1] * 1.18]},
         "axis": {"values": workers, "format": "d", "grid": False},
     }
-    y = {
+    y = axis or {
         "field": "value",
         "type": "quantitative",
         "title": "efficiency (%), from 0",
@@ -227,7 +228,7 @@ def prediction_bands(rows: Sequence[Spec], published: Sequence[Spec], marks: Mar
             "encoding": {"x": x, "y": y, **looks},
         },
         {
-            "transform": [predicted],
+            "transform": [predicted, {"filter": "isValid(datum.value)"}],
             "mark": {"type": "point", "filled": True, "opacity": 1, "size": 30},
             "encoding": {"x": x, "y": y, "color": looks["color"]},
         },

@@ -1,0 +1,163 @@
+"""What predictions answer: a sentence about the most workers that were asked for, and pictures over all of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from typing import TYPE_CHECKING
+
+from steptime.document.charts.chart import Figure, Marks, Spec, parts, picture
+from steptime.document.charts.rows import axis_from_zero, prediction_bands
+from steptime.document.number_format import INCONCLUSIVE, Shown, percent, rate, seconds, time_unit
+from steptime.results.json_form import Interval, IntervalOverLaunches
+from steptime.units import format_count, format_seconds, is_undecided
+
+if TYPE_CHECKING:  # whose models take longer to import than most reports
+    from steptime.predict.attached import AttachedPrediction
+    from steptime.predict.predict import Prediction
+    from steptime.scaling.forecast import Forecast
+
+BANDS = "Bands are intervals of 90 %; where they are too wide for a claim there is no line."
+_MOST_CHANGES = 3
+"""Combinations of changes that the answer is about."""
+_PREDICTED = "predicted"
+
+
+def time_shown(interval: Interval | IntervalOverLaunches, unit: tuple[float, str] | None = None) -> Shown:
+    """Return a predicted time; its range alone where the ends differ too much to claim it."""
+    value, low, high = interval.value, interval.low, interval.high
+    if low is not None and high is not None and is_undecided(low, high):
+        return Shown(INCONCLUSIVE, f"{format_seconds(low)} to {format_seconds(high)}")
+    return seconds(value, low, high, unit)
+
+
+def is_known(each: "Prediction") -> bool:
+    """Whether a step is predicted within a factor that lets its parts be claimed."""
+    return each.step_s is not None and not is_undecided(each.step_s.low, each.step_s.high)
+
+
+def _takes(step: Interval | IntervalOverLaunches) -> str:
+    shown = time_shown(step)
+    return f"the step is {shown.line}" if shown.text == INCONCLUSIVE else f"a step takes {shown.line}"
+
+
+def model_answer(group: "Sequence[Prediction]", assumed: "Callable[[Sequence[Prediction]], str]") -> str:
+    """Return what the most workers take, for each combination of changes; empty where all are refused.
+
+    Args:
+        group: the predictions of one model.
+        assumed: returns the layouts of workers on hosts and the links of some of them.
+    """
+    farthest: dict[str, Prediction] = {}
+    for each in sorted(group, key=lambda each: each.workers):
+        if each.step_s is not None:
+            farthest[changes_of(each)] = each
+    said = []
+    for changed, each in list(farthest.items())[:_MOST_CHANGES]:
+        lead = f"{changed}: " if len(farthest) > 1 else ""
+        said.append(f"{lead}{assumed([each])}: {_model_clause(each)}")
+    return f"{'; '.join(said)}." if said else ""
+
+
+def _model_clause(each: "Prediction") -> str:
+    assert each.step_s is not None  # noqa: S101 - others are refused
+    clause = _takes(each.step_s)
+    if is_known(each) and each.throughput and each.efficiency:
+        clause += f", {rate(Interval(*astuple(each.throughput))).line} samples/s"
+        clause += f", efficiency {percent(*astuple(each.efficiency)).line}"
+    return clause
+
+
+def changes_of(each: "Prediction") -> str:
+    """Return what was changed, ``bandwidth=25Gbit/s``; empty where nothing was."""
+    return ", ".join(f"{key.removeprefix('interconnect.')}={text}" for key, text in each.query.texts.items())
+
+
+def script_answer(predictions: "Sequence[AttachedPrediction]") -> str:
+    """Return what a user's own script takes with the most workers; empty where all are refused."""
+    known = [each for each in predictions if each.step_s is not None]
+    last = max(known, key=lambda each: each.workers, default=None)
+    if last is None or last.step_s is None:
+        return ""
+    return f"With {format_count(last.workers, 'worker')} {_takes(last.step_s)}."
+
+
+def curve_answer(found: "Forecast") -> str:
+    """Return what the most workers of a curve are predicted to take; empty where nothing is."""
+    last = max(found.points, key=lambda point: point.workers, default=None)
+    if last is None:
+        return ""
+    return f"With {format_count(last.workers, 'worker')} {_takes(last.step_s)}."
+
+
+def model_figures(group: "Sequence[Prediction]") -> list[Figure]:
+    """Return step time and efficiency against workers; none of a single number of workers."""
+    steps = [(changes_of(each) or _PREDICTED, each.workers, each.step_s) for each in group]
+    shares = [(name, workers, each.efficiency) for each, (name, workers, _) in zip(group, steps, strict=True)]
+    conditions = group[0].key.name
+    return [
+        *_step_figures(steps, [], conditions),
+        *_figures("Efficiency", _points(shares), [], None, conditions),
+    ]
+
+
+def script_figures(predictions: "Sequence[AttachedPrediction]") -> list[Figure]:
+    """Return the step time against workers; none of a single number of workers."""
+    return _step_figures([(_PREDICTED, each.workers, each.step_s) for each in predictions], [], "own script")
+
+
+def curve_figures(found: "Forecast") -> list[Figure]:
+    """Return predicted and measured step times against workers."""
+    measured = [(point.workers, point.step_time) for point in found.curve.fit]
+    return _step_figures([(_PREDICTED, each.workers, each.step_s) for each in found.points], measured, found.curve.name)
+
+
+_Point = tuple[str, int, Interval | IntervalOverLaunches | None]
+"""Series, workers, and what is predicted."""
+
+
+def _step_figures(points: "Sequence[_Point]", measured: Sequence[tuple[int, float]], conditions: str) -> list[Figure]:
+    longest = max([*(each.value for *_, each in points if each), *(value for _, value in measured)], default=0.0)
+    factor, unit = time_unit(longest)
+    rows = _points(points, factor)
+    diamonds = [{"workers": workers, "value": value * factor} for workers, value in measured]
+    title = "Step time" if not measured else "Step time, measured ones as diamonds,"
+    axis = {
+        "field": "value",
+        "type": "quantitative",
+        **axis_from_zero(f"step time ({unit}), from 0", [*rows, *diamonds]),
+        "axis": {"tickCount": 6, "format": ",~f"},
+    }
+    return _figures(title, rows, diamonds, axis, conditions)
+
+
+def _points(points: "Sequence[_Point]", factor: float = 1.0) -> list[Spec]:
+    """Return a row for each point that is predicted; one that is inconclusive has a band and no line."""
+    return [
+        {
+            "name": name,
+            "workers": workers,
+            "value": None if is_undecided(each.low, each.high) else each.value * factor,
+            "low": each.low * factor,
+            "high": each.high * factor,
+        }
+        for name, workers, each in points
+        if each is not None and each.low is not None and each.high is not None
+    ]
+
+
+def _figures(
+    title: str, rows: Sequence[Spec], measured: Sequence[Spec], axis: Spec | None, conditions: str
+) -> list[Figure]:
+    """Return a picture of each few series; none where no line has two points."""
+    known = [row for row in rows if row["value"] is not None]
+    if not known or len({row["workers"] for row in [*rows, *measured]}) == 1:
+        return []
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    marks = Marks([(name, name) for name in names])
+    return [
+        picture(
+            f"{title} against workers",
+            prediction_bands([row for row in rows if row["name"] in part], measured, marks, axis),
+            conditions,
+        )
+        for part in parts(names)
+    ]
