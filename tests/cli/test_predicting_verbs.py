@@ -441,7 +441,7 @@ def test_the_page_of_a_curve_begins_with_the_answer_and_shows_measured_steps(cur
     CliRunner().invoke(app, ["predict", "--curve", str(curve), "--workers", "16,32", "--html", str(path)])
     page = path.read_text("utf-8")
 
-    order = ['<div class="answer">', "With 32 workers a step takes ", "<main>", "measured ones as diamonds"]
+    order = ['<div class="answer">', "With 32 workers the step is ", "<main>", "measured ones as diamonds"]
     assert sorted(order, key=page.index) == order
 
 

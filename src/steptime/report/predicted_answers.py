@@ -149,7 +149,7 @@ def _figures(
 ) -> list[Figure]:
     """Return a picture of each few series; none where no line has two points."""
     known = [row for row in rows if row["value"] is not None]
-    if not known or len({row["workers"] for row in [*rows, *measured]}) == 1:
+    if not (known or measured) or len({row["workers"] for row in [*rows, *measured]}) == 1:
         return []
     names = list(dict.fromkeys(row["name"] for row in rows))
     marks = Marks([(name, name) for name in names])
