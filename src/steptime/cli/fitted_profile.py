@@ -53,8 +53,8 @@ def fit_attached(
 
 def complain_of_nothing_predicted(store: "Store", reasons: Sequence[str | None]) -> NoReturn:
     """Raise UsageError with each of the ``reasons`` once, for which results predict nothing."""
-    found = "; ".join(dict.fromkeys(filter(None, reasons))) or "no trial has a launch that was timed"
-    message = f"no profile is written, for {store.path} predicts nothing: {found}"
+    reason = "; ".join(dict.fromkeys(filter(None, reasons))) or "no trial has a launch that was timed"
+    message = f"no profile is written, for {store.path} predicts nothing: {reason}"
     raise UsageError(message)
 
 

@@ -29,9 +29,10 @@ def time_shown(interval: Interval | IntervalOverLaunches, unit: tuple[float, str
     return seconds(value, low, high, unit)
 
 
-def is_known(each: "Prediction") -> bool:
+def is_known(prediction: "Prediction") -> bool:
     """Whether a step is predicted within a factor that lets its parts be claimed."""
-    return each.step_s is not None and not is_undecided(each.step_s.low, each.step_s.high)
+    step = prediction.step_s
+    return step is not None and not is_undecided(step.low, step.high)
 
 
 def _takes(step: Interval | IntervalOverLaunches) -> str:
@@ -47,28 +48,28 @@ def model_answer(group: "Sequence[Prediction]", assumed: "Callable[[Sequence[Pre
         assumed: returns the layouts of workers on hosts and the links of some of them.
     """
     farthest: dict[str, Prediction] = {}
-    for each in sorted(group, key=lambda each: each.workers):
-        if each.step_s is not None:
-            farthest[changes_of(each)] = each
-    said = []
-    for changed, each in list(farthest.items())[:_MOST_CHANGES]:
+    for prediction in sorted(group, key=lambda prediction: prediction.workers):
+        if prediction.step_s is not None:
+            farthest[changes_of(prediction)] = prediction
+    clauses = []
+    for changed, prediction in list(farthest.items())[:_MOST_CHANGES]:
         lead = f"{changed}: " if len(farthest) > 1 else ""
-        said.append(f"{lead}{assumed([each])}: {_model_clause(each)}")
-    return f"{'; '.join(said)}." if said else ""
+        clauses.append(f"{lead}{assumed([prediction])}: {_model_clause(prediction)}")
+    return f"{'; '.join(clauses)}." if clauses else ""
 
 
-def _model_clause(each: "Prediction") -> str:
-    assert each.step_s is not None  # noqa: S101 - others are refused
-    clause = _takes(each.step_s)
-    if is_known(each) and each.throughput and each.efficiency:
-        clause += f", {rate(Interval(*astuple(each.throughput))).line} samples/s"
-        clause += f", efficiency {percent(*astuple(each.efficiency)).line}"
+def _model_clause(prediction: "Prediction") -> str:
+    assert prediction.step_s is not None  # noqa: S101 - others are refused
+    clause = _takes(prediction.step_s)
+    if is_known(prediction) and prediction.throughput and prediction.efficiency:
+        clause += f", {rate(Interval(*astuple(prediction.throughput))).line} samples/s"
+        clause += f", efficiency {percent(*astuple(prediction.efficiency)).line}"
     return clause
 
 
-def changes_of(each: "Prediction") -> str:
+def changes_of(prediction: "Prediction") -> str:
     """Return what was changed, ``bandwidth=25Gbit/s``; empty where nothing was."""
-    return ", ".join(f"{key.removeprefix('interconnect.')}={text}" for key, text in each.query.texts.items())
+    return ", ".join(f"{key.removeprefix('interconnect.')}={text}" for key, text in prediction.query.texts.items())
 
 
 def script_answer(predictions: "Sequence[AttachedPrediction]") -> str:
@@ -80,9 +81,9 @@ def script_answer(predictions: "Sequence[AttachedPrediction]") -> str:
     return f"With {format_count(last.workers, 'worker')} {_takes(last.step_s)}."
 
 
-def curve_answer(found: "Forecast") -> str:
+def curve_answer(forecast: "Forecast") -> str:
     """Return what the most workers of a curve are predicted to take; empty where nothing is."""
-    last = max(found.points, key=lambda point: point.workers, default=None)
+    last = max(forecast.points, key=lambda point: point.workers, default=None)
     if last is None:
         return ""
     return f"With {format_count(last.workers, 'worker')} {_takes(last.step_s)}."
@@ -104,10 +105,12 @@ def script_figures(predictions: "Sequence[AttachedPrediction]") -> list[Figure]:
     return _step_figures([(_PREDICTED, each.workers, each.step_s) for each in predictions], [], "own script")
 
 
-def curve_figures(found: "Forecast") -> list[Figure]:
+def curve_figures(forecast: "Forecast") -> list[Figure]:
     """Return predicted and measured step times against workers."""
-    measured = [(point.workers, point.step_time) for point in found.curve.fit]
-    return _step_figures([(_PREDICTED, each.workers, each.step_s) for each in found.points], measured, found.curve.name)
+    measured = [(point.workers, point.step_time) for point in forecast.curve.fit]
+    return _step_figures(
+        [(_PREDICTED, each.workers, each.step_s) for each in forecast.points], measured, forecast.curve.name
+    )
 
 
 _Point = tuple[str, int, Interval | IntervalOverLaunches | None]
