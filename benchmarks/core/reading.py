@@ -55,7 +55,7 @@ VERBS = {
 MEASURE = """
 import json, resource, sys, time
 begin = time.perf_counter()
-from steptime.cli.app import main
+from steptime.__main__ import main
 sys.argv = ["steptime", *sys.argv[1:]]
 code = 0
 try:

@@ -22,9 +22,6 @@ EXIT_DEFECT = 1
 EXIT_REFUSED = 2
 EXIT_READER_LEFT = 141
 """What a shell shows for a program that SIGPIPE ended."""
-_GARBAGE = (50_000, 20, 100)
-"""After how many new objects Python looks for cycles, which records have none of: by default that is a fifth of the
-time in which 100,000 are read."""
 _LONGEST_NAME = 300
 """Characters of a file's name in a message."""
 
@@ -62,7 +59,6 @@ def main(began: float) -> None:
     Args:
         began: when the process did, on the monotonic clock, ahead of all imports.
     """
-    gc.set_threshold(*_GARBAGE)
     restrict()
     streams = StandardStreams()
     try:
@@ -76,6 +72,7 @@ def main(began: float) -> None:
     elif failure is not None:
         _say([f"could not write to standard output: {failure.strerror}"])
         code = code or EXIT_REFUSED
+    gc.freeze()  # Python would look once more for cycles as it ends
     sys.exit(code)
 
 
