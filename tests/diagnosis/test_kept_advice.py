@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from steptime.diagnosis.form import OWN_SCRIPT
-from steptime.diagnosis.rules import ALL_RULES, SCRIPT_RULES
+from steptime.diagnosis.own_script import SCRIPT_RULES
+from steptime.diagnosis.rules import ALL_RULES
 from steptime.diagnosis.tried_advice import is_inside, read_verified, record_of, widening
 
 ROOT = Path(__file__).parents[2]

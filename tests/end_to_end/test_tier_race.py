@@ -13,8 +13,7 @@ from steptime.catalog.accelerators import Accelerators
 from steptime.catalog.manifest import load_manifest, load_manifests
 from steptime.execution.progress import Silent
 from steptime.expansion.expansion import expand
-from steptime.report.sections import StudyFindings
-from steptime.report.terminal import WholeReport
+from steptime.report.sections import StudyFindings, WholeReport
 from steptime.results.store import Store
 from steptime.runner.plan import plan_study
 from steptime.runner.study_run import StudyRun

@@ -11,8 +11,7 @@ from steptime.document.section import TableRow
 from steptime.report.groups import ranked_groups
 from steptime.report.learning_speed import learning_section
 from steptime.report.page import page_text
-from steptime.report.sections import StudyFindings
-from steptime.report.terminal import WholeReport
+from steptime.report.sections import StudyFindings, WholeReport
 from steptime.report.trial_names import Names
 from steptime.results.json_form import Interval
 

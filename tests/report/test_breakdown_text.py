@@ -8,8 +8,7 @@ from ablations import breakdown, emulated, imbalance, launch_phases
 from rich.console import Console
 from summaries import quickstart, summary, trial
 
-from steptime.report.sections import StudyFindings
-from steptime.report.terminal import WholeReport
+from steptime.report.sections import StudyFindings, WholeReport
 
 
 def printed(study, width=160):

@@ -6,8 +6,7 @@ from trainings import trained, trainings
 
 from steptime.report.accuracy import accuracy_groups
 from steptime.report.page import page_text
-from steptime.report.sections import StudyFindings
-from steptime.report.terminal import WholeReport
+from steptime.report.sections import StudyFindings, WholeReport
 from steptime.report.trainings import schedule_table
 
 ADAM = {"name": "adam", "learning_rate": 0.002}

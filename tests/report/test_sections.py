@@ -14,8 +14,8 @@ from steptime.report import sections as table
 from steptime.report.equivalence import passed_checks
 from steptime.report.overview import overview
 from steptime.report.page import page_text
-from steptime.report.sections import StudyFindings
-from steptime.report.terminal import SectionText, WholeReport
+from steptime.report.sections import StudyFindings, WholeReport
+from steptime.report.terminal import SectionText
 
 PLANTED = Section(
     "A planted section",

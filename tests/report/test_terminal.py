@@ -10,8 +10,7 @@ from rich.console import Console
 from summaries import many, quickstart, summary, trial
 
 from steptime.analysis.summary_form import StepTime
-from steptime.report.sections import StudyFindings
-from steptime.report.terminal import WholeReport
+from steptime.report.sections import StudyFindings, WholeReport
 from steptime.results.json_form import IntervalOverLaunches
 
 

@@ -7,8 +7,7 @@ from summaries import trial
 from steptime.analysis.summary_form import OptionChange, RankedTrial, Summary, TunedTrial
 from steptime.report.groups import ranked_groups, verdict
 from steptime.report.page import page_text
-from steptime.report.sections import StudyFindings
-from steptime.report.terminal import WholeReport
+from steptime.report.sections import StudyFindings, WholeReport
 from steptime.report.tiers import tier_section
 from steptime.report.trial_names import Names
 from steptime.results.json_form import IntervalOverLaunches

@@ -9,8 +9,8 @@ from steptime.analysis.summary import summarise
 from steptime.cli.console import PlainConsole
 from steptime.model.measured_links import stored_links
 from steptime.report.page import page_text
-from steptime.report.sections import StudyFindings, sections
-from steptime.report.terminal import SectionText, WholeReport
+from steptime.report.sections import StudyFindings, WholeReport, sections
+from steptime.report.terminal import SectionText
 from steptime.results.store import Store
 
 

@@ -322,8 +322,20 @@ def load_manifests(root: Path = _FRAMEWORKS) -> dict[str, Manifest]:
 
     Those that cannot are in ``broken_frameworks``. Raises PluginError when a name is given twice.
     """
-    own = {path.parent.name: load_manifest(path) for path in sorted(root.glob(f"*/{FILE}"))}
+    own = {path.parent.name: _own_manifest(path) for path in sorted(root.glob(f"*/{FILE}"))}
     return own | {name: found for name, found in _of_plugins(root).items() if isinstance(found, Manifest)}
+
+
+def find_manifest(name: str) -> Manifest | None:
+    """Return the manifest of one framework, and read no other of steptime's own; None for one that is not usable."""
+    path = _FRAMEWORKS / name / FILE
+    is_own = name.isidentifier() and path.is_file()  # a name in records may be any text
+    return _own_manifest(path) if is_own else load_manifests().get(name)
+
+
+@cache
+def _own_manifest(path: Path) -> Manifest:
+    return load_manifest(path)
 
 
 def broken_frameworks() -> dict[str, str]:

@@ -35,9 +35,10 @@ def fit(
         show_link,
     )
     from steptime.fitting.links import fit_tables
-    from steptime.fitting.profile import default_profile_path, write_profile
+    from steptime.fitting.profile import write_profile
     from steptime.importers import read_imports
     from steptime.predict.held_out import fit_with_holdout
+    from steptime.results.results_files import default_profile_path
 
     imported = read_imports(nccl_tests or [], "links")
     tables = [table for records in imported for table in records.links]

@@ -50,7 +50,6 @@ def report(
 ) -> None:
     """Show who is fastest, with intervals, the equivalence check and what failed."""
     _import_numpy_with_one_thread()
-    from steptime.cli.machines import report_machines
     from steptime.cli.reported_results import (
         kept_page,
         next_steps_of,
@@ -71,6 +70,8 @@ def report(
         raise UsageError(choices_message("format", form, formats))
     trackers = chosen_trackers(to)
     if are_of_machines(folders):
+        from steptime.cli.machines import report_machines
+
         of_one = {"--what-if": what_if, "--reference": reference, "--figures": figures, "--to": to}
         report_machines(folders, "json" if as_json else form, html, of_one)
         return

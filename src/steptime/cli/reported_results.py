@@ -15,23 +15,23 @@ from steptime.cli.streams import print_json, say, warn
 from steptime.cli.trackers import write_to_trackers
 from steptime.diagnosis.expected import expected_steps
 from steptime.diagnosis.job_accounts import job_accounts
-from steptime.diagnosis.rules import diagnose, script_findings
+from steptime.diagnosis.own_script import script_findings
+from steptime.diagnosis.rules import diagnose
 from steptime.diagnosis.scenarios import scenarios
 from steptime.errors import StoreError, UsageError
 from steptime.extras import why_absent
-from steptime.fitting.profile import default_profile_path
 from steptime.model.measured_links import stored_links
-from steptime.predict.study_predictions import with_models
 from steptime.report.attached import attached_section
 from steptime.report.attached_answer import AttachedAnswer
 from steptime.report.expectations import what_if_section
 from steptime.report.links import link_section
 from steptime.report.overview import MOST_LINES, overview
-from steptime.report.sections import StudyFindings, sections
+from steptime.report.sections import StudyFindings, WholeReport, sections
 from steptime.report.sweep import sweep_section
-from steptime.report.terminal import SectionText, WholeReport
+from steptime.report.terminal import SectionText
 from steptime.report.trial_names import Names
 from steptime.results.joined_files import Recorded
+from steptime.results.results_files import default_profile_path
 from steptime.study.study_file import study_files
 from steptime.sweep.plan import STORED
 
@@ -139,7 +139,7 @@ def read_report(folder: Path, reference: Path | None = None, recorded: Recorded 
     net = stored_links(store)
     recorded = recorded or store.attached()
     attached = attached_run(*recorded) if recorded else None
-    summary = with_models(summarise(store), store)
+    summary = _with_models(summarise(store), store)
     try:
         # The profile of a user's own script has no trials to set beside.
         expected = [] if recorded and reference is None else expected_steps(folder, summary, reference)
@@ -153,6 +153,15 @@ def read_report(folder: Path, reference: Path | None = None, recorded: Recorded 
     if attached is not None:
         diagnosis.findings.extend(script_findings(attached))
     return ReportedResults(store, summary, net, attached, diagnosis, _swept(store))
+
+
+def _with_models(summary: "Summary", store: "Store") -> "Summary":
+    """Return the summary with what the models of its study predict; most studies ask for none."""
+    if not (store.study_json.get("performance_models") or store.study_json.get("predictions")):
+        return summary
+    from steptime.predict.study_predictions import with_models  # noqa: PLC0415 - only of such a study
+
+    return with_models(summary, store)
 
 
 def _swept(store: "Store") -> "SweepAnswer | None":

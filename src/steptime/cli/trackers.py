@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steptime.errors import UsageError, choices_message, error_line
-from steptime.exports.trackers.tracked_run import masked, tracked_run
 from steptime.extras import require_extra, why_absent
 from steptime.report.export_formats import TrackerFormat, format_help, formats_of
 
@@ -59,6 +58,8 @@ def write_to_trackers(
         folder: its results.
         page: its report, or the folder if there is none.
     """
+    from steptime.exports.trackers.tracked_run import masked, tracked_run
+
     run = tracked_run(attached.to_json(), folder.resolve().name, str(page.resolve()))
     written, failed = [], []
     for tracker in chosen:

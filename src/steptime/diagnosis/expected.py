@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from io import StringIO
 from math import hypot, log
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steptime.analysis.summary_form import Summary, TrialSummary
 from steptime.diagnosis.form import ExpectedStep, Judgement
 from steptime.errors import FileError, UsageError
-from steptime.fitting.profile import PredictedSeconds, Profile, default_profile_path, read_profile
 from steptime.phases import HIDDEN
-from steptime.predict.predict import predict
-from steptime.predict.query import Query
 from steptime.results.json_form import Interval
+from steptime.results.results_files import default_profile_path
 from steptime.statistics.interval import from_log
 from steptime.user_file import read_user_text
+
+if TYPE_CHECKING:
+    from steptime.fitting.profile import HeldOut, PredictedSeconds, Profile
+    from steptime.predict.predict import PredictedPhase
 
 _MOST_BYTES = 2**24
 _COLUMNS = ("framework", "strategy", "workload", "workers", "batch_per_worker")
@@ -27,8 +30,8 @@ _TO_95 = 1.96 / 1.645
 
 @dataclass(frozen=True)
 class _Band:
-    step: PredictedSeconds
-    phases: Mapping[str, PredictedSeconds | None]
+    step_s: Interval[float, float]
+    phases_s: Mapping[str, Interval[float, float] | None]
 
 
 def expected_steps(folder: Path, summary: Summary, reference: Path | None = None) -> list[ExpectedStep]:
@@ -46,20 +49,26 @@ def expected_steps(folder: Path, summary: Summary, reference: Path | None = None
     if reference is not None and reference.suffix == ".csv":
         figures = read_figures(reference)
         return [_figure(each, figures, reference.name) for each in measured]
-    if reference is not None:
-        profile = read_profile(reference)
-        return [_predicted(each, profile, reference.name) for each in measured]
-    path = default_profile_path(folder)
-    if not path.is_file():
+    path = reference or default_profile_path(folder)
+    if reference is None and not path.is_file():
         why = f"no profile beside the folder: steptime fit {folder}"
         return [_unknown(each, "own profile", why) for each in measured]
-    held_out = {each.trial: each for group in read_profile(path).groups for each in group.held_out}
+    from steptime.fitting.profile import read_profile  # noqa: PLC0415 - most reports have none, and wait for no model
+
+    profile = read_profile(path)
+    if reference is not None:
+        return [_predicted(each, profile, reference.name) for each in measured]
+    bands = {each.trial: _held_out(each) for group in profile.groups for each in group.held_out}
+    why = "the profile was not tried without this trial: too few others are like it"
     return [
-        _judged(each, _Band(held_out[each.id].predicted, held_out[each.id].phases), "own profile")
-        if each.id in held_out
-        else _unknown(each, "own profile", "the profile was not tried without this trial: too few others are like it")
+        _judged(each, bands[each.id], "own profile") if each.id in bands else _unknown(each, "own profile", why)
         for each in measured
     ]
+
+
+def _held_out(left_out: "HeldOut") -> _Band:
+    step = left_out.predicted
+    return _Band(Interval(step.value_s, step.low_s, step.high_s), _seconds(left_out.phases))
 
 
 def read_figures(path: Path) -> list[dict[str, str]]:
@@ -105,10 +114,16 @@ def _figure(trial: TrialSummary, rows: Sequence[Mapping[str, str]], source: str)
         values = [None if not row.get(key) else samples / float(row[key]) for key in ("samples_per_s", "high", "low")]
     value, low, high = values
     assert value is not None  # noqa: S101 - read_figures has seen one of both
-    return _judged(trial, _Band(PredictedSeconds(value_s=value, low_s=low or value, high_s=high or value), {}), source)
+    step_s = Interval(value, low or value, high or value)
+    if not step_s.low <= value <= step_s.high:
+        return _unknown(trial, source, "its row has bounds that do not hold its value")
+    return _judged(trial, _Band(step_s, {}), source)
 
 
-def _predicted(trial: TrialSummary, profile: Profile, source: str) -> ExpectedStep:
+def _predicted(trial: TrialSummary, profile: "Profile", source: str) -> ExpectedStep:
+    from steptime.predict.predict import predict  # noqa: PLC0415 - likewise
+    from steptime.predict.query import Query  # noqa: PLC0415
+
     query = Query(
         framework=trial.framework,
         strategy=trial.strategy,
@@ -127,12 +142,13 @@ def _predicted(trial: TrialSummary, profile: Profile, source: str) -> ExpectedSt
         return _unknown(trial, source, "; ".join(reasons) or "the profile has no model of its framework")
     best = made[0]
     assert best.step_s is not None  # noqa: S101 - for the type checker
-    step = PredictedSeconds(value_s=best.step_s.value, low_s=best.step_s.low, high_s=best.step_s.high)
-    phases = {
-        name: PredictedSeconds(value_s=each.value_s, low_s=each.low_s, high_s=each.high_s) if each else None
-        for name, each in best.phases.items()
-    }
-    return _judged(trial, _Band(step, phases), source)
+    return _judged(trial, _Band(best.step_s, _seconds(best.phases)), source)
+
+
+def _seconds(
+    phases: "Mapping[str, PredictedSeconds | None] | Mapping[str, PredictedPhase | None]",
+) -> dict[str, Interval[float, float] | None]:
+    return {name: Interval(each.value_s, each.low_s, each.high_s) if each else None for name, each in phases.items()}
 
 
 def _unknown(trial: TrialSummary, source: str, reason: str) -> ExpectedStep:
@@ -141,12 +157,12 @@ def _unknown(trial: TrialSummary, source: str, reason: str) -> ExpectedStep:
 
 
 def _judged(trial: TrialSummary, band: _Band, source: str) -> ExpectedStep:
-    time, step = trial.step_time_s, band.step
+    time, step_s = trial.step_time_s, band.step_s
     assert time.mean is not None  # noqa: S101 - of trials that were measured alone
     measured = 0.0 if time.low is None or time.high is None else log(time.high / time.low) / 2
-    centre = log(time.mean / step.value_s)
-    below = hypot(measured, _TO_95 * log(step.high_s / step.value_s))
-    above = hypot(measured, _TO_95 * log(step.value_s / step.low_s))
+    centre = log(time.mean / step_s.value)
+    below = hypot(measured, _TO_95 * log(step_s.high / step_s.value))
+    above = hypot(measured, _TO_95 * log(step_s.value / step_s.low))
     ratio: Interval[float | None] = Interval(*map(from_log, (centre, centre - below, centre + above)))
     judgement: Judgement = "as expected"
     if centre - below > 0.0:
@@ -156,7 +172,7 @@ def _judged(trial: TrialSummary, band: _Band, source: str) -> ExpectedStep:
     return ExpectedStep(
         trial=trial.id,
         source=source,
-        expected_s=Interval(step.value_s, step.low_s, step.high_s),
+        expected_s=Interval(step_s.value, step_s.low, step_s.high),
         ratio=ratio,
         judgement=judgement,
         phase=_farthest(trial, band) if judgement == "slower" else None,
@@ -167,8 +183,8 @@ def _farthest(trial: TrialSummary, band: _Band) -> str | None:
     """Return the phase that is farthest above its own expectation."""
     measured = trial.phases or {}
     excess = {
-        name: phase.value_s - expected.high_s
-        for name, expected in band.phases.items()
+        name: phase.value_s - expected.high
+        for name, expected in band.phases_s.items()
         if expected is not None and (phase := measured.get(name)) is not None and name != HIDDEN.name
     }
     name = max(excess, key=lambda each: excess[each], default=None)

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from steptime.attached.form import AttachedRun, StepPart, WaitedFor
 from steptime.attached.step_parts import at_line, is_in_turn, known_part, library_of, title_of, whose_code
+from steptime.diagnosis.form import OWN_SCRIPT, TrialFinding
 from steptime.diagnosis.gain import gain_without
-from steptime.diagnosis.rule import Claim, DiagnosisRule
+from steptime.diagnosis.rule import Claim, DiagnosisRule, worth
 from steptime.flags import FOREIGN_CORES
 from steptime.results.json_form import Interval
 
@@ -208,3 +209,27 @@ CHECKPOINT = DiagnosisRule(
     _checkpoint,
     "as long a step without checkpoints",
 )
+
+SCRIPT_RULES: tuple[DiagnosisRule[AttachedRun], ...] = (
+    SEPARATE,
+    HOST,
+    INPUT,
+    EXCHANGE,
+    STRAGGLER,
+    GAP,
+    GARBAGE,
+    CHECKPOINT,
+)
+"""The first silences the others."""
+
+
+def script_findings(run: AttachedRun) -> list[TrialFinding]:
+    """Return what the rules say of an attached run, certain gains before possible ones, the larger first.
+
+    Intervals of shares are those of the steps of this run (95 %); another run may differ by more. Ranks that train
+    separate models have something else to change first.
+    """
+    judged = [rule.judge(run, OWN_SCRIPT, run.noise.get("foreign_cpu_cores") or 0.0) for rule in SCRIPT_RULES]
+    findings = [each for each in judged if isinstance(each, TrialFinding)]
+    separate = [each for each in findings if each.rule == SEPARATE.name]
+    return separate or sorted(findings, key=worth)

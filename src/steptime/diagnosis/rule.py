@@ -96,3 +96,9 @@ class DiagnosisRule(Generic[Subject]):
 
     def _shown(self, value: float) -> str:
         return f"{100 * value:.0f} %" if self.unit == "share" else f"{value:.3g}"
+
+
+def worth(finding: TrialFinding) -> tuple[bool, float]:
+    """Return a key that sorts gains whose whole interval is one before those that may be none, the larger first."""
+    gain = finding.gain
+    return gain.low is None or gain.low <= 1.0, -(gain.value or 0.0)

@@ -1,17 +1,16 @@
-"""All rules, and what they say of a study and of a run of a user's own script."""
+"""All rules about a study's trials, and what they say of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from steptime.analysis.message_times import NetSummary
 from steptime.analysis.summary_form import Summary, TrialSummary
-from steptime.attached.form import AttachedRun
-from steptime.catalog.manifest import Manifest, load_manifests
-from steptime.diagnosis import communication, computation, input_rules, own_script, workers
+from steptime.catalog.manifest import find_manifest
+from steptime.diagnosis import communication, computation, input_rules, workers
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
-from steptime.diagnosis.form import OWN_SCRIPT, Diagnosis, TrialFinding, Unsettled
-from steptime.diagnosis.rule import DiagnosisRule
+from steptime.diagnosis.form import Diagnosis, TrialFinding, Unsettled
+from steptime.diagnosis.rule import DiagnosisRule, worth
 from steptime.results.ablation_records import AblationLaunch
 from steptime.results.record_kinds import ABLATION
 from steptime.results.store import Store
@@ -36,17 +35,6 @@ RULES: tuple[DiagnosisRule[DiagnosedTrial], ...] = (
     workers.MEMORY,
 )
 """A new rule is a row here and its place in the module of its family."""
-SCRIPT_RULES: tuple[DiagnosisRule[AttachedRun], ...] = (
-    own_script.SEPARATE,
-    own_script.HOST,
-    own_script.INPUT,
-    own_script.EXCHANGE,
-    own_script.STRAGGLER,
-    own_script.GAP,
-    own_script.GARBAGE,
-    own_script.CHECKPOINT,
-)
-"""The first silences the others."""
 ALL_RULES = (workers.NOISE, *RULES)
 """With the rule that silences all others."""
 
@@ -60,7 +48,6 @@ def diagnose(store: Store, summary: Summary, net: NetSummary | None = None) -> D
         net: what the network benchmark found, if it was run into the same folder.
     """
     trials = {each.id: each for each in store.trials()}
-    manifests = load_manifests()
     loading = {verdict.rows[0].trial: verdict for verdict in summary.loaders if verdict.rows}
     measured = [each for each in summary.trials if each.status in {"ok", "unranked"} and each.step_time_s.mean]
     looked_at = [
@@ -68,7 +55,7 @@ def diagnose(store: Store, summary: Summary, net: NetSummary | None = None) -> D
             trial=trials[each.id],
             summary=each,
             machine=summary.machine,
-            manifest=_manifest(manifests, each),
+            manifest=find_manifest(each.framework),
             loading=loading.get(each.id),
             exchanged=exchanged_of(store.records(ABLATION, each.id)),
             links=net.rows if net else (),
@@ -83,7 +70,7 @@ def diagnosis_of(looked_at: Sequence[DiagnosedTrial]) -> Diagnosis:
     """Return what the rules say of trials, largest predicted gain first."""
     said = [each for at in looked_at for each in _judgements(at)]
     findings = [each for each in said if isinstance(each, TrialFinding)]
-    findings.sort(key=lambda each: (each.rule != workers.NOISE.name, *_worth(each)))
+    findings.sort(key=lambda each: (each.rule != workers.NOISE.name, *worth(each)))
     return Diagnosis(findings=findings, unsettled=[each for each in said if isinstance(each, Unsettled)])
 
 
@@ -97,24 +84,6 @@ def _judgements(at: DiagnosedTrial) -> Iterator[TrialFinding | Unsettled]:
     yield from filter(None, judged)
 
 
-def script_findings(run: AttachedRun) -> list[TrialFinding]:
-    """Return what the rules say of an attached run, certain gains before possible ones, the larger first.
-
-    Intervals of shares are those of the steps of this run (95 %); another run may differ by more. Ranks that train
-    separate models have something else to change first.
-    """
-    judged = [rule.judge(run, OWN_SCRIPT, run.noise.get("foreign_cpu_cores") or 0.0) for rule in SCRIPT_RULES]
-    findings = [each for each in judged if isinstance(each, TrialFinding)]
-    separate = [each for each in findings if each.rule == own_script.SEPARATE.name]
-    return separate or sorted(findings, key=_worth)
-
-
-def _worth(finding: TrialFinding) -> tuple[bool, float]:
-    """Return a key that sorts gains whose whole interval is one before those that may be none, the larger first."""
-    gain = finding.gain
-    return gain.low is None or gain.low <= 1.0, -(gain.value or 0.0)
-
-
 def exchanged_of(launches: Sequence[AblationLaunch]) -> Exchanged | None:
     """Return the messages of a step as frameworks saw them; None if none of them marks any."""
     seen = [worker for launch in launches for worker in launch.workers if worker.transfers and worker.marked]
@@ -123,10 +92,6 @@ def exchanged_of(launches: Sequence[AblationLaunch]) -> Exchanged | None:
     pieces = float(np.mean([len(each.transfers) / len(each.marked) for each in seen]))
     sent = float(np.mean([sum(piece[1] for piece in each.transfers) / len(each.marked) for each in seen]))
     return Exchanged(pieces, sent)
-
-
-def _manifest(manifests: Mapping[str, Manifest], trial: TrialSummary) -> Manifest | None:
-    return manifests.get(trial.framework)
 
 
 def _trivial(trial: TrialSummary, measured: Sequence[TrialSummary]) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any
 from steptime.analysis.compared.change import change_between
 from steptime.analysis.compared.sides import ComparedSide
 from steptime.attached.form import AttachedRun
-from steptime.catalog.manifest import load_manifests
+from steptime.catalog.manifest import find_manifest
 from steptime.diagnosis.form import OWN_SCRIPT, TrialFinding
 from steptime.diagnosis.tried_advice import VerifiedAdvice
 from steptime.results.record_kinds import TIMING
@@ -138,7 +138,7 @@ def _without_batch(workload: Mapping[str, Any]) -> dict[str, Any]:
 
 def _chosen_options(trial: Trial) -> dict[str, Any]:
     """Return the options that are not those of the trial's tier anyway: others may mean nothing after a change."""
-    manifest = load_manifests().get(trial.framework)
+    manifest = find_manifest(trial.framework)
     usual = manifest.tier_options(trial.tuning, trial.strategy, trial.device) if manifest else {}
     return {name: [value] for name, value in trial.options.items() if usual.get(name) != value}
 

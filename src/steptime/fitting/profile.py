@@ -308,15 +308,6 @@ class Profile(_ProfileForm):
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
-PROFILE_SUFFIX = ".profile.json"
-
-
-def default_profile_path(folder: Path) -> Path:
-    """Return the path of the profile of a results folder, where a command names no other."""
-    whole = folder.resolve()
-    return whole.with_name(whole.name + PROFILE_SUFFIX)
-
-
 def write_profile(profile: Profile, path: Path) -> None:
     """Write ``profile``; raises StoreError when it cannot be written."""
     unknown = None if profile.peaks else {"peaks"}

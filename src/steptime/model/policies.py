@@ -82,7 +82,7 @@ def step_graph(work: Work, framework: str, strategy: str, context: PolicyContext
 
 
 def _defaults(framework: str, strategy: str) -> dict[str, OptionValue]:
-    known = manifest.load_manifests().get(framework)
+    known = manifest.find_manifest(framework)
     return {} if known is None else {name: option.default for name, option in known.options_for(strategy).items()}
 
 
@@ -113,7 +113,7 @@ def has_own_policy(framework: str, strategy: str) -> bool:
 
 def policies_of(framework: str) -> Mapping[str, Policy]:
     """Return a framework's own policies by strategy; none for a framework that is not installed."""
-    known = manifest.load_manifests().get(framework)
+    known = manifest.find_manifest(framework)
     return {} if known is None else policies_in(known.folder)
 
 

@@ -21,13 +21,13 @@ from steptime.fitting.profile import (
     PredictedSeconds,
     Profile,
     ProfileGroup,
-    default_profile_path,
     read_profile,
 )
 from steptime.phases import HIDDEN
 from steptime.predict.predict import predict_one
 from steptime.predict.query import Query
 from steptime.predict.targets import Target
+from steptime.results.results_files import default_profile_path
 from steptime.results.store import Store
 
 _TO_99 = 2.576 / 1.645

@@ -1,9 +1,12 @@
 """The sections of a report, one row each; the terminal and the page show what this table builds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.text import Text
 
 from steptime.analysis.message_times import NetSummary
 from steptime.analysis.summary_form import Summary, TrialSummary
@@ -12,11 +15,11 @@ from steptime.diagnosis.form import Diagnosis
 from steptime.document.charts.chart import Marks
 from steptime.document.section import Pairs, Part, Section, Sentences
 from steptime.report.advice import advice_section
-from steptime.report.answer import published_section
+from steptime.report.answer import first_answer, paper_line, published_section
 from steptime.report.attached import attached_section
 from steptime.report.breakdown_section import breakdown_section, pop_section
 from steptime.report.clusters import host_section
-from steptime.report.conditions import conditions_section
+from steptime.report.conditions import conditions_section, machine_in_a_line
 from steptime.report.curves import scaling_section
 from steptime.report.equivalence import equivalence_section
 from steptime.report.expectations import account_section, expected_section, what_if_section
@@ -27,6 +30,7 @@ from steptime.report.loaders import loader_section
 from steptime.report.models import model_section
 from steptime.report.ranking import Quantiles, ranking_section, resource_section, work_section
 from steptime.report.sweep import sweep_section
+from steptime.report.terminal import SectionText, wrapped
 from steptime.report.tiers import tier_section
 from steptime.report.trainings import training_section
 from steptime.report.trial_names import Names
@@ -185,3 +189,24 @@ SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
 def sections(found: StudyFindings) -> list[Section]:
     """Return the sections of a report."""
     return [section for build in SECTIONS if (section := build(found)) is not None]
+
+
+class WholeReport:
+    """Everything that ``steptime report`` prints; it fits itself into the width it is printed with."""
+
+    def __init__(self, found: StudyFindings) -> None:
+        self._found = found
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        summary = self._found.summary
+        for line, style in (
+            (summary.study, "bold"),
+            (summary.question, ""),
+            (paper_line(summary), "dim"),
+            (first_answer(summary), ""),
+            (machine_in_a_line(summary.machine), "dim"),
+        ):
+            if line:
+                yield wrapped(line, style, options)
+        yield Text()
+        yield SectionText(sections(self._found))

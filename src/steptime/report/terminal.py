@@ -26,9 +26,6 @@ from steptime.document.section import (
     Style,
     Verbatim,
 )
-from steptime.report.answer import first_answer, paper_line
-from steptime.report.conditions import machine_in_a_line
-from steptime.report.sections import StudyFindings, sections
 
 _STYLES: dict[Style, str] = {
     "": "",
@@ -45,27 +42,6 @@ _NAME = 14
 _ENDLESS = 10_000
 _BESIDE = 4
 """Letters of a list that are neither a title nor a number: the indent, and the gap between both."""
-
-
-class WholeReport:
-    """Everything that ``steptime report`` prints; it fits itself into the width it is printed with."""
-
-    def __init__(self, found: StudyFindings) -> None:
-        self._found = found
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        summary = self._found.summary
-        for line, style in (
-            (summary.study, "bold"),
-            (summary.question, ""),
-            (paper_line(summary), "dim"),
-            (first_answer(summary), ""),
-            (machine_in_a_line(summary.machine), "dim"),
-        ):
-            if line:
-                yield wrapped(line, style, options)
-        yield Text()
-        yield SectionText(sections(self._found))
 
 
 class SectionText:

@@ -106,14 +106,15 @@ class StoredRequeues(StoredObject):
 _SIGNED = 2
 """The schema from which on lines have a checksum."""
 _SIGNED_SCHEMAS = range(1, SCHEMA + 1)
+_DEFERRED = ConfigDict(defer_build=True)
 _OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any], config=STRICT)
 _FORMS: Mapping[str, TypeAdapter[Any]] = {
     "study.json": TypeAdapter(StoredStudy),
     "machine.json": TypeAdapter(StoredMachine),
-    "verdicts.json": TypeAdapter(dict[str, StoredVerdict]),
+    "verdicts.json": TypeAdapter(dict[str, StoredVerdict], config=_DEFERRED),
     "skipped.json": TypeAdapter(StoredSkips),
-    "datasets.json": TypeAdapter(dict[str, StoredContents]),
-    "implementations.json": TypeAdapter(dict[str, dict[str, str]]),
+    "datasets.json": TypeAdapter(dict[str, StoredContents], config=_DEFERRED),
+    "implementations.json": TypeAdapter(dict[str, dict[str, str]], config=_DEFERRED),
     "sites.json": TypeAdapter(StoredSites),
     "requeues.json": TypeAdapter(StoredRequeues),
     "peaks.json": TypeAdapter(StoredPeaks),
@@ -268,6 +269,12 @@ class ResultsFiles:
             f"Use steptime {header.get('written_by', 'of a newer version')} or newer"
         )
         raise StoreError(message)
+
+
+def default_profile_path(folder: Path) -> Path:
+    """Return the path of the profile of a results folder, where a command names no other."""
+    whole = folder.resolve()
+    return whole.with_name(whole.name + ".profile.json")
 
 
 def _refuse_unsigned(schema: int) -> None:

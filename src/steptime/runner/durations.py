@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from steptime.catalog.manifest import load_manifests
+from steptime.catalog.manifest import find_manifest
 from steptime.environments.cache import cache_folder
 from steptime.errors import PluginError, StoreError, WorkloadError
 from steptime.execution.host import usable_cores
@@ -88,7 +88,7 @@ def search_s(trial: Trial) -> float:
     """
     if trial.device != "cuda":
         return 0.0
-    manifest = load_manifests().get(trial.framework)
+    manifest = find_manifest(trial.framework)
     if manifest is None or "torch" not in manifest.libraries:
         return 0.0
     try:

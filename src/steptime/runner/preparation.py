@@ -7,7 +7,7 @@ from typing import Any
 
 from steptime.catalog.accelerators import Accelerators, CudaBuild
 from steptime.catalog.choices import CACHED, NATIVE, OWN, SYNTHETIC, loader_named
-from steptime.catalog.manifest import Manifest, load_manifests
+from steptime.catalog.manifest import Manifest, find_manifest, load_manifests
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.datasets.builtins import BUILTINS, PYTHONS, REQUIREMENTS, VERIFY
 from steptime.datasets.corpus import Corpus, Reading, scan_corpus
@@ -131,7 +131,7 @@ def ready_interpreter(
     loader: str = SYNTHETIC.name,
 ) -> Path | None:
     """Return the interpreter of a framework's environment; None if it is not ready, or there is no such framework."""
-    manifest = load_manifests().get(framework)
+    manifest = find_manifest(framework)
     if manifest is None or (device == "cuda" and manifest.cuda_build(accelerators) is None):
         return None
     ready = find_ready(environment_spec(manifest, None, device, accelerators, loader), cache)

@@ -328,7 +328,7 @@ class Study(Strict):
     """Who trains it."""
     strategies: Annotated[OneOrMany[str], Field(min_length=1)] = ["auto"]
     """How workers agree; `auto` is `single` for one worker, else every synchronous one of the framework."""
-    loaders: Annotated[OneOrMany[NamedLoader], Field(min_length=1)] = [LoaderChoice()]
+    loaders: Annotated[OneOrMany[NamedLoader], Field(min_length=1)] = [LoaderChoice.model_construct()]
     """How samples arrive."""
     workers: Annotated[OneOrMany[ProcessCount], Field(min_length=1)] = [1]
     """Training processes."""
