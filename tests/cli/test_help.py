@@ -141,3 +141,29 @@ for verb in {verbs}:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr.split() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "unused"),
+    [
+        (["report", "steptime-demo/four-frameworks"], {"numpy.f2py", "numpy.testing", "scipy.stats"}),
+        (["report", "steptime-demo/four-frameworks", "--format", "markdown"], {"numpy.f2py", "numpy.testing"}),
+        (["attach", "-o", "out", "--", sys.executable, "-c", "pass"], {"scipy.special", "numpy.random"}),
+    ],
+    ids=["report", "report as markdown", "attach of nothing"],
+)
+def test_a_verb_waits_for_no_import_that_it_does_not_need(words, unused, demo):
+    program = (
+        "import sys, steptime.cli.app as app\n"
+        f"code = app.run_program({words})\n"
+        f"print(code, sorted(set({sorted(unused)}).intersection(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=demo, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "0 []"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    steptime("demo", cwd=folder)
+    return folder

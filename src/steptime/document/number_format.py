@@ -2,13 +2,15 @@
 
 from dataclasses import asdict
 from math import floor, isfinite, log10
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from steptime.analysis.accuracy import OverSeeds
-from steptime.analysis.summary_form import Efficiency, PublishedRatio, Staleness, StepTime, TrialSummary
 from steptime.catalog.choices import strategy_named
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.units import MOST_PERCENT, is_undecided
+
+if TYPE_CHECKING:  # the numbers of an attached run are of no trial
+    from steptime.analysis.accuracy import OverSeeds
+    from steptime.analysis.summary_form import Efficiency, PublishedRatio, Staleness, StepTime, TrialSummary
 
 UNKNOWN = "-"
 NO_INTERVAL = "no interval"
@@ -32,14 +34,14 @@ class Shown(NamedTuple):
         return f"{self.text} ({self.interval})" if self.interval else self.text
 
 
-def step_time(time: StepTime) -> Shown:
+def step_time(time: "StepTime") -> Shown:
     """``12.3 ms (12.1 to 12.6)``."""
     factor, unit = time_unit(time.mean or 0.0)
     value = IntervalOverLaunches(value=time.mean, low=time.low, high=time.high, least=time.least, most=time.most)
     return _of_launches(value, factor, f" {unit}")
 
 
-def quantiles(time: StepTime) -> Shown:
+def quantiles(time: "StepTime") -> Shown:
     """``12.1, 14.0, 30.2 ms``: what half, 90 % and 99 % of the steps take at most; a dash where that is not known."""
     values = (time.median, time.p90, time.p99)
     known = [value for value in values if value is not None]
@@ -59,17 +61,17 @@ def ratio(value: IntervalOverLaunches[float | None]) -> Shown:
     return _of_launches(value, unit="x")
 
 
-def drawn_interval(value: IntervalOverLaunches[float | None] | Efficiency) -> tuple[float | None, float | None]:
+def drawn_interval(value: "IntervalOverLaunches[float | None] | Efficiency") -> tuple[float | None, float | None]:
     """Return the interval to draw; where it is not settled, the range that launches gave."""
     return (value.low, value.high) if is_settled(value) else (value.least, value.most)
 
 
-def is_settled(value: IntervalOverLaunches[float | None] | Efficiency | OverSeeds) -> bool:
+def is_settled(value: "IntervalOverLaunches[float | None] | Efficiency | OverSeeds") -> bool:
     """Say whether the interval is narrow enough to claim its number, or there is none."""
     return value.value is None or not is_undecided(value.low, value.high)
 
 
-def share(trial: TrialSummary) -> Shown:
+def share(trial: "TrialSummary") -> Shown:
     """``93.1 % (92.8 to 93.5)``, or ``baseline`` for what the others are relative to."""
     efficiency = trial.efficiency
     if efficiency.baseline_workers == trial.workers:
@@ -82,7 +84,7 @@ def rate(value: Interval[float | None]) -> Shown:
     return _shown(value.value, value.low, value.high)
 
 
-def published(found: PublishedRatio) -> str:
+def published(found: "PublishedRatio") -> str:
     """``published 2.65x; measured 1.52x (1.44 to 1.60), average of 4 pairs from 1.1x to 2.3x``."""
     claimed = f"published {number(found.published)}x" if found.published is not None else "published without a number"
     if not found.pairs or found.least is None or found.most is None:
@@ -93,12 +95,12 @@ def published(found: PublishedRatio) -> str:
     return f"{claimed}; measured {shown.line}, average of {count(found.pairs, 'pair')}{spread}"
 
 
-def staleness(found: Staleness | None) -> Shown:
+def staleness(found: "Staleness | None") -> Shown:
     """``0.97 (0.95 to 0.99)``: the mean, in updates; a dash where nothing can be stale."""
     return _shown(found.mean, found.low, found.high) if found else Shown(UNKNOWN, "")
 
 
-def baseline(trial: TrialSummary) -> str:
+def baseline(trial: "TrialSummary") -> str:
     """What a trial's efficiency is relative to, ``vs 1 worker``; empty for the baseline itself."""
     efficiency = trial.efficiency
     if efficiency.baseline_workers in (None, trial.workers):
@@ -205,7 +207,9 @@ def listed(items: list[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-def _of_launches(value: IntervalOverLaunches[float | None] | Efficiency, factor: float = 1.0, unit: str = "") -> Shown:
+def _of_launches(
+    value: "IntervalOverLaunches[float | None] | Efficiency", factor: float = 1.0, unit: str = ""
+) -> Shown:
     """Return a number with its interval, or, where that is not settled, with the range that launches gave."""
     if is_settled(value) or value.least is None or value.most is None:
         return _shown(value.value, value.low, value.high, factor, unit)

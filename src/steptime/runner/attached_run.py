@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from steptime.attach.folder import environment, write_hook
 from steptime.attach.record_file import boot_id
 from steptime.errors import LaunchError, StoreError, error_line
-from steptime.execution.host import usable_cores
 from steptime.execution.progress import Observer
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.own_command import CommandEnd, run_command
@@ -204,7 +203,7 @@ class PreparedCommand:
         said: dict[str, Any] = {"end_ns": round(ended.ended_s * 1e9), "exit_code": ended.exit_code}
         if before is not None:
             noise = difference(before, snapshot(), self._processor_s(PlainFolder(self.folder), self.header["boot"]))
-            said |= {"noise": noise, "flags": flags(noise, workers=1, cores=len(usable_cores()), threads=1)}
+            said |= {"noise": noise, "flags": flags(noise, workers=1, cores=len(os.sched_getaffinity(0)), threads=1)}
         self.note({**self.header, **said, "not_attached": self._why_nothing()})
 
     @contextmanager

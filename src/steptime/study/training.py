@@ -176,7 +176,9 @@ class TrainChoice(Strict):
     """At most."""
     target_accuracy: Accuracy | None = None
     """A training ends with the first epoch whose validation accuracy reaches it."""
-    schedules: Annotated[OneOrMany[NamedSchedule], Field(min_length=1)] = [ScheduleChoice(name="constant")]
+    schedules: Annotated[OneOrMany[NamedSchedule], Field(min_length=1)] = [
+        ScheduleChoice.model_construct(name="constant")
+    ]
     """Of learning rates; docs/learning.md has their formulas and defaults."""
     scaling_rule: Annotated[OneOrMany[ScalingRule], Field(min_length=1)] = ["none"]
     """What multiplies the learning rate: nothing, global batch / `base_batch`, or its root."""
@@ -201,7 +203,7 @@ class Training(BaseModel):
     """At most."""
     target_accuracy: float | None = None
     """A share; the training ends with the first epoch that reaches it."""
-    rate_schedule: RateSchedule = RateSchedule(name="constant")
+    rate_schedule: RateSchedule = RateSchedule.model_construct(name="constant")  # makes no schema yet
     scaling_rule: ScalingRule = "none"
     base_batch: int | None = None
     """The global batch that the optimizer's learning rate is meant for; None without a scaling rule."""
