@@ -110,6 +110,31 @@ def test_a_long_exchange_is_a_finding(tmp_path):
     assert "own_exchange" in by_rule(ddp_job(tmp_path, lambda _: [0.0, 0.0], transfer=20.0))
 
 
+@pytest.fixture(scope="module")
+def exchanging(tmp_path_factory):
+    """Rank 1 is 15 ms late in each step, whose exchange takes 20 ms."""
+    return ddp_job(tmp_path_factory.mktemp("exchange"), lambda _: [0.0, 15.0], transfer=20.0)
+
+
+def waiting(run, waited_s, ranks=()):
+    """The run with so much waiting in each step, for some ranks or for none that is named."""
+    some = Interval(waited_s, waited_s, waited_s)
+    parts = [each.model_copy(update={"time_s": some}) if each.name == "sync_wait" else each for each in run.parts]
+    whom = run.waited_for and run.waited_for.model_copy(update={"ranks": list(ranks)})
+    return run.model_copy(update={"parts": parts, "waited_for": whom})
+
+
+def test_fewer_exchanges_may_end_the_waiting_in_them(exchanging):
+    gains = [by_rule(waiting(exchanging, seconds))["own_exchange"].rule_gain for seconds in (0.0, 0.010)]
+    assert gains[0].high < gains[1].high
+    assert gains[0].low == pytest.approx(gains[1].low, rel=0.02)
+
+
+def test_fewer_exchanges_do_not_end_the_waiting_for_a_slow_rank(exchanging):
+    gains = [by_rule(waiting(exchanging, seconds, [1]))["own_exchange"].rule_gain for seconds in (0.0, 0.010)]
+    assert gains[0] == gains[1]
+
+
 def test_an_interval_that_reaches_the_limit_is_no_finding(tmp_path):
     run = ddp_job(tmp_path, lambda _: [0.0, 0.0])
     parts = [
