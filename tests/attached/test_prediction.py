@@ -8,11 +8,13 @@ from program import process
 from stored_processes import COMMAND, MS, ddp_steps, found_in, process_lines, step, write
 
 from steptime.analysis.message_times import Fit, NetRow
+from steptime.document.section import Sentences
 from steptime.fitting.attached_profile import attached_profile, read_attached_profile, write_attached_profile
 from steptime.fitting.fit import USUAL_LAUNCH_SPREAD
 from steptime.fitting.profile import NetLink
 from steptime.plain_file import PlainFolder
 from steptime.predict.attached import predict_attached
+from steptime.report.predictions import script_section
 from steptime.results.attached_files import RECORDS, read_attached
 from steptime.results.json_form import Interval
 from steptime.results.store import Store
@@ -293,7 +295,7 @@ def test_the_page_of_a_script_begins_with_the_answer_and_shows_its_curve(tmp_pat
     assert sorted(order, key=page.index) == order
 
 
-def refusal_on_a_busy_machine(folder, **end):
+def on_a_busy_machine(folder, **end):
     processes = [
         process_lines(rank, 2, ddp_steps(rank, lambda _: [0.0, 0.0]), lines=[GRADIENTS, BUCKETS]) for rank in range(2)
     ]
@@ -301,12 +303,40 @@ def refusal_on_a_busy_machine(folder, **end):
         lines[-1].update(end)
     run = found_in(write(folder, *processes), noise={"foreign_cpu_cores": 1.5, "own_cpu_cores": 1.0})
     files = read_attached(PlainFolder(folder), folder / RECORDS)
-    return attached_profile(run, files, [row(launcher="ssh")], 4).refused
+    return attached_profile(run, files, [row(launcher="ssh")], 4)
 
 
-@pytest.mark.parametrize("end", [{}, {"delayed_ns": 3000 * MS}])
-def test_a_run_on_a_machine_that_others_keep_busy_is_refused(tmp_path, end):
-    assert "others kept 1.5 cores busy" in refusal_on_a_busy_machine(tmp_path, **end)
+def delayed_by(folder, share):
+    """The profile of a run whose processes others kept from running for a share of the time."""
+    folder.mkdir()
+    lines = process_lines(0, 2, ddp_steps(0, lambda _: [0.0, 0.0]))
+    lasted = lines[-1]["at_ns"] - next(each["begin_ns"] for each in lines if each["kind"] == "process")
+    return on_a_busy_machine(folder, delayed_ns=round(share * lasted))
+
+
+def test_a_run_of_which_it_is_unknown_what_others_took_is_refused(tmp_path):
+    assert "others kept 1.5 cores busy" in on_a_busy_machine(tmp_path).refused
+
+
+@pytest.mark.parametrize(("share", "is_refused"), [(0.02, False), (0.10, False), (0.25, False), (0.35, True)])
+def test_a_run_is_refused_where_others_took_so_much_that_its_interval_says_nothing(tmp_path, share, is_refused):
+    assert (delayed_by(tmp_path / "busy", share).refused is not None) is is_refused
+
+
+@pytest.mark.parametrize("share", [0.10, 0.25])
+def test_what_others_took_widens_the_interval_to_an_idle_machine_and_a_busier_one(tmp_path, share):
+    busy, idle = (delayed_by(tmp_path / f"{each}", each) for each in (share, 0.0))
+    [wide], [narrow] = (predict_attached(each, [4]) for each in (busy, idle))
+    assert wide.step_s.low < min(narrow.step_s.low, 1.02 * (1.0 - share) * wide.step_s.value)
+    assert wide.step_s.high > max(narrow.step_s.high, wide.step_s.value / (1.0 - share) / 1.02)
+
+
+def test_it_is_said_that_others_took_time_of_the_run(tmp_path):
+    profile = delayed_by(tmp_path / "busy", 0.25)
+    section = script_section(profile, predict_attached(profile, [4]), "")
+    said = [text for part in section.parts if isinstance(part, Sentences) for text in part.texts]
+    taken = "Others kept 1.5 cores busy during the run, and its processes from running for 25 % of the time"
+    assert any(text.startswith(taken) for text in said)
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "JSON"])
@@ -322,7 +352,8 @@ def test_fit_writes_no_profile_of_a_run_that_predicts_nothing(tmp_path, form):
 
 
 def test_others_who_never_kept_the_run_from_a_processor_are_no_reason_to_refuse(tmp_path):
-    assert refusal_on_a_busy_machine(tmp_path, delayed_ns=0) is None
+    profile = on_a_busy_machine(tmp_path, delayed_ns=0)
+    assert (profile.refused, profile.delayed) == (None, 0.0)
 
 
 def test_a_table_of_nccl_tests_replaces_the_message_benchmark(tmp_path):

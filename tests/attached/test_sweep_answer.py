@@ -12,6 +12,7 @@ from steptime.document.table_formats import csv_of
 from steptime.execution.progress import Silent
 from steptime.report.export_formats import SectionFormat, formats_of
 from steptime.report.sweep import sweep_section
+from steptime.results.json_form import IntervalOverLaunches
 from steptime.results.store import Store
 from steptime.scaling.sweep_answer import SweepAnswer, SweepOptions, needs_runs, sweep_curve
 from steptime.scaling.swept_runs import SweptRuns, read_runs
@@ -180,8 +181,11 @@ def test_runs_that_were_ended_early_do_not_tell_by_their_steps_what_workers_shar
     assert sweep_curve("", [first, fewer], SweepOptions()).kind_from == "assumed"
 
 
-def test_a_curve_with_a_forecast_needs_no_more_runs(curve):
-    assert not needs_runs(curve)
+@pytest.mark.parametrize(("factor", "needed"), [(1.05, False), (1.19, False), (1.3, True), (3.0, True)])
+def test_rounds_are_needed_while_the_ends_of_a_speed_up_lie_far_apart(curve, factor, needed):
+    known = IntervalOverLaunches(1.8, 1.8, 1.8 * factor)
+    points = [curve.points[0], curve.points[1].model_copy(update={"speedup": known})]
+    assert needs_runs(curve.model_copy(update={"points": points})) is needed
 
 
 def test_other_programs_are_named_where_runs_lie_too_far_apart(swept):

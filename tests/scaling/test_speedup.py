@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from steptime.results.json_form import IntervalOverLaunches
-from steptime.scaling.speedup import MOST_UNKNOWN, enough_runs, half_width, ratios
+from steptime.scaling.speedup import MOST_UNKNOWN, NARROW, enough_runs, half_width, ratios
 from steptime.statistics.comparison import compare
 from steptime.statistics.launch_times import LaunchTimes
 
@@ -35,6 +35,19 @@ def test_intervals_of_two_counts_hold_the_ratio(spreads, drift, least, rounds):
     rng = np.random.default_rng(5)
     pairs = [ratios(drawn(rng, spreads, rounds, drift))[1] for _ in range(SIMULATED)]
     assert np.mean([ratio.low <= 1.0 <= ratio.high for ratio in pairs]) >= least
+
+
+@pytest.mark.parametrize("limit", [NARROW, MOST_UNKNOWN])
+@pytest.mark.parametrize(("spread", "counts"), [(0.05, 2), (0.2, 3)])
+def test_intervals_hold_the_ratio_where_they_decide_how_many_rounds_there_are(spread, counts, limit):
+    rng = np.random.default_rng(7)
+    held = []
+    for _ in range(SIMULATED // 4):
+        runs = drawn(rng, [spread] * counts, 10)
+        shown = [ratios([own[:known] for own in runs])[-1] for known in range(3, 11)]
+        last = next((ratio for ratio in shown if half_width(ratio) <= limit), shown[-1])
+        held.append(last.low <= 1.0 <= last.high)
+    assert np.mean(held) >= 0.85
 
 
 @pytest.mark.parametrize("counts", [2, 3])

@@ -145,7 +145,8 @@ def predict_script(
     if form == "json":
         steps = [each.to_json() for each in predictions]
         knees = None if bends is None else [knee.to_json() for knee in bends]
-        print_json({"predictions": steps, "knees": knees, "trainings": profile.trainings})
+        shared = {"foreign_cores": profile.foreign_cores, "delayed": profile.delayed}
+        print_json({"predictions": steps, "knees": knees, "trainings": profile.trainings, "shared": shared})
     section = script_section(profile, predictions, knee_line(bends or []))
     show_sections([section], form, html, "Predictions of your own script")
     if predictions and all(each.refused for each in predictions):

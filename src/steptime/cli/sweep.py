@@ -48,7 +48,7 @@ def sweep(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Start no run that would end after this time, such as 20m; add rounds until a forecast can be made.",
+            help="Start no run that would end after this time, such as 20m; add rounds until speed-ups are narrow.",
         ),
     ] = None,
     most_steps: Annotated[

@@ -30,8 +30,10 @@ _MOST_REST = 0.1
 """Of a step, that may be unexplained."""
 _MOST_FOREIGN = 0.25
 """Of the processor seconds during the run, that others may have used where they delayed it."""
-_MOST_DELAYED = 0.05
-"""Of the time of a process, for which others may have kept it from running."""
+_LITTLE_DELAYED = 0.05
+"""Of the time of a process, for which others may have kept it from running without a word."""
+_MOST_DELAYED = 1.0 - 2.0**-0.5
+"""From which on an interval that allows for an idle machine and one as much busier says less than a factor of two."""
 _NORMAL_95 = 1.96
 _QUARTILES = 1.349
 """Their distance in a normal distribution, in standard deviations."""
@@ -104,6 +106,10 @@ class AttachedProfile(_Form):
     """Of a step whose parameters are sharded, in place of buckets."""
     buffers: Bytes = 0
     """That the first worker sends to all in each forward pass, as DDP does with those of batch norm."""
+    foreign_cores: Annotated[float, Field(ge=0.0)] = 0.0
+    """That other programs kept busy, where they delayed the run."""
+    delayed: Share = 0.0
+    """Of the time of its most delayed process, for which those kept it from running."""
     link: AttachedLink | None
     refused: Annotated[str | None, Field(max_length=1000)] = None
     """Why nothing can be predicted; None if something can."""
@@ -130,11 +136,13 @@ def attached_profile(
     computing_s = sum(part.time_s.value or 0.0 for part in known)
     errors = [_error_s(part.time_s) for part in known]
     micro_steps = max(1, run.micro_steps or 1)
+    on_device = any(part.device_s is not None for part in run.parts)
+    foreign, delayed = (0.0, 0.0) if on_device else _others(run, files)
     profile = AttachedProfile(
         command=list(run.command),
         workers=run.world,
         cores=max(1, cores),
-        on_device=any(part.device_s is not None for part in run.parts),
+        on_device=on_device,
         computing_s=max(computing_s, 1e-12),
         computing_error_s=float(np.sqrt(np.sum(np.square(errors)))),
         backward_s=_value(parts.get("backward")) / micro_steps,
@@ -145,6 +153,8 @@ def attached_profile(
         buckets=_buckets(files),
         calls=[Call(**call._asdict()) for call in sharded_calls(run.world, run.collectives, files.processes)],
         buffers=round(sum(each.bytes for each in run.collectives if each.kind == _OF_BUFFERS)),
+        foreign_cores=foreign,
+        delayed=delayed,
         link=_link_of_tables(tables) if tables else _link(run, rows),
     )
     return profile.model_copy(update={"refused": _refusal(run, profile, files)})
@@ -259,14 +269,23 @@ def _refusal(run: AttachedRun, profile: AttachedProfile, files: AttachedFiles) -
         return "its parameters are sharded (FSDP), of which one process shows no exchange; attach to two processes"
     if not profile.buckets:
         return "the bytes of its gradients are not on record"
-    return _unsteady(run, profile, _delayed_share(files)) or _without_link(run, profile)
+    return _unsteady(run, profile) or _without_link(run, profile)
 
 
-def _unsteady(run: AttachedRun, profile: AttachedProfile, delayed: float) -> str | None:
-    """Return why the times of a run are not those of the script alone, or not explained; None if they are."""
+def _others(run: AttachedRun, files: AttachedFiles) -> tuple[float, float]:
+    """Return the cores that other programs kept busy and the share of time they took; nothing where that is little."""
     foreign, own = (run.noise.get(name) or 0.0 for name in ("foreign_cpu_cores", "own_cpu_cores"))
-    if not profile.on_device and delayed > _MOST_DELAYED and foreign > _MOST_FOREIGN * (foreign + own):
-        return f"others kept {foreign:.2g} cores busy during the run, which its times do not tell apart; run it alone"
+    delayed = _delayed_share(files)
+    some = delayed > _LITTLE_DELAYED and foreign > _MOST_FOREIGN * (foreign + own)
+    return (foreign, min(1.0, delayed)) if some else (0.0, 0.0)
+
+
+def _unsteady(run: AttachedRun, profile: AttachedProfile) -> str | None:
+    """Return why the times of a run are too far from those of the script alone, or not explained; None if neither."""
+    if profile.delayed > _MOST_DELAYED:
+        taken = f"and kept its processes from running for {100 * profile.delayed:.0f} % of the time"
+        busy = f"others kept {profile.foreign_cores:.2g} cores busy during the run, {taken}"
+        return f"{busy}: an interval that allows for that would say nothing; run it while others do less"
     rest = next((part.share or 0.0 for part in run.parts if part.name == REST), 0.0)
     if rest > _MOST_REST:
         return f"{100 * rest:.0f} % of its step is not explained, more than {100 * _MOST_REST:.0f} %"

@@ -84,6 +84,8 @@ def _predicted(profile: AttachedProfile, workers: int) -> AttachedPrediction:
     draws = np.maximum(computing, 1e-12) + (exposed + waiting) * longer
     # One launch shows nothing of how launches differ: the profile's by Student's t, and the one that is predicted.
     draws *= fit_level(np.ones(1), rng, _DRAWS).draws[:, 0] * draw_factors(USUAL_LAUNCH_SPREAD, rng, _DRAWS)
+    # Others may take nothing of the next run's time, or as much more again.
+    draws *= (1.0 - profile.delayed) ** rng.uniform(-1.0, 1.0, _DRAWS)
     low, high = np.quantile(draws, _LEVEL)
     value = profile.computing_s + exposed + waiting
     step = Interval(value, min(float(low), value), max(float(high), value))

@@ -19,6 +19,8 @@ from steptime.statistics.launch_times import LaunchTimes
 
 MOST_UNKNOWN = float(np.log(2.0)) / 2.0
 """Half the width of the logarithm of a measured speed-up, above which nothing is forecast from it."""
+NARROW = float(np.log(1.2)) / 2.0
+"""That a budget adds rounds for. The intervals that end them hold the truth in 90 % and more, simulated."""
 _FEW_RUNS = 3
 _PAIRS = 3
 """Fewer rounds are not compared as pairs."""

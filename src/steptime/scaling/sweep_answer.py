@@ -19,7 +19,7 @@ from steptime.curves.curve import Point, ScalingCurve, Setup
 from steptime.results.json_form import Interval, IntervalOverLaunches, JsonForm
 from steptime.scaling.forecast import Forecast, forecast
 from steptime.scaling.knee import SHARES, Knee
-from steptime.scaling.speedup import MOST_UNKNOWN, enough_runs, half_width, ratios
+from steptime.scaling.speedup import MOST_UNKNOWN, NARROW, enough_runs, half_width, ratios
 from steptime.scaling.swept_runs import SweptRuns
 from steptime.statistics.interval import step_time
 from steptime.units import format_count, is_undecided
@@ -300,8 +300,8 @@ def _explain_width(points: Sequence[SweepPoint], width: float, foreign: float) -
 
 
 def needs_runs(curve: SweepCurve) -> bool:
-    """Whether more runs would bring the forecast of a curve, whose measured speed-up is known too little."""
-    return len(curve.points) > 1 and curve.forecast == [] and half_width(curve.points[-1].speedup) > MOST_UNKNOWN
+    """Whether more runs would narrow a measured speed-up whose ends lie more than 1.2 times apart."""
+    return any(half_width(point.speedup) > NARROW for point in curve.points[1:])
 
 
 def _widened(step_s: Interval[float, float], unknown: float) -> Interval[float, float]:

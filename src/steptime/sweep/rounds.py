@@ -1,4 +1,4 @@
-"""The rounds of a sweep: those that were asked for, and within a budget as many more as a forecast needs."""
+"""The rounds of a sweep: those that were asked for, and within a budget as many more as narrow its speed-ups."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ def run_rounds(  # noqa: PLR0913 - what to run, where, within what, and who watc
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[SweepPlan, SweepRuns]:
-    """Run a sweep, and with a budget further rounds while a speed-up is known too little to be forecast from.
+    """Run a sweep, and with a budget further rounds while the ends of a speed-up lie more than 1.2 times apart.
 
     Args:
         plan: of the sweep.
