@@ -33,7 +33,7 @@ _MOST_FOREIGN = 0.25
 _LITTLE_DELAYED = 0.05
 """Of the time of a process, for which others may have kept it from running without a word."""
 _MOST_DELAYED = 1.0 - 2.0**-0.5
-"""From which on an interval that allows for an idle machine and one as much busier says less than a factor of two."""
+"""From which on an interval that allows for an idle machine and one as much busier has ends twice as far apart."""
 _NORMAL_95 = 1.96
 _QUARTILES = 1.349
 """Their distance in a normal distribution, in standard deviations."""
