@@ -199,6 +199,12 @@ def test_two_sides_of_a_comparison_are_chosen_by_it(measured):
     assert len(compared["trials"]) == 1
 
 
+def test_a_profile_has_a_model_of_each_of_its_values(measured):
+    code = "from steptime.fitting.observation import key_of\nprint(json.dumps([key_of(each).name for each in trials]))"
+    names = ["reference single fused=True, lenet5", "reference single, lenet5"]
+    assert sorted(asked(measured, code)) == names
+
+
 TRIAL = Trial(
     framework="mxnet",
     strategy="ps_sync",

@@ -7,6 +7,7 @@ from simulated import a_failure, a_launch, a_store, a_trial
 
 from steptime.catalog.cluster import cluster_for
 from steptime.catalog.cluster_findings import ClusterFindings, HostFindings, PathFindings
+from steptime.catalog.optimizer import Optimizer
 from steptime.errors import StoreError
 from steptime.fitting.fit import fit
 from steptime.fitting.observation import deployment_of, key_of, observe
@@ -97,6 +98,27 @@ def test_strategies_and_options_of_their_own_do_not_change_what_a_worker_compute
     assert single.computes_as(several)
     assert not single.computes_as(key_of(a_trial(options={"bits": 16})))
     assert not single.computes_as(key_of(a_trial(workload="lenet5", input_shape=(1, 28, 28))))
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"optimizer": Optimizer(name="adam")}, "optimizer=adam"),
+        ({"optimizer": Optimizer(clip_norm=1.0)}, "optimizer=sgd+clip_norm"),
+        ({"optimizer": Optimizer(momentum=0.0)}, "optimizer=sgd+no_momentum"),
+        ({"environment_name": "nightly"}, "environment_name=nightly"),
+    ],
+    ids=["optimizer", "clipping", "momentum", "environment"],
+)
+def test_trials_that_compute_otherwise_have_a_model_of_their_own_with_its_name(changed, name):
+    usual, other = key_of(a_trial()), key_of(a_trial(**changed))
+    assert not usual.computes_as(other)
+    assert other.name == f"{usual.framework} {usual.strategy} {name}, {usual.workload}"
+
+
+def test_rates_and_amounts_of_an_optimizer_have_one_model():
+    amounts = ({"learning_rate": 0.1}, {"momentum": 0.5}, {"learning_rate": 0.2, "momentum": 0.99})
+    assert {key_of(a_trial(optimizer=Optimizer(**each))) for each in amounts} == {key_of(a_trial())}
 
 
 def test_steps_before_the_steady_part_do_not_count(store):

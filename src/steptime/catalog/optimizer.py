@@ -76,6 +76,16 @@ class Optimizer(BaseModel):
         foreign = {setting for settings in SETTINGS.values() for setting in settings} - set(SETTINGS[self.name])
         return {name: value for name, value in fields.items() if name not in foreign and not self._goes_without(name)}
 
+    @property
+    def computes(self) -> str:
+        """The rule and what else an update computes, as ``sgd+clip_norm``; rates and amounts change no time."""
+        parts = {
+            "no_momentum": "momentum" in SETTINGS[self.name] and not self.momentum,
+            "weight_decay": self.weight_decay > 0,
+            "clip_norm": self.clip_norm is not None,
+        }
+        return "+".join([self.name, *(name for name, computed in parts.items() if computed)])
+
     def _goes_without(self, setting: str) -> bool:
         return setting in _LATER and getattr(self, setting) == type(self).model_fields[setting].default
 

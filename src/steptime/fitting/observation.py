@@ -10,6 +10,7 @@ switched on by what the launches of a results folder recorded, whatever the fram
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -20,6 +21,7 @@ from steptime.analysis.ablation.nested_stages import nested_phases
 from steptime.analysis.ablation.stages import communication_s, stage_times_of
 from steptime.analysis.pooled_conditions import pooled_versions, versions_of
 from steptime.catalog.choices import strategy_named
+from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.options import OptionValue, Tuning
 from steptime.errors import StoreError
 from steptime.model.policies import AS_PLANNED, Traffic
@@ -29,6 +31,7 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.statistics.launch_spread import TrialSpread, pool_spread
 from steptime.statistics.launch_times import LaunchTimes, launch_times
+from steptime.study.study import further_settings
 from steptime.study.trial import ServerPlacement, Trial
 
 TICK_S = 4e-3
@@ -130,12 +133,15 @@ class GroupKey:
     """That the study set, sorted by name."""
     container: tuple[str, ...] = ()
     """The words by which the interpreter is started in a container; empty where it runs in none."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """By field, sorted: what differs from the default on other axes of a study, and what an update computes."""
 
     @property
     def name(self) -> str:
-        """``pytorch allreduce, lenet5``; ``pytorch allreduce tuned, lenet5`` in that tier."""
+        """``pytorch allreduce, lenet5``; ``pytorch allreduce tuned optimizer=adam, lenet5`` with other settings."""
         tier = " tuned" if self.tuning == "tuned" else ""
-        return f"{self.framework} {self.strategy}{tier}, {self.workload}"
+        settings = "".join(f" {name}={value}" for name, value in self.settings)
+        return f"{self.framework} {self.strategy}{tier}{settings}, {self.workload}"
 
     def computes_as(self, other: "GroupKey") -> bool:
         """Say whether workers of both compute the same, whatever they exchange.
@@ -323,14 +329,23 @@ def _observation(store: Store, trial: Trial, timed: Sequence[tuple[Launch, Launc
 def key_of(trial: Trial) -> GroupKey:
     """Return what of a trial decides which model describes it."""
     options = tuple(sorted((name, value) for name, value in trial.options.items() if name != BUCKET))
-    converted = ("options", "input_shape", "environment_variables")
+    converted = ("options", "input_shape", "environment_variables", "settings")
     shared = {name: getattr(trial, name) for name in GroupKey.__dataclass_fields__ if name not in converted}
     return GroupKey(
         **shared,
         input_shape=tuple(trial.input_shape),
         options=options,
         environment_variables=tuple(sorted(trial.environment_variables.items())),
+        settings=tuple(sorted(_settings(trial).items())),
     )
+
+
+def _settings(trial: Trial) -> dict[str, str]:
+    """Return, by field, what has no field of its own in a key; accumulation is a part of the size."""
+    settings = {name: str(value) for name, value in further_settings(partial(getattr, trial)).items()}
+    settings.pop("accumulation", None)
+    usual = trial.optimizer.computes == Optimizer().computes
+    return settings if usual else {**settings, "optimizer": trial.optimizer.computes}
 
 
 def deployment_of(trial: Trial) -> Deployment:

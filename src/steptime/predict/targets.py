@@ -81,7 +81,7 @@ def _on_device(profile: Profile, target: Target, query: Query) -> Target:
 
 
 def _same_question(one: GroupKey, other: GroupKey) -> bool:
-    return all(getattr(one, name) == getattr(other, name) for name in ("framework", "tuning", *_CHANGED))
+    return all(getattr(one, name) == getattr(other, name) for name in ("framework", "tuning", "settings", *_CHANGED))
 
 
 def measured_device(machine: Machine) -> Device | None:
@@ -150,7 +150,8 @@ def _computing(groups: Sequence[ProfileGroup], key: GroupKey) -> tuple[ProfileGr
 
 def _distance(one: GroupKey, other: GroupKey) -> tuple[bool, ...]:
     return tuple(
-        getattr(one, part) != getattr(other, part) for part in ("tuning", "workload", "strategy", "input_shape")
+        getattr(one, part) != getattr(other, part)
+        for part in ("settings", "tuning", "workload", "strategy", "input_shape")
     )
 
 
