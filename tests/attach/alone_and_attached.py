@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from launching import interpreter_for
+from warm_pytorch import warm_pytorch
 
 from steptime.attach.folder import environment, write_hook
 
@@ -50,16 +51,28 @@ for name, script in {scripts!r}.items():
 
 def _records(folder: Path, framework: str, script: str) -> list[list[dict[str, Any]]]:
     (folder / "script.py").write_text(script)
-    variables = environment(write_hook(folder / "hook"), folder / "record", lines=False, flops=False)
-    words = [interpreter_for(framework), "script.py"]
-    ends = [
-        subprocess.run(
-            words, cwd=folder, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=300
-        ).stdout
-        for more in ({}, variables)
-    ]
-    assert ends[0] == ends[1]
+    alone, attached = (_warm if framework == "pytorch" else _started)(folder, framework)
+    assert alone == attached
     files = (folder / "record").glob("*.jsonl")
     found = [list(map(json.loads, path.read_text().splitlines())) for path in files]
     assert [line for lines in found for line in lines if line["kind"] == "fault"] == []
     return found
+
+
+def _warm(folder: Path, _: str) -> tuple[str, str]:
+    return (
+        warm_pytorch(attached=False).run(folder, "script.py"),
+        warm_pytorch(attached=True).run_attached(folder, "script.py"),
+    )
+
+
+def _started(folder: Path, framework: str) -> tuple[str, str]:
+    variables = environment(write_hook(folder / "hook"), folder / "record", lines=False, flops=False)
+    words = [interpreter_for(framework), "script.py"]
+    alone, attached = (
+        subprocess.run(
+            words, cwd=folder, env={**os.environ, **more}, capture_output=True, text=True, check=True, timeout=300
+        ).stdout
+        for more in ({}, variables)
+    )
+    return alone, attached
