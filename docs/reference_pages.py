@@ -298,18 +298,20 @@ def report_page() -> str:
 
 @cache
 def report_examples() -> dict[tuple[str, str], str]:
-    """Return a value of each key that a report of the demo, a stored study or an attached run has, by form and key."""
+    """Return a value of each key of reports (demo, stored study, attached run, sweep), by form and key."""
     run = CliRunner()
     demo = run.invoke(app, ["demo", "--json", "-o", mkdtemp()]).stdout
     attached = run.invoke(app, ["report", "--json", str(DATA / "ray-train.tar.xz")]).stdout
     stored = (DATA / "golden" / "strong-scaling" / "report.json").read_text(encoding="utf-8")
+    swept = json.dumps({"sweep": json.loads((DATA / "sweep.json").read_text(encoding="utf-8"))})
     found: dict[tuple[str, str], str] = {}
-    for text in (demo, stored, attached):
+    for text in (demo, stored, attached, swept):
         report = json.loads(text)
         for form, place in (
             (Summary, report),
             (Diagnosis, report.get("diagnosis")),
             (AttachedRun, report.get("attached")),
+            (SweepAnswer, report.get("sweep")),
         ):
             _collect(form, place, found)
     return found

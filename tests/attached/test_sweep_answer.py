@@ -2,16 +2,19 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from claims import further_digits, large_percentages, too_wide
 from stored_processes import COMMAND, MS, ddp_steps, process_lines, write
 
+from steptime.cli.console import PlainConsole
 from steptime.document.section import Figures, Sentences
 from steptime.document.table_formats import csv_of
 from steptime.execution.progress import Silent
 from steptime.report.export_formats import SectionFormat, formats_of
 from steptime.report.sweep import sweep_section
+from steptime.report.terminal import SectionText
 from steptime.results.json_form import IntervalOverLaunches
 from steptime.results.store import Store
 from steptime.scaling.sweep_answer import SweepAnswer, SweepOptions, needs_runs, sweep_curve
@@ -248,8 +251,8 @@ def test_rounds_are_added_within_the_budget_where_a_speed_up_is_known_too_little
     assert store.get(STORED)["repeats"] == rounds
 
 
-def test_a_sweep_claims_no_number_whose_runs_do_not_show_it(swept):
-    spread = 0.5
+@pytest.mark.parametrize("spread", [0.1, 0.5])
+def test_a_sweep_claims_no_number_whose_runs_do_not_show_it(swept, capsys, spread):
     apart = [
         replace(
             runs, launches=[replace(run, log_mean=run.log_mean + spread * n) for n, run in enumerate(runs.launches)]
@@ -257,10 +260,34 @@ def test_a_sweep_claims_no_number_whose_runs_do_not_show_it(swept):
         for runs in swept
     ]
     curve = sweep_curve("", apart, SweepOptions(batch=16, samples=3200, price=2.0))
-    text = markdown_of(sweep_section(SweepAnswer(command=["train.py"], curves=[curve], missing=[])))
+    section = sweep_section(SweepAnswer(command=["train.py"], curves=[curve], missing=[]))
+    for width in (80, 120):
+        PlainConsole(width=width).print(SectionText([section]))
+    text = markdown_of(section) + capsys.readouterr().out
 
     assert "workers" in text
+    assert "…" not in text
     assert not [*too_wide(text), *large_percentages(text), *further_digits(text)]
+
+
+STORED_ANSWER = Path(__file__).parent.parent / "data" / "sweep.json"
+"""From which the page of the report's keys has its examples."""
+
+
+def test_the_stored_answer_has_the_form_of_todays(curve):
+    stored_keys = json.loads(STORED_ANSWER.read_text("utf-8"))
+    todays = SweepAnswer(command=["train.py", "{workers}"], curves=[curve], missing=[]).model_dump()
+
+    assert keys_of(stored_keys) == keys_of(json.loads(json.dumps(todays)))
+
+
+def keys_of(value):
+    """Return the keys of JSON at all depths, with their place."""
+    if isinstance(value, list):
+        return set().union(*map(keys_of, value))
+    if not isinstance(value, dict):
+        return set()
+    return {f"{key}{below}" for key, each in value.items() for below in {""} | {f".{k}" for k in keys_of(each)}}
 
 
 def markdown_of(section):

@@ -79,7 +79,7 @@ def _table(curve: "SweepCurve") -> SectionTable:
     extras = with_samples + with_hours + with_money
     rows = [TableRow(f"{point.workers}", _measured_cells(point, extras)) for point in curve.points]
     rows += [TableRow(f"{point.workers} (forecast)", _forecast_cells(point, extras)) for point in curve.forecast]
-    return SectionTable(columns, rows, "workers", ("wide", "plain", "stacked"))
+    return SectionTable(columns, rows, "workers", ("wide", "stacked", "split"))
 
 
 def _measured_cells(point: "SweepPoint", extras: int) -> list[Cell]:

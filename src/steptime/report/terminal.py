@@ -24,6 +24,7 @@ from steptime.document.section import (
     SectionTable,
     Sentences,
     Style,
+    TableRow,
     Verbatim,
 )
 
@@ -183,7 +184,7 @@ def _lists(table: SectionTable, options: ConsoleOptions) -> Iterator[RenderableT
         yield from _sentences(table, columns, options)
         return
     for row in table.rows:
-        yield wrapped(f"{row.rank} {row.name}".strip(), "bold", options)
+        yield wrapped(_name_in_list(table, row), "bold", options)
         found = Table.grid(padding=(0, 1))
         found.add_column()
         found.add_column(justify="right", no_wrap=True, min_width=widest)
@@ -196,12 +197,18 @@ def _lists(table: SectionTable, options: ConsoleOptions) -> Iterator[RenderableT
         yield found
 
 
+def _name_in_list(table: SectionTable, row: TableRow) -> str:
+    """Return what a row is called above its cells: a bare number with what it counts."""
+    named = f"{table.names}: {row.name}" if row.name[:1].isdigit() else row.name
+    return f"{row.rank} {named}".strip()
+
+
 def _sentences(
     table: SectionTable, columns: Sequence[tuple[int, Column]], options: ConsoleOptions
 ) -> Iterator[RenderableType]:
     """Yield the name of each row, and below it a paragraph for each of its cells."""
     for row in table.rows:
-        yield wrapped(f"{row.rank} {row.name}".strip(), "bold", options)
+        yield wrapped(_name_in_list(table, row), "bold", options)
         for index, column in columns:
             title = column.title.replace("\n", " ")
             yield wrapped(f"{title}: {row.cells[index].line}", _STYLES[row.cells[index].style], options, indent=2)
