@@ -41,7 +41,7 @@ SHORTER = [row(1, 0.2), row(2, 0.4), row(4, 0.8), row(8, 0.1, "holdout")]
 @pytest.mark.parametrize("rows", [ROWS, SHORTER], ids=["near", "far"])
 def test_no_score_is_above_300_percent(tmp_path, rows):
     result = CliRunner().invoke(app, ["evidence", str(write(tmp_path, rows))])
-    errors = re.findall(r"^ (?:null|other): \w+ +\d+ +(\S+) +(\S+) +(\S+) +(\S+)", result.stdout, re.MULTILINE)
+    errors = re.findall(r"^ *(?:null|other): \w+ +\d+ +(\S+) +(\S+) +(\S+) +(\S+)", result.stdout, re.MULTILINE)
 
     assert len(errors) >= 8
     assert ("x" in "".join(map("".join, errors))) == (rows is SHORTER)

@@ -10,7 +10,10 @@ from rich.console import Console
 from summaries import many, quickstart, summary, trial
 
 from steptime.analysis.summary_form import StepTime
+from steptime.cli.console import PlainConsole
+from steptime.document.section import Column, Section, SectionTable, TableRow, cells
 from steptime.report.sections import StudyFindings, WholeReport
+from steptime.report.terminal import SectionText
 from steptime.results.json_form import IntervalOverLaunches
 
 
@@ -40,6 +43,14 @@ def test_a_wide_terminal_has_one_line_per_trial():
     assert re.search(
         r"2 +mxnet ps_sync +30530 \(29920 to 31140\) .* 1\.19x \(1\.15 to 1\.22\)", printed(quickstart(), 140)
     )
+
+
+def test_a_bare_number_in_a_list_says_what_it_counts(capsys):
+    rows = [TableRow("2", cells("12.3 ms (12.1 to 12.6)"))]
+    table = SectionTable([Column("step time of all workers")], rows, "workers", ("wide", "stacked"))
+    PlainConsole(width=30).print(SectionText([Section("t", [table])]))
+
+    assert "workers: 2" in capsys.readouterr().out.splitlines()
 
 
 def test_a_file_gets_no_colours():

@@ -35,7 +35,8 @@ def outputs(study: str) -> dict[str, str]:
             "status": output_of("status", results, columns=80),
             "advise": output_of("advise", results, columns=80),
             "page": text_of(page),
-            **{form: output_of("report", "--format", form, results) for form in ("markdown", "csv", "latex")},
+            **{form: output_of("report", "--format", form, results) for form in ("markdown", "latex")},
+            "csv": output_of("report", "--format", "csv", results).replace(",", "\n"),
             "export": output_of("export", results, "--to", "csv", "-o", str(Path(root, "tables")), columns=80),
         }
         if study in COMPARED:
