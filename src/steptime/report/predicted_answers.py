@@ -13,7 +13,7 @@ from steptime.units import format_count, format_seconds, is_undecided
 if TYPE_CHECKING:  # whose models take longer to import than most reports
     from steptime.predict.attached import AttachedPrediction
     from steptime.predict.predict import Prediction
-    from steptime.scaling.forecast import Forecast
+    from steptime.scaling.forecast import Forecast, ForecastPoint
 
 BANDS = "Bands are intervals of 90 %; where they are too wide for a claim there is no line."
 _MOST_CHANGES = 3
@@ -72,21 +72,11 @@ def changes_of(prediction: "Prediction") -> str:
     return ", ".join(f"{key.removeprefix('interconnect.')}={text}" for key, text in prediction.query.texts.items())
 
 
-def script_answer(predictions: "Sequence[AttachedPrediction]") -> str:
-    """Return what a user's own script takes with the most workers; empty where all are refused."""
-    known = [each for each in predictions if each.step_s is not None]
-    last = max(known, key=lambda each: each.workers, default=None)
-    if last is None or last.step_s is None:
-        return ""
-    return f"With {format_count(last.workers, 'worker')} {_takes(last.step_s)}."
-
-
-def curve_answer(forecast: "Forecast") -> str:
-    """Return what the most workers of a curve are predicted to take; empty where nothing is."""
-    last = max(forecast.points, key=lambda point: point.workers, default=None)
-    if last is None:
-        return ""
-    return f"With {format_count(last.workers, 'worker')} {_takes(last.step_s)}."
+def farthest_answer(points: "Sequence[AttachedPrediction | ForecastPoint]") -> str:
+    """Return what the most workers are predicted to take; empty where all are refused."""
+    steps = [(each.workers, each.step_s) for each in points if each.step_s is not None]
+    workers, step = max(steps, key=lambda pair: pair[0], default=(0, None))
+    return f"With {format_count(workers, 'worker')} {_takes(step)}." if step else ""
 
 
 def model_figures(group: "Sequence[Prediction]") -> list[Figure]:

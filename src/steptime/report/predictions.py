@@ -23,12 +23,11 @@ from steptime.document.section import (
 from steptime.phases import HIDDEN, PHASES
 from steptime.report.predicted_answers import (
     BANDS,
-    curve_answer,
     curve_figures,
+    farthest_answer,
     is_known,
     model_answer,
     model_figures,
-    script_answer,
     script_figures,
     time_shown,
 )
@@ -274,7 +273,7 @@ def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPr
     about = "Intervals are of 90 %." if rows else ""
     measured = format_count(profile.workers, "worker")
     title = f"{command}, {measured} measured, the same batch per worker"
-    return Section(title, parts, about, verdict=script_answer(predictions))
+    return Section(title, parts, about, verdict=farthest_answer(predictions))
 
 
 def _of_script(each: "AttachedPrediction") -> list[str]:
@@ -327,7 +326,7 @@ def _curve(found: "Forecast") -> Section:
         parts.append(Sentences([line]))
     parts += _narrowing(found)
     about = f"Efficiency is relative to the measured step of {first} worker{'s'[: first > 1]}."
-    return Section(found.curve.name, parts, about, verdict=curve_answer(found))
+    return Section(found.curve.name, parts, about, verdict=farthest_answer(found.points))
 
 
 def _of_curve(point: "ForecastPoint") -> list[str]:
