@@ -14,6 +14,10 @@ FETCHING = {"urllib", "http", "ftplib", "requests", "socket"}
 PROMISES = {
     "study": STARTING | FETCHING | {"psutil", "pynvml", "platform", "steptime.frameworks", "steptime.runner"},
     "clusters": STARTING | FETCHING | {"psutil", "pynvml", "platform", "os"},
+    "expansion": STARTING | FETCHING,
+    "fitting": STARTING | FETCHING,
+    "imported": STARTING | FETCHING,
+    "scaling": STARTING | FETCHING,
     "datasets": FETCHING | {"steptime.environments"},
     "environments": {"steptime.frameworks", "steptime.libraries"},
     "launchers": {"steptime.frameworks", "steptime.results", "steptime.runner"},
@@ -30,6 +34,11 @@ def imported(path: Path) -> Iterator[str]:
             yield from (each.name for each in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
+
+
+def test_every_package_has_a_page():
+    folders = {path.parent for path in PACKAGE.glob("*/__init__.py")} - {PACKAGE / "studies"}
+    assert [folder.name for folder in sorted(folders) if not (folder / "README.md").exists()] == []
 
 
 @pytest.mark.parametrize("package", PROMISES)
