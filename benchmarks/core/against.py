@@ -2,12 +2,15 @@
 
 ::
 
-    python benchmarks/core/against.py REVISION [--rounds 5] [--launches N ...] [--keep FOLDER]
+    python benchmarks/core/against.py REVISION [--rounds 5] [--launches N ...] [--keep FOLDER] [--race lenet5]
+        [--race-rounds 3] [--race-minutes 30] [--environments ~/.cache/steptime]
 
 The revision and the last commit get environments of their own. Verbs that read records run on simulated folders of N
 launches; what is printed are ratios of processor time and of wall time, this version to the other, with their 95 %
 intervals over the rounds. Only ratios compare: another program on the machine meets both versions alike. What was
-printed last is kept in against.md beside this file. Memory below this program's own (some 100 MB) is not seen.
+printed last is kept in against.md beside this file. Races come last (against_race.py); no round begins that would end
+behind their minutes, if it takes as long as the longest one so far. Memory below that of this program (some 100 MB) is
+not seen.
 """
 
 import argparse
@@ -24,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from against_race import STUDIES, RaceCost, make_environments, race_cost, race_variables
 from reading import Shape, fill
 from scipy.special import stdtrit
 
@@ -122,6 +126,32 @@ def ratio_of(new: Sequence[float], old: Sequence[float]) -> str:
     return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 
+def race(old: Version, new: Version, arguments: argparse.Namespace, folder: Path) -> None:
+    """Race in turns, and print the row of the first ranking and that of the end."""
+    variables = race_variables(ENVIRONMENT, folder, arguments.environments)
+    for version in (old, new):
+        make_environments(version.program, variables)
+    runs: dict[str, list[RaceCost]] = {old.name: [], new.name: []}
+    until, longest_s = time.monotonic() + 60.0 * arguments.race_minutes, 0.0
+    for turn in range(arguments.race_rounds):
+        if turn and time.monotonic() + longest_s > until:
+            break
+        began = time.monotonic()
+        for version in (old, new) if turn % 2 else (new, old):
+            runs[version.name].append(race_cost(version.program, STUDIES[arguments.race], variables))
+        longest_s = max(longest_s, time.monotonic() - began)
+    before, after = runs[old.name], runs[new.name]
+    for name, cpu, wall in (("first ranking", "first_cpu_s", "first_wall_s"), ("end", "cpu_s", "wall_s")):
+        own = {key: [[getattr(each, key) for each in side] for side in (after, before)] for key in (cpu, wall)}
+        least = [
+            f"{min(side):.0f} s, {min(walls):.0f} s of wall" for side, walls in zip(own[cpu], own[wall], strict=True)
+        ]
+        tell(
+            f"| {name} of {arguments.race}, {len(after)} races of each | {ratio_of(*own[cpu])} | {least[1]} "
+            f"| {least[0]} | {ratio_of(*own[wall])} | |"
+        )
+
+
 def tell(line: str) -> None:
     """Print a line and keep it."""
     print(line, flush=True)
@@ -135,6 +165,10 @@ def main() -> None:
     parser.add_argument("revision", metavar="REVISION", help="of git: the version to compare with")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--launches", type=int, nargs="+", default=[1000, 10_000, 100_000], help="of simulated folders")
+    parser.add_argument("--race", choices=[*STUDIES, "none"], default="lenet5")
+    parser.add_argument("--race-rounds", type=int, default=3)
+    parser.add_argument("--race-minutes", type=float, default=30.0)
+    parser.add_argument("--environments", type=Path, help="a cache whose environments and datasets races use")
     parser.add_argument("--keep", type=Path, help="a folder for environments and simulated records")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -166,6 +200,8 @@ def main() -> None:
             least = [min(each.cpu_s for each in own) for own in (before, after)]
             peak = max(each.peak_bytes for each in after)
             tell(f"| {name} | {cpu} | {least[0]:.2f} s | {least[1]:.2f} s | {wall} | {peak / 1e6:.0f} MB |")
+        if arguments.race != "none":
+            race(old, new, arguments, kept)
 
 
 if __name__ == "__main__":

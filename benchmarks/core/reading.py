@@ -5,9 +5,9 @@ processes. Limits: a million steps in 5 s and 1 GB; 4,000 and 100,000 launches i
 
     python benchmarks/core/reading.py [--keep FOLDER] [SHAPE...]
 
-Decoding is not what reading costs, so that records stay with pydantic, which checks types and ranges as it decodes. A
-launch of 30 steps (1.4 kB) took 18 us by its form, 4 us for its checksum, and 8 us by msgspec's typed decoder (12 us
-untyped, 36 us of all threads by polars' reader), of about 110 us that ``report`` takes (2026-11-29, load 8).
+Decoding is not what reading costs (docs/architecture.md): imports, and looks for garbage until they were made seldom,
+did. A launch of 30 steps (1.4 kB) took 18 us by its form, 4 us for its checksum, and 8 us by msgspec's typed decoder
+(12 us untyped, 36 us of all threads by polars' reader), of about 110 us that ``report`` takes (2026-11-29, load 8).
 """
 
 import argparse
