@@ -54,6 +54,10 @@ class BatchAmount:
         self.targets = 0
         self.checksum: int | None = None
 
+    def copy(self) -> BatchAmount:
+        """Return another with the same values."""
+        return self.plus(NO_BATCH)
+
     def ask(self, size: int | None) -> None:
         """Note that the batch was asked to have ``size`` samples."""
         if self.samples is None:
@@ -111,6 +115,7 @@ class AskedSizes:
 
     def __init__(self) -> None:
         self.queues: WeakKeyDictionary[Any, deque[int]] = WeakKeyDictionary()
+        self.latest: int | None = None
 
     def add(self, loader: Any, indices: Any, *, anew: bool) -> None:
         """Note that ``loader`` asked for samples ``indices``; ``anew`` if nothing asked for before will be given."""
@@ -125,7 +130,18 @@ class AskedSizes:
     def take(self, loader: Any) -> int | None:
         """Return the size of the batch that ``loader`` gave, or None if it was not asked for by samples."""
         queue = self.queues.get(loader)
-        return queue.popleft() if queue else None
+        self.latest = queue.popleft() if queue else None
+        return self.latest
+
+    def matches(self, loader: Any, size: int | None) -> bool:
+        """Take the size of the batch that ``loader`` gave if that is ``size``; return whether it is."""
+        queue = self.queues.get(loader)
+        if not queue:
+            return size is None
+        if queue[0] != size:
+            return False
+        queue.popleft()
+        return True
 
 
 class BatchReader:
@@ -133,6 +149,7 @@ class BatchReader:
 
     def __init__(self) -> None:
         self.texts = self.batches = 0
+        self.form: tuple[Any, ...] | None = None  # of the latest batch, once its values are looked at no more
         self.array_types: dict[type, bool] = {}
         self.integer_types: dict[Any, bool] = {}
         self.forms: dict[tuple[Any, ...], tuple[int | None, int | None]] = {}  # samples and tokens of known batches
@@ -141,7 +158,7 @@ class BatchReader:
         """Return what ``batch`` holds; nothing where it is of no known form."""
         amount = BatchAmount()
         try:
-            form = self._form(batch)
+            form = self.form_of(batch)
             known = self.forms.get(form) if form else None
             amount = self._read(batch) if known is None else BatchAmount(*known)
             if form and known is None and len(self.forms) < FORMS:
@@ -149,12 +166,14 @@ class BatchReader:
             self.batches += 1
             if self.batches <= COMPARED:
                 amount.checksum = self._checksum(batch)
+            else:
+                self.form = form
         except Exception as error:
             if raised_by_signal_handler(error):
                 raise
         return amount
 
-    def _form(self, batch: Any) -> tuple[Any, ...] | None:
+    def form_of(self, batch: Any) -> tuple[Any, ...] | None:
         """Return the shapes and types of a list of a few arrays, by which alone it is read; None of any other batch."""
         if batch.__class__ not in (list, tuple) or len(batch) > COMPARED_ARRAYS:
             return None

@@ -100,4 +100,5 @@ def watch(recorder: Recorder) -> None:
     """Let a sweep end this process early, if it asks for that."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if os.path.exists(os.path.join(folder, ORDER)):
+        recorder.each_step = True
         recorder.at_step.append(RankEnd(recorder, folder).step_begins)

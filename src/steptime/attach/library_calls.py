@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from . import patches, process
 from .batch_amount import NO_BATCH, BatchAmount, BatchReader
 from .record_file import now
 
+if TYPE_CHECKING:
+    from .usual_steps import UsualSteps
 
-def region_of(
+
+def region_of(  # noqa: PLR0913 - where it is one
     owner: Any,
     name: str,
     region: str,
     compiling: Callable[[], bool] = patches.never,
     not_inside: tuple[str, ...] = (),
+    *,
+    usual: UsualSteps | None = None,
 ) -> None:
-    """Make calls of ``owner.name`` a region, but for those inside of the same one or of one of ``not_inside``."""
+    """Make calls of ``owner.name`` a region, but for those inside of the same one or of one of ``not_inside``.
+
+    ``usual`` are steps that it may be a part of.
+    """
     recorder = process.recorder()
 
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
@@ -27,9 +35,10 @@ def region_of(
         return region
 
     def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
-        recorder.leave(mark)
+        recorder.leave(region)
 
-    patches.measure(owner, name, before, after, compiling)
+    hooks = (before, after) if usual is None else usual.hook_region(region, before, after)
+    patches.measure(owner, name, *hooks, compiling)
 
 
 def requests_of(  # noqa: PLR0913 - what a request is made of
@@ -41,11 +50,13 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
     *,
     read: Callable[[Any], BatchAmount] | None = None,
     asked: Callable[[Any], int | None] | None = None,
+    usual: UsualSteps | None = None,
 ) -> None:
     """Make ``owner.name`` a request to the loader that ``source`` finds by the object it is called on.
 
     ``region`` names the region, by default `input` or, where the call raises, `epoch`; ``read`` returns what a batch
-    holds, by default as its arrays show it; ``asked`` returns how many samples it was asked to have.
+    holds, by default as its arrays show it; ``asked`` returns how many samples it was asked to have; ``usual`` are
+    steps that it may be a part of.
     """
     recorder = process.recorder()
     look = read or BatchReader().read
@@ -72,7 +83,8 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
                 amount.ask(size)
         recorder.request_end(mark.given[0], region or ("input" if returned else "epoch"), amount)
 
-    patches.measure(owner, name, before, after, compiling)
+    hooks = (before, after) if usual is None else usual.hook_requests(source, before, after)
+    patches.measure(owner, name, *hooks, compiling)
 
 
 def forward_of(

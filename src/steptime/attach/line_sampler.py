@@ -124,6 +124,11 @@ class LineSampler:
         return known
 
     def _count(self, line: str) -> None:
+        usual = self.recorder.usual
+        place = usual.place() if usual is not None else ""
+        if place:
+            self._add(place, line)
+            return
         try:
             name = self.recorder.stack[-1][0]
         except IndexError:

@@ -28,14 +28,15 @@ class Recorder:
     """What happens in the thread that trains."""
 
     def __init__(self, file: ProcessRecord) -> None:
-        self.file = file
-        self.sampler: Any = None
-        self.device: Any = None
+        self.file, self.clock = file, now
+        unset: Any = None
+        self.sampler = self.device = self.usual = unset
         # Called when a step was closed, with the number of the next; after a backward pass; and at the end.
         self.at_step: list[Callable[..., None]] = []
         self.at_backward: list[Callable[..., None]] = []
         self.at_end: list[Callable[..., None]] = []
-        self.by_hand = False  # whether the script has no optimizer, so that it updates by itself
+        # Whether the script has no optimizer and updates by itself; whether somebody follows each step.
+        self.by_hand = self.each_step = False
         self.compiles: Callable[[], bool] = lambda: True  # whether an update may lie in compiled code
         self.sights: dict[str, int] = {}  # what a process did that may never train
         self.begin_again()
@@ -92,7 +93,7 @@ class Recorder:
 
     def enter(self, name: str) -> int:
         """Begin a region; return when."""
-        begin = now()
+        begin = self.clock()
         if not self.stack:
             self._end_gap(name, begin)
         elif self.stack[-1][0] == "update":
@@ -114,7 +115,7 @@ class Recorder:
             return None
         if self.device is not None:
             self.device.leave(name)
-        end = now()
+        end = self.clock()
         while True:
             found, begin, inside = self.stack.pop()
             if found == name:
@@ -228,7 +229,7 @@ class Recorder:
                 self.flags.add("evaluated")
             own = not training and any(request.delivered for request in self.sources.of(self.pending))
             if training:
-                self._use(now())
+                self._use(self.clock())
                 self.passes.forward(self.micro_steps, array)
                 self.forwards += 1
             elif not own and self.sources.latest is not None:
@@ -263,7 +264,7 @@ class Recorder:
         self.sources.teach()
         if not self.stack:
             if self.pending or self.stepped or self.ledger.waits or self.begin is None:
-                self._use(now(), forward=False)
+                self._use(self.clock(), forward=False)
         elif self.begin is None:
             self._begin_first(self.stack[0][1])
         self.enter("backward")

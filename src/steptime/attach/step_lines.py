@@ -29,7 +29,8 @@ class StepLines:
         self.file = file
         self.every = 1  # steps whose number is a multiple of it keep their line
         self.sums: dict[str, Any] | None = None
-        self.waiting: list[dict[str, Any]] = []
+        self.waiting: list[Any] = []  # dictionaries, or what makes one by `line`
+        self.latest: dict[str, Any] | None = None
         self.texts: list[str] = []
         self.size = 0  # of these
         self.due = 0
@@ -40,6 +41,7 @@ class StepLines:
 
     def add(self, line: dict[str, Any]) -> None:
         """Take ``line``, and write all that wait if that is due: a process that is killed loses a quarter second."""
+        self.latest = line
         self.waiting.append(line)
         at = now()
         if at >= self.due or line["number"] < AT_ONCE or len(self.waiting) >= MOST_TOGETHER or self.ended:
@@ -72,7 +74,8 @@ class StepLines:
             return
         try:
             while self.waiting:  # one is removed only when it is among the texts: a handler may raise anywhere here
-                self._take(self.waiting[0])
+                first = self.waiting[0]
+                self._take(first if first.__class__ is dict else first.line())
                 del self.waiting[0]
             self._write_texts()
         finally:

@@ -30,7 +30,7 @@ class StepPasses:
         shape = getattr(array, "shape", None)
         rows = int(shape[0]) if shape else None
         if index not in self.rows:
-            self.rows[index] = (rows, _reference(array)) if shape else (None, None)
+            self.rows[index] = (rows, reference_to(array)) if shape else (None, None)
         elif rows is not None and self.rows[index][0] not in (None, rows):
             self.rows[index] = (MIXED, None)
 
@@ -111,7 +111,8 @@ class StepPasses:
         return total or None
 
 
-def _reference(array: Any) -> Any:
+def reference_to(array: Any) -> Any:
+    """Return a weak reference, or an object of its own to what has none."""
     try:
         return weakref.ref(array)
     except TypeError:

@@ -38,6 +38,7 @@ class Ablation:
         self.lacking = WHOLE
         self.batches: dict[int, Any] = {}
         self.gradients: dict[int, list[tuple[Any, Any]]] = {}
+        self.recorder.each_step = True
         self.recorder.at_step.append(self.step_begins)
         process.note("a throw-away run: blocks of steps lacked a part of it, and torch.save wrote nothing")
 

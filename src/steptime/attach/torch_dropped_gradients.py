@@ -20,17 +20,24 @@ class DroppedGradients:
     def __init__(self, torch: Any, recorder: Recorder) -> None:
         self.torch = torch
         self.recorder = recorder
-        self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.optimizers: list[weakref.ref[Any]] = []  # quicker to go through than a set of them
         self.left = False  # whether the latest pass has left gradients
+        self.left_in: weakref.ref[Any] | None = None  # one of the arrays where
         self.beside = False  # whether the pass that goes on is for other arrays alone
         self.trains = False  # whether one followed a forward in training mode
         # Passes before the update that goes on, where it may use the gradients of several calls of its closure.
         self.before: int | None = None
+        self.usual: Any = None  # steps of which only times are noted
 
     def patch(self, optimizer: Any, compiling: Callable[[], bool]) -> None:
         """Look behind `zero_grad` of optimizers and modules."""
         for owner in (optimizer.Optimizer, self.torch.nn.Module):
             patches.measure(owner, "zero_grad", self._clear, self._cleared, compiling)
+
+    def made(self, optimizer: Any) -> None:
+        """Know an ``optimizer`` that is being made."""
+        alive = [each for each in self.optimizers if (known := each()) is not None and known is not optimizer]
+        self.optimizers = [*alive, weakref.ref(optimizer)]
 
     def update_begins(self, *, again: bool) -> None:
         """Note an outermost update, which may call its closure ``again``: of torch's optimizers, L-BFGS alone does."""
@@ -50,7 +57,17 @@ class DroppedGradients:
             if recorder.passes.settled == recorder.micro_steps - 1:
                 recorder.passes.drop(recorder)
         else:
-            self.left = any(each.grad is not None for each in self._parameters())
+            self.left = self.is_left() or self._finds_left()
+
+    def is_left(self) -> bool:
+        """Return whether the array that had a gradient behind the pass before has one."""
+        array = self.left_in() if self.left_in is not None else None
+        return array is not None and array.grad is not None
+
+    def _finds_left(self) -> bool:
+        array = next((each for each in self._parameters() if each.grad is not None), None)
+        self.left_in = None if array is None else weakref.ref(array)
+        return array is not None
 
     def _trains_any(self, inputs: Any) -> bool:
         """Return whether a pass for ``inputs``, all leaves if None, may give gradients to what is trained."""
@@ -64,8 +81,10 @@ class DroppedGradients:
         return any(each.requires_grad and (asked is None or id(each) in asked) for each in self._parameters())
 
     def _parameters(self) -> Iterator[Any]:
-        for optimizer in list(self.optimizers):
-            yield from group_parameters(optimizer)
+        for known in self.optimizers:
+            optimizer = known()
+            if optimizer is not None:
+                yield from group_parameters(optimizer)
 
     def _look(self, cleared: Any = (), *, begins: bool = False) -> None:
         """Drop the passes since the latest update if none of their gradients is left but those ``cleared`` to zero."""
@@ -84,7 +103,9 @@ class DroppedGradients:
 
     def _clear(self, args: Any, kwargs: Any) -> Any:
         """Return what is cleared where that may drop gradients; None elsewhere, as before every usual pass."""
-        recorder = self.recorder
+        usual, recorder = self.usual, self.recorder
+        if usual is not None and not usual.owes[len(usual.times)]:
+            return None
         if not self.left or recorder.micro_steps <= recorder.passes.settled or not recorder.is_mine():
             return None
         return patches.CallMark(args[0], kwargs.get("set_to_none", args[1] if len(args) > 1 else None))

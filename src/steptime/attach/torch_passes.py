@@ -13,13 +13,14 @@ import sys
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import early_end, patches, process, torch_collectives, torch_device, torch_graphs
-from .batch_amount import AskedSizes
+from .batch_amount import AskedSizes, BatchReader
 from .library_calls import region_of, requests_of
 from .record_file import now
 from .torch_dropped_gradients import DroppedGradients
 from .torch_gradients import Gradients, UpdatesByHand
 from .torch_weights import Weights
 from .untrained_passes import FAILED, DroppedPasses, failed
+from .usual_steps import BACKWARD, FORWARD, UPDATE, UsualSteps
 
 if TYPE_CHECKING:
     from .patches import After, Before
@@ -90,6 +91,8 @@ class TorchTraining:
         self.flops = FlopCount(torch, self.recorder)
         self.dropped = DroppedPasses(self.recorder)
         self.unused = DroppedGradients(torch, self.recorder)
+        self.reader, self.sizes = BatchReader(), AskedSizes()
+        self.usual = self.unused.usual = UsualSteps(self.recorder, self.reader, self.sizes, self.unused)
         self.optimizers: dict[int, int] = {}
         self.evaluates = False  # whether the last forward of a gradient was of a module in evaluation mode
         self.trains_so = False  # whether a backward pass followed such a one
@@ -103,7 +106,7 @@ class TorchTraining:
     def patch_loaders(self) -> None:
         """Requests to a DataLoader's iterator, and the making of one."""
         data = importlib.import_module("torch.utils.data.dataloader")
-        base, sizes = data._BaseDataLoaderIter, AskedSizes()
+        base, sizes = data._BaseDataLoaderIter, self.sizes
 
         def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
             return patches.CallMark(args[0]) if args[0]._dataset_kind == data._DatasetKind.Map else None
@@ -113,7 +116,7 @@ class TorchTraining:
                 sizes.add(mark.given[0], mark.result, anew=getattr(mark.given[0], "_send_idx", None) == 0)
 
         source = lambda it: id(getattr(it, "_dataset", it))  # noqa: E731 - it makes the line fit
-        requests_of(base, "__next__", source, self.compiling, asked=sizes.take)
+        requests_of(base, "__next__", source, self.compiling, read=self.reader.read, asked=sizes.take, usual=self.usual)
         requests_of(data.DataLoader, "__iter__", lambda it: id(it.dataset), self.compiling, "loader_start")
         self.measure(base, "_next_index", before, after)  # last: a torch without it loses nothing else
 
@@ -125,7 +128,7 @@ class TorchTraining:
         patch = patches.Patch(torch.nn.Module, "__call__")
         inner = patch.original
         busy = [False]
-        begin, end = self._forward_begin, self._forward_end
+        begin, end = self._usual_forward_begin, self._forward_end
         if getattr(torch.nn.Module, "_wrapped_call_impl", None) is inner:
             # Does what the replaced method does, in as many frames: a warning names its line by counting them.
 
@@ -160,6 +163,22 @@ class TorchTraining:
                 lambda args, kwargs: begin(args[0], args[1:], kwargs) or None,
                 lambda mark, _: end(mark, None),
             )
+
+    def _usual_forward_begin(self, module: Any, args: Any, kwargs: Any) -> Any:
+        """Begin a forward as `_forward_begin`, or of a usual step, whose mark are these."""
+        usual = self.usual
+        array = next(iter(args or kwargs.values()), None) if usual.on else None
+        if usual.on and self.torch.is_grad_enabled() and usual.forward_begins(module, array):
+            if self.passes.wraps:
+                self.passes.forward(module, through=True)
+            return usual
+        mark = self._forward_begin(module, args, kwargs)
+        if mark and mark[0] == FORWARD and mark[2] and not self.evaluates:
+            through = self.gradients.outermost.get(module, (True, False))[1]
+            plain = through == self.passes.wraps and not (self.gradients.passes or self.flops.wanted)
+            if usual.begins(module, self.optimizers, alone=plain):
+                return usual
+        return mark
 
     def _forward_begin(self, module: Any, args: Any, kwargs: Any) -> Any:
         """Begin a forward; return what its end needs, `()` where it is not measured, or None in another thread."""
@@ -196,6 +215,12 @@ class TorchTraining:
         return any(each.requires_grad for each in module.parameters()) and self.recorder.adopt_thread()
 
     def _forward_end(self, mark: Any, result: Any) -> None:
+        usual = self.usual
+        if mark is usual:
+            if result is not FAILED and usual.end(FORWARD):
+                return
+            usual.settle()
+            mark = FORWARD, None, 1
         name, counting, begun = mark
         self.flops.leave(counting)
         self.recorder.forward_end(name)
@@ -210,10 +235,13 @@ class TorchTraining:
 
     def patch_backward(self) -> None:
         """Backward passes, and calls for gradients that no backward pass is around."""
-        recorder, flops = self.recorder, self.flops
+        usual, recorder, flops = self.usual, self.recorder, self.flops
         recorder.at_backward.append(self.gradients.backward_ended)
 
         def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+            if usual.on and kwargs.get("inputs") is None and usual.begin(BACKWARD):
+                recorder.last_gradient = 0
+                return (usual,)
             if not recorder.adopt_thread() or recorder.inside("backward", "input"):
                 return None
             self.unused.backward_begins(kwargs, evaluates=self.evaluates)
@@ -223,8 +251,13 @@ class TorchTraining:
             return (flops.enter("backward"),)
 
         def after(mark: Any, returned: bool) -> None:
-            flops.leave(mark[0])
-            recorder.backward_end(synchronised=torch_collectives.synchronised())
+            synchronised, counting = torch_collectives.synchronised(), mark[0]
+            if counting is usual:
+                if returned and usual.backward_ends(recorder.last_gradient, synchronised):
+                    return
+                counting = usual.settle()
+            flops.leave(counting)
+            recorder.backward_end(synchronised=synchronised)
             self.unused.backward_ends()
             if not returned and not recorder.stack and not recorder.by_hand:
                 failed(recorder, backward=True)
@@ -251,7 +284,7 @@ class TorchTraining:
 
         def made(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
             recorder.by_hand = False
-            self.unused.optimizers.add(args[0])
+            self.unused.made(args[0])
 
         self.measure(optimizer.Optimizer, "__init__", made, lambda _, __: None)
         self.unused.patch(optimizer, self.compiling)
@@ -267,7 +300,7 @@ class TorchTraining:
         self.measure(amp.GradScaler, "update", lambda args, _: args[0].is_enabled(), skipped)
         clipping = importlib.import_module("torch.nn.utils.clip_grad")
         for name in ("clip_grad_norm_", "clip_grad_value_"):
-            region_of(clipping, name, "clip", self.compiling)
+            region_of(clipping, name, "clip", self.compiling, usual=self.usual)
             if getattr(torch.nn.utils, name, None) is not None:
                 setattr(torch.nn.utils, name, getattr(clipping, name))
 
@@ -295,6 +328,9 @@ class TorchTraining:
         handle.append(register(hook))
 
     def _update_begin(self, optimizer: Any) -> None:
+        usual = self.usual
+        if usual.on and id(optimizer) in usual.updates and usual.begin(UPDATE):
+            return
         inside = self.recorder.inside("input", "collective")
         if self.recorder.is_mine() and not inside and not self._makes_state(optimizer):
             defined_in = type(optimizer).step.__module__
@@ -304,6 +340,9 @@ class TorchTraining:
             self.recorder.update_begin(closure_first=own)  # as every optimizer of torch calls it
 
     def _update_end(self, optimizer: Any) -> None:
+        usual = self.usual
+        if usual.on and id(optimizer) in usual.updates and usual.update_ends():
+            return
         if self.recorder.is_mine():
             self.recorder.update_end(self.optimizers.setdefault(id(optimizer), len(self.optimizers)))
 
