@@ -346,12 +346,33 @@ def test_a_mistake_is_one_sentence_with_its_line(mistakes, text, sentence):
     assert mistakes(text) == [sentence]
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("workloads: lenet5\nframework: pytorch", "frameworks"),
+        ("workload: lenet5\nframeworks: pytorch", "workloads"),
+        (TOP + "paper: {titel: x, authors: y, year: 2018, address: https://example.org}", "title"),
+    ],
+)
+def test_a_mistyped_key_is_not_missing_as_well(mistakes, text, meant):
+    (sentence,) = mistakes(text)
+    assert f"did you mean '{meant}'?" in sentence
+
+
 NO_YAML = [
     pytest.param(TOP + "equivalence:\n\tsteps: 1",
                  "race.yaml:4: not valid YAML: a tab is where spaces are needed; indent "
                  "with spaces", id="tab"),
     pytest.param(TOP + "question: who: me", "race.yaml:3: not valid YAML: a second colon in one line; put a value that "
                  "holds ': ' in quotes", id="colon"),
+    pytest.param(TOP + "seed: 7\n  budget: 2m", "race.yaml:4: not valid YAML: it is indented further than the line "
+                 "above; keys of one mapping begin in one column", id="indented"),
+    pytest.param(TOP + "seed 7\nbudget: 2m", "race.yaml:3: not valid YAML: a key without its colon; write 'key: "
+                 "value', with a space behind the colon", id="no colon"),
+    pytest.param(TOP + "seed:7\nbudget: 2m", "race.yaml:3: not valid YAML: a key without its colon; write 'key: "
+                 "value', with a space behind the colon", id="no space"),
+    pytest.param(TOP + "question: 'q\nbudget: 2m", "race.yaml:3: not valid YAML: the quote that begins here does not "
+                 "end", id="open quote"),
     pytest.param(TOP + "launches:\n  min:\xa03\n  max: 4",
                  "race.yaml:4: not valid YAML: no-break space ('\\xa0') where YAML needs a plain one; type it anew",
                  id="no-break space"),

@@ -54,7 +54,7 @@ def compare(
     from steptime.analysis.compared.change import change_between
     from steptime.report.changes import change_sections, headline
     from steptime.report.changes import junit as junit_xml
-    from steptime.report.terminal import SectionText
+    from steptime.report.terminal import SectionText, wrapped
 
     mistakes = Mistakes()
     threshold = mistakes.read("--fail-over", fail_over, _share)
@@ -73,8 +73,10 @@ def compare(
     elif write := formats[form].text:
         say(write(found))
     else:
-        say(headline(found), "")
-        report_console().print(SectionText(change_sections(found)))
+        console = report_console()
+        console.print(wrapped(headline(found), "", console.options))
+        say("")
+        console.print(SectionText(change_sections(found)))
     if found.fails:
         raise typer.Exit(EXIT_SLOWER)
     if threshold is not None and any(each.broken for each in found.unpaired):

@@ -15,7 +15,7 @@ from steptime.catalog.manifest import broken_frameworks, load_manifests
 from steptime.cli.console import PlainConsole, print_rows, stderr_console
 from steptime.cli.frameworks import complete_framework
 from steptime.cli.progress import LiveObserver
-from steptime.cli.streams import print_json, warn
+from steptime.cli.streams import print_json, say, warn
 from steptime.environments import kinds as table
 from steptime.environments.cache import cache_folder
 from steptime.errors import EnvironmentFailure, UsageError, choices_message
@@ -106,9 +106,10 @@ def list_environments(as_json: AsJson = False) -> None:
         "state": "state",
         "python": "python",
         "size": "size",
-        "folder": f"in {Path(listed[0].folder).parent}" if listed else "folder",
+        "folder": "folder",
     }
     print_rows(rows, columns, as_json=False)
+    say(*([f"Folders are in {Path(listed[0].folder).parent}"] if listed else []))
     warn(each.unusable for each in listed if each.unusable)
 
 

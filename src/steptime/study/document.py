@@ -172,11 +172,13 @@ def _compose(text: str, name: str, *, with_lines: bool = True) -> Node | None:
         root: Node | None = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if error.context_mark and error.context in _BEGUN:
+            mark = error.context_mark
         where = f"{name}:{mark.line + 1}" if mark and with_lines else name
         space = _SPACE_OF_SYNTAX.search(text)
         if space:
             where = f"{name}:{text.count(chr(10), 0, space.start(1)) + 1}" if with_lines else name
-        message = f"{where}: not valid YAML: {_no_plain_space(space[1]) if space else _words(error)}"
+        message = f"{where}: not valid YAML: {_no_plain_space(space[1]) if space else _words(error, text)}"
         raise StudyError(message) from error
     except ReaderError as error:
         where = f"{name}:{text.count(chr(10), 0, error.position) + 1}" if with_lines else name
@@ -215,10 +217,23 @@ def _no_plain_space(character: str) -> str:
     return f"{called} ({character!r}) where YAML needs a plain one; type it anew"
 
 
-def _words(error: MarkedYAMLError) -> str:
+_BEGUN = {
+    "while scanning a simple key": "a key without its colon; write 'key: value', with a space behind the colon",
+    "while scanning a quoted scalar": "the quote that begins here does not end",
+}
+"""Of mistakes that YAML finds behind the line that has them, by its words."""
+
+
+def _words(error: MarkedYAMLError, text: str) -> str:
+    if error.context in _BEGUN:
+        return _BEGUN[error.context]
     problem = str(error.problem or error).strip()
     if "'\\t'" in problem:
         return "a tab is where spaces are needed; indent with spaces"
+    lines = text.splitlines()
+    line = lines[error.problem_mark.line] if error.problem_mark and error.problem_mark.line < len(lines) else ""
+    if problem == "mapping values are not allowed here" and line.count(":") == 1 and line[:1] == " ":
+        return "it is indented further than the line above; keys of one mapping begin in one column"
     if problem == "mapping values are not allowed here":
         return "a second colon in one line; put a value that holds ': ' in quotes"
     if "another document" in problem:

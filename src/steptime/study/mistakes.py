@@ -30,8 +30,23 @@ _LONGEST = 60
 
 
 def form_mistakes(error: ValidationError) -> list[Mistake]:
-    """Return every mistake of ``error`` with the path of the value that it is about."""
-    return [Mistake(tuple(details["loc"]), _sentence(details)) for details in error.errors(include_url=False)]
+    """Return every mistake of ``error`` with the path of the value that it is about.
+
+    A key that is missing since its name was mistyped is one mistake, told of the name.
+    """
+    every = error.errors(include_url=False)
+    mistyped = [tuple(details["loc"]) for details in every if details["type"] == "extra_forbidden"]
+    return [
+        Mistake(tuple(details["loc"]), _sentence(details))
+        for details in every
+        if details["type"] != "missing" or not any(_is_meant(tuple(details["loc"]), path) for path in mistyped)
+    ]
+
+
+def _is_meant(missing: Path, unknown: Path) -> bool:
+    """Whether an unknown key of the same mapping is taken for a missing one."""
+    is_beside = missing[:-1] == unknown[:-1]
+    return is_beside and repr(missing[-1]) in hint(str(unknown[-1]), allowed_keys(unknown[:-1]))
 
 
 def allowed_keys(path: Path) -> list[str]:
