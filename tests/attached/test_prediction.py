@@ -8,7 +8,8 @@ from program import process
 from stored_processes import COMMAND, MS, ddp_steps, found_in, process_lines, step, write
 
 from steptime.analysis.message_times import Fit, NetRow
-from steptime.document.section import Sentences
+from steptime.attached.form import RankArithmetic, Throughput, TrainedAmount
+from steptime.document.section import SectionTable, Sentences
 from steptime.fitting.attached_profile import attached_profile, read_attached_profile, write_attached_profile
 from steptime.fitting.fit import USUAL_LAUNCH_SPREAD
 from steptime.fitting.profile import NetLink
@@ -312,6 +313,50 @@ def delayed_by(folder, share):
     lines = process_lines(0, 2, ddp_steps(0, lambda _: [0.0, 0.0]))
     lasted = lines[-1]["at_ns"] - next(each["begin_ns"] for each in lines if each["kind"] == "process")
     return on_a_busy_machine(folder, delayed_ns=round(share * lasted))
+
+
+def of_a_transformer(folder, same=()):
+    """The profile of two workers that train on 512 tokens each, with a fifth of the arithmetic of their peak."""
+    processes = [
+        process_lines(rank, 2, ddp_steps(rank, lambda _: [0.0, 0.0]), lines=[GRADIENTS, BUCKETS]) for rank in range(2)
+    ]
+    run = found_in(write(folder, *processes))
+    peak = Interval(1e12, 1e12, 1e12)
+    arithmetic = RankArithmetic(
+        flop_per_s=Interval(2e11, 2e11, 2e11),
+        precision="fp32",
+        peak_flop_per_s=peak,
+        peak_source="measured",
+        mfu=Interval(0.2, 0.2, 0.2),
+        reason=None,
+    )
+    amount = TrainedAmount(per_s=Interval(1.0, 1.0, 1.0), per_step=1024.0, ranks_per_s=[], reason=None)
+    throughput = Throughput(samples=amount, tokens=amount, padding=None, same_batches=list(same))
+    update = {"flops": 0.2e12 * run.step_s.value, "arithmetic": arithmetic, "throughput": throughput}
+    files = read_attached(PlainFolder(folder), folder / RECORDS)
+    return attached_profile(run.model_copy(update=update), files, [row(launcher="ssh")], 64), run.step_s.value
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_the_forecast_of_a_transformer_has_its_tokens_and_its_share_of_the_peak(tmp_path, workers):
+    profile, now_s = of_a_transformer(tmp_path)
+    [found] = predict_attached(profile, [workers])
+    assert found.tokens_per_s.value == pytest.approx(workers * 512 / found.step_s.value)
+    assert found.mfu.value == pytest.approx(0.2 * now_s / found.step_s.value)
+    assert found.mfu.low == pytest.approx(0.2 * now_s / found.step_s.high)
+
+
+def test_the_table_of_a_transformers_forecast_has_both(tmp_path):
+    profile, _ = of_a_transformer(tmp_path)
+    section = script_section(profile, predict_attached(profile, [2, 4]), "")
+    [table] = [part for part in section.parts if isinstance(part, SectionTable)]
+    assert [column.title for column in table.columns][-2:] == ["tokens/s", "MFU"]
+    assert table.rows[0].cells[-1].text.endswith(" %")
+
+
+def test_ranks_that_read_the_same_have_no_tokens_of_more_workers(tmp_path):
+    profile, _ = of_a_transformer(tmp_path, same=[[0, 1]])
+    assert predict_attached(profile, [4])[0].tokens_per_s is None
 
 
 def test_a_run_of_which_it_is_unknown_what_others_took_is_refused(tmp_path):

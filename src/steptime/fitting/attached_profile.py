@@ -110,6 +110,10 @@ class AttachedProfile(_Form):
     """That other programs kept busy, where they delayed the run."""
     delayed: Share = 0.0
     """Of the time of its most delayed process, for which those kept it from running."""
+    tokens: Annotated[float, Field(gt=0.0)] | None = None
+    """That a worker trains on in a step; None if that was not seen, or several read the same."""
+    at_peak_s: PositiveSeconds | None = None
+    """That the arithmetic of a worker's step would take at the peak of its device or threads."""
     link: AttachedLink | None
     refused: Annotated[str | None, Field(max_length=1000)] = None
     """Why nothing can be predicted; None if something can."""
@@ -155,9 +159,23 @@ def attached_profile(
         buffers=round(sum(each.bytes for each in run.collectives if each.kind == _OF_BUFFERS)),
         foreign_cores=foreign,
         delayed=delayed,
+        tokens=_tokens(run),
+        at_peak_s=_at_peak_s(run),
         link=_link_of_tables(tables) if tables else _link(run, rows),
     )
     return profile.model_copy(update={"refused": _refusal(run, profile, files)})
+
+
+def _tokens(run: AttachedRun) -> float | None:
+    known = run.throughput
+    if known is None or known.same_batches or not known.tokens.per_step:
+        return None
+    return known.tokens.per_step / max(1, len(run.ranks))
+
+
+def _at_peak_s(run: AttachedRun) -> float | None:
+    peak = run.arithmetic.peak_flop_per_s.value if run.arithmetic and run.arithmetic.reason is None else None
+    return run.flops / peak if run.flops and peak else None
 
 
 def _value(part: StepPart | None) -> float:

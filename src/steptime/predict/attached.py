@@ -41,6 +41,9 @@ class AttachedPrediction:
     waiting_s: float | None
     extrapolation: float | None
     refused: str | None = None
+    tokens_per_s: Interval | None = None
+    """Of all workers; None where the run showed no tokens."""
+    mfu: Interval | None = None
     draws_s: Array | None = field(default=None, compare=False, repr=False)
     """Of the step, (draws,)."""
 
@@ -88,8 +91,23 @@ def _predicted(profile: AttachedProfile, workers: int) -> AttachedPrediction:
     draws *= (1.0 - profile.delayed) ** rng.uniform(-1.0, 1.0, _DRAWS)
     low, high = np.quantile(draws, _LEVEL)
     value = profile.computing_s + exposed + waiting
-    step = Interval(value, min(float(low), value), max(float(high), value))
-    return AttachedPrediction(workers, step, None, exposed, waiting, extrapolation.factor, draws_s=draws)
+    step = Interval[float, float](value, min(float(low), value), max(float(high), value))
+    return AttachedPrediction(
+        workers,
+        step,
+        None,
+        exposed,
+        waiting,
+        extrapolation.factor,
+        tokens_per_s=_for_each(step, profile.tokens and workers * profile.tokens),
+        mfu=_for_each(step, profile.at_peak_s),
+        draws_s=draws,
+    )
+
+
+def _for_each(step_s: Interval[float, float], amount: float | None) -> Interval | None:
+    """Return an amount of each step over what that takes."""
+    return None if amount is None else Interval(*(amount / each for each in (step_s.value, step_s.high, step_s.low)))
 
 
 def _too_far(profile: AttachedProfile, workers: int) -> str | None:

@@ -247,17 +247,20 @@ def _knees(bends: "Sequence[PredictedKnees]") -> Iterator[str]:
 
 def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPrediction]", line: str) -> Section:
     """Return what a user's own script takes on other numbers of workers; ``line`` is of its knees."""
-    titles = ["workers", "step time", "efficiency", "exposed", "waiting", "extrapolation"]
+    known = [each for each in predictions if each.step_s is not None]
+    more = {"tokens/s": [each.tokens_per_s for each in known], "MFU": [each.mfu for each in known]}
+    shown = {title: values for title, values in more.items() if any(values)}
+    titles = ["workers", "step time", "efficiency", "exposed", "waiting", "extrapolation", *shown]
     rows = [
         TableRow(
             str(each.workers),
             [
                 Cell(*time_shown(each.step_s)),
                 *cells(*_of_script(each), f"{each.extrapolation:.3g}x"),
+                *(_rate_cell(title, values[place]) for title, values in shown.items()),
             ],
         )
-        for each in predictions
-        if each.step_s is not None
+        for place, each in enumerate(known)
     ]
     command = " ".join([Path(profile.command[0]).name, *profile.command[1:]])[:_LONGEST_COMMAND]
     trainings = f"Predicted is one of several trainings: {profile.trainings}." if profile.trainings else ""
@@ -274,6 +277,13 @@ def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPr
     measured = format_count(profile.workers, "worker")
     title = f"{command}, {measured} measured, the same batch per worker"
     return Section(title, parts, about, verdict=farthest_answer(predictions))
+
+
+def _rate_cell(title: str, value: Interval | None) -> Cell:
+    """Return tokens a second, or a share of the peak; neither of a step that is inconclusive."""
+    if value is None or is_undecided(value.low, value.high):
+        return Cell(UNKNOWN)
+    return Cell(*(percent(value.value, value.low, value.high) if title == "MFU" else rate(value)))
 
 
 def _of_script(each: "AttachedPrediction") -> list[str]:
