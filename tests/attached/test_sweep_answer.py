@@ -224,6 +224,15 @@ def test_the_section_has_every_point_and_two_pictures(curve):
     assert [figure.title.split()[0] for figure in figures.draw()] == ["Speed-up", "Efficiency"]
 
 
+def test_speed_ups_over_many_doublings_are_drawn_by_doublings(curve):
+    far = curve.model_copy(
+        update={"forecast": [*curve.forecast, curve.forecast[-1].model_copy(update={"workers": 64})]}
+    )
+    section = sweep_section(SweepAnswer(command=["train.py"], curves=[far], missing=[]))
+    [figures] = [part for part in section.parts if isinstance(part, Figures)]
+    assert "speed-up (log scale)" in figures.draw()[0].svg
+
+
 def test_a_speed_up_whose_runs_lie_far_apart_is_inconclusive_in_sentence_and_table(swept, tmp_path):
     stores = [(number, stored(tmp_path / f"{number}", 2, transfer)) for number, transfer in enumerate((1, 60, 900))]
     runs, _ = read_runs(2, stores)

@@ -99,13 +99,13 @@ def _predicted(profile: AttachedProfile, workers: int) -> AttachedPrediction:
         exposed,
         waiting,
         extrapolation.factor,
-        tokens_per_s=_for_each(step, profile.tokens and workers * profile.tokens),
-        mfu=_for_each(step, profile.at_peak_s),
+        tokens_per_s=_rate_of(step, profile.tokens and workers * profile.tokens),
+        mfu=_rate_of(step, profile.at_peak_s),
         draws_s=draws,
     )
 
 
-def _for_each(step_s: Interval[float, float], amount: float | None) -> Interval | None:
+def _rate_of(step_s: Interval[float, float], amount: float | None) -> Interval | None:
     """Return an amount of each step over what that takes."""
     return None if amount is None else Interval(*(amount / each for each in (step_s.value, step_s.high, step_s.low)))
 

@@ -247,20 +247,20 @@ def _knees(bends: "Sequence[PredictedKnees]") -> Iterator[str]:
 
 def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPrediction]", line: str) -> Section:
     """Return what a user's own script takes on other numbers of workers; ``line`` is of its knees."""
-    known = [each for each in predictions if each.step_s is not None]
-    more = {"tokens/s": [each.tokens_per_s for each in known], "MFU": [each.mfu for each in known]}
+    known = [(each, each.step_s) for each in predictions if each.step_s is not None]
+    more = {"tokens/s": [each.tokens_per_s for each, _ in known], "MFU": [each.mfu for each, _ in known]}
     shown = {title: values for title, values in more.items() if any(values)}
     titles = ["workers", "step time", "efficiency", "exposed", "waiting", "extrapolation", *shown]
     rows = [
         TableRow(
             str(each.workers),
             [
-                Cell(*time_shown(each.step_s)),
+                Cell(*time_shown(step_s)),
                 *cells(*_of_script(each), f"{each.extrapolation:.3g}x"),
                 *(_rate_cell(title, values[place]) for title, values in shown.items()),
             ],
         )
-        for place, each in enumerate(known)
+        for place, (each, step_s) in enumerate(known)
     ]
     command = " ".join([Path(profile.command[0]).name, *profile.command[1:]])[:_LONGEST_COMMAND]
     trainings = f"Predicted is one of several trainings: {profile.trainings}." if profile.trainings else ""
