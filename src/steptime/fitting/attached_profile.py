@@ -122,6 +122,15 @@ class AttachedProfile(_Form):
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
+    @property
+    def shared_with(self) -> str:
+        """What other programs took of the run, and what that does to intervals; empty where they took little."""
+        if not self.delayed:
+            return ""
+        taken = f"its processes from running for {100 * self.delayed:.0f} % of the time"
+        busy = f"Others kept {self.foreign_cores:.2g} cores busy during the run, and {taken}"
+        return f"{busy}: intervals allow for an idle machine, and for one as much busier."
+
 
 def attached_profile(
     run: AttachedRun, files: AttachedFiles, rows: Sequence[NetRow], cores: int, tables: Sequence[NetLink] = ()

@@ -254,25 +254,17 @@ def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPr
     rows = [
         TableRow(
             str(each.workers),
-            [
-                Cell(*time_shown(step_s)),
-                *cells(*_of_script(each), f"{each.extrapolation:.3g}x"),
-                *(_rate_cell(title, values[place]) for title, values in shown.items()),
-            ],
+            [Cell(*time_shown(step_s)), *cells(*_of_script(each), f"{each.extrapolation:.3g}x")]
+            + [_rate_cell(title, values[place]) for title, values in shown.items()],
         )
         for place, (each, step_s) in enumerate(known)
     ]
     command = " ".join([Path(profile.command[0]).name, *profile.command[1:]])[:_LONGEST_COMMAND]
     trainings = f"Predicted is one of several trainings: {profile.trainings}." if profile.trainings else ""
     refused = dict.fromkeys(f"refused: {each.refused}" for each in predictions if each.refused)
-    others = (
-        f"Others kept {profile.foreign_cores:.2g} cores busy during the run, and its processes from running for "
-        f"{100 * profile.delayed:.0f} % of the time: intervals allow for an idle machine, and for one as much busier."
-    )
-    shared = others if profile.delayed and rows else ""
     table = SectionTable([Column(title) for title in titles[1:]], rows, titles[0], _LAYOUTS, label="Predicted steps")
     parts: list[Part] = [Figures(partial(script_figures, predictions), note=BANDS), table] if rows else []
-    parts.append(Sentences([text for text in (line, shared, trainings, *refused) if text]))
+    parts.append(Sentences([text for text in (line, profile.shared_with if rows else "", trainings, *refused) if text]))
     about = "Intervals are of 90 %." if rows else ""
     measured = format_count(profile.workers, "worker")
     title = f"{command}, {measured} measured, the same batch per worker"

@@ -1,12 +1,10 @@
 """A sweep: its answer, the table of numbers of workers, and the pictures of how far more of them help."""
 
-from collections.abc import Sequence
 from functools import partial
-from math import ceil, floor, log2
 from typing import TYPE_CHECKING
 
 from steptime.document.charts.chart import GREY, Figure, Spec, chart, picture
-from steptime.document.charts.rows import axis_from_zero, workers_axis
+from steptime.document.charts.rows import axis_by_doublings, axis_from_zero, workers_axis
 from steptime.document.number_format import INCONCLUSIVE, number, percent, seconds, times
 from steptime.document.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow
 from steptime.results.json_form import Interval, IntervalOverLaunches
@@ -153,12 +151,10 @@ def _scaling_chart(curve: "SweepCurve", value: str, title: str) -> Spec:
     knees = [knee["workers"]["value"] for knee in curve.knees or () if knee["measure"] == "efficiency"]
     lines = [{"kind": "knee", "workers": place} for place in knees if place is not None and place <= counts[-1]]
     x = workers_axis(counts)
-    y: Spec = {"field": "value", "type": "quantitative"}
-    if value == "speedup" and x["scale"].get("type") == "log":
-        y |= _doublings(title, [*rows, *ideal])
-    else:
-        axis: Spec = {"tickCount": 6, "format": "%"} if value == "efficiency" else {"tickCount": 6}
-        y |= {**axis_from_zero(title, [*rows, *ideal]), "axis": axis}
+    axis: Spec = {"axis": {"tickCount": 6, "format": "%"} if value == "efficiency" else {"tickCount": 6}}
+    by_doublings = value == "speedup" and x["scale"].get("type") == "log"
+    axis |= axis_by_doublings(title, [*rows, *ideal]) if by_doublings else axis_from_zero(title, [*rows, *ideal])
+    y = {"field": "value", "type": "quantitative", **axis}
     ranged = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
     layers: list[Spec] = [
         _layer("forecast", {"type": "area", "opacity": 0.25, "color": _FORECAST}, ranged),
@@ -174,19 +170,6 @@ def _scaling_chart(curve: "SweepCurve", value: str, title: str) -> Spec:
         ),
     ]
     return chart(layers, [*rows, *ideal, *lines])
-
-
-def _doublings(title: str, rows: Sequence[Spec]) -> Spec:
-    """Return the axis of speed-ups by doublings, on which the ideal line is straight where the workers double, too.
-
-    An interval may reach so far below all speed-ups that it would leave no room for them.
-    """
-    values = [row["value"] for row in rows]
-    ends = [row["low"] for row in rows if row.get("low")]
-    least = max(min([*values, *ends]), min(values) / 4.0)
-    marks = [2.0**power for power in range(floor(log2(least)), ceil(log2(max(values))) + 1)]
-    scale = {"type": "log", "base": 2, "nice": False, "domain": [marks[0], marks[-1]], "clamp": True}
-    return {"title": f"{title} (log scale)", "scale": scale, "axis": {"values": marks, "format": "~r"}}
 
 
 def _layer(kind: str, mark: Spec, encoding: Spec) -> Spec:

@@ -6,6 +6,7 @@ Throughput and efficiency against the number of workers, with the ideal line, an
 """
 
 from collections.abc import Sequence
+from math import ceil, floor, log2
 
 from steptime.document.charts.chart import (
     FEWEST_TICKS,
@@ -309,6 +310,19 @@ def axis_from_zero(title: str, rows: Sequence[Spec]) -> Spec:
     if max(ends, default=0.0) <= edge:
         return {"title": title, "scale": {"zero": True}}
     return {"title": f"{title}; intervals reach beyond", "scale": {"domain": [0.0, edge], "nice": False, "clamp": True}}
+
+
+def axis_by_doublings(title: str, rows: Sequence[Spec]) -> Spec:
+    """Return the axis of speed-ups by doublings, on which the ideal line is straight where the workers double, too.
+
+    An interval may reach so far below all speed-ups that it would leave no room for them.
+    """
+    values = [row["value"] for row in rows]
+    ends = [row["low"] for row in rows if row.get("low")]
+    least = max(min([*values, *ends]), min(values) / 4.0)
+    marks = [2.0**power for power in range(floor(log2(least)), ceil(log2(max(values))) + 1)]
+    scale = {"type": "log", "base": 2, "nice": False, "domain": [marks[0], marks[-1]], "clamp": True}
+    return {"title": f"{title} (log scale)", "scale": scale, "axis": {"values": marks, "format": "~r"}}
 
 
 def workers_axis(ticks: Sequence[int]) -> Spec:
