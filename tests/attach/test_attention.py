@@ -1,13 +1,9 @@
 """Attention in real PyTorch that no class is named for: it is known by the graph of a forward."""
 
 import json
-import os
-import subprocess
 
 import pytest
-from launching import interpreter_for
-
-from steptime.attach.folder import environment, write_hook
+from warm_pytorch import warm_pytorch
 
 pytestmark = pytest.mark.framework("pytorch")
 SCRIPT = """
@@ -60,9 +56,7 @@ MIXED = {
 def test_attention_is_known_by_the_graph_of_a_forward(tmp_path, name):
     expected, mixed = MIXED[name]
     (tmp_path / "script.py").write_text(SCRIPT.replace("MIXED", mixed))
-    variables = environment(write_hook(tmp_path / "hook"), tmp_path / "record", lines=False, flops=False)
-    words = [interpreter_for("pytorch"), "script.py"]
-    subprocess.run(words, cwd=tmp_path, env={**os.environ, **variables}, check=True, timeout=120)
+    warm_pytorch(attached=True).run_attached(tmp_path, "script.py")
     (path,) = (tmp_path / "record").glob("*.jsonl")
     lines = list(map(json.loads, path.read_text().splitlines()))
     weights = [line for line in lines if line["kind"] == "weights"]
