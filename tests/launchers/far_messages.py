@@ -10,7 +10,7 @@ from pathlib import Path
 
 from steptime.catalog.found_site import FoundHost
 from steptime.launchers.hosts.commands import reach_commands
-from steptime.launchers.hosts.lines import Lines
+from steptime.launchers.hosts.connections import Lines
 
 PROGRAMS, NAME_BYTES, VARIABLES, VALUE_BYTES = 20, 20_000, 4, 100_000
 WRITE_SIZES = """

@@ -11,7 +11,7 @@ from living_processes import living_children
 from steptime.errors import LaunchError
 from steptime.launchers.hosts import probe
 from steptime.launchers.hosts.commands import HOST_AGENT
-from steptime.launchers.hosts.lines import Lines
+from steptime.launchers.hosts.connections import Lines
 
 _ONE_OF_TWO_LIVES = """
 import json, sys, time

@@ -9,7 +9,7 @@ import pytest
 from cluster_bed import ClusterBed, running_bed
 from far_messages import VALUE_BYTES, VARIABLES
 
-from steptime.launchers.hosts.lines import Lines
+from steptime.launchers.hosts.connections import Lines
 from steptime.launchers.hosts.messages import LONGEST_LINE_BYTES, DamagedMessageError, Joiner, lines_of
 
 FAR_MESSAGES = str(Path(__file__).with_name("far_messages.py"))

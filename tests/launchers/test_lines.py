@@ -6,7 +6,7 @@ import pytest
 
 from living_processes import living_children
 from steptime.errors import StoreError
-from steptime.launchers.hosts.lines import Lines
+from steptime.launchers.hosts.connections import Lines
 
 
 def test_a_line_that_cannot_be_kept_a_file_for_ends_the_lines_before_it(tmp_path: Path):

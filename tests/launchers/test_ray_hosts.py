@@ -19,7 +19,7 @@ from steptime.errors import LaunchError
 from steptime.execution.run_folder import make_run_folder
 from steptime.expansion.site import site_of_study
 from steptime.launchers.hosts.commands import RAY_LINE, reach_commands, single_command
-from steptime.launchers.hosts.lines import Lines
+from steptime.launchers.hosts.connections import Lines
 from steptime.launchers.hosts.probe import answering
 from steptime.launchers.request import Request
 from steptime.launchers.table import RayLauncher

@@ -17,7 +17,7 @@ from steptime.launchers.fork_servers import Preloading
 from steptime.launchers.request import LaunchOutcome
 from steptime.results.records import Launch, Replay
 from steptime.study.trial import Trial
-from steptime.validity.training_evidence import STILL, mistake
+from steptime.validity.training_evidence import FROZEN, mistake
 
 TRIAL = a_trial()
 RATE = TRIAL.optimizer.learning_rate
@@ -121,8 +121,8 @@ def test_asynchronous_workers_are_replayed_once_with_weights_that_stay():
     replay(executor, launches, [], kept.append, trial)
     replay(executor, launches, kept, kept.append, trial)
 
-    assert [each.nudge for each in kept] == [STILL]
-    assert executor.rates == [trial.optimizer.learning_rate * STILL]
+    assert [each.nudge for each in kept] == [FROZEN]
+    assert executor.rates == [trial.optimizer.learning_rate * FROZEN]
 
 
 def test_asynchronous_steps_that_were_taken_in_turn_are_repeated_in_turn():
@@ -135,7 +135,7 @@ def test_asynchronous_steps_that_were_taken_in_turn_are_repeated_in_turn():
     executor.workers = 2
     replay(executor, [a_launch(trial, workers=workers)], [], kept.append, trial)
 
-    assert [(each.nudge, each.steps) for each in kept] == [(STILL, [1, 3]), (1.0, [1, 2])]
+    assert [(each.nudge, each.steps) for each in kept] == [(FROZEN, [1, 3]), (1.0, [1, 2])]
     assert executor.turns == [False, True]
 
 

@@ -8,7 +8,7 @@ from simulated import a_check, a_launch, a_store, a_trial, a_worker
 
 from steptime.analysis.summary import summarise
 from steptime.results.records import Replay, TimedPause
-from steptime.validity.training_evidence import STILL, differs_from_replay, mistake, own_mistake, steps_of
+from steptime.validity.training_evidence import FROZEN, differs_from_replay, mistake, own_mistake, steps_of
 
 STEPS = [1, 8, 24]
 LOSSES = ((3.0, 3.1), (2.0, 2.1), (0.9, 0.95))
@@ -318,7 +318,7 @@ NOWHERE = ((3.0, 3.1), (2.9, 3.3), (3.2, 3.05))
 def test_an_asynchronous_worker_with_the_losses_of_its_first_weights_is_named_if_others_go_on(losses, named):
     trial = a_trial_of("ps_async")
 
-    found = differs_from_replay(trial, a_launch_of(trial, losses=losses), [a_replay(trial, STILL, NOWHERE)])
+    found = differs_from_replay(trial, a_launch_of(trial, losses=losses), [a_replay(trial, FROZEN, NOWHERE)])
 
     assert found == (
         "its timed launches train something else: all losses of worker 0 are those of its first weights, and the "
@@ -362,7 +362,7 @@ def test_a_push_that_servers_apply_twice_shows_behind_the_first_turns(factors, w
     launch = a_launch_of(trial, first_turns=in_turn(*factors))
 
     assert which in differs_from_replay(
-        trial, launch, [a_replay(trial, STILL, NOWHERE), of_turns(trial, 1.0, 1.0, 1.0)]
+        trial, launch, [a_replay(trial, FROZEN, NOWHERE), of_turns(trial, 1.0, 1.0, 1.0)]
     )
 
 

@@ -35,7 +35,7 @@ _NOTABLE_ONCE = 0.05
 """Share of the job, of what does not come again with every step."""
 _BUSY = 0.8
 """Share of the time that a thread asks a loader, from which on the steps take as long as its batches."""
-_OFTEN = 3
+_FEWEST_TIMES = 3
 """Evaluations or checkpoints, from which on they come again."""
 _MANY_COMPILATIONS, _NOTABLE_COMPILATION = 4, 0.01
 """Recompilations that are always named, and the share of the job from which on fewer are."""
@@ -89,16 +89,16 @@ def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     """Return what takes time: first what comes again with every step, then the rest, each by the seconds it takes."""
     all_found = [
         *waiting_findings(found.main, found.waited_for, found.part("sync_wait"), found.steps),
-        *_of_parts(found),
-        *_of_job(found),
+        *_part_findings(found),
+        *_job_findings(found),
         *kind_findings(found.main),
     ]
     all_found += [
         *_stalled_steps(found),
         *_uncompiled(found),
         *_recompiled(found),
-        *_of_ablation(found),
-        *_of_faults(found),
+        *_ablation_findings(found),
+        *_fault_findings(found),
     ]
     if found.main.device:
         step_s = float(found.main.length_s.mean())
@@ -113,7 +113,7 @@ def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
 def _coming_again(run: AttachedFindings) -> Iterator[str]:
     """Yield the kinds of other work that comes again among the steps: a longer job has more of it."""
     for part in filter(None, map(run.of_job, ("evaluation", "checkpoint"))):
-        if (part.count or 0) >= _OFTEN:
+        if (part.count or 0) >= _FEWEST_TIMES:
             yield from (part.name, f"{part.name}_on_few_ranks")
 
 
@@ -134,7 +134,7 @@ def _with_its_cause_behind(ordered: list[AttachedFinding], run: AttachedFindings
     return ordered
 
 
-def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
+def _part_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
     for name, kind, words in (
         ("input_wait", "input", "each step waits {time} for its input, {share} of it"),
         ("comm_exposed", "communication", "communication that nothing covers takes {time} of each step, {share}"),
@@ -148,7 +148,11 @@ def _of_parts(found: AttachedFindings) -> Iterator[AttachedFinding]:
         if part is not None and (part.share or 0.0) >= _NOTABLE and is_shown(part.time_s):
             said = words.format(time=with_interval(part.time_s), share=percent(part.share))
             sentence = said + at_line(part.where) + _in_turn(part)
-            if kind == "input" and (starts := loader_starts(found.main))[1] >= _MOST_OF_IT and starts[0] >= _OFTEN:
+            if (
+                kind == "input"
+                and (starts := loader_starts(found.main))[1] >= _MOST_OF_IT
+                and starts[0] >= _FEWEST_TIMES
+            ):
                 kind = "loader_starts"  # noqa: PLW2901 - a kind of waiting for input
                 sentence += f"; {percent(starts[1])} of that in the {starts[0]} steps in which an epoch begins"
             yield AttachedFinding(kind=kind, sentence=sentence, lost_s=_lost(part, found))
@@ -185,7 +189,7 @@ def _in_turn(part: StepPart) -> str:
     return f"; the others wait for whom it takes longest: a step is {with_interval(part.gain_s)} longer for it"
 
 
-def _of_job(found: AttachedFindings) -> Iterator[AttachedFinding]:
+def _job_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
     outside = [process.outside for each in found.kept for process in each.attempt.processes.values()]
     held_up = found.of_job("held_up")
     waited = held_up.time_s if held_up else 0.0
@@ -287,7 +291,7 @@ def _recompiled(run: AttachedFindings) -> Iterator[AttachedFinding]:
     yield AttachedFinding(kind="recompilations", sentence=sentence, lost_s=lost_s)
 
 
-def _of_ablation(found: AttachedFindings) -> Iterator[AttachedFinding]:
+def _ablation_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
     """Compare, of a throw-away run, the blocks that lacked a part with the whole ones of the same round."""
     blocks: dict[tuple[str, str], list[float]] = {}
     for steps in found.main.attempt.steps.values():
@@ -306,7 +310,7 @@ def _of_ablation(found: AttachedFindings) -> Iterator[AttachedFinding]:
             yield AttachedFinding(kind="ablation", sentence=sentence, lost_s=None)
 
 
-def _of_faults(found: AttachedFindings) -> Iterator[AttachedFinding]:
+def _fault_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
     faults = Counter(
         (fault.hook, fault.error)
         for each in found.kept

@@ -10,7 +10,7 @@ from steptime.attached.step_parts import KeptSteps
 from steptime.results.attached_lines import StepLine
 from steptime.units import format_count, format_seconds
 
-_OFTEN = 3
+_FEWEST_OF_A_KIND = 3
 """Steps of a kind, from which on it is one."""
 _MOST_KINDS = 4
 """Of steps, that a sentence names."""
@@ -83,7 +83,7 @@ def _by_optimizer(steps: Sequence[StepLine]) -> str:
     for step in steps:
         if not step.holds_other_work and step.optimizers:
             lengths.setdefault(tuple(step.optimizers), []).append(step.active_s)
-    common = sorted((own for own in lengths.values() if len(own) >= _OFTEN), key=len, reverse=True)
+    common = sorted((own for own in lengths.values() if len(own) >= _FEWEST_OF_A_KIND), key=len, reverse=True)
     medians = [float(np.median(own)) for own in common]
     if len(medians) < 2 or max(medians) < _UNLIKE * min(medians):  # noqa: PLR2004 - kinds to compare
         return ""

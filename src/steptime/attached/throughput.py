@@ -27,7 +27,7 @@ _LEAST_ROWS, _MOST_ROWS = 0.5, 1.05
 """Rows that go forward for each sample that loaders give, where they are samples: some wait, or are left out."""
 _AT_ENDS = 1
 """By how much steps without a batch of their own and those with two may differ in number."""
-_OFTEN = 8
+_FEWEST_BATCHES = 8
 """Steps of a size of batches, from which on it is named."""
 _SPLIT = "ranks hold pieces of one model, and may read the same batches"
 
@@ -109,7 +109,9 @@ def batch_notes(kept: KeptSteps) -> Iterator[str]:
     """Yield which sizes of batches a run has one after the other, as in a curriculum: its numbers are of some alone."""
     uneven = _uneven_requests(kept)
     sizes = [_rows(group[0]) if uneven else group[0].samples for group in kept.attempt.steps.values()]
-    counts = {size: number for size in dict.fromkeys(sizes) if (number := sizes.count(size)) >= _OFTEN and size}
+    counts = {
+        size: number for size in dict.fromkeys(sizes) if (number := sizes.count(size)) >= _FEWEST_BATCHES and size
+    }
     changes = sum(one != other for one, other in pairwise(sizes))
     if len(counts) > 1 and changes < 2 * len(counts):
         listed = ", ".join(f"{format_count(number, 'step')} of {size}" for size, number in counts.items())

@@ -201,13 +201,13 @@ def weigh_samples(
     for turn in range(_ROUNDS):
         parameters, score = problem.draw(proposal, standard_normals(search, seed + turn))
         heat = _heat(score)
-        proposal = _around(parameters, np.exp(heat * (score - score.max())), problem.prior)
+        proposal = _fitted_normal(parameters, np.exp(heat * (score - score.max())), problem.prior)
         if heat == 1.0:
             break
     found = problem.weigh(*problem.draw(proposal, standard_normals(log_samples, seed)))
     while found.effective_samples < LEAST_SAMPLES and log_samples < _MOST_LOG_SAMPLES:
         log_samples += 1
-        proposal = _around(found.parameters, found.weights, problem.prior)
+        proposal = _fitted_normal(found.parameters, found.weights, problem.prior)
         found = problem.weigh(*problem.draw(proposal, standard_normals(log_samples, seed)))
     return found
 
@@ -279,7 +279,7 @@ def _heat(score: Array) -> float:
     return low
 
 
-def _around(parameters: Array, weights: Array, prior: NormalVector) -> NormalVector:
+def _fitted_normal(parameters: Array, weights: Array, prior: NormalVector) -> NormalVector:
     """Return a proposal of the mean and the covariance of weighted samples, widened a little."""
     shares = weights / weights.sum()
     mean = shares @ parameters

@@ -25,7 +25,7 @@ from steptime.results.records import Launch, Replay
 from steptime.study.trial import Trial
 from steptime.validity.missing_evidence import can_replay, lacking, wanted_steps
 from steptime.validity.steps_alone import alone_at, repeatable, unrepeated
-from steptime.validity.training_evidence import REPEATS, STILL, differs_from_replay
+from steptime.validity.training_evidence import FROZEN, REPEATS, differs_from_replay
 from steptime.worker.timed_evidence import kept_weights
 
 NUDGES = {"fp32": 2.0**-20, "tf32": 2.0**-12, "fp16": 2.0**-12, "bf16": 2.0**-9}
@@ -164,7 +164,7 @@ class Replays:
         """Return what came of the ``steps``, or why the launch failed; one that a signal ended is repeated once."""
         nudged = trial.with_learning_rate(trial.optimizer.learning_rate * nudge)
         rounds = [later - earlier for earlier, later in pairwise([0, *steps])]
-        turns = nudge != STILL and not strategy_named(trial.strategy).synchronous
+        turns = nudge != FROZEN and not strategy_named(trial.strategy).synchronous
         job = replay_job(nudged, workload, loader, rounds, turns=turns)
         return self.outcome(nudged, job, Replay(trial.id, nudge, list(steps), losses=[], weights=[], batches=[]))
 
@@ -194,5 +194,5 @@ def _need_more(trial: Trial, launches: Sequence[Launch], there: Sequence[Replay]
     if lacking(wanted_steps(trial, launches), there) or unrepeated(trial, launches, there):
         return True
     whole = [each for each in there if each.rank is None]
-    nudged = {each.nudge for each in whole if each.steps == whole[-1].steps} - {1.0, STILL}
+    nudged = {each.nudge for each in whole if each.steps == whole[-1].steps} - {1.0, FROZEN}
     return not nudged and any(differs_from_replay(trial, each, there) for each in launches)

@@ -237,7 +237,7 @@ class Executor:
         self, launcher: AbstractLauncher, request: Request, manifest: Manifest, job: Mapping[str, Any]
     ) -> tuple[LaunchOutcome, Collected, GpuSamples | None]:
         """Make the run folder, run the launch, and return how it ended, its records and what GPUs did meanwhile."""
-        folder, around = request.folder, self._around(request.folder)
+        folder, around = request.folder, self._parent_of(request.folder)
         samples: GpuSamples | None = None
         try:
             around.remove(folder)
@@ -256,9 +256,9 @@ class Executor:
     def remove(self, folder: Path) -> None:
         """Remove a run folder, or one that holds some, as far as the system lets it."""
         with contextlib.suppress(OSError):
-            self._around(folder).remove(folder)
+            self._parent_of(folder).remove(folder)
 
-    def _around(self, folder: Path) -> PlainFolder:
+    def _parent_of(self, folder: Path) -> PlainFolder:
         return PlainFolder(self.results or folder.parent)
 
     def _workers_and_cores_of_a_host(self, configuration: Launchable) -> tuple[int, int]:

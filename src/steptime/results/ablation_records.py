@@ -60,7 +60,7 @@ class AblationLaunch(TrialLaunch):
     """One ablation launch."""
 
     kind = "ablation"
-    stands_before: ClassVar = {"trial": "launch", "workers": "stderr", "schedule": "environment_variables"}
+    written_before: ClassVar = {"trial": "launch", "workers": "stderr", "schedule": "environment_variables"}
 
     workers: list[WorkerAblation] = field(default_factory=list)
     schedule: dict[str, Quantity] | None = None

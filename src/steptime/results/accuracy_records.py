@@ -74,7 +74,7 @@ class TrainingRun(TrialLaunch):
     """
 
     kind = "training"
-    stands_before: ClassVar = {
+    written_before: ClassVar = {
         "trial": "launch",
         "seed": "status",
         "steps_per_epoch": "flags",

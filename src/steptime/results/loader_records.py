@@ -79,7 +79,7 @@ class LoaderLaunch(TrialLaunch):
     """One loader launch."""
 
     kind = "loader"
-    stands_before: ClassVar = {
+    written_before: ClassVar = {
         "trial": "launch",
         "workers": "stderr",
         "page_cache": "stderr",

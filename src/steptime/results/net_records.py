@@ -112,7 +112,7 @@ class NetLaunch(LaunchRecord):
     """One launch of a setting; the bytes of its ``cluster`` show that the messages crossed the links."""
 
     kind = "net"
-    stands_before: ClassVar = {"commands": "environment", "alphas_s": "stderr", "workers": "stderr"}
+    written_before: ClassVar = {"commands": "environment", "alphas_s": "stderr", "workers": "stderr"}
 
     setting: NetSetting
     status: Literal["ok", "failed", "wrong"]

@@ -125,7 +125,7 @@ class Launch(TrialLaunch):
     """One timed launch."""
 
     kind = "launch"
-    stands_before: ClassVar = {"trial": "launch", "block": "status", "commands": "environment", "workers": "stderr"}
+    written_before: ClassVar = {"trial": "launch", "block": "status", "commands": "environment", "workers": "stderr"}
 
     block: Count
     """Number of the randomised block in which it ran. The launches of one block are neighbours in time, and ran on one

@@ -161,7 +161,7 @@ class StoredRecord:
 
     kind: ClassVar[Literal["launch", "ablation", "loader", "training", "equivalence", "replay", "net"]]
     """The line's ``kind``."""
-    stands_before: ClassVar[Mapping[str, str]] = {}
+    written_before: ClassVar[Mapping[str, str]] = {}
     """Fields of a kind of its own, each by the inherited field that follows it in the line; others are at the end.
 
     The keys of a line keep their order, so that a file which two versions wrote can be compared line by line."""
@@ -171,7 +171,7 @@ class StoredRecord:
         values = asdict(self)
         line: dict[str, Any] = {"schema": _UNSIGNED, "kind": self.kind}
         for name, value in values.items():
-            line |= {own: values[own] for own, follower in self.stands_before.items() if follower == name}
+            line |= {own: values[own] for own, follower in self.written_before.items() if follower == name}
             line.setdefault(name, value)
         return line
 

@@ -252,20 +252,20 @@ class _Walk:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._constructor = YAML(typ="safe", pure=True).constructor
-        self._around: list[Node] = []
+        self._outer: list[Node] = []
         self._count = 0
 
     def value(self, node: Node, path: Path) -> Any:  # noqa: ANN401 - whatever the file holds
         """Return the plain value of ``node``."""
         self._count += 1
-        if self._count > _MOST_VALUES or any(node is outer for outer in self._around):
+        if self._count > _MOST_VALUES or any(node is outer for outer in self._outer):
             message = f"{self._document.name}:{_line(node)}: its aliases repeat more values than a study can have"
             raise StudyError(message)
-        if len(self._around) == _MOST_LEVELS:
+        if len(self._outer) == _MOST_LEVELS:
             raise StudyError(_too_deep(f"{self._document.name}:{_line(node)}"))
-        self._around.append(node)
+        self._outer.append(node)
         result = self._plain(node, path)
-        self._around.pop()
+        self._outer.pop()
         return result
 
     def _plain(self, node: Node, path: Path) -> Any:  # noqa: ANN401

@@ -11,7 +11,7 @@ from steptime.flags import flag_text
 from steptime.results.records import Launch, Replay, WorkerSteps
 from steptime.study.trial import Trial
 from steptime.validity.steps_alone import can_repeat, unrepeated
-from steptime.validity.training_evidence import STILL, losses_of, steps_of
+from steptime.validity.training_evidence import FROZEN, losses_of, steps_of
 
 
 def can_replay(trial: Trial) -> bool:
@@ -33,7 +33,7 @@ def wanted_steps(trial: Trial, launches: Sequence[Launch]) -> dict[float, list[i
         return {1.0: sorted(kept | ends)}
     turns = max((len(worker.first_turns) for each in launches for worker in each.workers), default=0)
     in_turn = {1.0: list(range(1, turns + 1))} if turns else {}
-    return {STILL: sorted(kept), **in_turn}
+    return {FROZEN: sorted(kept), **in_turn}
 
 
 def lacking(wanted: dict[float, list[int]], replays: Sequence[Replay]) -> dict[float, list[int]]:

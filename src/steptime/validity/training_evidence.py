@@ -120,9 +120,9 @@ def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay])
     workers = sorted(launch.workers, key=lambda worker: worker.rank)
     whole = [replay for replay in replays if replay.reason is None and replay.rank is None]
     same = _repeating(workers, [replay for replay in whole if replay.nudge == 1.0])
-    nudged = [replay for replay in whole if replay.nudge not in (1.0, STILL)]
+    nudged = [replay for replay in whole if replay.nudge not in (1.0, FROZEN)]
     if not strategy_named(trial.strategy).synchronous:
-        still = next((replay for replay in reversed(whole) if replay.nudge == STILL), None)
+        still = next((replay for replay in reversed(whole) if replay.nudge == FROZEN), None)
         behind = _stays_behind(launch, still) if still else None
         return behind or _other_first_updates(trial, workers, same, nudged)
     if not same:
@@ -240,7 +240,7 @@ def _sketches_of(worker: WorkerSteps) -> dict[int | None, ShortSketches | None]:
     return {**of_pause, steps_of(worker): worker.weights[0] if worker.weights else None}
 
 
-STILL = 2.0**-40
+FROZEN = 2.0**-40
 """Times the learning rate, with which weights stay as they are: all losses are those of the first weights."""
 _STAYED, _MOVED = 1e-4, 1e-2
 """Of a loss: within the first, a worker computed it with the first weights; beyond the second, most others did not."""

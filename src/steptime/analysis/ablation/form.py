@@ -170,11 +170,11 @@ def gap(first: str, one: StepBreakdown, second: str, other: StepBreakdown) -> Ga
         name for name in one.phases if name != REST and (one.phases[name] is None) != (other.phases[name] is None)
     ]
     parts = {
-        name: _difference(_around(before), _around(after))
+        name: _difference(_centred(before), _centred(after))
         for name, before in one.phases.items()
         if name != REST and before is not None and (after := other.phases[name]) is not None
     }
-    whole = _difference(_around(one.step_s), _around(other.step_s))
+    whole = _difference(_centred(one.step_s), _centred(other.step_s))
     rest = _difference(_rest(one, folded), _rest(other, folded))
     # What is left, so that the parts sum to the difference of the steps to the last digit.
     left = whole.value_s - math.fsum(part.value_s for part in parts.values())
@@ -198,7 +198,7 @@ _Around = tuple[float, float | None, float | None]
 """A value, and how far its bounds are below and above it."""
 
 
-def _around(phase: Phase) -> _Around:
+def _centred(phase: Phase) -> _Around:
     if phase.low_s is None or phase.high_s is None:
         return phase.value_s, None, None
     return phase.value_s, phase.value_s - phase.low_s, phase.high_s - phase.value_s
@@ -206,7 +206,7 @@ def _around(phase: Phase) -> _Around:
 
 def _rest(breakdown: StepBreakdown, folded: Sequence[str]) -> _Around:
     phases = [phase for name in (REST, *folded) if (phase := breakdown.phases.get(name)) is not None]
-    around = [_around(phase) for phase in phases]
+    around = [_centred(phase) for phase in phases]
     value = math.fsum(value for value, _, _ in around)
     below, above = [each[1] for each in around], [each[2] for each in around]
     if not around or None in below or None in above:

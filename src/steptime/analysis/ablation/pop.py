@@ -72,7 +72,7 @@ def pop_efficiencies(
     def share(part: Callable[[Mapping[str, Array | None], Array], Array]) -> Interval:
         parts = [part(each, step) for each, step in zip(phases, steps, strict=True)]
         shares = [each / step for each, step in zip(parts, steps, strict=True)]
-        return _around(_mean(parts) / _mean(steps), shares)
+        return _interval_of_launches(_mean(parts) / _mean(steps), shares)
 
     parallel = share(lambda each, step: step - _known(_lost(each)))
     transfer = share(lambda each, step: step - _known(each["comm_exposed"]))
@@ -80,7 +80,7 @@ def pop_efficiencies(
     even = [np.ones_like(step) for step in steps]
     if persistent is not None:
         even = [1.0 / (1.0 + each) for each in persistent]
-        balance = _around(1.0 / (1.0 + _mean(persistent)), even)
+        balance = _interval_of_launches(1.0 / (1.0 + _mean(persistent)), even)
     useful = [step - _known(_lost(each)) for each, step in zip(phases, steps, strict=True)]
     moved = [step - _known(each["comm_exposed"]) for each, step in zip(phases, steps, strict=True)]
     communication = [each / step / balanced for each, step, balanced in zip(useful, steps, even, strict=True)]
@@ -88,11 +88,11 @@ def pop_efficiencies(
     return PopEfficiencies(
         parallel=parallel,
         load_balance=balance,
-        communication=_around(parallel.value / balance.value, communication),
-        serialisation=_around(parallel.value / balance.value / transfer.value, serialisation),
+        communication=_interval_of_launches(parallel.value / balance.value, communication),
+        serialisation=_interval_of_launches(parallel.value / balance.value / transfer.value, serialisation),
         transfer=transfer,
         without_input_wait=_without(input_wait, _mean(steps)),
-        useful_s=_around(_mean(useful), useful),
+        useful_s=_interval_of_launches(_mean(useful), useful),
     )
 
 
@@ -118,7 +118,7 @@ def _without(part: Phase | None, step_s: float) -> Interval | None:
     return Interval(1.0 - part.value_s / step_s, low, high)
 
 
-def _around(value: float, launches: Sequence[Array]) -> Interval:
+def _interval_of_launches(value: float, launches: Sequence[Array]) -> Interval:
     """Return a value with the interval that the logarithms of launches' blocks have, moved to it."""
     found = over_blocks([np.log(each) for each in launches])
     if found.low is None or found.high is None:

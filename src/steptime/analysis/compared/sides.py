@@ -237,7 +237,7 @@ def attached_sides(
         subjects = [replace(subject, flags=[*subject.flags, f"{names[1]}: {unequal}"]) for subject in other.subjects]
         other = replace(other, subjects=subjects, company=subjects)
     earlier, later = ([run.header for run in each.trained] for each in (first, second))
-    if not _took_turns(earlier, later):
+    if not _were_interleaved(earlier, later):
         return one, other
     one, other = (
         replace(side, source=" and ".join(sources), subjects=[replace(each, id=f"{each.id} of {side.name}")])
@@ -261,7 +261,7 @@ def _unequal_samples(one: KeptSteps, other: KeptSteps) -> str | None:
     )
 
 
-def _took_turns(one: Sequence[AttachedHeader], other: Sequence[AttachedHeader]) -> bool:
+def _were_interleaved(one: Sequence[AttachedHeader], other: Sequence[AttachedHeader]) -> bool:
     """Whether runs of two scripts make pairs of which each ended before the next began, on one machine."""
     pairs = list(zip(one, other, strict=False))
     order = [run for pair in pairs for run in sorted(pair, key=lambda each: each.begin_ns)]

@@ -26,7 +26,7 @@ from steptime.launchers.hosts.commands import (
     variables_on,
     with_transports,
 )
-from steptime.launchers.hosts.lines import SILENCE_S, Lines
+from steptime.launchers.hosts.connections import SILENCE_S, Lines
 from steptime.launchers.hosts.probe import answering
 from steptime.launchers.processes import how_it_ended, how_it_was_stopped
 from steptime.launchers.request import LATE, HostLoad, LaunchOutcome, Process, Request

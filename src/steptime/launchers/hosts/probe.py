@@ -20,7 +20,7 @@ from steptime.catalog.found_site import FoundGpu, FoundHost, NeededPaths, Site
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.verification import measure_paths, message_bytes
 from steptime.launchers.hosts.commands import reach_commands, single_command, variables_of_line
-from steptime.launchers.hosts.lines import Lines
+from steptime.launchers.hosts.connections import Lines
 from steptime.launchers.hosts.ray_cluster import ray_nodes
 from steptime.launchers.process_env import foreign_variables
 from steptime.plain_file import PlainFolder
