@@ -45,3 +45,7 @@ def test_the_page_has_both_numbers_with_their_intervals():
 
 def test_the_page_has_no_empty_table_of_accounts():
     assert "compared with the ablation" not in page(summary([trial(breakdown=breakdown())]))
+
+
+def test_the_page_explains_accounts_once():
+    assert drawn_page(launch_phases).count("own timers and marks time the same part") == 1

@@ -195,22 +195,28 @@ def breakdown_section(groups: Sequence[RankedGroup]) -> Section | None:
     """Return where the time of a step goes; None if no trial was broken down."""
     found = breakdown_groups(groups)
     compared = max(1, sum(len(group.rows) > 1 for group in found))
-    sections = [Section(group.title, list(_parts(group, compared))) for group in found]
+    with_accounts = next((group for group in found if any(row.breakdown.accounts for row in group.rows)), None)
+    sections = [Section(group.title, list(_parts(group, compared, found[0], with_accounts))) for group in found]
     title = "Where the time of a step goes"
     return Section(title, sections, EXPLANATION, id="breakdown") if found else None
 
 
-def _parts(group: BreakdownGroup, compared: int) -> Iterator[Part]:
-    """Yield what is known of a group; ``compared`` is the number of groups that share the page's pictures."""
+def _parts(
+    group: BreakdownGroup, compared: int, first: BreakdownGroup, with_accounts: BreakdownGroup | None
+) -> Iterator[Part]:
+    """Yield what is known of a group; ``compared`` is the number of groups that share the page's pictures.
+
+    What strokes are is explained in the ``first`` group, and frameworks' accounts in ``with_accounts``.
+    """
     yield _phase_table(group)
-    yield Figures(partial(phase_figures, group), note=_STROKES)
+    yield Figures(partial(phase_figures, group), note=_STROKES if group is first else "")
     pairs, maps = max(1, MOST_PAIRS // compared), max(1, MOST_MAPS // compared)
     yield Chooser(partial(gap_figures, group, pairs), "What makes one slower than the other", _WAYS)
     yield Figures(partial(heat_figures, group, maps), "How long each worker computed, step by step", _MAPS)
     if accounts := [_account_row(row, account) for row in group.rows for account in row.breakdown.accounts]:
         title = "What frameworks say of their steps, compared with the ablation"
         table = SectionTable(_ACCOUNT_COLUMNS, accounts, label=f"Own accounts: {group.title}")
-        yield Section(title, [table], ABOUT_ACCOUNTS, folded=True, only="page")
+        yield Section(title, [table], ABOUT_ACCOUNTS if group is with_accounts else "", folded=True, only="page")
     notes = [f"{row.row.name}: {note}." for row in group.rows for note in (*row.notes, *disagreements(row))]
     marks = mark_notes([(row.row.name, row.breakdown.flags) for row in group.rows])
     title = "Imbalance, overlap and what the breakdown costs, trial by trial"
