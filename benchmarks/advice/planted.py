@@ -51,7 +51,9 @@ COLUMNS = (
     "clean_silent",
     "clean_rules",
     "load",
+    "rules",
 )
+"""``rules`` is the commit of the rules that spoke of a cause that nobody had tried with them; empty of older causes."""
 SCRIPT = Path(__file__).with_name("planted_script.py").relative_to(ROOT)
 FURTHER = Path(__file__).with_name("planted_further_script.py").relative_to(ROOT)
 GROUP = Path("/sys/fs/cgroup/cpu")
@@ -278,12 +280,21 @@ def main() -> None:
             continue
         plant = PLANTS[name]
         row = _own_script(folder / name, plant) if plant.script else _trained(folder / name, plant)
-        done[name] = {"plant": name, "cause": plant.cause, "framework": plant.framework, "rule": plant.rule, **row}
+        about = {"plant": name, "cause": plant.cause, "framework": plant.framework, "rule": plant.rule}
+        done[name] = {**about, **row, "rules": _commit()}
         with TABLE.open("w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             writer.writeheader()
             writer.writerows(done[each] for each in PLANTS if each in done)
         print(done[name], flush=True)
+
+
+def _commit() -> str:
+    """Return the commit of the rules that speak."""
+    head = subprocess.run(
+        ["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    return head.stdout.strip()
 
 
 def _rows() -> dict[str, dict[str, object]]:
