@@ -11,6 +11,7 @@ one that the rule ``noise`` drowned gets as many launches again:
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -292,7 +293,11 @@ def main() -> None:
 def _commit() -> str:
     """Return the commit of the rules that speak."""
     head = subprocess.run(
-        ["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, check=False, capture_output=True, text=True
+        [shutil.which("git") or "git", "rev-parse", "--short=8", "HEAD"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
     )
     return head.stdout.strip()
 

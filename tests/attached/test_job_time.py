@@ -128,8 +128,14 @@ def test_a_checkpoint_that_stalls_the_job_is_found(tmp_path):
 
 @pytest.mark.parametrize(
     ("saving", "step_ms"),
-    [(range(40), 260.0), (range(0, 40, 2), 160.0), ([*range(10), *range(20, 40)], 210.0), (range(0, 40, 5), 60.0)],
-    ids=["all", "every-other", "most", "few"],
+    [
+        (range(40), 260.0),
+        (range(0, 40, 2), 160.0),
+        (range(1, 39, 2), 155.0),
+        ([*range(10), *range(20, 40)], 210.0),
+        (range(0, 40, 5), 60.0),
+    ],
+    ids=["all", "every-other", "every-other-but-the-last", "most", "few"],
 )
 def test_checkpoints_of_half_the_steps_and_more_are_a_part_of_the_step(tmp_path, saving, step_ms):
     run = found_in(write(tmp_path, process_lines(0, 1, alternating(0, saving=saving))), 12_000.0)
