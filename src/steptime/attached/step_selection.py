@@ -71,7 +71,7 @@ def _saving(steps: Mapping[int, Sequence[StepLine]]) -> list[int]:
         for number, own in steps.items()
         if not any(_is_spoilt(step) or step.apart is not None for step in own)
     }
-    saves = sum(own_work.values()) + 1  # one more may lie behind the last step
+    saves = sum(own_work.values()) + 1  # another may follow the last step
     return list(own_work) if len(own_work) >= _FEW and 2 * saves >= len(own_work) else []
 
 
