@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from simulated import ENDED, a_trial
 
 from steptime.analysis.loader_form import LoaderVerdict
-from steptime.analysis.loader_verdict import MeasuredLoading, loader_verdicts
+from steptime.analysis.loader_verdict import MeasuredLoading, _draws, loader_verdicts
 from steptime.results.loader_records import LoaderLaunch, LoaderStretch, PageCache, WorkerLoading
 from steptime.statistics.estimate import Estimate
 from steptime.study.trial import Trial
@@ -185,3 +186,9 @@ def test_a_single_launch_of_a_loader_has_no_interval():
     (row,) = verdict(0.1, [once]).rows
 
     assert (row.alone.samples_per_cpu_s.low, row.device_samples_per_s.low) == (None, None)
+
+
+def test_two_launches_far_apart_have_finite_draws():
+    drawn = _draws([98_151.0, 932_838.0], "id", 1)
+    assert np.isfinite(drawn).all()
+    assert drawn.max() / drawn.min() > 1e6

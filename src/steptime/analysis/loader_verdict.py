@@ -28,6 +28,8 @@ from steptime.statistics.simultaneous import sidak_level
 from steptime.study.trial import Trial
 from steptime.units import format_count
 
+_MOST_LOG = 100.0
+"""The largest logarithm of a rate that is drawn."""
 _DRAWS = 4000
 _ROUNDING = 1e-9
 """A relative width of draws that a single launch leaves: no interval."""
@@ -312,7 +314,9 @@ def _draws(values: Sequence[float], *seed: Any) -> Draws:  # noqa: ANN401 - word
     numbers = [sum(str(each).encode()) for each in seed]
     drawn = np.random.default_rng(numbers).standard_t(len(logs) - 1, _DRAWS)
     limit = float(t_quantile(len(logs) - 1, 0.999))
-    return np.asarray(np.exp(logs.mean() + error * np.clip(drawn, -limit, limit)), dtype=np.float64)
+    drawn = logs.mean() + error * np.clip(drawn, -limit, limit)
+    # Two launches far apart say nothing, in numbers that can still be multiplied.
+    return np.asarray(np.exp(np.clip(drawn, -_MOST_LOG, _MOST_LOG)), dtype=np.float64)
 
 
 def _range(draws: Draws, level: float = LEVEL) -> Interval:
