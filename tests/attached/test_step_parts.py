@@ -236,6 +236,13 @@ def test_of_a_short_run_with_one_evaluation_the_steps_beside_it_are_left_out(tmp
     assert not any("evaluations lie beside" in note for note in run.notes)
 
 
+@pytest.mark.parametrize("count", [3, 5, 7])
+def test_of_few_steps_with_evaluations_beside_all_some_are_kept(tmp_path, count):
+    run = one_process(tmp_path, evaluated_steps(1)[:count])
+    assert run.steps >= count - 1
+    assert run.step_s.value == pytest.approx(0.008)
+
+
 def test_it_is_said_for_what_many_steps_are_left_out(tmp_path):
     run = one_process(tmp_path, evaluated_steps(3))
     (note,) = (note for note in run.notes if "left out" in note)
@@ -333,6 +340,14 @@ def test_a_round_whose_steps_update_several_optimizers_has_its_updates_counted(t
 def test_steps_before_it_is_known_that_optimizers_take_turns_are_no_kind_of_their_own(tmp_path):
     early = {number: {"optimizers": [number % 2], "micro_steps": 1} for number in range(4)}
     later = {"optimizers": [0, 1], "micro_steps": 2}
+    steps = [{**each, "flags": ["no_loader"], **early.get(each["number"], later)} for each in plain_steps()]
+    assert not {"micro_steps", "optimizer_rounds"} & sentences_of(one_process(tmp_path, steps)).keys()
+
+
+@pytest.mark.parametrize("parts", [[[0], [0], [0, 1]] * 2, [[0]] * 2, [[0], [0, 0], [1]]], ids=["two", "none", "one"])
+def test_parts_of_rounds_before_these_are_known_are_no_kind_of_their_own(tmp_path, parts):
+    early = {number: {"optimizers": own, "micro_steps": len(own)} for number, own in enumerate(parts)}
+    later = {"optimizers": [0, 0, 0, 1], "micro_steps": 4}
     steps = [{**each, "flags": ["no_loader"], **early.get(each["number"], later)} for each in plain_steps()]
     assert not {"micro_steps", "optimizer_rounds"} & sentences_of(one_process(tmp_path, steps)).keys()
 

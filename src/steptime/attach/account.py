@@ -15,6 +15,7 @@ ALL_INTERVALS = 512
 FIRST, SAMPLED = 64, 8
 
 REGION, GAP, COLLECTIVE = 0, 1, 2
+EPOCH = "epoch"  # the region of a request, or of a call, that found no batch
 
 
 class TimeSums:
@@ -164,10 +165,14 @@ class Ledger:
         if "forward" in regions:
             regions["nograd"] = regions.get("nograd", 0) + regions.pop("forward")
 
-    def resume(self) -> None:
-        """Go on with the step: what waited is its own, and nothing of it apart."""
+    def resume(self, *, keeps_apart: bool = False) -> None:
+        """Go on with the step: what waited is its own, and nothing of it apart unless it ``keeps_apart`` that."""
         entries, self.waiting = self.waiting, []
         apart, self.after, self.waits = self.after, None, False
+        if keeps_apart and apart is not None:
+            self.apart = apart.joined(self.apart)
+            self._settle(entries, self.account, self.apart)
+            return
         if apart is not None:  # of a long one the older half may be settled already
             entries += [(0, REGION, *item) for item in apart.account.regions.items()]
             entries += [(0, GAP, *item) for item in apart.account.gaps.items()]

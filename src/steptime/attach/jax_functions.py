@@ -11,15 +11,13 @@ import functools
 import importlib
 import itertools
 import os
-import queue
-import threading
 import types
 import weakref
 from typing import Any, Callable
 
 from . import jax_programs, patches, process
+from .jax_waits import DeviceWaits
 from .library_calls import waits_of
-from .record_file import now
 
 # Arrays of the same shapes in arguments and results, from which on a function is one of a training loop.
 FEW = 4
@@ -28,9 +26,10 @@ LOOKED_AT = 8
 # Calls before the first step, beyond which a function is looked at no more.
 MOST_LOOKS = 1000
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
-ENDED_WITHIN_S = 5.0
 COUNTED = "floating-point operations are as XLA counts them in the whole step, the body of a loop once"
 REPEATED = "a step is a call of {name}, which computes gradients {often} in a loop: micro-steps, or steps of its own"
+NO_GRADIENT = "a step is a call of {name}, which returns arrays like those it takes: no gradient was seen in it"
+GATHERED = "a step is a call of {name}: optax.MultiSteps gathers the gradients of several for one update"
 REASON = "the whole step is one compiled program, inside which JAX shows no times"
 
 _made: list[JaxFunctions] = []
@@ -80,7 +79,7 @@ class JaxFunctions:
         self.state: set[Any] = set()  # shapes of what steps take and return
         self.arrays = 0  # of that, which an evaluation takes
         self.products: dict[str, float] = {}  # of steps, by precision
-        self.differentiates = False  # whether a function of a step was seen to hold its gradient
+        self.trained: list[str] = []  # labels of the functions of a step that were seen to hold a gradient
         self.waits = DeviceWaits(self.recorder)
         self.evaluating = False  # whether what is made now is for evaluation alone
         self.wanted = bool(os.environ.get("STEPTIME_ATTACH_FLOPS"))
@@ -190,6 +189,7 @@ class JittedFunction:
         self.holds_gradient: bool | None = None
         self.state_at: list[int] = []  # which of its arguments have shapes of the state, a few of them
         self.state: list[Any] = []  # what these were in the call before
+        self.again = False  # whether the latest call got the state of the one before
 
     def begin(self, args: Any, kwargs: Any) -> Any:
         """Begin a call, as what the first one has shown it to be."""
@@ -199,8 +199,9 @@ class JittedFunction:
         if self.role == STEP:
             # One without a gradient, as for each moment of an optimizer, may be called several times in a step.
             helps = self._helps()
-            again = not helps and self._has_the_same_state(self.functions.leaves((args, kwargs)))
-            recorder.call_begin(f"{self.label}, {next(self.functions.numbers)}" if helps else self.label, again=again)
+            self.again = not helps and self._has_the_same_state(self.functions.leaves((args, kwargs)))
+            label = f"{self.label}, {next(self.functions.numbers)}" if helps else self.label
+            recorder.call_begin(label, again=self.again or helps)
             return patches.CallMark(STEP, self._traces())
         if self.role == EVALUATION:
             return (EVALUATION, recorder.forward_begin(training=False))
@@ -221,6 +222,7 @@ class JittedFunction:
         elif mark.given[0] == STEP:
             compiled = self._traces() > mark.given[1]
             timed = recorder.call_end("compile" if compiled else "call", counts=not self._helps())
+            self._take_turn()
             if timed is not None and returned and self.ends:
                 results = self.functions.leaves(mark.result)
                 self.functions.waits.add(recorder.number, results[self.ends[0]], timed[0], self)
@@ -231,7 +233,18 @@ class JittedFunction:
 
     def _helps(self) -> bool:
         """Return whether it has no gradient, and another function of the step has."""
-        return self.functions.differentiates and not self.holds_gradient
+        return bool(self.functions.trained) and not self.holds_gradient
+
+    def _see(self, kind: str) -> None:
+        """Count the call that was seen as one of ``kind``."""
+        sights = self.recorder.sights
+        sights["jit"] -= 1
+        sights[kind] = sights.get(kind, 0) + 1
+
+    def _take_turn(self) -> None:
+        """Note whose weights the step has updated: a round of several functions, one of them often, is one step."""
+        if self.holds_gradient and not self.again:
+            self.recorder.optimizers.append(self.functions.trained.index(self.label))
 
     def _has_the_same_state(self, given: list[Any]) -> bool:
         """Return whether it gets the very arrays of the call before: gradients are added up, nothing was updated."""
@@ -268,24 +281,18 @@ class JittedFunction:
             small = jax_programs.common(self.functions.shapes(given, 1), self.functions.shapes(fresh, 1))
             if small and jax_programs.holds_gradient(self.function, arguments, program):
                 kept_shapes, same = small, FEW
-        if same >= FEW or (self.donates and same):
-            self.role = STEP
+        trains = same >= FEW or (self.donates and same > 0)
+        if trains:
             self.holds_gradient = jax_programs.holds_gradient(self.function, arguments, program)
-            self.functions.differentiates = self.functions.differentiates or self.holds_gradient
-            self.state_at = self._places(given, kept_shapes)
-            self._has_the_same_state(given)
-            if (times := jax_programs.gradients_in_loop(program)) != 1:
-                often = f"{times} times" if times else "as often as it finds"
-                process.note(REPEATED.format(name=self.name, often=often))
-            self.functions.trains(kept_shapes)
-            self.functions.multiplies(program)
-            self.recorder.first_call(self.label, begin, end)
+        if trains and (self.holds_gradient or not jax_programs.is_of_a_library(self.function)):
+            self._learn_step(mark.given, kept_shapes, program)
+            self.recorder.first_call(self.label, begin, end, counts=not self._helps())
+            self._take_turn()
             self.functions.count(self.function, arguments, self.recorder.number)
-            # A small result of another shape than any argument is not taken over by the next step.
-            kept = [(str(getattr(leaf, "shape", "")), str(getattr(leaf, "dtype", ""))) for leaf in given]
-            sizes = {index: getattr(leaf, "size", 1 << 40) for index, leaf in enumerate(results)}
-            known = [(str(getattr(leaf, "shape", "")), str(getattr(leaf, "dtype", ""))) in kept for leaf in results]
-            self.ends = sorted(sizes, key=lambda index: (known[index], sizes[index], -index))
+            self._learn_ends(given, results)
+        elif trains:
+            self.role = HELPER
+            self._see("jit_library")
         elif self.functions.takes_state(given):
             self.role = EVALUATION
             self.recorder.first_forward(begin, end)
@@ -295,10 +302,34 @@ class JittedFunction:
             if self.holds_gradient is None:
                 self.holds_gradient = jax_programs.holds_gradient(self.function, arguments, program)
             if self.holds_gradient:
-                self.recorder.sights["jit"] -= 1
-                self.recorder.sights["jit_gradient"] = self.recorder.sights.get("jit_gradient", 0) + 1
+                self._see("jit_gradient")
             return
         self.recorder.file.write({"kind": "function", "name": self.name, "role": self.role}, opens=False)
+
+    def _learn_step(self, given: tuple[Any, ...], kept_shapes: list[Any], program: Any) -> None:
+        """Learn what a step is, from the call that showed that it makes one, and say what of it is not known."""
+        _, arguments, arrays, _ = given
+        self.role = STEP
+        if self.holds_gradient:
+            self.functions.trained.append(self.label)
+        self.state_at = self._places(arrays, kept_shapes)
+        self._has_the_same_state(arrays)
+        if (times := jax_programs.gradients_in_loop(program)) != 1:
+            often = f"{times} times" if times else "as often as it finds"
+            process.note(REPEATED.format(name=self.name, often=often))
+        if "MultiStepsState" in str(self.functions.jax.tree_util.tree_structure(arguments)):
+            process.note(GATHERED.format(name=self.name))
+        if not self.functions.trained:
+            process.note(NO_GRADIENT.format(name=self.name))
+        self.functions.trains(kept_shapes)
+        self.functions.multiplies(program)
+
+    def _learn_ends(self, given: list[Any], results: list[Any]) -> None:
+        """Learn which results show the end: a small one of another shape than any argument is not taken over."""
+        kept = [(str(getattr(leaf, "shape", "")), str(getattr(leaf, "dtype", ""))) for leaf in given]
+        sizes = {index: getattr(leaf, "size", 1 << 40) for index, leaf in enumerate(results)}
+        known = [(str(getattr(leaf, "shape", "")), str(getattr(leaf, "dtype", ""))) in kept for leaf in results]
+        self.ends = sorted(sizes, key=lambda index: (known[index], sizes[index], -index))
 
 
 class Jitted:
@@ -344,64 +375,3 @@ class Jitted:
     @property
     def __doc__(self) -> Any:  # type: ignore[override]
         return self._function.__doc__
-
-
-class DeviceWaits:
-    """When the device had finished each step: a thread waits for a result of it, without the interpreter's lock."""
-
-    def __init__(self, recorder: Any) -> None:
-        self.recorder = recorder
-        self.pid = 0
-        recorder.at_step.append(self.write)
-        recorder.at_end.append(self.stop)
-
-    def add(self, number: int, result: Any, begin: int, function: JittedFunction) -> None:
-        """Wait for ``result`` of step ``number``, which was asked for at ``begin``."""
-        if self.pid != os.getpid():
-            self.pid = os.getpid()
-            self.asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
-            self.done: list[tuple[int, int, int]] = []
-            self.thread = threading.Thread(target=self._wait, daemon=True, name="steptime attach: device")
-            self.thread.start()
-        self.asked.put((number, result, begin, function))
-
-    def _wait(self) -> None:
-        last = 0
-        while True:
-            asked = self.asked.get()
-            if asked is None:
-                return
-            number, result, begin, function = asked
-            try:
-                result.block_until_ready()
-                end = now()
-                self.done.append((number, max(begin, last), end))
-                last = end
-            except Exception:  # the next step took this result over: another one is tried from now on
-                function.ends = function.ends[1:]
-            del asked, result
-
-    def write(self, number: int) -> None:
-        """Write the steps before ``number`` that the device has finished since."""
-        if self.pid != os.getpid():
-            return
-        done, self.done = self.done, []
-        spans: dict[int, list[int]] = {}
-        for step, begin, end in done:
-            span = spans.setdefault(step, [0, begin, end])
-            span[0] += end - begin
-            span[2] = end
-        for step, (busy, begin, end) in spans.items():
-            if step >= number:  # its other functions may go on
-                self.done += [each for each in done if each[0] == step]
-                continue
-            times = {"regions": {"call": busy}, "span_ns": end - begin, "begin_ns": begin, "end_ns": end}
-            self.recorder.file.write({"kind": "device", "step": step, **times})
-
-    def stop(self) -> None:
-        """End the thread and wait for it: one that still runs while the interpreter ends can abort the process."""
-        if self.pid != os.getpid():
-            return
-        self.asked.put(None)
-        self.thread.join(ENDED_WITHIN_S)
-        self.write(self.recorder.number + 1)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import types
 from typing import Any, Iterator
+
+from . import patches
 
 # In JAX's names of operations: forward mode, which reverse mode contains.
 DIFFERENTIATED = "jvp("
@@ -28,6 +31,13 @@ def program_of(function: Any, arguments: Any) -> Any:
         return function.trace(*arguments[0], **arguments[1]).jaxpr.jaxpr
     except Exception:
         return None
+
+
+def is_of_a_library(function: Any) -> bool:
+    """Return whether an installed package has a jitted function, as optax those for moments of gradients."""
+    module = sys.modules.get(str(getattr(function, "__module__", "")))
+    file = getattr(module, "__file__", None)
+    return file is not None and not patches.is_user_file(file, patches.library_folders())
 
 
 def passed_on(program: Any, results: int) -> set[int]:

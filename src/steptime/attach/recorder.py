@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import loader_requests
-from .account import COLLECTIVE, GAP, REGION, Ledger
+from .account import COLLECTIVE, EPOCH, GAP, REGION, Ledger
 from .garbage import Collections
 from .loader_requests import LoaderRequest, RequestsElsewhere, TrainingSources
 from .optimizer_rounds import ClosureCode, OptimizerRounds
@@ -55,16 +55,15 @@ class Recorder:
         self.optimizers: list[int] = []
         self.rounds, self.closure, self.passes = OptimizerRounds(), ClosureCode(), StepPasses()
         self.flags: set[str] = set()
-        # `elsewhere`: whether another thread asked for collectives.
-        self.stepped = self.blind = self.between = self.ended = self.elsewhere = False
-        self.update_end_ns = self.last_gradient = 0
+        self.stepped = self.blind = self.between = self.ended = False
+        self.elsewhere = False  # whether another thread asked for collectives
+        self.update_end_ns = self.last_gradient = self.moved = 0  # the last: bytes of collectives since the first step
         self.pending: list[LoaderRequest] = []
         self.sources = TrainingSources()
         self.reads, self.untrained = loader_requests.EvaluatedReads(), loader_requests.UntrainedBatches()
         self.elsewhere_requests = RequestsElsewhere()
         self.calls: set[str] = set()
         self.world: tuple[int, int, str] | None = None
-        self.moved = 0  # bytes of collectives since the first step
         if self.sampler is not None:
             self.sampler.begin_again()
         if self.device is not None:
@@ -182,7 +181,7 @@ class Recorder:
         if self.stepped and not same and (delivered or ended or alone):
             self.close(first if first is not None else self._end_of_update(begin, forward=forward))
         elif self.ledger.waits and self.begin is not None and not self.passes.may_begin_anew(self):
-            self.ledger.resume()  # a second network of the same step: what was between the updates is not apart
+            self.ledger.resume(keeps_apart=not (self.micro_steps or self.forwards))  # nothing, of a second network
         if self.begin is None:
             self._begin_first(first if first is not None else (self.update_end_ns or begin))
         self.batches.take(mine, self.ledger)
@@ -233,14 +232,15 @@ class Recorder:
                 self.passes.forward(self.micro_steps, array)
                 self.forwards += 1
             elif not own and self.sources.latest is not None:
-                self._set_apart()
+                self.set_apart()
             self.between = not training and not own and (self.stepped or self.begin is None or bool(self.calls))
         name = "forward" if training else "nograd"
         self.sights[name] = self.sights.get(name, 0) + 1
         self.enter(name)
         return name
 
-    def _set_apart(self) -> None:
+    def set_apart(self) -> None:
+        """Set requests to other loaders apart."""
         others = [request for request in self.pending if request.source not in self.sources.training]
         for request in others:
             if self.stepped:
@@ -321,15 +321,15 @@ class Recorder:
             self._called(timed[1], counts=counts)
         return timed
 
-    def first_call(self, name: str, begin: int, end: int) -> None:
+    def first_call(self, name: str, begin: int, end: int, *, counts: bool = True) -> None:
         """Note that what was recorded as `compile` was a call of a step: what a function is shows in its result."""
         self._call(name, begin)
-        self._called(end)
+        self._called(end, counts=counts)
 
     def first_forward(self, begin: int, end: int) -> None:
         """Note that what was recorded as `compile` was a forward without gradient between steps."""
         if not self.stack and self.sources.latest is not None:
-            self._set_apart()
+            self.set_apart()
         self.between = self.begin is None or self.stepped or bool(self.calls)
         if self.between:
             self.ledger.extend_apart(begin, end)
@@ -438,7 +438,7 @@ class Recorder:
         for request in self.reads.last(self.pending):
             self.ledger.extend_apart(request.begin, request.read_until)
             self.ledger.add((request.begin, REGION, request.region, request.duration))
-        if self.stepped or self.calls:
+        if self.stepped or self.calls - {EPOCH}:
             self.close(self.update_end_ns)
         elif self.untrained.evaluates:
             self.ledger.set_apart(self.begin, now())

@@ -9,7 +9,7 @@ import importlib
 from typing import Any
 
 from .library_calls import backward_of, forward_of, update_of
-from .tensorflow_functions import in_graph
+from .tensorflow_functions import Updates, in_graph
 
 
 def install_tapes(module: Any) -> None:
@@ -27,7 +27,12 @@ def install_models(module: Any) -> None:
 def install_optimizers(module: Any) -> None:
     """Patch the updates of Keras' optimizers."""
     if _is_on_tensorflow():
-        update_of(module.BaseOptimizer, "apply", compiling=in_graph())
+        update_of(module.BaseOptimizer, "apply", _count, in_graph())
+
+
+def _count(optimizer: Any) -> None:
+    del optimizer
+    Updates.count += 1
 
 
 def _is_on_tensorflow() -> bool:

@@ -9,17 +9,18 @@ import os
 import weakref
 from typing import Any, Callable
 
-from . import patches, process
+from . import patches, process, tensorflow_graphs
+from .account import EPOCH
 from .batch_amount import BatchAmount
 from .library_calls import requests_of
 
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
+# A function with a gradient that assigns no weights, whose update is a call of its own; and such an update.
+PASS, UPDATE = "micro-step", "update"
 REASON = "the whole step is one graph, inside which TensorFlow shows no times"
 INPUT_REASON = "the graph of the step takes its batches itself (tf.data in a tf.function)"
-# Operations that TensorFlow itself names as of a gradient, and those that update variables.
-_GRADIENT = "gradient_tape/"
-_UPDATE = "ResourceApply"
-_DEEP = 6
+REPEATED = "a step is a call of {name}, which computes gradients {often}: micro-steps, or steps of their own"
+GATHERED = "a step is a call of {name}: the optimizer gathers the gradients of several for one update"
 
 
 def in_graph() -> Callable[[], bool]:
@@ -65,64 +66,107 @@ def install_functions(module: Any) -> None:
     patches.measure(module.Function, "__call__", functions.begin, functions.end, in_graph())
 
 
+class Updates:
+    """Counts the updates of weights that are calls of their own."""
+
+    count = 0
+
+
 class TensorFlowFunctions:
     """The functions of this process, and what each is for."""
 
     def __init__(self) -> None:
         self.recorder = process.recorder()
-        self.roles: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        self.labels: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self.known: weakref.WeakKeyDictionary[Any, KnownFunction] = weakref.WeakKeyDictionary()
         self.numbers = itertools.count()
+        self.roles: set[str] = set()
 
     def begin(self, args: Any, kwargs: Any) -> Any:
         """Begin a call, as what the first one has shown it to be."""
         recorder, function = self.recorder, args[0]
         if recorder.stack or not recorder.is_mine():
             return None
-        role = self.roles.get(function)
-        if role == HELPER:
+        known = self.known.get(function)
+        if known is None:
+            takes = any(map(_is_iterator, (*args[1:], *kwargs.values())))
+            if takes:
+                recorder.set_apart()
+            recorder.enter("compile")
+            return patches.CallMark("", function, takes)
+        if known.role == HELPER:
             return None
-        if role == EVALUATION:
-            return (role, function, recorder.forward_begin(training=False))
+        if known.role == EVALUATION:
+            return patches.CallMark(EVALUATION, known, recorder.forward_begin(training=False))
+        if known.role == UPDATE:
+            recorder.update_begin()
+            return patches.CallMark(UPDATE, known, None)
+        if known.takes_batches:  # what Python has taken is another's
+            recorder.set_apart()
         traces = function.experimental_get_tracing_count()
-        if role == STEP:
-            recorder.call_begin(self.labels[function])
-            return (role, function, traces)
-        takes = any(hasattr(each, "_iterator_resource") for each in (*args[1:], *kwargs.values()))
-        recorder.enter("compile")
-        return ("", function, takes)
+        recorder.call_begin(known.label, again=known.role == PASS and known.updates == Updates.count)
+        return patches.CallMark(known.role, known, traces)
 
     def end(self, mark: Any, returned: bool) -> None:
         """End it."""
-        role, function, known = mark
+        role, known, seen = mark.given
+        result, mark.result = mark.result, None
         recorder = self.recorder
         if role == EVALUATION:
-            recorder.forward_end(known)
-        elif role == STEP:
-            compiled = function.experimental_get_tracing_count() > known
+            recorder.forward_end(seen)
+        elif role == UPDATE:
+            recorder.update_end(counts=self._is_update())
+        elif role in (STEP, PASS):
+            if known.takes_batches and not (returned and _has_value(result)):
+                self._called_without_batch()
+                return
+            compiled = known.function().experimental_get_tracing_count() > seen
             recorder.call_end("compile" if compiled else "call")
+            self._called(known)
         else:
             timed = recorder.leave("compile")
             if timed is not None and returned:
-                self._learn(function, timed[0], timed[1], takes_batches=known)
+                self._learn(known, timed[0], timed[1], takes_batches=seen)
+
+    def _called_without_batch(self) -> None:
+        """End a call that found its epoch over: what follows is the next step's, whose work has not begun."""
+        self.recorder.call_end(EPOCH, counts=False)
+        if not self.recorder.micro_steps:
+            self.recorder.calls = {EPOCH}
+
+    def _is_update(self) -> bool:
+        """Return whether what assigns weights is an update: beside whole steps it is a mean, or another network's."""
+        counts = STEP not in self.roles or PASS in self.roles
+        Updates.count += counts
+        return counts
+
+    def _called(self, known: KnownFunction) -> None:
+        known.updates = Updates.count
+        if known.role == STEP:
+            self.recorder.optimizers.append(known.number)
 
     def _learn(self, function: Any, begin: int, end: int, *, takes_batches: bool) -> None:
         graphs = [each.graph for each in function._list_all_concrete_functions()]
-        name = str(getattr(function, "name", "function"))
-        role = HELPER
-        if any(_trains(graph, _DEEP) for graph in graphs):
-            role = STEP
+        known = KnownFunction(function, _role(graphs), next(self.numbers), takes_batches=takes_batches)
+        self.known[function] = known
+        self.roles.add(known.role)
+        if known.role in (STEP, PASS):
             process.unseen(REASON, "forward", "backward", "update", "comm_exposed", "sync_wait")
-            self.labels[function] = f"{name} {next(self.numbers)}"
             if takes_batches:
                 process.unseen(INPUT_REASON, "input_wait")
             self._say_rank()
-            self.recorder.first_call(self.labels[function], begin, end)
-        elif any(_reads_weights(graph, _DEEP) for graph in graphs):
-            role = EVALUATION
+            _say_what_a_call_holds(known.name, graphs)
+            self.recorder.first_call(known.label, begin, end)
+            self._called(known)
+            if known.role == PASS:  # its update is seen elsewhere
+                self.recorder.stepped = False
+                self.recorder.compiles = patches.never
+        elif known.role == UPDATE:
+            if self._is_update():
+                self.recorder.by_hand = False
+                self.recorder.updated(end)
+        elif known.role == EVALUATION:
             self.recorder.first_forward(begin, end)
-        self.roles[function] = role
-        self.recorder.file.write({"kind": "function", "name": name, "role": role}, opens=False)
+        self.recorder.file.write({"kind": "function", "name": known.name, "role": known.role}, opens=False)
 
     def _say_rank(self) -> None:
         try:
@@ -135,20 +179,42 @@ class TensorFlowFunctions:
         self.recorder.rank(index, len(workers), "tensorflow")
 
 
-def _inner_graphs(graph: Any) -> list[Any]:
-    functions = getattr(graph, "_functions", {})
-    found = [getattr(each, "graph", None) for each in getattr(functions, "values", list)()]
-    return [each for each in found if each is not None and each is not graph]
+class KnownFunction:
+    """What is known of one function."""
+
+    def __init__(self, function: Any, role: str, number: int, *, takes_batches: bool) -> None:
+        self.function = weakref.ref(function)
+        self.role = role
+        self.number = number
+        self.name = str(getattr(function, "name", "function"))
+        self.label = f"{self.name} {number}"
+        self.takes_batches = takes_batches
+        self.updates = 0  # that were seen when it was called last
 
 
-def _trains(graph: Any, deep: int) -> bool:
-    for operation in graph.get_operations():
-        if _GRADIENT in operation.name or operation.type.startswith(_UPDATE):
-            return True
-    return deep > 0 and any(_trains(each, deep - 1) for each in _inner_graphs(graph))
+def _role(graphs: list[Any]) -> str:
+    differentiates = any(map(tensorflow_graphs.holds_gradient, graphs))
+    if any(map(tensorflow_graphs.assigns_weights, graphs)):
+        return STEP if differentiates else UPDATE
+    if differentiates:
+        return PASS
+    return EVALUATION if any(map(tensorflow_graphs.reads_weights, graphs)) else HELPER
 
 
-def _reads_weights(graph: Any, deep: int) -> bool:
-    if any(getattr(each, "trainable", False) for each in getattr(graph, "variables", ())):
-        return True
-    return deep > 0 and any(_reads_weights(each, deep - 1) for each in _inner_graphs(graph))
+def _say_what_a_call_holds(name: str, graphs: list[Any]) -> None:
+    times = min(map(tensorflow_graphs.repeats_gradient, graphs))
+    if times != 1:
+        often = f"{times} times" if times else "in a loop"
+        process.note(REPEATED.format(name=name, often=often))
+    if any(map(tensorflow_graphs.gathers_gradients, graphs)):
+        process.note(GATHERED.format(name=name))
+
+
+def _is_iterator(value: Any) -> bool:
+    return hasattr(value, "_iterator_resource") or hasattr(value, "_iterators")
+
+
+def _has_value(result: Any) -> bool:
+    """Return whether a function of Keras has found a batch: what else it returns is a result."""
+    asked = getattr(result, "has_value", None)
+    return asked is None or bool(asked())

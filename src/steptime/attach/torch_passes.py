@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from . import early_end, patches, process, torch_collectives, torch_device, torch_graphs
 from .batch_amount import AskedSizes, BatchReader
 from .library_calls import region_of, requests_of
+from .optimizer_numbers import OptimizerNumbers
 from .record_file import now
 from .torch_dropped_gradients import DroppedGradients
 from .torch_gradients import Gradients, UpdatesByHand
@@ -93,7 +94,7 @@ class TorchTraining:
         self.unused = DroppedGradients(torch, self.recorder)
         self.reader, self.sizes = BatchReader(), AskedSizes()
         self.usual = self.unused.usual = UsualSteps(self.recorder, self.reader, self.sizes, self.unused)
-        self.optimizers: dict[int, int] = {}
+        self.optimizers = OptimizerNumbers()
         self.evaluates = False  # whether the last forward of a gradient was of a module in evaluation mode
         self.trains_so = False  # whether a backward pass followed such a one
 
@@ -344,7 +345,7 @@ class TorchTraining:
         if usual.on and id(optimizer) in usual.updates and usual.update_ends():
             return
         if self.recorder.is_mine():
-            self.recorder.update_end(self.optimizers.setdefault(id(optimizer), len(self.optimizers)))
+            self.recorder.update_end(self.optimizers.of(optimizer))
 
     def _makes_state(self, optimizer: Any) -> bool:
         """Return whether an update has no pass before it and no rate: so the state of a checkpoint is made to load."""

@@ -23,6 +23,7 @@ from .step_passes import reference_to
 
 if TYPE_CHECKING:
     from .batch_amount import AskedSizes, BatchReader
+    from .optimizer_numbers import OptimizerNumbers
     from .patches import After, Before
     from .torch_dropped_gradients import DroppedGradients
 
@@ -154,11 +155,10 @@ class UsualSteps:
 
     # Learning
 
-    def begins(self, module: Any, optimizers: dict[int, int], *, alone: bool) -> bool:
+    def begins(self, module: Any, optimizers: OptimizerNumbers, *, alone: bool) -> bool:
         """Return whether from this forward of ``module`` on only times are noted.
 
-        ``optimizers`` are the numbers of optimizers by their identity; ``alone`` is whether nothing else of torch may
-        have to be asked.
+        ``optimizers`` are numbered; ``alone`` is whether nothing else of torch may have to be asked.
         """
         recorder = self.recorder
         line = recorder.lines.latest
@@ -197,9 +197,9 @@ class UsualSteps:
             and recorder.lines.thread is not None
         )
 
-    def _begin(self, recorder: Recorder, form: StepForm, module: Any, optimizers: dict[int, int]) -> None:
+    def _begin(self, recorder: Recorder, form: StepForm, module: Any, optimizers: OptimizerNumbers) -> None:
         self.optimizer = form.constant["optimizers"][0]
-        self.updates = {identity for identity, number in optimizers.items() if number == self.optimizer}
+        self.updates = optimizers.identities(self.optimizer)
         self.module: Callable[[], Any] = weakref.ref(module)
         self.rows, self.array = recorder.passes.rows[0]
         self.source = recorder.sources.latest

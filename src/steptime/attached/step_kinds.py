@@ -66,11 +66,11 @@ def pass_notes(kept: KeptSteps) -> Iterator[str]:
 
 
 def _since_turns_are_known(steps: Sequence[StepLine]) -> Sequence[StepLine]:
-    """Return the steps without the first ones, where these are single updates of what is one step later on.
+    """Return the steps without the first ones, where these are parts of what is one step later on.
 
     Without a loader it is not known at first that optimizers take turns.
     """
-    first = next((index for index, step in enumerate(steps) if len(step.optimizers) > 1), 0)
+    first = max(range(len(steps)), key=lambda index: len(steps[index].optimizers), default=0)
     turn = steps[first].optimizers if steps else []
     single = [optimizer for step in steps[:first] for optimizer in step.optimizers]
     is_learnt = bool(single) and single == (turn * len(single))[: len(single)]

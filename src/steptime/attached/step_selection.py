@@ -82,7 +82,8 @@ def _undisturbed(steps: Mapping[int, Sequence[StepLine]]) -> tuple[list[int], bo
     apart = [number for number in steps if number not in disturbed and number - 1 not in disturbed]
     behind = [number for number in steps if number not in disturbed]
     beside = [number for number, own in steps.items() if number not in spoilt and not any(step.save_s for step in own)]
-    if len(apart) >= _FEW or len(beside) < _FEW or len(apart) > len(beside) // 2:
+    few = len(beside) < _FEW and bool(apart or not beside)
+    if len(apart) >= _FEW or few or len(apart) > len(beside) // 2:
         return apart, False
     return (behind if len(behind) >= _FEW else beside), True
 

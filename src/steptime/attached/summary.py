@@ -38,6 +38,7 @@ _WHY = "without-step"
 _SIGHTS = {
     "forward": ("forward pass", "forward passes", "and no backward pass"),
     "nograd": ("forward pass", "forward passes", "without gradient"),
+    "jit_library": ("call", "calls", "of jitted functions of libraries, which hold no gradient"),
     "jit": ("call", "calls", "of jitted functions, of which none returned a state or held a gradient"),
     "jit_gradient": (
         "call",
