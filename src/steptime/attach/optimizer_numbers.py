@@ -11,7 +11,7 @@ from . import process
 FEW = 4
 # Optimizers that took the place of others, from which on it is said.
 OFTEN = 8
-ANEW = "a new optimizer ({name}) took the place of one that was gone {often} times: what it keeps of gradients is lost"
+ANEW = "a new optimizer ({name}) took the place of one that was gone {often} times: each begins without momentum"
 
 
 class OptimizerNumbers:
