@@ -15,6 +15,7 @@ import itertools
 import json
 import re
 import sys
+import tarfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -298,14 +299,19 @@ def report_page() -> str:
 
 @cache
 def report_examples() -> dict[tuple[str, str], str]:
-    """Return a value of each key of reports (demo, stored study, attached run, sweep), by form and key."""
+    """Return a value of each key of reports (demo, stored studies, attached run, sweep), by form and key."""
     run = CliRunner()
     demo = run.invoke(app, ["demo", "--json", "-o", mkdtemp()]).stdout
-    attached = run.invoke(app, ["report", "--json", str(DATA / "ray-train.tar.xz")]).stdout
-    stored = (DATA / "golden" / "strong-scaling" / "report.json").read_text(encoding="utf-8")
+    attached = [
+        run.invoke(app, ["report", "--json", str(DATA / f"{name}.tar.xz")]).stdout for name in ("ray-train", "ray-data")
+    ]
+    stored = [(DATA / "golden" / "strong-scaling" / "report.json").read_text(encoding="utf-8")]
+    for archive in sorted((DATA / "stored").glob("*.tar.xz")):
+        with tarfile.open(archive) as members:
+            stored += [member.read().decode() for member in [members.extractfile("report.json")] if member]
     swept = json.dumps({"sweep": json.loads((DATA / "sweep.json").read_text(encoding="utf-8"))})
     found: dict[tuple[str, str], str] = {}
-    for text in (demo, stored, attached, swept):
+    for text in (demo, *stored, *attached, swept):
         report = json.loads(text)
         for form, place in (
             (Summary, report),
@@ -331,18 +337,19 @@ def _collect(form: type[BaseModel], value: Any, found: dict[tuple[str, str], str
             values = own.values() if isinstance(own, dict) and not set(own) & set(inner.model_fields) else [own]
             for each in values:
                 _collect(inner, each, found)
-        if not forms and own not in (None, [], {}, ""):
+        known = [each for each in own.values() if each is not None] if isinstance(own, dict) else own
+        if not forms and known not in (None, [], ""):
             text = _example(own)
             if len(text) <= _LONGEST_VALUE and not set(text) & set(" `/"):
                 found.setdefault((form.__name__, key), text)
 
 
 def _example(value: Any) -> str:  # noqa: ANN401 - JSON
-    """Return a value as JSON of one word; of several the first, and numbers with three digits."""
+    """Return a value as JSON of one word; of several the first that is known, and numbers with three digits."""
     if isinstance(value, list):
         return f"[{_example(value[0])}{',…' if len(value) > 1 else ''}]"
     if isinstance(value, dict):
-        key, first = next(iter(value.items()))
+        key, first = next(each for each in value.items() if each[1] is not None)
         return f'{{"{key}":{_example(first)}{",…" if len(value) > 1 else ""}}}'
     if isinstance(value, float):
         return f"{value:.3g}"
