@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import steptime
+from steptime.cli.plan import in_one_shell
 from steptime.errors import LaunchError
 from steptime.execution.progress import Silent
 from steptime.launchers import namespaces, processes
@@ -144,3 +145,24 @@ def test_a_launch_is_recorded_with_what_kept_others_out(plan, monkeypatch, kind)
         each for trial in plan.expansion.trials for each in Store.open(plan.folder).iter_records(TIMING, trial.id)
     ]
     assert [launch.isolation for launch in launches] == [kind] * len(plan.expansion.trials)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["A=1 RANK=0 sh -c 'echo $A $RANK'", "A=1 RANK=1 sh -c 'echo $A $RANK'"],
+        ["A='x y' B='0;1' RANK=0 sh -c 'echo $A $B'", "A='x y' B='0;2' RANK=0 sh -c 'echo $A $B'"],
+        ["A=1 sh -c 'echo $A $B'", "A=1 sh -c 'echo $A'"],
+        ["A=1 sh -c 'echo $A'"],
+        ["A=1 sh -c 'echo $A'", "sh -c 'echo none'"],
+    ],
+    ids=["a rank", "quoted", "nothing of its own", "one process", "nothing shared"],
+)
+def test_commands_that_share_variables_print_what_they_print_alone(lines):
+    alone = [subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout for line in lines]
+    together = subprocess.run(["sh", "-c", "\n".join(in_one_shell(lines))], capture_output=True, text=True, check=True)
+    assert together.stdout == "".join(alone)
+
+
+def test_a_variable_that_all_commands_share_is_exported_once():
+    assert in_one_shell(["A=1 R=0 go 'x y'", "A=1 R=1 go"]) == ["export A=1", "R=0 go 'x y'", "R=1 go"]

@@ -1,8 +1,11 @@
 """The plan of a run as a section or JSON, for ``steptime run --dry-run``."""
 
 import os
+import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +31,11 @@ def print_plan(plan: StudyPlan, form: str, html: Path | None) -> None:
 
 
 def _section(plan: StudyPlan) -> Section:
-    """Return the trials of each group, their conditions, the commands of one of them, and about how long all take."""
+    """Return about how long all takes, the trials of each group, their conditions, and the commands of one of them."""
     trials = plan.expansion.trials
     missing = {trial.id: plan.missing_requirement(trial) for trial in trials}
-    parts: list[Part] = [
+    parts: list[Part] = [Section("Time", [Sentences([*_times(plan), f"results go to {plan.folder}"])])]
+    parts += [
         Section(group, [_trial_table(plan, [trial for trial in trials if trial.group == group])])
         for group in dict.fromkeys(trial.group for trial in trials)
     ]
@@ -40,9 +44,26 @@ def _section(plan: StudyPlan) -> Section:
     if trials:
         shown = next((trial for trial in reversed(trials) if not missing[trial.id]), trials[-1])
         title = f"Exact commands of {shown.id}, one per process, in its run folder"
-        parts.append(Section(title, [Verbatim("\n".join(plan.commands(shown)), only=None)]))
-    parts.append(Section("Time", [Sentences([*_times(plan), f"results go to {plan.folder}"])]))
+        parts.append(Section(title, [Verbatim("\n".join(in_one_shell(plan.commands(shown))), only=None)]))
     return Section(f"{plan.study.name}: {_launches_in_words(plan)}", parts)
+
+
+def in_one_shell(lines: Sequence[str]) -> list[str]:
+    """Return shell lines with the variables that all of them set alike ahead of them, in a line that exports these."""
+    words = [shlex.split(line, comments=True) for line in lines]
+    variables = [list(takewhile(re.compile(r"\w+=").match, own)) for own in words]
+    shared = [each for each in variables[0] if all(each in own for own in variables)] if len(lines) > 1 else []
+    if not shared:
+        return list(lines)
+    assigned = [[each for each in own if each not in shared] for own in variables]
+    started = [own[len(names) :] for own, names in zip(words, variables, strict=True)]
+    rest = [" ".join([*map(_quoted, own), shlex.join(argv)]) for own, argv in zip(assigned, started, strict=True)]
+    return [" ".join(["export", *map(_quoted, shared)]), *rest]
+
+
+def _quoted(assignment: str) -> str:
+    name, _, value = assignment.partition("=")
+    return f"{name}={shlex.quote(value)}"
 
 
 def _trial_table(plan: StudyPlan, trials: Sequence[Trial]) -> SectionTable:
