@@ -216,8 +216,12 @@ ONE_MISTAKE = [
                  "are meant, write allreduce alone", id="mapping in a list"),
     pytest.param(TOP + "strategies: [[allreduce], ps_sync]", "race.yaml:3: strategies: ['allreduce'] is a list "
                  "inside a list; write its names beside the others", id="list in a list"),
-    pytest.param(TOP + "steps: 100", "race.yaml:3: steps: 100 is not a mapping; it takes the keys warmup, min, max",
-                 id="no mapping"),
+    pytest.param(TOP + "steps: 100", "race.yaml:3: steps: 100 is not a mapping; it takes the keys warmup, min, max "
+                 "({min: 100, max: 100} for exactly 100)", id="no mapping"),
+    pytest.param(TOP + "launches: 2", "race.yaml:3: launches: 2 is not a mapping; it takes the keys min, max ({min: 2, "
+                 "max: 2} for exactly 2)", id="a count in place of a range"),
+    pytest.param(TOP + "launches: many", "race.yaml:3: launches: 'many' is not a mapping; it takes the keys min, max",
+                 id="a word in place of a range"),
     pytest.param(TOP + "target: 1 percent", "race.yaml:3: target: '1 percent' is not a share; write for example 1% or "
                  "0.01", id="no share"),
     pytest.param(TOP + "target: 1", "race.yaml:3: target: 1 is too large; the largest is 0.5", id="share above half"),

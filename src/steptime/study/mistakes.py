@@ -118,7 +118,10 @@ def _no_mapping(value: object, path: Path, _: Mapping[str, Any]) -> str:
     takes = {node.get("type") for node in _nodes(path)}
     others = [words for kind, words in _SHORTER.items() if kind in takes]
     wrong = f"neither {' nor '.join(others)} nor a mapping" if others else "not a mapping"
-    return f"{_shown(value)} is {wrong}" + (f"; it takes the keys {', '.join(keys)}" if keys else "")
+    takes_keys = f"; it takes the keys {', '.join(keys)}" if keys else ""
+    is_count = type(value) is int and {"min", "max"} <= set(keys)
+    exactly = f" ({{min: {value}, max: {value}}} for exactly {value})" if is_count else ""
+    return f"{_shown(value)} is {wrong}{takes_keys}{exactly}"
 
 
 def _no_text(value: object, _: Path, __: Mapping[str, Any]) -> str:
