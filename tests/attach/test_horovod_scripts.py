@@ -45,7 +45,7 @@ hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 wrapped = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), OPTIONS)
 waited = 0.0
 for x, y in DataLoader(data, 8, sampler=sampler):
-    wrapped.zero_grad()
+    CLEAR
     loss = F.cross_entropy(model(x), y)
     loss.backward()
     begin = time.perf_counter()
@@ -58,11 +58,23 @@ DIVIDED, SAME = "DistributedSampler(data, size, rank, shuffle=False)", "torch.ut
 BY_HAND = """handles = [hvd.allreduce_async_(each.grad, name=name) for name, each in model.named_parameters()]
     for each in handles: hvd.synchronize(each)
     optimizer.step()"""
+AFTER_FOUR = {
+    "options": "backward_passes_per_step=4",
+    "clear": "passes = globals().get('passes', 0) + 1",
+    "update": "if passes % 4 == 0: wrapped.step(); wrapped.zero_grad()",
+}
 
 
 def trained(folder, environ, **changes):
     """Return what the ranks printed: loss, and how long they stood in the update."""
-    chosen = {"sleep": SLEEP_S, "sampler": DIVIDED, "options": "", "update": "wrapped.step()"} | changes
+    chosen = {
+        "sleep": SLEEP_S,
+        "sampler": DIVIDED,
+        "options": "",
+        "update": "wrapped.step()",
+        "clear": "wrapped.zero_grad()",
+    }
+    chosen |= changes
     text = SCRIPT
     for name, value in chosen.items():
         text = text.replace(name.upper(), str(value), 1)
@@ -155,3 +167,21 @@ def test_ranks_of_a_set_of_processes_are_not_said_to_train_one_model(tmp_path):
     _, _, run = attached(tmp_path / "sets", sampler=SAME, sleep=0.0, **own)
     assert run.back_end == "horovod/process sets"
     assert not [finding for finding in run.findings if "sampler" in finding.sentence]
+
+
+@pytest.fixture(scope="module")
+def accumulated(tmp_path_factory):
+    """With an exchange after each fourth backward pass."""
+    return attached(tmp_path_factory.mktemp("accumulated"), **AFTER_FOUR)
+
+
+def test_passes_before_an_exchange_are_micro_steps(accumulated):
+    for lines in accumulated[1]:
+        steps = [line for line in lines if line["kind"] == "step"]
+        assert [(step["micro_steps"], step["samples"]) for step in steps] == [(4, 32)] * (STEPS // 4)
+
+
+def test_the_rank_that_sleeps_in_each_micro_step_is_waited_for(accumulated):
+    parts = {part.name: part.ranks_s for part in accumulated[2].parts}
+    assert parts["sync_wait"][0] == pytest.approx(4 * SLEEP_S, rel=0.4)
+    assert parts["sync_wait"][1] < SLEEP_S
