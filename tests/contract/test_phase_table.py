@@ -23,7 +23,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "diagnosis/communication.py": ({"comm_exposed"}, "has the rules about this phase"),
     "diagnosis/computation.py": (PASSES | {"comm_exposed", "input_wait", "update"}, "has the rules about these phases"),
     "diagnosis/input_rules.py": ({"h2d", "input_wait"}, "has the rules about these phases"),
-    "diagnosis/own_script.py": ({"comm_exposed", "input_wait"}, "has the rules about these phases of a user's script"),
+    "diagnosis/own_script.py": (EXCHANGE | {"input_wait"}, "has the rules about these phases of a user's script"),
     "diagnosis/scenarios.py": ({"backward", "comm_exposed", "input_wait"}, "simulates a step without a phase"),
     "diagnosis/workers.py": (PASSES | EXCHANGE | {"update"}, "has the rules about workers beside each other"),
     "analysis/ablation/stages.py": ({*NAMES} - {"residual"}, "measures phases as differences of stages"),

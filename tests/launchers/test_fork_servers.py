@@ -1,6 +1,7 @@
 """Processes that are forked from one which has imported their framework."""
 
 import json
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -8,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+import steptime
 from living_processes import has_ended, wait_until
 from steptime.catalog.manifest import load_manifests
 from steptime.launchers.fork_servers import Preloading, await_copies
 from steptime.launchers.namespaces import isolation_kind
 from steptime.launchers.request import Request
 from steptime.launchers.table import launcher_named
+from steptime.worker import fork_server
 
 REFERENCE = load_manifests()["reference"]
 FACTS = """
@@ -162,3 +165,42 @@ def test_helpers_of_a_forked_process_find_its_script(run, method):
     _, folder = run(HELPED.replace("METHOD", method), REFERENCE.model_copy(update={"preloading": preloading}))
 
     assert (folder / "helper").read_text() == "0"
+
+
+IMPORTED = """
+import importlib, json, runpy, sys
+sys.path.append(sys.argv[1])
+runpy.run_path(sys.argv[2])["import_all"](sys.argv[3], sys.argv[4:])
+print(json.dumps({name: module.__file__ for name, module in sys.modules.items() if name in ("lib", "steptime")}))
+"""
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """Return the folders of an environment and of an installed steptime, both with another build of a library."""
+    for place, build in (("environment", "own"), ("installed", "other")):
+        (tmp_path / place / "lib").mkdir(parents=True)
+        (tmp_path / place / "lib" / "__init__.py").write_text(f"build = {build!r}\n")
+    (tmp_path / "installed" / "only.py").touch()
+    (tmp_path / "installed" / "steptime").symlink_to(Path(steptime.__file__).parent)
+    return tmp_path / "environment", tmp_path / "installed"
+
+
+def imported(installed, *names):
+    environment, source = installed
+    words = [sys.executable, "-I", "-S", "-c", IMPORTED, environment, fork_server.__file__, source, *names]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return json.loads(done.stdout) if done.returncode == 0 else done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("names", [["lib"], ["steptime.errors", "lib"], ["lib", "steptime.errors"]], ids=" ".join)
+def test_a_framework_is_that_of_its_environment_not_one_beside_an_installed_steptime(installed, names):
+    assert imported(installed, *names)["lib"].startswith(str(installed[0]))
+
+
+def test_steptime_is_found_where_it_is_installed(installed):
+    assert imported(installed, "steptime.errors")["steptime"].startswith(str(installed[1]))
+
+
+def test_what_lies_beside_an_installed_steptime_alone_is_not_found(installed):
+    assert imported(installed, "only") == "ModuleNotFoundError: No module named 'only'"

@@ -1,8 +1,8 @@
 """A process that imports a framework once, and forks a copy of itself for each process of a launch that times nothing.
 
 Run as ``python fork_server.py DESCRIPTOR SOURCE MODULE…``: the descriptor is that of a socket that listens already, the
-modules are those of the framework, and of steptime in the folder SOURCE. A copy computes what a freshly started process
-computes, and nothing that one copy changes reaches another one.
+modules are those of the framework, and of steptime, which alone is taken from the folder SOURCE. A copy computes what a
+freshly started process computes, and nothing that one copy changes reaches another one.
 """
 
 import array
@@ -17,6 +17,8 @@ import select
 import signal
 import socket
 import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
 from typing import Any, Dict, List
 
 _DIE_WITH_PARENT = 1
@@ -56,14 +58,26 @@ def serve(listener: socket.socket) -> None:
 
 
 def import_all(source: str, modules: List[str]) -> None:
-    """Import the modules, with those of the folder ``source``; of ``module:function`` call the function."""
-    sys.path.insert(1, source)
+    """Import the modules, and steptime from the folder ``source``; of ``module:function`` call the function."""
+    finder = _Steptime(source)
+    sys.meta_path.insert(0, finder)
     for entry in modules:
         name, _, function = entry.partition(":")
         module = importlib.import_module(name)
         if function:
             getattr(module, function)()
-    sys.path.remove(source)
+    sys.meta_path.remove(finder)
+
+
+class _Steptime(MetaPathFinder):
+    """Finds steptime in a folder, and nothing else: that of an installed one has other builds of frameworks, too."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Return where steptime itself is; modules in it are found by that."""
+        return PathFinder.find_spec(name, [self._folder], target) if name == "steptime" and path is None else None
 
 
 def start(connection: socket.socket) -> int:
