@@ -59,6 +59,7 @@ def test_sides_that_took_no_turns_are_undecided_and_fail_as_before(tmp_path):
 
     (plain, passed), (limited, failed) = run(old, slow), run(old, slow, "--fail-over", "5%")
 
+    plain, limited = (" ".join(text.split()) for text in (plain, limited))
     assert plain.startswith("undecided: slow took 29.8 % more time than old (the baseline), but the sides did not take")
     assert limited.startswith("FAILED, slower by more than 5.00 %: undecided: slow took 29.8 % more")
     assert (passed, failed) == (0, 1)
