@@ -60,6 +60,11 @@ class Net(torch.nn.Module):
         return x
 
 class Samples(Dataset):
+    living = []  # a data set that is gone leaves its address to another, by which loaders are known
+
+    def __init__(self):
+        self.living.append(self)
+
     def __len__(self):
         return 400
 
