@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from steptime.attach import line_sampler
+from steptime.attach.account import TimeSums
 from steptime.attach.line_sampler import EVERY_S, MOST_S, LineSampler
 
 
@@ -43,3 +44,25 @@ def test_a_file_of_code_is_judged_once(monkeypatch):
     sampler = LineSampler(SimpleNamespace(), "on")
     assert [sampler._file_of(frame_in("/home/me/train.py", "__main__")) for _ in range(3)] == [(True, "")] * 3
     assert asked == ["/home/me/train.py"]
+
+
+@pytest.mark.parametrize(
+    ("regions", "gaps", "samples"),
+    [
+        ({"input": 30, "forward": 70}, {}, True),
+        ({"nograd": 30, "forward": 70}, {}, True),
+        ({"forward": 70}, {"update>input": 30}, True),
+        ({"input": 4, "nograd": 3, "forward": 90}, {"update>input": 3}, False),
+        ({"forward": 30, "backward": 50, "update": 20}, {}, False),
+    ],
+    ids=["input", "a reference model", "a gap", "a tenth together", "passes alone"],
+)
+def test_lines_are_sampled_where_they_explain_more_than_a_tenth_of_the_steps(monkeypatch, regions, gaps, samples):
+    started = []
+    monkeypatch.setattr(LineSampler, "start", lambda _, number: started.append(number))
+    sums = TimeSums()
+    sums.regions, sums.gaps = regions, gaps
+    sampler = LineSampler(SimpleNamespace(), "auto")
+    for number in range(1, line_sampler.STEPS + 1):
+        sampler.step_closed(number, 100, sums.in_unmarked_code())
+    assert started == [line_sampler.STEPS] * samples

@@ -53,8 +53,8 @@ class TimeSums:
         sums_of[entry[2]] = sums_of.get(entry[2], 0) + entry[3]
 
     def in_unmarked_code(self) -> int:
-        """Return the time that a line of the script explains: gaps, and passes without gradient."""
-        return sum(self.gaps.values(), self.regions.get("nograd", 0))
+        """Return the time that a line of the script explains: gaps, passes without gradient, and waits for input."""
+        return sum(self.gaps.values()) + sum(self.regions.get(name, 0) for name in ("nograd", "input"))
 
     def form(self, number: int) -> dict[str, Any]:
         """Return what a line of step ``number`` has of it."""

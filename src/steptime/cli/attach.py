@@ -42,7 +42,7 @@ def attach(
     ] = None,
     lines: Annotated[
         bool | None,
-        typer.Option("--lines/--no-lines", help="Sample the lines of the script (default: where gaps are large)."),
+        typer.Option("--lines/--no-lines", help="Sample lines of the script (default: where gaps or input are large)."),
     ] = None,
     flops: Annotated[bool, typer.Option("--flops", help="Count the arithmetic of one step.")] = False,
     ablate: Annotated[
