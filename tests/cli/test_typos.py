@@ -62,7 +62,7 @@ def test_list_without_a_word_names_what_it_lists(tmp_path):
 def test_a_mistyped_key_is_not_hidden_by_all_others(tmp_path):
     text = STUDY.replace("\nworkers:", "\nwrokers:")
     said = steptime("run", write_study(tmp_path, text), cwd=tmp_path, check=2).stderr
-    assert "did you mean 'workers'? (docs/study-file.md has all keys)" in said
+    assert "did you mean 'workers'? (docs/study-keys.md has all keys)" in said
     assert "warmup" not in said
 
 

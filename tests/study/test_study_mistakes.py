@@ -269,7 +269,7 @@ ONE_MISTAKE = [
     ),
     pytest.param(
         TOP + "exclude:\n- strategy: single",
-        "race.yaml:4: exclude.0.strategy: unknown key 'strategy'; did you mean 'strategies'? (docs/study-file.md "
+        "race.yaml:4: exclude.0.strategy: unknown key 'strategy'; did you mean 'strategies'? (docs/study-keys.md "
         "has all keys)",
         id="exclusion of an unknown axis",
     ),

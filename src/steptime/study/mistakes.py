@@ -107,7 +107,7 @@ def _unknown_key(_: object, path: Path, __: Mapping[str, Any]) -> str:
     keys = allowed_keys(path[:-1])
     meant = hint(key, keys)
     if meant and len(keys) > _FEW_KEYS:
-        sentence = f"unknown key {key!r}; {meant} (docs/study-file.md has all keys)"
+        sentence = f"unknown key {key!r}; {meant} (docs/study-keys.md has all keys)"
     else:
         sentence = choices_message("key", key, keys).replace("(choices:", "(allowed keys:")
     return f"{sentence}; the study itself has the key {key}" if key in allowed_keys(()) else sentence
