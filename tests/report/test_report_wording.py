@@ -127,3 +127,17 @@ def test_an_efficiency_names_its_baseline():
 )
 def test_nouns_follow_their_number(amount, noun, text):
     assert wording.count(amount, noun) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "line"),
+    [
+        (0.0, 1.28, "inconclusive"),
+        (0.1, 11.3, "inconclusive"),
+        (0.2, 1.0, "inconclusive"),
+        (0.0, 0.5, "at most 50.0 %"),
+        (0.5, 1.28, "80.0 % (50.0 to 128.0)"),
+    ],
+)
+def test_a_share_that_may_be_all_is_no_bound(low, high, line):
+    assert wording.percent(0.8 if high >= 1.0 else 0.2, low, high).line == line

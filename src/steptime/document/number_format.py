@@ -133,7 +133,12 @@ def percent_apart(value: float | None, low: float | None, high: float | None) ->
 
 
 def percent(value: float | None, low: float | None, high: float | None) -> Shown:
-    """``5.83 % (5.1 to 6.6)``, of a share, with bounds as ``seconds`` has them; above 300 % a factor, ``4.20x``."""
+    """``5.83 % (5.1 to 6.6)``, of a share, with bounds as ``seconds`` has them; above 300 % a factor, ``4.20x``.
+
+    A share that may be all or more, and is not known within the factor of ``is_undecided``, is inconclusive.
+    """
+    if value is not None and high is not None and high >= 1.0 and is_undecided(low, high):
+        return Shown(INCONCLUSIVE, "")
     if max(abs(each) for each in (value or 0.0, low or 0.0, high or 0.0)) > MOST_PERCENT:
         return _part(value, low, high, 1.0, "x")
     return _part(value, low, high, 100.0, " %")
