@@ -105,6 +105,11 @@ def is_undecided(low: float | None, high: float | None) -> bool:
     return low is not None and high is not None and high > _MOST_APART * max(low, 0.0)
 
 
+def format_error(of_hundred: float) -> str:
+    """Return an error in percent: ``8.1 %``; above 300 % by how many times a prediction is off: ``4.1x``."""
+    return f"{of_hundred:.1f} %" if abs(of_hundred) <= 100.0 * MOST_PERCENT else f"{1.0 + of_hundred / 100.0:.1f}x"
+
+
 def format_bit_rate(bits_per_s: float) -> str:
     """Return a bit rate with three significant digits: ``200 Mbit/s``."""
     for unit in ("bit/s", "kbit/s", "Mbit/s"):

@@ -6,25 +6,19 @@ import subprocess
 
 import pytest
 from launching import interpreter_for
+from tensorflow_samples import SAMPLES
 
 from steptime.attach.folder import environment, write_hook
 
 pytestmark = pytest.mark.framework("tensorflow")
 
-BEGIN = """
-import numpy as np, tensorflow as tf
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-)
-tf.keras.utils.set_random_seed(0)
-numbers = np.random.default_rng(0)
-samples = numbers.standard_normal((96, 16), np.float32), numbers.integers(0, 4, 96)
-batches = tf.data.Dataset.from_tensor_slices(samples).batch(8)
-error = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-
+BEGIN = (
+    SAMPLES
+    + """
 def made():
     return tf.keras.Sequential([tf.keras.Input((16,)), tf.keras.layers.Dense(4)]), tf.keras.optimizers.SGD(0.1)
 """
+)
 EAGER = """
 net, optimizer = made()
 for epoch in range(2):

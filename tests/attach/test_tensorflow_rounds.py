@@ -2,19 +2,12 @@
 
 import pytest
 from alone_and_attached import record_of
+from tensorflow_samples import SAMPLES
 
 pytestmark = pytest.mark.framework("tensorflow")
-BEGIN = """
-import numpy as np, tensorflow as tf
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-)
-tf.keras.utils.set_random_seed(0)
-numbers = np.random.default_rng(0)
-samples = numbers.standard_normal((96, 16), np.float32), numbers.integers(0, 4, 96)
-batches = tf.data.Dataset.from_tensor_slices(samples).batch(8)
-error = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-
+BEGIN = (
+    SAMPLES
+    + """
 def made(steps=None):
     optimizer = tf.keras.optimizers.Adam(0.01, gradient_accumulation_steps=steps)
     return tf.keras.Sequential([tf.keras.Input((16,)), tf.keras.layers.Dense(4)]), optimizer
@@ -41,6 +34,7 @@ class Evaluates(tf.keras.callbacks.Callback):
         self.model.evaluate(*samples, batch_size=8, verbose=0)
         self.model.predict(samples[0], verbose=0)
 """
+)
 IN_GRAPH = """
 sums = [tf.Variable(tf.zeros_like(each), trainable=False) for each in weights]
 compute = tf.function(lambda x, y: [one.assign_add(other) for one, other in zip(sums, gradients(x, y))] and None)

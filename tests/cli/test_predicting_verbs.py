@@ -17,11 +17,10 @@ from steptime.catalog.cluster import Cluster, Host
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import app
-from steptime.cli.fitted_profile import _error
 from steptime.cli.predict import _complete_keys
 from steptime.document.number_format import seconds
 from steptime.scaling import forecast
-from steptime.units import format_bit_rate, format_seconds
+from steptime.units import format_bit_rate, format_error, format_seconds
 
 SIZES = {"workload": "lenet5", "input_shape": (1, 28, 28), "framework": "pytorch"}
 
@@ -344,7 +343,7 @@ def test_a_study_that_predicts_nothing_gets_no_profile(unpredictive, tmp_path, f
 
 
 def test_an_error_beyond_300_percent_is_a_factor():
-    assert [_error(each) for each in (8.13, 300.0, 314.0)] == ["8.1 %", "300.0 %", "4.1x"]
+    assert [format_error(each) for each in (8.13, 300.0, 314.0)] == ["8.1 %", "300.0 %", "4.1x"]
 
 
 def test_keys_are_completed():

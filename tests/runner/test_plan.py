@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import steptime
-from steptime.cli.plan import in_one_shell
 from steptime.errors import LaunchError
 from steptime.execution.progress import Silent
 from steptime.launchers import namespaces, processes
+from steptime.launchers.request import Process
 from steptime.results.record_kinds import TIMING
 from steptime.results.store import Store
-from steptime.runner.plan import StudyPlan, command_line, plan_study
+from steptime.runner.plan import StudyPlan, command_line, plan_study, shell_lines
 from steptime.runner.run_kinds import deadlines
 from steptime.runner.study_run import StudyRun
 
@@ -147,22 +147,29 @@ def test_a_launch_is_recorded_with_what_kept_others_out(plan, monkeypatch, kind)
     assert [launch.isolation for launch in launches] == [kind] * len(plan.expansion.trials)
 
 
+def process(script, **variables):
+    return Process("worker-0", ("sh", "-c", script), variables)
+
+
 @pytest.mark.parametrize(
-    "lines",
+    "processes",
     [
-        ["A=1 RANK=0 sh -c 'echo $A $RANK'", "A=1 RANK=1 sh -c 'echo $A $RANK'"],
-        ["A='x y' B='0;1' RANK=0 sh -c 'echo $A $B'", "A='x y' B='0;2' RANK=0 sh -c 'echo $A $B'"],
-        ["A=1 sh -c 'echo $A $B'", "A=1 sh -c 'echo $A'"],
-        ["A=1 sh -c 'echo $A'"],
-        ["A=1 sh -c 'echo $A'", "sh -c 'echo none'"],
+        [process("echo $A $RANK", A="1", RANK="0"), process("echo $A $RANK", A="1", RANK="1")],
+        [process("echo $A $B", A="x y", B="0;1", RANK="0"), process("echo $A $B", A="x y", B="0;2", RANK="0")],
+        [process("echo $A $B", A="1"), process("echo $A", A="1")],
+        [process("echo $A", A="1")],
+        [process("echo $A", A="1"), process("echo none")],
     ],
     ids=["a rank", "quoted", "nothing of its own", "one process", "nothing shared"],
 )
-def test_commands_that_share_variables_print_what_they_print_alone(lines):
+def test_commands_that_share_variables_print_what_they_print_alone(processes):
+    lines = map(command_line, processes)
     alone = [subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout for line in lines]
-    together = subprocess.run(["sh", "-c", "\n".join(in_one_shell(lines))], capture_output=True, text=True, check=True)
+    shown = "\n".join(shell_lines(processes))
+    together = subprocess.run(["sh", "-c", shown], capture_output=True, text=True, check=True)
     assert together.stdout == "".join(alone)
 
 
 def test_a_variable_that_all_commands_share_is_exported_once():
-    assert in_one_shell(["A=1 R=0 go 'x y'", "A=1 R=1 go"]) == ["export A=1", "R=0 go 'x y'", "R=1 go"]
+    processes = [Process("", ("go", "x y"), {"A": "1", "R": "0"}), Process("", ("go",), {"A": "1", "R": "1"})]
+    assert shell_lines(processes) == ["export A=1", "R=0 go 'x y'", "R=1 go"]

@@ -14,7 +14,7 @@ _TAKES = "IteratorGetNext"
 _LOOPS = ("While", "StatelessWhile")
 _DEEP = 6
 # Of an optimizer of Keras that gathers gradients of several batches for an update.
-GATHERS = "gradient_accumulator"
+_GATHERS = "gradient_accumulator"
 
 
 def holds_gradient(graph: Any) -> bool:
@@ -34,21 +34,21 @@ def reads_weights(graph: Any) -> bool:
 
 def gathers_gradients(graph: Any) -> bool:
     """Return whether an optimizer of Keras adds gradients up in a graph."""
-    return any(GATHERS in str(getattr(each, "name", "")) for each in _variables(graph))
+    return any(_GATHERS in str(getattr(each, "name", "")) for each in _variables(graph))
 
 
 def repeats_gradient(graph: Any) -> int:
     """Return how many batches a graph takes, each for a gradient; 1 of one or none, 0 if a loop takes them."""
     for operation in (each for one in _with_inner(graph, _DEEP) for each in one.get_operations()):
         if operation.type in _LOOPS:
-            body = graph_of(operation, "body")
+            body = _graph_of(operation, "body")
             if body is not None and holds_gradient(body):
                 return 0
     taken = sum(bool(each.type == _TAKES) for one in _with_inner(graph, _DEEP) for each in one.get_operations())
     return max(1, taken)
 
 
-def graph_of(operation: Any, name: str) -> Any:
+def _graph_of(operation: Any, name: str) -> Any:
     """Return the graph of a function that an operation calls, by the ``name`` of its attribute; None if not known."""
     try:
         return operation.graph._get_function(operation.get_attr(name).name).graph

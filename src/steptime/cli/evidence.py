@@ -9,7 +9,7 @@ from rich.table import Column, Table
 
 from steptime.cli.console import PlainConsole
 from steptime.cli.streams import print_json
-from steptime.units import MOST_PERCENT
+from steptime.units import format_error
 
 
 def evidence(
@@ -58,10 +58,5 @@ def _show_scores(found: dict[str, Any]) -> None:
 
 
 def _cells(score: dict[str, float]) -> list[str]:
-    errors = [_error(score[key]) for key in ("mape", "median_ape", "p90_ape", "bias")]
+    errors = [format_error(score[key]).removesuffix(" %") for key in ("mape", "median_ape", "p90_ape", "bias")]
     return [str(score["n"]), *errors, f"{100 * score['coverage90']:.0f} %", f"{score['interval_score']:.3f}"]
-
-
-def _error(of_hundred: float) -> str:
-    """``8.1``, in percent, or by how many times a prediction is off."""
-    return f"{of_hundred:.1f}" if abs(of_hundred) <= 100.0 * MOST_PERCENT else f"{1.0 + of_hundred / 100.0:.1f}x"

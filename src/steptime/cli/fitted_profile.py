@@ -18,7 +18,7 @@ from steptime.fitting.profile import NetLink, Profile, ProfileGroup
 from steptime.model.measured_links import stored_links
 from steptime.predict.held_out import errors_of
 from steptime.report.terminal import empty_table
-from steptime.units import MOST_PERCENT, format_bytes, format_count, format_seconds
+from steptime.units import format_bytes, format_count, format_error, format_seconds
 
 if TYPE_CHECKING:
     from steptime.results.attached_files import AttachedFiles, AttachedHeader
@@ -83,21 +83,16 @@ def show_errors(profile: Profile) -> None:
             nulls = {null: errors_of(each, null).median for null in NULLS}
             own = [
                 str(errors.count),
-                _error(errors.median),
-                _error(errors.worst),
+                format_error(errors.median),
+                format_error(errors.worst),
                 f"{100 * errors.covered:.0f} %",
             ]
-            table.add_row(name, measured, *own, _error(min(nulls.values())))
+            table.add_row(name, measured, *own, format_error(min(nulls.values())))
         else:
             table.add_row(name, measured, "0", *["-"] * 4)
     if rows:
         console.print(table)
     _tell(profile)
-
-
-def _error(of_hundred: float) -> str:
-    """``8.1 %``, or by how many times a prediction is off."""
-    return f"{of_hundred:.1f} %" if of_hundred <= 100.0 * MOST_PERCENT else f"{1.0 + of_hundred / 100.0:.1f}x"
 
 
 def show_link(fitted: FittedTable) -> None:

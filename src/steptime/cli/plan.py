@@ -1,11 +1,8 @@
 """The plan of a run as a section or JSON, for ``steptime run --dry-run``."""
 
 import os
-import re
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -44,26 +41,8 @@ def _section(plan: StudyPlan) -> Section:
     if trials:
         shown = next((trial for trial in reversed(trials) if not missing[trial.id]), trials[-1])
         title = f"Exact commands of {shown.id}, one per process, in its run folder"
-        parts.append(Section(title, [Verbatim("\n".join(in_one_shell(plan.commands(shown))), only=None)]))
+        parts.append(Section(title, [Verbatim("\n".join(plan.commands(shown, shared=True)), only=None)]))
     return Section(f"{plan.study.name}: {_launches_in_words(plan)}", parts)
-
-
-def in_one_shell(lines: Sequence[str]) -> list[str]:
-    """Return shell lines with the variables that all of them set alike ahead of them, in a line that exports these."""
-    words = [shlex.split(line, comments=True) for line in lines]
-    variables = [list(takewhile(re.compile(r"\w+=").match, own)) for own in words]
-    shared = [each for each in variables[0] if all(each in own for own in variables)] if len(lines) > 1 else []
-    if not shared:
-        return list(lines)
-    assigned = [[each for each in own if each not in shared] for own in variables]
-    started = [own[len(names) :] for own, names in zip(words, variables, strict=True)]
-    rest = [" ".join([*map(_quoted, own), shlex.join(argv)]) for own, argv in zip(assigned, started, strict=True)]
-    return [" ".join(["export", *map(_quoted, shared)]), *rest]
-
-
-def _quoted(assignment: str) -> str:
-    name, _, value = assignment.partition("=")
-    return f"{name}={shlex.quote(value)}"
 
 
 def _trial_table(plan: StudyPlan, trials: Sequence[Trial]) -> SectionTable:

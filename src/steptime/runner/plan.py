@@ -103,9 +103,10 @@ class StudyPlan:
         """How many hosts of the site no trial needs, as long as none dies."""
         return len(self.site.hosts) - self.most_hosts if self.site else 0
 
-    def commands(self, trial: Trial) -> list[str]:
+    def commands(self, trial: Trial, *, shared: bool = False) -> list[str]:
         """Return one shell line per process of ``trial``'s first launch, with its environment variables.
 
+        With ``shared``, a line ahead of them exports the variables that all set alike (``shell_lines``).
         The ports are examples: a launch takes free ones when it starts. An environment that does not exist yet is
         named by where it will be.
         """
@@ -115,7 +116,7 @@ class StudyPlan:
         except LaunchError as error:
             known = self._is_there(self.environment_spec(*environment_key(trial)))
             return [f"# {'cannot be started' if known else 'known when its environment is made'}: {error}"]
-        return [command_line(process) for process in processes]
+        return shell_lines(processes) if shared else [command_line(process) for process in processes]
 
     def processes(self, trial: Trial, ports: Sequence[int]) -> list[Process]:
         """Return the processes of ``trial``'s first launch; raises LaunchError where they cannot be started."""
@@ -324,8 +325,22 @@ def missing_in_words(trials: Sequence[Trial], missing: Mapping[str, str | None])
 
 def command_line(process: Process) -> str:
     """Return the shell line that starts ``process`` in its run folder."""
-    variables = [f"{name}={shlex.quote(value)}" for name, value in process.environment.items()]
-    return " ".join(variables) + " " + shlex.join(process.argv)
+    return " ".join([*_assignments(process.environment), shlex.join(process.argv)])
+
+
+def shell_lines(processes: Sequence[Process]) -> list[str]:
+    """Return shell lines that start ``processes``; of several, ahead of them one that exports what all set alike."""
+    first, *others = (process.environment for process in processes)
+    alike = {name: first[name] for name in first if all(each.get(name) == first[name] for each in others)}
+    if not (others and alike):
+        return [command_line(process) for process in processes]
+    own = [{name: each for name, each in process.environment.items() if name not in alike} for process in processes]
+    lines = [command_line(replace(process, environment=each)) for process, each in zip(processes, own, strict=True)]
+    return [" ".join(["export", *_assignments(alike)]), *lines]
+
+
+def _assignments(variables: Mapping[str, str]) -> list[str]:
+    return [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
 
 
 def _with_trials(name: str, expansion: Expansion, site: Site | None) -> Expansion:
