@@ -121,7 +121,7 @@ $(CORE): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "No Python from 3.11 on with the modules venv and ensurepip was found. Install one" \
 		"(sudo apt-get install python3 python3-venv; or pyenv install 3.13), or name it: make PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install -q -e '.[page]'
+	$(VENV)/bin/python -m pip install -q -e '.[page,uv]'
 	touch $@
 
 $(DEV): $(CORE)

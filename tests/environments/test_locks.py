@@ -202,6 +202,28 @@ def test_a_framework_without_a_lock_is_installed_with_a_notice(  # noqa: PLR0913
     assert notices == ([] if locked else [True])
 
 
+@pytest.mark.parametrize("uv", [None, Path("uv")], ids=["without", "with"])
+def test_where_pip_makes_environments_the_extra_that_is_faster_is_named(  # noqa: PLR0913, PLR0917 - fixtures
+    uv: Path | None,
+    spec_of: SpecMaker,
+    lock: Lock,
+    cache: Path,
+    bare: CachedEnvironment,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(KINDS, "venv", bare)
+    monkeypatch.setattr(preparation, "find_uv", lambda: uv)
+    monkeypatch.setenv("STEPTIME_CACHE", str(cache))
+    spec = spec_of("tiny_one==1.0")
+    lock(spec.requirements, "tiny_one==1.0")
+    observer = Mock()
+
+    preparation.prepare_environments([spec], observer)
+
+    named = ["pip install 'steptime[uv]'" in str(call.args) for call in observer.note.call_args_list]
+    assert any(named) == (uv is None)
+
+
 @pytest.fixture
 def renewable(spec_of: SpecMaker, wheels: Path, monkeypatch: pytest.MonkeyPatch) -> EnvironmentSpec:
     """An environment whose lock uv can make without a network, and the only one that there is."""

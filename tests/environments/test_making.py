@@ -184,5 +184,5 @@ def test_uv_is_asked_for_when_it_is_not_there(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
 
-    with pytest.raises(EnvironmentFailure, match=f"neither on PATH nor in {tmp_path}; pip install uv, or use venv"):
+    with pytest.raises(EnvironmentFailure, match=rf"in {tmp_path}; pip install 'steptime\[uv\]', or use venv"):
         next(Uv().commands(spec_of(kind="uv"), tmp_path / "python", HERE, tmp_path / "made"))

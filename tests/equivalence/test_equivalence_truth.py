@@ -14,7 +14,7 @@ from steptime.catalog.manifest import load_manifests
 from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.workloads.table import build_workload
 from steptime.equivalence import oracle
-from steptime.equivalence.check import Checker
+from steptime.equivalence.check import Case, Checker, _begun_apart
 from steptime.equivalence.distance import norm, relative_distance
 from steptime.equivalence.oracle import Oracle, Truth, _diverges
 from steptime.equivalence.probes import Probe, check_trial, probes, rounds_of
@@ -316,3 +316,10 @@ def test_a_matrix_decays_visibly_where_biases_do_not():
 def test_a_check_has_as_many_micro_batches_but_one_per_sample_at_most(parts, batch):
     small = check_trial(trials.trial(accumulation=parts, batch_per_worker=192), load_manifests()["reference"])
     assert (small.accumulation, small.batch_per_worker) == (min(parts, 8), batch)
+
+
+def test_the_first_check_of_each_truth_is_begun_before_others_that_would_wait_for_it():
+    pairs = [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("c", 2)]
+    cases = [Case(trials.trial(name, workers=workers), (f"{name}{workers}",)) for name, workers in pairs]
+
+    assert [case.stands_for[0] for case in _begun_apart(cases)] == ["a1", "a2", "b1", "b2", "c2"]

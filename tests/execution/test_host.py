@@ -1,13 +1,22 @@
 """What this host has: enough memory for a trial."""
 
 import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import trials
 
 from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.workloads.table import build_workload
-from steptime.execution.host import cores_near, memory_shortage, shared_batches_bytes, shared_memory_bytes
+from steptime.execution.host import (
+    SharedCores,
+    cores_near,
+    memory_shortage,
+    shared_batches_bytes,
+    shared_memory_bytes,
+)
 from steptime.runner.admission import launches_on_a_device, shared_memory_warning
 from steptime.study.trial import Trial
 
@@ -135,3 +144,67 @@ def test_cores_near_a_device_are_those_of_its_node_that_may_be_used(pci, address
 
 def test_a_device_whose_cores_may_not_be_used_leaves_all_that_may(pci):
     assert cores_near("0000:af:00.0", (0, 1), pci) == (0, 1)
+
+
+def most_at_once(count: int, workers: list[int]) -> int:
+    """Return the most workers that ran at once of launches of so many ``workers``, begun side by side."""
+    cores, running, most, lock = SharedCores(count), 0, 0, threading.Lock()
+
+    def launch(own: int) -> None:
+        nonlocal running, most
+        with cores.taken(own, threading.Event()):
+            with lock:
+                running += own
+                most = max(most, running)
+            time.sleep(0.02)
+            with lock:
+                running -= own
+
+    with ThreadPoolExecutor(len(workers)) as pool:
+        list(pool.map(launch, workers))
+    return most
+
+
+@pytest.mark.parametrize(
+    ("count", "workers", "most"),
+    [(2, [1, 1, 1, 1], 2), (2, [2, 2, 2], 2), (2, [1, 2, 1, 2], 2), (4, [3, 3, 1], 4), (1, [4, 4], 4)],
+)
+def test_workers_of_launches_side_by_side_have_a_core_each_as_far_as_there_are_cores(count, workers, most):
+    assert most_at_once(count, workers) <= most
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_launches_whose_workers_have_a_core_each_run_side_by_side(workers):
+    cores, both = SharedCores(4), threading.Barrier(2)
+
+    def launch() -> None:
+        with cores.taken(workers, threading.Event()):
+            both.wait(timeout=10.0)
+
+    with ThreadPoolExecutor(2) as pool:
+        for each in [pool.submit(launch), pool.submit(launch)]:
+            each.result()
+
+
+def test_a_launch_of_many_workers_is_not_passed_by_small_ones_that_asked_later():
+    cores, order = SharedCores(2), []
+
+    def launch(name: str, workers: int) -> None:
+        with cores.taken(workers, threading.Event()):
+            order.append(name)
+
+    with ThreadPoolExecutor(3) as pool, cores.taken(1, threading.Event()):
+        for name, workers in (("large", 2), ("small", 1)):
+            pool.submit(launch, name, workers)
+            time.sleep(0.05)
+        assert order == []
+    assert order == ["large", "small"]
+
+
+def test_a_launch_that_waits_for_cores_ends_its_wait_when_it_is_cancelled():
+    cores, cancelled = SharedCores(1), threading.Event()
+    with cores.taken(1, cancelled), ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: cores.taken(1, cancelled).__enter__())
+        assert not waiting.done()
+        cancelled.set()
+        waiting.result(timeout=5.0)

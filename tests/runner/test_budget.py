@@ -108,6 +108,11 @@ class TestEnds:
         own = replace(budget(100.0, launch=2.0, replay=3.0), at_once=2)
         assert own.replays_s(TRIALS[:trials]) == seconds
 
+    @pytest.mark.parametrize(("cores", "seconds"), [(1, 8.0), (2, 6.0), (4, 4.0), (64, 4.0)])
+    def test_replays_that_no_run_has_made_wait_for_a_core_of_each_worker(self, cores, seconds):
+        own = replace(budget(100.0, launch=2.0), at_once=2, cores=cores)
+        assert own.replays_s([*PAIRS, *ALONE]) == seconds
+
     @pytest.mark.parametrize(("had_s", "expected_s"), [(1.0, 3.0), (3.0, 3.0), (20.0, 20.0)])
     def test_a_replay_that_was_cut_is_expected_to_take_as_long_as_it_had_at_least(self, had_s, expected_s):
         own = budget(100.0, launch=2.0, replay=3.0)

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,16 +17,20 @@ from steptime.analysis.summary import summarise
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import run_program
+from steptime.environments.spec import EnvironmentSpec
 from steptime.equivalence.check import Checker, EquivalenceCheck
+from steptime.errors import EnvironmentFailure
 from steptime.execution.collected import Collected
 from steptime.execution.executor import Executor, LaunchResult
 from steptime.execution.progress import Silent
+from steptime.interruption import Interrupted
 from steptime.launchers.fork_servers import Preloading
 from steptime.launchers.request import LaunchOutcome
 from steptime.results.store import Store
 from steptime.runner import admission, study_run
 from steptime.runner.admission import Admission
 from steptime.runner.plan import plan_study
+from steptime.runner.preparation import Prepared
 from steptime.runner.study_run import StudyRun
 from steptime.study.trial import Trial
 
@@ -233,6 +237,32 @@ def test_checks_of_an_earlier_run_come_first_and_are_told_from_those_that_are_ma
     first, again, new = Store.open(tmp_path / "results").equivalence()
     assert [each.kept for each in (first, again, new)] == [False, True, False]
     assert first.checked_at == again.checked_at <= new.checked_at
+
+
+DIGITS = STUDY.replace("{name: lenet5,", "{name: lenet5, dataset: digits,").replace("synthetic", "native")
+
+
+@pytest.mark.parametrize(("study", "wanted"), [(DIGITS, ["reference", "data"]), (STUDY, ["reference"])])
+def test_the_environment_that_makes_datasets_is_made_beside_those_of_frameworks(tmp_path, monkeypatch, study, wanted):
+    monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path / "cache"))
+    asked = []
+
+    def prepare(specs: Iterable[EnvironmentSpec], _observer: Silent) -> Prepared:
+        asked.append([spec.name for spec in specs])
+        raise Interrupted(2)
+
+    monkeypatch.setattr(admission, "prepare_environments", prepare)
+    with pytest.raises(Interrupted):
+        run(tmp_path, study)
+
+    assert asked == [wanted]
+
+
+def test_a_run_whose_datasets_cannot_be_made_ends_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(admission, "prepare_environments", lambda *_: Prepared(failures={"data": "the disk is full"}))
+    with pytest.raises(EnvironmentFailure, match="the disk is full"):
+        run(tmp_path, DIGITS)
 
 
 @pytest.fixture

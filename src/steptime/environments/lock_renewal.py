@@ -10,7 +10,7 @@ from pathlib import Path
 from steptime.environments.locks import LockHeader, lock_of, read_text, version_numbers
 from steptime.environments.spec import EnvironmentSpec
 from steptime.environments.subprocesses import ask
-from steptime.environments.tools import find_links, find_uv
+from steptime.environments.tools import GET_UV, find_links, find_uv
 from steptime.errors import EnvironmentFailure
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._+-]*)==(?P<version>[^\s;\\]+)[^\\]*\\?$")
@@ -117,7 +117,7 @@ def _compiled(requirements: Path, spec: EnvironmentSpec, pythons: Sequence[str],
     """Return the pins and hashes for ``pythons``, or nothing and what uv said."""
     uv = find_uv()
     if uv is None:
-        message = "uv makes the locks of environments, and is not installed; get it by: pip install uv"
+        message = f"uv makes the locks of environments, and is not installed; get it by: {GET_UV}"
         raise EnvironmentFailure(message)
     oldest = min(pythons, key=version_numbers)
     environments = (f"\"python_full_version == '{each}.*' and sys_platform == 'linux'\"" for each in pythons)

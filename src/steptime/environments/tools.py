@@ -23,6 +23,8 @@ from steptime.environments.spec import EnvironmentSpec
 from steptime.environments.subprocesses import ask
 from steptime.errors import EnvironmentFailure
 
+GET_UV = "pip install 'steptime[uv]'"
+
 
 @dataclass(frozen=True)
 class Command:
@@ -138,9 +140,9 @@ def _uv(name: str) -> Path:
     if uv is None:
         message = (
             f"the environment of {name} is to be made with uv, which is neither on PATH nor in "
-            f"{Path(sys.executable).parent}; pip install uv, or use venv"
+            f"{Path(sys.executable).parent}; {GET_UV}, or use venv"
         )
-        raise EnvironmentFailure(message, fix=f"{sys.executable} -m pip install uv")
+        raise EnvironmentFailure(message, fix=GET_UV)
     return uv
 
 

@@ -168,6 +168,18 @@ def equivalence_cases(trials: Sequence[Trial], manifests: Mapping[str, Manifest]
     return [Case(check, tuple(covered[key])) for key, check in small.items()]
 
 
+def _begun_apart(cases: Sequence[Case]) -> list[Case]:
+    """Return ``cases`` with the first of each truth ahead, the others in their order.
+
+    Checks of one truth that begin side by side all wait for the reference, which computes it on one core.
+    """
+    firsts: dict[tuple[str, int, bool], Case] = {}
+    for each in cases:
+        firsts.setdefault((each.trial.workload, each.trial.workers, each.loader is None), each)
+    ahead = list(firsts.values())
+    return ahead + [each for each in cases if not any(each is first for first in ahead)]
+
+
 @dataclass(frozen=True)
 class Checker:
     """Runs checks in a scratch folder."""
@@ -260,7 +272,9 @@ class EquivalenceCheck:
         """
         cases = self.cases(trials)
         # What is kept comes first, so that it is known how many checks are still to be made.
-        cases.sort(key=lambda case: self.cache.get(self._key(case)) is None)
+        kept = [self.cache.get(self._key(case)) is not None for case in cases]
+        made = _begun_apart([case for case, is_kept in zip(cases, kept, strict=True) if not is_kept])
+        cases = [case for case, is_kept in zip(cases, kept, strict=True) if is_kept] + made
         self.observer.stage("Checking that all frameworks compute the same", len(cases))
         self.checker.executor.do_side_by_side(partial(self._check, may_begin=may_begin), cases, side_by_side)
         self.checker.executor.remove(self.checker.scratch)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from steptime.catalog.manifest import Manifest
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError, StoreError
 from steptime.execution.collected import Collected, collect
+from steptime.execution.host import SharedCores, usable_cores
 from steptime.execution.launch_request import EnvironmentKey, Launchable, environment_key, request_of
 from steptime.execution.living_hosts import LivingHosts
 from steptime.execution.run_folder import make_run_folder, stderr_tails
@@ -132,6 +133,8 @@ class Executor:
     """Set to end launches that run in other threads."""
     preloading: Preloading = field(default_factory=Preloading)
     """Of the processes of launches that are not timed."""
+    shared_cores: SharedCores = field(default_factory=lambda: SharedCores(len(usable_cores())))
+    """That launches which are not pinned run on."""
 
     def do_side_by_side(self, work: Callable[[Item], None], items: Iterable[Item], at_once: int = 1) -> None:
         """Do ``work`` that launches and times nothing with all ``items``, so many ``at_once``, until it is cancelled.
@@ -208,6 +211,26 @@ class Executor:
         launcher = launcher_named(configuration.launcher)
         if not pinned and launcher.name == "local" and _may_be_forked(configuration, manifest):
             request = self.preloading.request(request, manifest)
+        with contextlib.ExitStack() as held:
+            if not pinned and site is None and not request.on_devices:
+                held.enter_context(self.shared_cores.taken(configuration.workers, self.cancelled))
+            result = self._measured(launcher, request, manifest, job, last_record)
+        result = replace(result, site=site.names if site else None)
+        if self.hosts:
+            self.hosts.doubt(result.outcome.lost_hosts)
+        if not keep_folder and not result.reason:
+            self.remove(folder)
+        return result
+
+    def _measured(
+        self,
+        launcher: AbstractLauncher,
+        request: Request,
+        manifest: Manifest,
+        job: Mapping[str, Any],
+        last_record: str,
+    ) -> LaunchResult:
+        """Run a launch, once more where a port was taken; return how it ended, and the load meanwhile."""
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
         for _ in range(2):
@@ -219,18 +242,13 @@ class Executor:
                 outcome=outcome,
                 collected=collected,
                 reason=reason,
-                stderr=stderr_tails(folder) if reason else {},
+                stderr=stderr_tails(request.folder) if reason else {},
                 started_at=started_at.isoformat(timespec="milliseconds"),
                 wall_s=time.monotonic() - started,
-                site=site.names if site else None,
                 noise=_noise_of_hosts(outcome) or {**own_noise, **of_gpus},
             )
             if not result.port_was_taken:
                 break
-        if self.hosts:
-            self.hosts.doubt(result.outcome.lost_hosts)
-        if not keep_folder and not result.reason:
-            self.remove(folder)
         return result
 
     def _attempt(

@@ -1,7 +1,10 @@
 """What this host has for a launch: cores and free memory, asked without any framework."""
 
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 
@@ -24,6 +27,38 @@ def usable_cores() -> tuple[int, ...]:
     return tuple(sorted(os.sched_getaffinity(0)))
 
 
+class SharedCores:
+    """The cores of this host, of which a launch that times nothing takes one for each worker, in the order of asking.
+
+    Workers that share a core wait for each other busily in some libraries (those of MPI), so that two launches beside
+    each other take longer than one after the other.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = self._free = count
+        self._changed = threading.Condition()
+        self._waiting: deque[object] = deque()
+
+    @contextmanager
+    def taken(self, wanted: int, cancelled: threading.Event) -> Iterator[None]:
+        """Hold ``wanted`` cores, or all where there are fewer; wait until they are free, or it is cancelled."""
+        wanted, own = min(wanted, self._count), object()
+        with self._changed:
+            self._waiting.append(own)
+            while not cancelled.is_set() and (self._waiting[0] is not own or self._free < wanted):
+                self._changed.wait(_CANCELLED_WITHIN_S)
+            self._waiting.remove(own)
+            self._free -= wanted
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += wanted
+                self._changed.notify_all()
+
+
+_CANCELLED_WITHIN_S = 0.2
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
 
 

@@ -19,6 +19,7 @@ from steptime.catalog.workloads.layers import Workload
 from steptime.environments.cache import cache_folder
 from steptime.equivalence.check import Case, CheckCache, Checker, EquivalenceCheck
 from steptime.equivalence.loaders import LoaderInput
+from steptime.errors import EnvironmentFailure
 from steptime.execution.executor import Executor
 from steptime.execution.host import (
     SHARED_MEMORY,
@@ -37,7 +38,7 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.runner.budget import Budget
 from steptime.runner.plan import StudyPlan, missing_in_words
-from steptime.runner.preparation import prepare_environments
+from steptime.runner.preparation import data_environment_spec, dataset_names, missing_builtins, prepare_environments
 from steptime.study.axis import REFERENCE
 from steptime.study.trial import Trial
 from steptime.units import format_bytes, format_count
@@ -278,7 +279,10 @@ class Admission:
         return cluster.most_workers_of_a_host(trial.workers), least_bytes
 
     def executor(self, trials: list[Trial], store: Store) -> tuple[Executor, list[Trial]]:
-        """Make the environments; return what launches in them, and the trials that have one."""
+        """Make the environments; return what launches in them, and the trials that have one.
+
+        That which makes datasets is made beside them, and raises EnvironmentFailure where it cannot be.
+        """
         study, manifests = self.plan.study, self.plan.manifests
         needed = dict.fromkeys(environment_key(trial) for trial in trials)
         if study.equivalence.enabled:
@@ -286,7 +290,13 @@ class Admission:
             needed |= dict.fromkeys((key[0], key[1], SYNTHETIC.name, key[3]) for key in list(needed))
             needed.setdefault((REFERENCE, "cpu", SYNTHETIC.name, None))
         specs = {each: self.plan.environment_spec(*each) for each in needed}
-        prepared = prepare_environments({spec.name: spec for spec in specs.values()}.values(), self.observer)
+        makers = [data_environment_spec()] if missing_builtins(dataset_names(trials)) else []
+        prepared = prepare_environments(
+            {spec.name: spec for spec in (*specs.values(), *makers)}.values(), self.observer
+        )
+        for spec in makers:
+            if spec.name in prepared.failures:
+                raise EnvironmentFailure(prepared.failures[spec.name])
         names = {each: spec.name for each, spec in specs.items()}
         executor = Executor(
             manifests,

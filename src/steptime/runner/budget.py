@@ -45,6 +45,8 @@ class Budget:
     """None without a budget."""
     at_once: int = 1
     """Checks and replays side by side."""
+    cores: int = 1_000_000
+    """For their workers; of hosts unknown, and more than are needed."""
     clock: Callable[[], float] = time.monotonic
     began: float = field(default_factory=time.monotonic)
     _cut: dict[str, float] = field(default_factory=dict)
@@ -107,18 +109,27 @@ class Budget:
 
     def replay_s(self, trial: Trial) -> float:
         """Return about how much longer the replay of a trial's launches makes a run; 0 where it gets none."""
-        return self._replay_alone_s(trial) / self.at_once
+        return self._replay_alone_s(trial) / self._replays_beside(trial)
 
     def replays_s(self, trials: Iterable[Trial]) -> float:
         """Return about how long the replays of the launches of trials take: none is quicker for being the only one."""
-        each_s = [self._replay_alone_s(trial) for trial in trials]
-        return max(sum(each_s) / self.at_once, max(each_s, default=0.0))
+        wanted = [*trials]
+        return max(sum(map(self.replay_s, wanted)), max(map(self._replay_alone_s, wanted), default=0.0))
 
     def _replay_alone_s(self, trial: Trial) -> float:
         if not (self.study.equivalence.enabled and can_replay(trial)):
             return 0.0
         # Its processes begin with their framework imported, which the first of them waits for.
         return self.durations.expected_s("replay", trial) or self.launch_s(trial)
+
+    def _replays_beside(self, trial: Trial) -> float:
+        """Return how many replays like that of a trial run at once, whose workers have a core each.
+
+        A length that is known holds the time for which its workers waited for cores.
+        """
+        if self.durations.expected_s("replay", trial) is not None:
+            return self.at_once
+        return max(1.0, min(self.at_once, self.cores / trial.workers))
 
     def note_cut_replays(self, trials: Sequence[Trial], seconds: float) -> None:
         """Take into account that the replays of trials were not over after so many seconds, where fewer were expected.

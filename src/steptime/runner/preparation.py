@@ -19,6 +19,7 @@ from steptime.datasets.validation import Split, loader_json, split
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, ReadyEnvironment, create_all, find_ready
 from steptime.environments.locks import is_locked
+from steptime.environments.tools import GET_UV, find_uv
 from steptime.errors import DatasetError, EnvironmentFailure
 from steptime.execution.jobs import synthetic_loader
 from steptime.execution.progress import Observer, SampleProgress
@@ -157,6 +158,8 @@ def prepare_environments(specs: Iterable[EnvironmentSpec], observer: Observer) -
                 f"{spec.name} has no lock file: its packages are installed as the index has them now, and no digest is "
                 f"checked; steptime env lock {spec.name} makes one"
             )
+    if find_uv() is None and any(spec.kind == "venv" and is_locked(spec) for spec in missing):
+        observer.note(f"pip installs them; uv takes a fraction of the time: {GET_UV}")
     made = create_all(missing, lambda name, stage: observer.working_on(f"environment {name}: {stage}"))
     for name, result in made.items():
         if isinstance(result, EnvironmentFailure):
@@ -168,6 +171,18 @@ def prepare_environments(specs: Iterable[EnvironmentSpec], observer: Observer) -
             prepared.environments[name] = result
         observer.finished(f"environment {name}", ok=name in prepared.environments)
     return prepared
+
+
+def dataset_names(trials: Iterable[Trial]) -> list[str]:
+    """Return the names of the datasets that ``trials`` train on and are validated by, each once."""
+    both = ((trial.dataset, trial.training.validation if trial.training else None) for trial in trials)
+    return list(dict.fromkeys(name for names in both for name in names if name))
+
+
+def missing_builtins(names: Iterable[str]) -> list[str]:
+    """Return those of the datasets ``names`` that are built in and not made yet."""
+    cache = cache_folder()
+    return [name for name in names if name in BUILTINS and find_builtin(name, cache) is None]
 
 
 def prepare_datasets(
@@ -184,8 +199,7 @@ def prepare_datasets(
     Raises DatasetError when a folder is unusable, EnvironmentFailure when a built-in dataset cannot be made.
     """
     cache = cache_folder()
-    missing = [name for name in names if name in BUILTINS and find_builtin(name, cache) is None]
-    if missing:
+    if missing := missing_builtins(names):
         interpreter = data_interpreter(observer)
         observer.stage("Making datasets", len(missing))
         for name in missing:
@@ -237,7 +251,11 @@ def prepare_stored_form(dataset: Dataset, loader: str, observer: Observer) -> Da
 
 
 def data_environment_spec() -> EnvironmentSpec:
-    """Return what the environment must be that makes the built-in datasets."""
+    """Return what the environment must be that makes the built-in datasets.
+
+    It is none of the frameworks': what carries the pictures (scikit-image, scikit-learn) would bind their versions, and
+    steptime itself would grow by twice its size for what runs once on a machine.
+    """
     return EnvironmentSpec(name=DATA_ENVIRONMENT, requirements=REQUIREMENTS, pythons=list(PYTHONS), verify=VERIFY)
 
 

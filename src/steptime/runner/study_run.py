@@ -42,6 +42,7 @@ from steptime.runner.durations import KeptDurations
 from steptime.runner.further_launches import what_more_launches_show
 from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
+    dataset_names,
     datasets_with_skips,
     loader_of,
     prepare_datasets,
@@ -122,6 +123,7 @@ class StudyRun:
                     for t in trials
                     if t.dataset is not None
                 }
+                budget.cores = budget.cores if self._site else len(executor.cores)
                 budget.at_once = admission.checks_at_once(executor, trials, workloads)
                 gate = admission.gate(store, executor, workloads, checked, budget)
                 inputs = TrialInputs(self.plan.folder, workloads, loaders)
@@ -317,10 +319,8 @@ class StudyRun:
 
     def _datasets(self, trials: Iterable[Trial], store: Store) -> dict[str, Dataset]:
         """Return the trials' datasets, and keep what of the user's folders is used and what is not."""
-        names = [trial.dataset for trial in trials]
-        names += [trial.training.validation for trial in trials if trial.training]
         own = datasets_with_skips(self.plan.study), readings_of(self.plan.study)
-        found = prepare_datasets(dict.fromkeys(name for name in names if name), self.observer, *own)
+        found = prepare_datasets(dataset_names(trials), self.observer, *own)
         contents = {name: each.contents.as_json() for name, each in found.items() if name not in BUILTINS}
         if contents:
             store.put("datasets", {**(store.get("datasets") or {}), **contents})
