@@ -1,0 +1,104 @@
+"""How often intervals of a few real launches hold the mean of launches that they do not know.
+
+``python benchmarks/core/left_out_launches.py FILE NAME=PLACE ...`` takes launches of stored studies apart: so many of
+each trial are kept, the same blocks of all, in every way or in 2,000, and get their intervals as a report gives them,
+with the spread pooled over the study. A PLACE is a results folder, or rows of ``forked_launches.py forked``, of which
+the fresh launches are taken. FILE gets a row for each study and number of launches kept:
+
+``holds``: percent of intervals that hold the mean of the launches left out, each widened by what that mean itself is
+unsure of (launches that spread alike: by the root of 1 + kept / left out); 95 is promised. ``worst``: of the trial that
+is held most seldom. ``half_width``: the median, in percent, as reported.
+"""
+
+import csv
+import random
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from math import comb, exp, log, sqrt
+from pathlib import Path
+
+import numpy as np
+
+from steptime.results.store import Store
+from steptime.statistics.interval import LEVEL, step_time
+from steptime.statistics.launch_spread import pool_spread, pooled_error
+from steptime.statistics.launch_times import LaunchTimes, in_turns
+from steptime.statistics.stopping_rule import reduced
+
+DRAWS = 2000
+KEPT = (2, 3, 4, 5)
+COLUMNS = ("study", "trials", "launches", "kept", "intervals", "holds", "worst", "half_width")
+Launches = Mapping[str, Sequence[LaunchTimes]]
+
+
+def read(place: Path) -> Launches:
+    """Return the timed launches of each trial of a folder or a file."""
+    if place.is_dir():
+        store = Store.open(place)
+        return in_turns({each.id: reduced(each, store.launches(each.id)) for each in store.trials()})
+    found: dict[str, list[LaunchTimes]] = {}
+    with place.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["kind"] == "fresh":
+                seconds = float(row["mean_ms"]) / 1e3
+                one = LaunchTimes(int(row["round"]), np.array([seconds]), 0, log(seconds), 0.0)
+                found.setdefault(row["framework"], []).append(one)
+    return found
+
+
+def choices(launches: Launches, kept: int) -> list[set[int]]:
+    """Return sets of blocks that all trials have, so many in each."""
+    common = sorted(set.intersection(*({each.block for each in own} for own in launches.values())))
+    if comb(len(common), kept) <= DRAWS:
+        return [set(each) for each in combinations(common, kept)]
+    rng = random.Random(kept)  # noqa: S311 - reproducible, not secret
+    return [set(rng.sample(common, kept)) for _ in range(DRAWS)]
+
+
+def held(launches: Launches, chosen: set[int]) -> list[tuple[str, bool, float]]:
+    """Return whether each trial's interval holds the mean of the rest, and its half-width as a logarithm."""
+    kept = len(chosen)
+    known = {name: [each for each in own if each.block in chosen] for name, own in launches.items()}
+    spreads = pool_spread(known)
+    found = []
+    for name, own in known.items():
+        rest = [each.log_mean for each in launches[name] if each.block not in chosen]
+        if not rest:
+            continue
+        if name in spreads:
+            share = {(each.block, 0): 1.0 / kept for each in own}
+            half = pooled_error([(spreads[name], share)], LEVEL).half_width
+        else:
+            interval = step_time(own)
+            half = 0.5 * log(interval.high / interval.low)
+        apart = statistics.fmean(each.log_mean for each in own) - statistics.fmean(rest)
+        found.append((name, abs(apart) <= half * sqrt(1.0 + kept / len(rest)), half))
+    return found
+
+
+def main(path: Path, studies: Sequence[tuple[str, Path]]) -> None:
+    """Write the table."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for name, place in studies:
+            launches = {trial: own for trial, own in read(place).items() if own}
+            fewest, most = (end(map(len, launches.values())) for end in (min, max))
+            for kept in KEPT:
+                if kept > fewest or kept == most:
+                    continue
+                found = [each for chosen in choices(launches, kept) for each in held(launches, chosen)]
+                each_held = {trial: [is_held for which, is_held, _ in found if which == trial] for trial in launches}
+                shares = [100.0 * statistics.fmean(own) for own in each_held.values() if own]
+                holds = 100.0 * statistics.fmean(is_held for _, is_held, _ in found)
+                width = 100.0 * (exp(statistics.median(half for _, _, half in found)) - 1.0)
+                count = f"{fewest} to {most}" if fewest < most else most
+                figures = [f"{each:.1f}" for each in (holds, min(shares), width)]
+                writer.writerow([name, len(launches), count, kept, len(found), *figures])
+                file.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), [(name, Path(place)) for name, _, place in (each.partition("=") for each in sys.argv[2:])])
