@@ -37,6 +37,7 @@ KEPT = Path(__file__).with_suffix(".md")
 LEVEL = 0.95
 STEPS = 30
 LARGE_TRIALS = 100
+NUMERIC = {"numpy", "numpy.libs", "scipy", "scipy.libs"}
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
@@ -47,6 +48,8 @@ class Version:
     name: str
     program: Path
     size_bytes: int
+    numeric_bytes: int
+    """Of them, numpy and scipy, in which all statistics are computed."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +73,12 @@ def install(name: str, archive: Sequence[str], folder: Path) -> Version:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
         python = environment / "bin" / "python"
         add_to(python, str(sources))
-        size = sum(path.stat().st_size for path in environment.rglob("*") if path.is_file() and not path.is_symlink())
+        files = [path for path in environment.rglob("*") if path.is_file() and not path.is_symlink()]
+        numeric = [path for path in files if NUMERIC.intersection(path.parts)]
+        sizes = [sum(path.stat().st_size for path in some) for some in (files, numeric)]
         add_to(python, f"{sources}[export]")
-        core.write_text(str(size))
-    return Version(name, environment / "bin" / "steptime", int(core.read_text()))
+        core.write_text("{} {}".format(*sizes))
+    return Version(name, environment / "bin" / "steptime", *map(int, core.read_text().split()))
 
 
 def add_to(python: Path, package: str) -> None:
@@ -182,7 +187,10 @@ def main() -> None:
             if not Store.exists(folder):
                 trials = min(LARGE_TRIALS, launches)
                 fill(folder, Shape(trials, launches // trials, STEPS, 0.0, 0.0))
-        size = f"{new.size_bytes / old.size_bytes:.2f} of {old.size_bytes / 1e6:.0f} MB"
+        shares = [f"{size / old.size_bytes:.2f}" for size in (new.size_bytes, new.numeric_bytes)]
+        size = (
+            f"{shares[0]} of {old.size_bytes / 1e6:.0f} MB, of which numpy and scipy, that all verbs need, {shares[1]}"
+        )
         KEPT.write_text("# This version beside another\n\n")
         tell(f"After ({here[:8]}) over before ({arguments.revision}), {arguments.rounds} rounds in turns,")
         tell(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; environment without extras: {size}.\n")

@@ -1,8 +1,9 @@
 """The race of against.py: one study of equal work by both versions, with environments made and no check kept.
 
-The study is the quickstart's, or its first workload, with two launches of each trial and without a budget, so that both
-versions launch, check and replay the same. What counts is the processor time of all processes of a run, those included
-that lose their parent, until each trial of the first workload has a launch, and until the end.
+The study is each version's quickstart, or its first workload, with two launches of each trial and without a budget, so
+that both versions launch, check and replay as often; how many steps a launch times is the version's own. What counts is
+the processor time of all processes of a run, those included that lose their parent, until each trial of the first
+workload has a launch, and until the end.
 """
 
 import contextlib
