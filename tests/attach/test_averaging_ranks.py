@@ -7,7 +7,7 @@ import pytest
 from launching import interpreter_for
 
 from steptime.attach.folder import write_hook
-from steptime.attach.torch_weights import PARAMETERS, drawn
+from steptime.attach.pytorch.weights import PARAMETERS, drawn
 
 SCRIPT = """
 import json, sys
@@ -18,7 +18,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from steptime_attach.torch_weights import averaging_ranks
+from steptime_attach.pytorch.weights import averaging_ranks
 
 dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
 grid = init_device_mesh("cpu", (2, 2), mesh_dim_names=("outer", "inner"))

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from alone_and_attached import record_of
 
-from steptime.attach.torch_extensions import clipping_unasked
+from steptime.attach.pytorch.extensions import clipping_unasked
 
 pytestmark = pytest.mark.framework("deepspeed")
 

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from steptime.attach import device_clock, record_file, torch_device
+from steptime.attach import record_file
 from steptime.attach import recorder as recorder_module
+from steptime.attach.pytorch import device_clock, device_events
 from steptime.attach.record_file import ProcessRecord
 from steptime.attach.recorder import Recorder
 
@@ -112,10 +113,10 @@ def device():
 def timed(tmp_path, monkeypatch):
     """Return a recorder and the device that it records."""
     device = TimedDevice()
-    for module in (torch_device, device_clock, recorder_module, record_file):
+    for module in (device_events, device_clock, recorder_module, record_file):
         monkeypatch.setattr(module, "now", lambda: round(device.host_ms * 1e6))
     made = Recorder(ProcessRecord(str(tmp_path), "test"))
-    made.device = torch_device.DeviceEvents(device, made)
+    made.device = device_events.DeviceEvents(device, made)
     made.at_step.append(made.device.step_closed)
     return made, device
 
@@ -151,7 +152,7 @@ TINY = {"forward": (3.5, 0.35), "loss": (0.3, 0.04), "backward": (4.0, 0.5), "up
 @pytest.fixture
 def recorder(tmp_path, device):
     made = Recorder(ProcessRecord(str(tmp_path), "test"))
-    made.device = torch_device.DeviceEvents(device, made)
+    made.device = device_events.DeviceEvents(device, made)
     made.at_step.append(made.device.step_closed)
     return made
 
@@ -217,7 +218,7 @@ def test_no_event_is_asked_for_while_a_graph_is_captured(recorder, device):
 def test_no_event_is_recorded_while_a_graph_is_captured(recorder, device):
     device.capturing = True
     train_step(recorder, device)
-    assert device.events == torch_device.RING  # those made at start-up
+    assert device.events == device_events.RING  # those made at start-up
     device.capturing = False
     train_step(recorder, device)
     device.finish()
@@ -230,7 +231,7 @@ def test_events_are_those_of_a_ring_that_was_made_at_start_up(recorder, device):
     for _ in range(50):
         train_step(recorder, device)
         device.finish()
-    assert device.events == torch_device.RING
+    assert device.events == device_events.RING
 
 
 def test_further_events_are_made_where_a_device_is_far_behind(recorder, device):
@@ -240,9 +241,9 @@ def test_further_events_are_made_where_a_device_is_far_behind(recorder, device):
 
 
 def test_a_device_that_is_far_behind_costs_a_limited_number_of_events(recorder, device):
-    for _ in range(3 * torch_device.WAITING_STEPS):
+    for _ in range(3 * device_events.WAITING_STEPS):
         train_step(recorder, device)
-    assert len(recorder.device.waiting) == torch_device.WAITING_STEPS
+    assert len(recorder.device.waiting) == device_events.WAITING_STEPS
 
 
 def test_an_event_that_cannot_be_recorded_ends_the_times_of_the_device_alone(recorder, device):
@@ -327,7 +328,7 @@ def replaying(recorder, device, monkeypatch):
     own = type("CUDAGraph", (Graph,), {"replay": Graph.replay})
     monkeypatch.setattr(device, "is_initialized", lambda: True, raising=False)
     monkeypatch.setattr(device, "CUDAGraph", own, raising=False)
-    torch_device.install(SimpleNamespace(cuda=device), recorder, lambda: False)
+    device_events.install(SimpleNamespace(cuda=device), recorder, lambda: False)
     return own()
 
 
@@ -380,9 +381,9 @@ def test_what_an_event_costs_is_measured_at_start_up_and_spaces_the_first_steps(
     """Steps of 2.53 ms with six events of 135 us: 32 % of the first ones, and of later ones nothing."""
     recorder, device = timed
     device.record_ms = 0.135
-    recorder.device = torch_device.DeviceEvents(device, recorder)
+    recorder.device = device_events.DeviceEvents(device, recorder)
     recorder.at_step[-1] = recorder.device.step_closed
-    train(recorder, device.ask, SHORT, steps=torch_device.COSTED_STEPS)
+    train(recorder, device.ask, SHORT, steps=device_events.COSTED_STEPS)
     lines = written(recorder)
     assert lines[0]["event_ns"] == 135_000
     assert all("event_ns" not in line for line in lines[1:])

@@ -14,8 +14,8 @@ SCRIPT = """
 import importlib, pkgutil, sys
 import steptime_attach
 
-for module in pkgutil.iter_modules(steptime_attach.__path__):
-    importlib.import_module("steptime_attach." + module.name)
+for module in pkgutil.walk_packages(steptime_attach.__path__, "steptime_attach."):
+    importlib.import_module(module.name)
 from steptime_attach import imports, library_calls
 
 class Library:

@@ -642,7 +642,7 @@ def test_six_for_each_token_and_parameter_is_what_torch_counts_without_attention
 
 
 EXPERTS = """
-from steptime_attach.torch_weights import routes
+from steptime_attach.pytorch.weights import routes
 
 class Layer(torch.nn.Module):
     def __init__(self, outputs, experts, stacked=None):

@@ -3,7 +3,7 @@
 from trainings import trained, trainings
 
 from steptime.analysis.accuracy import over_seeds
-from steptime.report.accuracy import accuracy_groups
+from steptime.report.learning.accuracy import accuracy_groups
 from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings
 

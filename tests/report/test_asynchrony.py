@@ -9,7 +9,7 @@ from steptime.analysis.summary_form import Staleness, Summary
 from steptime.document.charts.chart import Marks
 from steptime.document.section import TableRow
 from steptime.report.groups import ranked_groups
-from steptime.report.learning_speed import learning_section
+from steptime.report.learning.speed import learning_section
 from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings, WholeReport
 from steptime.report.trial_names import Names

@@ -7,15 +7,15 @@ import pytest
 from test_charts import Balance
 from trainings import GROUP, asynchronous, schedules, trained, trainings
 
-from steptime.report.accuracy import accuracy_groups, brief_names
-from steptime.report.page import page_text
-from steptime.report.sections import StudyFindings
-from steptime.report.trainings import (
+from steptime.report.learning.accuracy import accuracy_groups, brief_names
+from steptime.report.learning.trainings import (
     batch_figures,
     learning_panels,
     schedule_figures,
     staleness_accuracy_figures,
 )
+from steptime.report.page import page_text
+from steptime.report.sections import StudyFindings
 from steptime.study.training import RateSchedule, full_parameters, rate_shares
 
 

@@ -4,10 +4,10 @@ import pytest
 from rich.console import Console
 from trainings import trained, trainings
 
-from steptime.report.accuracy import accuracy_groups
+from steptime.report.learning.accuracy import accuracy_groups
+from steptime.report.learning.trainings import schedule_table
 from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings, WholeReport
-from steptime.report.trainings import schedule_table
 
 ADAM = {"name": "adam", "learning_rate": 0.002}
 

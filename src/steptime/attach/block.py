@@ -149,6 +149,6 @@ def _adopt_data_parallel() -> None:
     """Know the DDP modules that the process has made already."""
     module = sys.modules.get("torch.nn.parallel.distributed")
     if module is not None:
-        from . import torch_collectives  # it would import nothing else, but few blocks need it
+        from .pytorch import collectives  # it would import nothing else, but few blocks need it
 
-        torch_collectives.adopt(module)
+        collectives.adopt(module)

@@ -19,8 +19,10 @@ def write_hook(folder: Path) -> Path:
     here = Path(__file__).parent
     package = folder / PACKAGE
     package.mkdir(parents=True, exist_ok=True)
-    for source in here.glob("*.py"):
-        shutil.copyfile(source, (folder if source.name == "sitecustomize.py" else package) / source.name)
+    for source in here.rglob("*.py"):
+        target = (folder if source.name == "sitecustomize.py" else package) / source.relative_to(here)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(source, target)
     distribution = folder / f"{PACKAGE}-1.dist-info"
     distribution.mkdir(exist_ok=True)
     (distribution / "METADATA").write_text(METADATA, encoding="utf-8")

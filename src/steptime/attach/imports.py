@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-# The module of a library: the file here and its function, which gets the module. Those of submodules are called after
+# The module of a library: the module here and its function, which gets the module. Those of submodules are called after
 # that of their library.
 TABLE = {
-    "torch": ("torch_passes", "install"),
-    "torch.distributed._functional_collectives": ("torch_collectives", "install_functional"),
-    "torch.distributed.autograd": ("torch_extensions", "install_distributed_autograd"),
-    "torch.distributed.optim.optimizer": ("torch_extensions", "install_distributed_optimizer"),
-    "torch.distributed.checkpoint.state_dict_saver": ("torch_extensions", "install_checkpoints"),
-    "torch.nn.parallel.distributed": ("torch_collectives", "install_data_parallel"),
-    "deepspeed.runtime.engine": ("torch_extensions", "install_deepspeed"),
-    "horovod.torch.mpi_ops": ("torch_extensions", "install_horovod"),
-    "horovod.torch.functions": ("torch_extensions", "install_horovod_functions"),
-    "nvidia.dali.plugin.pytorch": ("torch_extensions", "install_dali"),
-    "safetensors.torch": ("torch_extensions", "install_safetensors"),
+    "torch": ("pytorch.passes", "install"),
+    "torch.distributed._functional_collectives": ("pytorch.collectives", "install_functional"),
+    "torch.distributed.autograd": ("pytorch.extensions", "install_distributed_autograd"),
+    "torch.distributed.optim.optimizer": ("pytorch.extensions", "install_distributed_optimizer"),
+    "torch.distributed.checkpoint.state_dict_saver": ("pytorch.extensions", "install_checkpoints"),
+    "torch.nn.parallel.distributed": ("pytorch.collectives", "install_data_parallel"),
+    "deepspeed.runtime.engine": ("pytorch.extensions", "install_deepspeed"),
+    "horovod.torch.mpi_ops": ("pytorch.extensions", "install_horovod"),
+    "horovod.torch.functions": ("pytorch.extensions", "install_horovod_functions"),
+    "nvidia.dali.plugin.pytorch": ("pytorch.extensions", "install_dali"),
+    "safetensors.torch": ("pytorch.extensions", "install_safetensors"),
     "ray.data.iterator": ("timed_batches", "install_ray"),
     "jax": ("jax_functions", "install"),
     "keras.src.backend.jax.trainer": ("timed_batches", "install_keras"),
-    "keras.src.backend.torch.trainer": ("torch_extensions", "install_keras"),
+    "keras.src.backend.torch.trainer": ("pytorch.extensions", "install_keras"),
     "tensorflow.python.data.ops.iterator_ops": ("tensorflow_functions", "install_iterators"),
     "tensorflow.python.distribute.input_lib": ("tensorflow_functions", "install_distributed_iterators"),
     "tensorflow.python.eager.backprop": ("tensorflow_eager", "install_tapes"),

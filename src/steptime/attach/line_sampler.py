@@ -29,7 +29,7 @@ NUMERICAL = {"numpy", "scipy", "pandas", "PIL", "cv2"}
 JOINED_WITHIN_S = 1.0
 # Of the library that calls a module the function is named, of torch only if no other does.
 REPLACEABLE_CALLERS = {"", "torch"}
-MODULE_CALLS = os.sep + "torch_passes.py"
+MODULE_CALLS = __file__[: -len("line_sampler.py")] + os.path.join("pytorch", "passes.py")
 
 
 class LineSampler:
@@ -180,7 +180,7 @@ def caller_of_module(frame: FrameType | None) -> FrameType | None:
     """Return the frame that calls the outermost module at work, or ``frame`` where none is."""
     caller, outer = frame, frame
     while outer is not None:
-        if outer.f_code.co_filename.endswith(MODULE_CALLS) and outer.f_back is not None:
+        if outer.f_code.co_filename == MODULE_CALLS and outer.f_back is not None:
             caller = outer.f_back
         outer = outer.f_back
     return caller

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import weakref
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from .account import TimeSums
 from .batch_amount import BatchAmount
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from .batch_amount import AskedSizes, BatchReader
     from .optimizer_numbers import OptimizerNumbers
     from .patches import After, Before
-    from .torch_dropped_gradients import DroppedGradients
 
 INPUT, FORWARD, BACKWARD, CLIP, UPDATE = "input", "forward", "backward", "clip", "update"
 ENDS = {name: name + " ends" for name in (INPUT, FORWARD, BACKWARD, CLIP, UPDATE)}
@@ -120,6 +119,16 @@ class UsualStep:
         }
 
 
+class LeftGradients(Protocol):
+    """Knows whether the latest backward pass has left gradients for an update."""
+
+    left: bool
+
+    def is_left(self) -> bool:
+        """Return whether they are there still."""
+        ...
+
+
 class _Rows:
     """In place of an array that went forward."""
 
@@ -130,7 +139,7 @@ class _Rows:
 class UsualSteps:
     """What is known of the steps of a loop that are alike; off until some were."""
 
-    def __init__(self, recorder: Recorder, reader: BatchReader, sizes: AskedSizes, unused: DroppedGradients) -> None:
+    def __init__(self, recorder: Recorder, reader: BatchReader, sizes: AskedSizes, unused: LeftGradients) -> None:
         self.recorder, self.reader, self.sizes, self.unused = recorder, reader, sizes, unused
         recorder.usual = self
         self.form: StepForm | None = None

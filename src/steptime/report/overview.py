@@ -15,11 +15,12 @@ from steptime.analysis.summary_form import Summary
 from steptime.diagnosis.form import Diagnosis
 from steptime.document.number_format import count
 from steptime.phases import PHASES
-from steptime.report import accuracy, conditions, equivalence, loaders
+from steptime.report import conditions, equivalence, loaders
 from steptime.report.advice import largest_finding
 from steptime.report.answer import first_answer, in_order, paper_line
 from steptime.report.breakdown import BreakdownRow, breakdown_groups
 from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, verdict
+from steptime.report.learning.accuracy import accuracy_groups
 from steptime.report.ranking import NO_RESULT, SHORT_LAYOUTS, RankingColumn, short_columns
 from steptime.report.terminal import empty_table, fits, narrowed, section, widest_line, wrapped
 from steptime.report.trial_names import Names
@@ -145,7 +146,7 @@ class _Overview:
         yield paper_line(summary), "dim"
 
     def _learned(self, options: ConsoleOptions) -> Iterator[RenderableType]:
-        for group in accuracy.accuracy_groups(self._summary):
+        for group in accuracy_groups(self._summary):
             rows = group.rows[:_MOST_LINES]
             lines = [f"{row.rank} {row.name}: final {row.final}, {row.seconds} of training" for row in rows]
             left = len(group.rows) - len(rows)

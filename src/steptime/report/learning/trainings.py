@@ -21,7 +21,7 @@ from steptime.document.charts.trainings import (
 )
 from steptime.document.number_format import UNKNOWN, count
 from steptime.document.section import Cell, Column, Figures, Part, Section, SectionTable, TableRow, cells
-from steptime.report.accuracy import (
+from steptime.report.learning.accuracy import (
     EXPLANATION,
     AccuracyGroup,
     AccuracyRow,

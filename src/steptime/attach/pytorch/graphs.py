@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sized
 
-    from .recorder import Recorder
+    from ..recorder import Recorder
 
 
 # Failed guards that are kept, and their characters.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Sequence
 
-from .record_file import now
+from ..record_file import now
 
 # Steps by which the distance of both clocks is known: they drift.
 WINDOW = 64

@@ -9,12 +9,12 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import patches
+from .. import patches
+from ..record_file import now
 from .device_clock import DeviceClock, DeviceMark
-from .record_file import now
 
 if TYPE_CHECKING:
-    from .recorder import Recorder
+    from ..recorder import Recorder
 
 REGIONS = frozenset({"forward", "nograd", "backward", "update", "gradient", "clip", "replay"})
 # Steps whose events may wait; of a device that is further behind the oldest are given up.

@@ -8,9 +8,9 @@ import json
 import weakref
 from typing import Any, Callable
 
-from . import patches, process
-from .library_calls import collective_of
-from .record_file import now
+from .. import patches, process
+from ..library_calls import collective_of
+from ..record_file import now
 
 METHODS = (
     "allreduce",

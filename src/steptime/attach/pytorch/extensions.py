@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import patches, process, torch_collectives
-from .library_calls import backward_of, collective_of, region_of, requests_of, update_of
-from .torch_passes import hide_from_dynamo
+from .. import patches, process
+from ..library_calls import backward_of, collective_of, region_of, requests_of, update_of
+from . import collectives
+from .passes import hide_from_dynamo
 
 # Of Horovod: what starts a collective on its first argument.
 STARTS = (
@@ -82,7 +83,7 @@ def install_horovod(module: Any) -> None:
         if hasattr(module, name):
             # The first argument is the tensor, as the second of a method is. Gradients are handed over in autograd's
             # thread, too: only what is asked, not the region it is asked in.
-            collective_of(module, name, name, lambda args: torch_collectives.bytes_of(args[0]) if args else None)
+            collective_of(module, name, name, lambda args: collectives.bytes_of(args[0]) if args else None)
             patches.measure(module, name, learn, lambda _, __: None)
     hide_from_dynamo()
 

@@ -6,12 +6,13 @@ import inspect
 import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import patches, torch_collectives
-from .record_file import now
+from .. import patches
+from ..record_file import now
+from . import collectives
 
 if TYPE_CHECKING:
-    from .recorder import Recorder
-    from .torch_weights import Weights
+    from ..recorder import Recorder
+    from .weights import Weights
 
 # Backward passes whose gradients are noted one by one.
 PASSES = 3
@@ -64,7 +65,7 @@ class Gradients:
     def adopt(self, module: Any) -> tuple[bool, bool]:
         """Learn what an outermost ``module`` is, and return it."""
         trainable = any(each.requires_grad for each in module.parameters())
-        known = trainable, torch_collectives.goes_through_data_parallel(module)
+        known = trainable, collectives.goes_through_data_parallel(module)
         if any(hasattr(type(each), "materialize") for each in module.parameters()):
             return known  # a lazy module, which makes its parameters in the first forward
         self.outermost[module] = known

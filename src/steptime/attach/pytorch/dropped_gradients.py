@@ -5,10 +5,10 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
-from . import patches
+from .. import patches
 
 if TYPE_CHECKING:
-    from .recorder import Recorder
+    from ..recorder import Recorder
 
 
 class DroppedGradients:

@@ -12,20 +12,21 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import early_end, patches, process, torch_collectives, torch_device, torch_graphs
-from .batch_amount import AskedSizes, BatchReader
-from .library_calls import region_of, requests_of
-from .optimizer_numbers import OptimizerNumbers
-from .record_file import now
-from .torch_dropped_gradients import DroppedGradients
-from .torch_gradients import Gradients, UpdatesByHand
-from .torch_weights import Weights
+from .. import early_end, patches, process
+from ..batch_amount import AskedSizes, BatchReader
+from ..library_calls import region_of, requests_of
+from ..optimizer_numbers import OptimizerNumbers
+from ..record_file import now
+from ..usual_steps import BACKWARD, FORWARD, UPDATE, UsualSteps
+from . import collectives, device_events, graphs
+from .dropped_gradients import DroppedGradients
+from .gradients import Gradients, UpdatesByHand
 from .untrained_passes import FAILED, DroppedPasses, failed
-from .usual_steps import BACKWARD, FORWARD, UPDATE, UsualSteps
+from .weights import Weights
 
 if TYPE_CHECKING:
-    from .patches import After, Before
-    from .recorder import Recorder
+    from ..patches import After, Before
+    from ..recorder import Recorder
 
 # The step whose floating-point operations are counted when asked.
 COUNTED_STEP = 4
@@ -40,9 +41,9 @@ def install(torch: Any) -> None:
         training.patch_backward,
         training.patch_optimizers,
         training.patch_checkpoints,
-        lambda: torch_collectives.install(torch, training.compiling),
-        lambda: torch_device.install(torch, training.recorder, training.compiling),
-        lambda: torch_graphs.install(training.recorder, training.gradients.sizes),
+        lambda: collectives.install(torch, training.compiling),
+        lambda: device_events.install(torch, training.recorder, training.compiling),
+        lambda: graphs.install(training.recorder, training.gradients.sizes),
     ):
         try:
             part()
@@ -51,7 +52,7 @@ def install(torch: Any) -> None:
     training.recorder.at_step += [training.flops.step_closed, training.weights.step_closed]
     early_end.watch(training.recorder)
     if os.environ.get("STEPTIME_ATTACH_ABLATE"):
-        importlib.import_module(".torch_ablation", __package__).install(torch)
+        importlib.import_module(".ablation", __package__).install(torch)
     hide_from_dynamo()
 
 
@@ -67,7 +68,7 @@ def hide_from_dynamo() -> None:
         skip = functools.partial(_set, strategy, skipping)
     if skip is None:
         return
-    package = __name__.rpartition(".")[0]
+    package = patches.__name__.rpartition(".")[0]
     for name, module in list(sys.modules.items()):
         if name.startswith(package + "."):
             for code in patches.code_objects(module):
@@ -87,7 +88,7 @@ class TorchTraining:
         compiler = getattr(torch, "compiler", None)
         self.compiling: Callable[[], bool] = getattr(compiler, "is_compiling", patches.never)
         self.weights = Weights(torch)
-        self.passes = torch_collectives.data_parallel_passes()
+        self.passes = collectives.data_parallel_passes()
         self.gradients = Gradients(self.recorder, self.compiling, self.weights)
         self.flops = FlopCount(torch, self.recorder)
         self.dropped = DroppedPasses(self.recorder)
@@ -252,7 +253,7 @@ class TorchTraining:
             return (flops.enter("backward"),)
 
         def after(mark: Any, returned: bool) -> None:
-            synchronised, counting = torch_collectives.synchronised(), mark[0]
+            synchronised, counting = collectives.synchronised(), mark[0]
             if counting is usual:
                 if returned and usual.backward_ends(recorder.last_gradient, synchronised):
                     return

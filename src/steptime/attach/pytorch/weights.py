@@ -11,8 +11,9 @@ import sys
 import weakref
 from typing import Any
 
-from . import patches, process, torch_collectives
-from .torch_attention import attends
+from .. import patches, process
+from . import collectives
+from .attention import attends
 
 PARAMETERS = 16
 ELEMENTS = 64
@@ -94,9 +95,9 @@ class Weights:
             "elements": self._elements(plain) if len(plain) == len(alive) else 0,
             **self.precision.to_line(),
             "shared": any(each.is_shared() for each in plain[:1] if not each.is_cuda),
-            "data_parallel": len(torch_collectives.data_parallel_modules()),
+            "data_parallel": len(collectives.data_parallel_modules()),
             "averaging": min(self.averaging) if len(self.averaging) == 1 else 0,
-            "bypassed": torch_collectives.data_parallel_passes().bypassed,
+            "bypassed": collectives.data_parallel_passes().bypassed,
             "channels": [*(name for name in CHANNELS if name in sys.modules), *self._calls()],
             "joining": [name for name in JOINING if name in sys.modules],
         }

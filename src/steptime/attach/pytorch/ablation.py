@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from . import patches, process, torch_collectives
+from .. import patches, process
+from . import collectives
 
 WHOLE, INPUT, EXCHANGE, UPDATE = "whole", "input", "exchange", "update"
 FIRST_STEP = 10
@@ -52,7 +53,7 @@ class Ablation:
         of_round, self.lacking = self.blocks[block]
         # The first step after a change still has what the one before has left.
         self.recorder.flags.add(f"ablation:{of_round}:{self.lacking if within else 'change'}")
-        for module in torch_collectives.data_parallel_modules():
+        for module in collectives.data_parallel_modules():
             module.require_backward_grad_sync = self.lacking != EXCHANGE
 
     def patch_loaders(self, iterator: Any) -> None:
