@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from launching import interpreter_for
-from warm_pytorch import warm_pytorch
+from warm_frameworks import IMPORTS, warm_framework
 
 from steptime.attach.folder import environment, write_hook
 
@@ -51,7 +51,7 @@ for name, script in {scripts!r}.items():
 
 def _records(folder: Path, framework: str, script: str) -> list[list[dict[str, Any]]]:
     (folder / "script.py").write_text(script)
-    alone, attached = (_warm if framework == "pytorch" else _started)(folder, framework)
+    alone, attached = (_warm if framework in IMPORTS else _started)(folder, framework)
     assert alone == attached
     files = (folder / "record").glob("*.jsonl")
     found = [list(map(json.loads, path.read_text().splitlines())) for path in files]
@@ -59,10 +59,10 @@ def _records(folder: Path, framework: str, script: str) -> list[list[dict[str, A
     return found
 
 
-def _warm(folder: Path, _: str) -> tuple[str, str]:
+def _warm(folder: Path, framework: str) -> tuple[str, str]:
     return (
-        warm_pytorch(attached=False).run(folder, "script.py"),
-        warm_pytorch(attached=True).run_attached(folder, "script.py"),
+        warm_framework(framework, attached=False).run(folder, "script.py"),
+        warm_framework(framework, attached=True).run_attached(folder, "script.py"),
     )
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from warm_pytorch import warm_pytorch
+from warm_frameworks import warm_framework
 
 pytestmark = pytest.mark.framework("pytorch")
 SCRIPT = """
@@ -56,7 +56,7 @@ MIXED = {
 def test_attention_is_known_by_the_graph_of_a_forward(tmp_path, name):
     expected, mixed = MIXED[name]
     (tmp_path / "script.py").write_text(SCRIPT.replace("MIXED", mixed))
-    warm_pytorch(attached=True).run_attached(tmp_path, "script.py")
+    warm_framework("pytorch", attached=True).run_attached(tmp_path, "script.py")
     (path,) = (tmp_path / "record").glob("*.jsonl")
     lines = list(map(json.loads, path.read_text().splitlines()))
     weights = [line for line in lines if line["kind"] == "weights"]

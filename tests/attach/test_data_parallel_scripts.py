@@ -1,16 +1,14 @@
 """Two processes of DDP in real PyTorch, attached: what they exchange beside gradients, and how it is named."""
 
 import json
-import os
-import subprocess
 
 import pytest
-from launching import interpreter_for
+from warm_frameworks import warm_framework
 
-from steptime.attach.folder import environment, write_hook
 from steptime.attached.summary import attached_run
+from steptime.launchers.base import free_ports
 from steptime.plain_file import PlainFolder
-from steptime.results.attached_files import RECORDS, AttachedHeader, read_attached
+from steptime.results.attached_files import AttachedHeader, read_attached
 
 pytestmark = pytest.mark.framework("pytorch")
 SLEEP_S = 0.03
@@ -54,29 +52,41 @@ PYTHON_HOOK = (
 OWN_HOOK = "model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)"
 
 
-def trained(folder, environ, **changes):
+RANKS = """
+import os, runpy, sys
+ranks = []
+for rank in range(2):
+    ranks.append(os.fork())
+    if not ranks[rank]:
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2")
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="NUMBER")
+        runpy.run_path("script.py", run_name="__main__")
+        sys.exit()
+assert [os.waitpid(each, 0)[1] for each in ranks] == [0, 0]
+"""
+"""Starts both ranks as torchrun does, with which the scripts of ``test_torch_scripts`` are started."""
+
+
+def trained(folder, *, attached, **changes):
+    """Return what the ranks printed; their records, if attached, are in ``record``."""
     text = SCRIPT
     for name, value in {"HOOK": "", "SLOW": 0, "PAUSE": SLEEP_S, **changes}.items():
         text = text.replace(name, str(value))
-    folder.mkdir()
+    (port,) = free_ports(1)
     (folder / "script.py").write_text(text)
-    words = [interpreter_for("pytorch"), "-m", "torch.distributed.run", "--nproc-per-node", "2", "script.py"]
-    done = subprocess.run(
-        words, cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=240
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return sorted(done.stdout.split("\n"))
+    (folder / "ranks.py").write_text(RANKS.replace("NUMBER", str(port)))
+    warm = warm_framework("pytorch", attached=attached)
+    printed = (warm.run_attached if attached else warm.run)(folder, "ranks.py")
+    return sorted(printed.split("\n"))
 
 
 def attached(folder, **changes):
     """Return what a job printed, its records as lines, and what is found in them."""
-    variables = environment(write_hook(folder / "hook"), folder / RECORDS, lines=False, flops=False)
-    printed = trained(folder / "work", variables, **changes)
-    files = [
-        list(map(json.loads, each.read_text().splitlines())) for each in sorted((folder / RECORDS).glob("*.jsonl"))
-    ]
+    printed = trained(folder, attached=True, **changes)
+    records = folder / "record"
+    files = [list(map(json.loads, each.read_text().splitlines())) for each in sorted(records.glob("*.jsonl"))]
     header = AttachedHeader(command=["torchrun"], started_at="", boot="", begin_ns=0, wall_minus_monotonic_ns=0)
-    return printed, files, attached_run(header, read_attached(PlainFolder(folder), folder / RECORDS))
+    return printed, files, attached_run(header, read_attached(PlainFolder(folder), records))
 
 
 @pytest.fixture(scope="module", params=[0, 1])
@@ -112,7 +122,7 @@ def test_each_forward_has_one_broadcast_of_buffers(slow):
 def test_losses_are_those_of_the_job_alone(slow, tmp_path):
     rank, printed, _, _ = slow
     if rank == 0:
-        assert trained(tmp_path / "alone", {}, HOOK=PYTHON_HOOK, PAUSE=0.0) == printed
+        assert trained(tmp_path, attached=False, HOOK=PYTHON_HOOK, PAUSE=0.0) == printed
 
 
 def test_a_hook_to_half_precision_is_on_record_with_what_it_sends(slow):

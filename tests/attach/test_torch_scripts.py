@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from launching import interpreter_for
+from warm_frameworks import warm_framework
 
 from steptime.attach.folder import environment, write_hook
 
@@ -42,14 +43,27 @@ def train(pause=0.0):
 
 def attach(folder, script, *, lines=False, flops=False, begin=TRAIN):
     """Run ``script`` attached; return how it ended and the lines of each process that trained."""
+    (folder / "script.py").write_text(begin + script)
+    warm = warm_framework("pytorch", attached=True, lines=lines, flops=flops)
+    done = warm.ended(folder, "script.py")
+    warm.move_records(folder / "record")
+    return done, records_of(folder)
+
+
+def start_attached(folder, script, *, lines=False, begin=TRAIN):
+    """Do likewise in a process of its own, where its start or its end is part of the fact."""
     path = folder / "script.py"
     path.write_text(begin + script)
-    hook, record = write_hook(folder / "hook"), folder / "record"
-    environ = {**os.environ, **environment(hook, record, lines=lines, flops=flops)}
+    environ = {**os.environ, **environment(write_hook(folder / "hook"), folder / "record", lines=lines, flops=False)}
     done = subprocess.run(
         [interpreter_for("pytorch"), path], cwd=folder, env=environ, capture_output=True, text=True, check=False
     )
-    return done, [list(map(json.loads, file.read_text().splitlines())) for file in sorted(record.glob("*.jsonl"))]
+    return done, records_of(folder)
+
+
+def records_of(folder):
+    files = sorted((folder / "record").glob("*.jsonl"))
+    return [list(map(json.loads, file.read_text().splitlines())) for file in files]
 
 
 def kinds_of(lines, kind):
@@ -82,7 +96,9 @@ for name, ending in {endings}.items():
 def endings(tmp_path_factory):
     """The exit code of each ending, its errors, and the record of its process."""
     folder = tmp_path_factory.mktemp("endings")
-    done, processes = attach(folder, FORKED.format(endings={name: ending for name, (ending, _) in ENDINGS.items()}))
+    done, processes = start_attached(
+        folder, FORKED.format(endings={name: ending for name, (ending, _) in ENDINGS.items()})
+    )
     codes = dict(line.split() for line in done.stdout.splitlines())
     processes = sorted((lines for lines in processes), key=lambda lines: lines[0]["begin_ns"])
     assert len(processes) == len(ENDINGS), done.stderr
@@ -113,7 +129,7 @@ def test_the_traceback_of_an_error_below_a_patch_has_no_frame_of_ours(endings):
 def test_lines_of_the_users_code_are_named_and_no_thread_is_left_at_the_end(tmp_path):
     # Handlers that are registered first run last: after the recorder's.
     prelude = "import atexit, threading\natexit.register(lambda: print([t.name for t in threading.enumerate()]))\n"
-    done, (lines,) = attach(tmp_path, "for _ in range(3): train(0.03)\n", lines=True, begin=prelude + TRAIN)
+    done, (lines,) = start_attached(tmp_path, "for _ in range(3): train(0.03)\n", lines=True, begin=prelude + TRAIN)
     assert done.stdout == "['MainThread']\n", done.stderr
     counted = {}
     for line in kinds_of(lines, "lines"):
@@ -187,7 +203,7 @@ def test_no_object_of_the_users_keeps_anything_of_ours(tmp_path):
 
 
 def test_a_script_that_only_predicts_leaves_no_record_but_was_seen(tmp_path):
-    _, processes = attach(tmp_path, "with torch.no_grad(): net(samples[0][0])\n")
+    _, processes = start_attached(tmp_path, "with torch.no_grad(): net(samples[0][0])\n")
     assert processes == []
     (seen,) = (tmp_path / "record").glob("seen-*.txt")
     assert " torch " in seen.read_text()
@@ -197,17 +213,22 @@ def test_a_sitecustomize_of_the_users_is_run_all_the_same(tmp_path, monkeypatch)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text("print('the user\\'s own')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "own"))
-    done, (lines,) = attach(tmp_path, "train()\n")
+    done, (lines,) = start_attached(tmp_path, "train()\n")
     assert done.stdout == "the user's own\n"
     assert len(kinds_of(lines, "step")) == 16
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """How the script in whose hooks faults are raised ends without a hook."""
+    ended = faults.train(interpreter_for("pytorch"), tmp_path_factory.mktemp("alone"), 40, {})
+    assert ended[0] == 0, ended[1]
+    return ended
+
+
 @pytest.mark.parametrize(("rate", "seed"), [(1.0, 1), (0.3, 2), (0.05, 3)])
-def test_faults_in_every_hook_leave_the_result_to_the_bit(tmp_path, rate, seed):
-    python = interpreter_for("pytorch")
-    alone = faults.train(python, tmp_path, 40, {})
-    assert alone[0] == 0
-    ended, raised = faults.faulty_run(python, tmp_path, 40, rate, seed)
+def test_faults_in_every_hook_leave_the_result_to_the_bit(alone, tmp_path, rate, seed):
+    ended, raised = faults.faulty_run(interpreter_for("pytorch"), tmp_path, 40, rate, seed)
     assert ended == alone
     assert raised > 50
 
@@ -463,6 +484,8 @@ def test_an_update_without_a_rate_or_a_pass_makes_the_state_of_a_checkpoint_and_
 
 
 OVER_RPC = """
+import os
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
 import torch, torch.distributed.autograd as over_all, torch.distributed.rpc as rpc
 from torch.distributed.optim import DistributedOptimizer
 
@@ -477,9 +500,7 @@ rpc.shutdown()
 """
 
 
-def test_steps_of_distributed_autograd_have_their_forward_backward_and_update(tmp_path, monkeypatch):
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", "0")
+def test_steps_of_distributed_autograd_have_their_forward_backward_and_update(tmp_path):
     done, (lines,) = attach(tmp_path, "", begin=OVER_RPC)
     assert done.returncode == 0, done.stderr
     steps = kinds_of(lines, "step")
