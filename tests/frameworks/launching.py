@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from preloading import preloaded_interpreter
 
+import steptime
 from steptime.catalog.accelerators import Accelerators, find_accelerators
 from steptime.catalog.manifest import Manifest, OptionValue, load_manifests
 from steptime.catalog.optimizer import Optimizer
@@ -115,6 +117,19 @@ def _interpreter_on(found: Accelerators, framework: str, loader: str) -> Path:
         name = f"{framework}-{loader}" if loader in manifest.loader_environments else framework
         pytest.skip(f"no environment: steptime env create {name} --device cuda")
     return ready
+
+
+def printed_in(framework: str, code: str, **values: Any) -> Any:
+    """Run ``code`` with ``values`` as variables where the framework is imported; return the JSON it prints last."""
+    begin = f"import json, os, sys\nsys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})\n"
+    begin += f"globals().update(json.loads({json.dumps(json.dumps(values))}))\n"
+    python = preloaded_interpreter(framework, interpreter_for(framework))
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "asked.py").write_text(f"{begin}{code}\nsys.stdout.flush()\n")  # a copy ends at once
+        how: dict[str, Any] = {"cwd": folder, "env": {**os.environ, "STEPTIME_ROLE": "worker"}}
+        done = subprocess.run([python, "asked.py"], **how, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch

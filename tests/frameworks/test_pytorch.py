@@ -1,6 +1,5 @@
 """PyTorch trains what the reference trains: alone, with DDP and FSDP2, and from files."""
 
-import json
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -15,13 +14,13 @@ from launching import (
     interpreter_for,
     launch,
     launch_ok,
+    printed_in,
     relative_error,
     timing_job,
     weight_error,
 )
 from layer_workloads import autoencoder_of_values, transformer_of_tokens, values_read_twice
 
-import steptime
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.table import LIBRARY, build_workload
@@ -37,15 +36,6 @@ def losses(result: LaunchResult) -> list[float]:
     return found
 
 
-def in_framework(code: str, device: str = "cpu", **values: Any) -> Any:
-    """Run ``code`` in the framework's environment, with ``values`` as variables; return the JSON that it prints."""
-    begin = f"import json, sys\nsys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})\n"
-    begin += f"globals().update(json.loads({json.dumps(json.dumps(values))}))\n"
-    python = str(interpreter_for("pytorch", device=device))
-    run = subprocess.run([python, "-"], input=begin + code, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(run.stdout)
-
-
 def require_devices(count: int) -> None:
     """Skip the test where torch sees fewer CUDA devices."""
     if cuda_devices() < count:
@@ -55,7 +45,8 @@ def require_devices(count: int) -> None:
 @cache
 def cuda_devices() -> int:
     """How many CUDA devices torch sees."""
-    return int(in_framework("import torch; print(torch.cuda.device_count())", "cuda"))
+    count = [interpreter_for("pytorch", device="cuda"), "-c", "import torch; print(torch.cuda.device_count())"]
+    return int(subprocess.run(count, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def test_parameters_are_those_of_the_workload() -> None:
@@ -72,7 +63,7 @@ with torch.device("meta"):  # shapes without memory
         found[name] = [shapes, sum(parameter.numel() for parameter in built.module.parameters())]
 print(json.dumps(found))
 """
-    found = in_framework(code, workloads={name: each.to_json() for name, each in workloads.items()})
+    found = printed_in("pytorch", code, workloads={name: each.to_json() for name, each in workloads.items()})
     for name, each in workloads.items():
         shapes = {parameter.name: list(parameter.shape) for layer in each.layers for parameter in layer.parameters}
         assert found[name] == [shapes, each.parameter_count], name
@@ -95,7 +86,7 @@ with torch.device("meta"):
         found[name] = counter.get_total_flops()
 print(json.dumps(found))
 """
-    found = in_framework(code, workloads={name: each.to_json() for name, each in workloads.items()})
+    found = printed_in("pytorch", code, workloads={name: each.to_json() for name, each in workloads.items()})
     for name, each in workloads.items():
         assert costs(each).model_flops / 3 == pytest.approx(found[name], rel=0.01), name
 
@@ -106,7 +97,7 @@ def test_a_residual_block_is_one_child_of_the_network() -> None:
 from steptime.libraries.torch.network import TorchWorkload
 print(json.dumps([type(child).__name__ for child in TorchWorkload(workload).module]))
 """
-    children = in_framework(code, workload=build_workload("resnet50", input_shape=(3, 64, 64)).to_json())
+    children = printed_in("pytorch", code, workload=build_workload("resnet50", input_shape=(3, 64, 64)).to_json())
     assert children.count("Block") == 16
     assert children[:4] == ["Conv2d", "BatchNorm2d", "ReLU", "MaxPool2d"]
     assert children[-3:] == ["AdaptiveAvgPool2d", "Flatten", "Linear"]
@@ -181,7 +172,7 @@ def test_a_compiled_network_trains_the_same(tmp_path: Path) -> None:
 def test_synthetic_batches_are_timed(tmp_path: Path, strategy: str, workers: int) -> None:
     """Every worker writes the end of every step, in order; nothing is complained about."""
     job = timing_job("pytorch", strategy, "lenet5", workers=workers, batch=64, steps=20)
-    result = launch_ok(tmp_path, job, workers=workers)
+    result = launch_ok(tmp_path, job, workers=workers, preloaded=True)
     for rank in range(workers):
         record = result.record("steps", f"worker-{rank}")
         ends = np.array([record["origin_s"], *record["ends_s"]])
@@ -201,7 +192,7 @@ def test_arrays_are_loaded(tmp_path: Path, channels_last: str) -> None:
     """For several epochs, with a batch that leaves a rest."""
     how: dict[str, Any] = {"batch": 5, "steps": 8, "workers": 2, "options": {"channels_last": channels_last}}
     job = timing_job("pytorch", "allreduce", "lenet5", loader=digits(tmp_path), **how)
-    result = launch_ok(tmp_path, job, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert np.isfinite(result.record("steps")["loss"])
 
 
@@ -233,7 +224,7 @@ inner = all(a.is_contiguous(memory_format=torch.channels_last) for (a, _), _ in 
 print(json.dumps([inner, all(torch.equal(a, b) for (a, _), (b, _) in pairs)]))
 """
     job = timing_job("pytorch", "single", "lenet5", loader=photos(tmp_path, processes=0), batch=3, **PHOTO)
-    assert in_framework(code, job=job) == [True, True]
+    assert printed_in("pytorch", code, job=job) == [True, True]
 
 
 def test_arrays_of_another_size_are_refused(tmp_path: Path) -> None:
@@ -247,7 +238,7 @@ def test_a_missing_device_is_refused(tmp_path: Path) -> None:
     """With what to do instead."""
     if cuda_devices():
         pytest.skip("there is a CUDA device")
-    result = launch(tmp_path, check_job("pytorch", "single", "lenet5", steps=1, device="cuda"))
+    result = launch(tmp_path, check_job("pytorch", "single", "lenet5", steps=1, device="cuda"), preloaded=True)
     assert "use fewer workers or device: cpu" in result.record("error")["message"]
 
 

@@ -1,15 +1,12 @@
 """PyTorch's parameter servers: who holds what, when weights are updated, and how everything ends."""
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from killing import survivors_of
-from launching import check_job, interpreter_for, launch_ok, timing_job, weight_error
+from launching import check_job, launch_ok, printed_in, timing_job, weight_error
 
-import steptime
 from steptime.catalog.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("pytorch")
@@ -25,15 +22,6 @@ def images() -> Workload:
     x = net.tanh("tanh", net.conv2d("single", x, 4, 1, bias=False))
     net.linear("output", net.flatten("flatten", x), 5)
     return net.finish("images", classes=5)
-
-
-def in_framework(code: str, **values: Any) -> Any:
-    """Run ``code`` in the framework's environment, with ``values`` as variables; return the JSON that it prints."""
-    begin = f"import json, sys\nsys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})\n"
-    begin += f"globals().update(json.loads({json.dumps(json.dumps(values))}))\n"
-    python = str(interpreter_for("pytorch"))
-    run = subprocess.run([python, "-"], input=begin + code, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(run.stdout)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +58,7 @@ def test_one_worker_that_pushes_freely_trains_as_if_it_were_alone(tmp_path: Path
 def test_every_update_of_the_timed_steps_has_a_staleness(tmp_path: Path) -> None:
     """The step that lines the workers up is one of them; nothing is complained about."""
     job = timing_job("pytorch", "ps_async", images(), workers=2, steps=30)
-    result = launch_ok(tmp_path, job, workers=2, servers=2)
+    result = launch_ok(tmp_path, job, workers=2, servers=2, preloaded=True)
     for rank in range(2):
         assert sum(result.record("steps", f"worker-{rank}")["staleness"].values()) == 31
     assert set(result.stderr.values()) == {""}
@@ -95,7 +83,7 @@ piece = AsynchronousShard(torch.zeros(2), lambda row: [row], settings, "default"
 answers = [piece.take(worker, torch.full((2,), -1.0)).value() for worker in (0, 1, 1, 2, 0)]
 print(json.dumps([[late for _, late in answers], [weights[0].item() for weights, _ in answers]]))
 """
-    staleness, weights = in_framework(code)
+    staleness, weights = printed_in("pytorch", code)
     assert staleness == [0, 1, 0, 3, 3]
     assert weights == [1.0, 2.5, 4.25, 6.125, 8.0625]
 
@@ -113,7 +101,7 @@ waited = not first.done()
 second = piece.take(1, torch.full((2,), 3.0))
 print(json.dumps([waited, first.value()[0][0].item(), second.value()[0][0].item()]))
 """
-    waited, *weights = in_framework(code)
+    waited, *weights = printed_in("pytorch", code)
     assert waited
     assert weights == pytest.approx([1 - 0.5 * (2 + 0.1)] * 2)
 
@@ -135,7 +123,7 @@ inside = all(
 print(json.dumps([inside, [{name: list(view.shape) for name, view in own.items()} for own in views], pieces.sizes]))
 """
     workload = images().to_json()
-    inside, held, sizes = in_framework(code, layers=workload["layers"], sharding=sharding)
+    inside, held, sizes = printed_in("pytorch", code, layers=workload["layers"], sharding=sharding)
     shapes = {each["name"]: each["shape"] for layer in workload["layers"] for each in layer["parameters"]}
     assert inside
     assert sum(map(len, held)) == len(shapes)
@@ -143,6 +131,7 @@ print(json.dumps([inside, [{name: list(view.shape) for name, view in own.items()
     assert sharding != "balanced" or max(sizes) <= sum(sizes) / 3 + 320
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("strategy", "victim"), [("ps_sync", "worker-1"), ("ps_async", "server-0")])
 def test_a_killed_process_ends_the_launch(tmp_path: Path, strategy: str, victim: str) -> None:
     """Whether others wait for it, or it for others."""

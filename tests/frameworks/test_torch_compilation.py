@@ -65,35 +65,29 @@ def trained(folder: Path, framework: str, jobs: list[dict[str, Any]]) -> list[di
     return [json.loads(line[6:]) for line in run.stdout.splitlines() if line.startswith("found ")]
 
 
-def in_strategy(folder: Path, framework: str, strategy: str, workloads: list[str | Workload]) -> list[dict[str, Any]]:
-    """Train each workload without and with ``compile``; return what both found, in pairs."""
-    options = GROUPED.get(strategy, {})
+Found = dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]]
+"""Losses and facts without and with ``compile``, by strategy and workload."""
+
+
+def in_strategies(folder: Path, framework: str, strategies: list[str], workloads: list[Workload]) -> Found:
+    """Train each workload in each strategy without and with ``compile``, all in one process."""
+    pairs = [(strategy, each) for strategy in strategies for each in workloads]
     jobs = [
-        check_job(framework, strategy, each, batch=2, options={**options, "compile": on})
-        for each in workloads
+        check_job(framework, strategy, each, batch=2, options={**GROUPED.get(strategy, {}), "compile": on})
+        for strategy, each in pairs
         for on in ("no", "yes")
     ]
     for job in jobs:
         if "own" in job["workload"]:
             job["workload"]["own"]["dropout"] = True  # there is none to leave out, which a process does once
-    return trained(folder, framework, jobs)
+    found = trained(folder, framework, jobs)
+    names = [(strategy, each.name) for strategy, each in pairs]
+    return dict(zip(names, zip(found[::2], found[1::2], strict=True), strict=True))
 
 
 @cache
 def layers_of(workload: str) -> int:
     return sum(1 for layer in WORKLOADS[workload].to_json()["layers"] if layer["parameters"])
-
-
-@pytest.mark.parametrize("strategy", ["single", "allreduce", "fsdp"])
-def test_every_layer_is_in_the_graphs_of_each_strategy(tmp_path: Path, strategy: str) -> None:
-    """And what is trained stays the same."""
-    found = in_strategy(tmp_path, "pytorch", strategy, list(WORKLOADS.values()))
-    for name, plain, compiled in zip(WORKLOADS, found[::2], found[1::2], strict=True):
-        assert compiled["calls_captured"] > layers_of(name), name
-        assert compiled["network_in_graphs"], name
-        assert compiled["graph_breaks"] == 0, name
-        assert relative_error(compiled["losses"], plain["losses"]) < 1e-5, name
-        assert "calls_captured" not in plain
 
 
 OWN = """
@@ -143,23 +137,52 @@ def mappings(rank, size, batch):
 BUILT = {"chain": "pairs", "blocks": "pairs", "with_loss": "mappings"}
 
 
-@pytest.mark.parametrize("strategy", ["single", "allreduce", "fsdp"])
-def test_every_layer_of_a_users_module_is_in_the_graphs_of_each_strategy(tmp_path: Path, strategy: str) -> None:
-    """Also of ten blocks of one class, more than torch compiles versions of one function."""
-    (tmp_path / "mine.py").write_text(OWN)
+IN_PYTORCH = ["single", "allreduce", "fsdp"]
+IN_DEEPSPEED = ["allreduce", "zero2", "zero3"]
+
+
+@pytest.fixture(scope="module")
+def in_pytorch(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What is found of every workload in each strategy of PyTorch."""
+    folder = tmp_path_factory.mktemp("pytorch")
+    (folder / "mine.py").write_text(OWN)
     own = [
-        own_workload(build, find_own_module(tmp_path, f"mine:{build}", f"mine:{data}")) for build, data in BUILT.items()
+        own_workload(build, find_own_module(folder, f"mine:{build}", f"mine:{data}")) for build, data in BUILT.items()
     ]
-    found = in_strategy(tmp_path, "pytorch", strategy, own)
-    for name, plain, compiled in zip(BUILT, found[::2], found[1::2], strict=True):
+    return in_strategies(folder, "pytorch", IN_PYTORCH, [*WORKLOADS.values(), *own])
+
+
+@pytest.fixture(scope="module")
+def in_deepspeed(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What is found of layers of every kind in each strategy of DeepSpeed."""
+    return in_strategies(tmp_path_factory.mktemp("deepspeed"), "deepspeed", IN_DEEPSPEED, [WORKLOADS["every_kind"]])
+
+
+@pytest.mark.parametrize("strategy", IN_PYTORCH)
+def test_every_layer_is_in_the_graphs_of_each_strategy(in_pytorch: Found, strategy: str) -> None:
+    """And what is trained stays the same."""
+    for name in WORKLOADS:
+        plain, compiled = in_pytorch[strategy, name]
+        assert compiled["calls_captured"] > layers_of(name), name
+        assert compiled["network_in_graphs"], name
+        assert compiled["graph_breaks"] == 0, name
+        assert relative_error(compiled["losses"], plain["losses"]) < 1e-5, name
+        assert "calls_captured" not in plain
+
+
+@pytest.mark.parametrize("strategy", IN_PYTORCH)
+def test_every_layer_of_a_users_module_is_in_the_graphs_of_each_strategy(in_pytorch: Found, strategy: str) -> None:
+    """Also of ten blocks of one class, more than torch compiles versions of one function."""
+    for name in BUILT:
+        plain, compiled = in_pytorch[strategy, name]
         assert compiled["network_in_graphs"], name
         assert relative_error(compiled["losses"], plain["losses"]) < 1e-5, name
 
 
 @pytest.mark.framework("deepspeed")
-@pytest.mark.parametrize("strategy", ["allreduce", "zero2", "zero3"])
-def test_every_layer_is_in_the_graphs_inside_deepspeeds_engine(tmp_path: Path, strategy: str) -> None:
+@pytest.mark.parametrize("strategy", IN_DEEPSPEED)
+def test_every_layer_is_in_the_graphs_inside_deepspeeds_engine(in_deepspeed: Found, strategy: str) -> None:
     """Stage 3 gathers the weights of each layer in hooks, at which graphs end."""
-    plain, compiled = in_strategy(tmp_path, "deepspeed", strategy, [WORKLOADS["every_kind"]])
+    plain, compiled = in_deepspeed[strategy, "every_kind"]
     assert compiled["network_in_graphs"]
     assert relative_error(compiled["losses"], plain["losses"]) < 1e-5

@@ -1,17 +1,12 @@
 """The settings of the frameworks over torch take effect, as read back from torch, Horovod and DeepSpeed."""
 
-import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import check_job, interpreter_for, launch_ok, weight_error
+from launching import check_job, launch_ok, printed_in, weight_error
 from layer_workloads import every_kind
-from preloading import preloaded_interpreter
 
-import steptime
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
 
@@ -41,14 +36,7 @@ os._exit(0)  # threads of a process group that is still open may abort an ordina
 
 def in_pytorch(tmp_path: Path, code: str, **values: Any) -> Any:
     """Train four steps with DDP or FSDP in a process of its own, run ``code`` there, and return what it prints."""
-    begin = f"import json, os, sys\nsys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})\n"
-    begin += f"globals().update(json.loads({json.dumps(json.dumps({'folder': str(tmp_path), **values}))}))\n"
-    script = tmp_path / "train.py"
-    script.write_text(begin + DDP + code + END)
-    python = preloaded_interpreter("pytorch", interpreter_for("pytorch"))
-    how = {"cwd": tmp_path, "env": {**os.environ, "STEPTIME_ROLE": "worker"}}
-    run = subprocess.run([python, script], **how, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(run.stdout.splitlines()[-1])
+    return printed_in("pytorch", DDP + code + END, folder=str(tmp_path), **values)
 
 
 def ddp(**options: Any) -> dict[str, Any]:
