@@ -3,7 +3,7 @@
 import pytest
 from stored_processes import BEGIN, MS, found_in, part_of, process_lines, sentences_of, step, write
 
-from steptime.diagnosis.own_script import script_findings
+from steptime.diagnosis.rules import script_findings
 from steptime.report.attached import run_notes
 
 GPT2 = {"forward": 14.18, "backward": 25.52, "update": 1.5}

@@ -3,7 +3,7 @@
 import pytest
 from stored_processes import MS, ddp_steps, found_in, part_of, process_lines, sentences_of, write
 
-from steptime.diagnosis.own_script import script_findings
+from steptime.diagnosis.rules import script_findings
 from steptime.report.attached import part_rows
 
 STEPS, COLLECTION_MS = 48, 60.0

@@ -3,7 +3,7 @@
 import pytest
 from stored_processes import MS, ddp_job, ddp_steps, found_in, part_of, process_lines, sentences_of, write
 
-from steptime.diagnosis.own_script import script_findings
+from steptime.diagnosis.rules import script_findings
 
 RANKS, STEPS, COLLECTION_MS = 4, 48, 60.0
 """A step takes 40 ms without a collection."""

@@ -7,7 +7,7 @@ from stored_processes import MS, ddp_job, ddp_steps, found_in, process_lines, wr
 from test_attached_comparison import a_run, compared
 
 from steptime.cli.app import run_program
-from steptime.diagnosis.own_script import script_findings
+from steptime.diagnosis.rules import script_findings
 from steptime.execution.progress import Silent
 from steptime.results.json_form import Interval
 from steptime.results.store import Store

@@ -3,7 +3,7 @@
 import pytest
 from stored_processes import BEGIN, MS, ddp_steps, found_in, process_lines, sentences_of, step, write
 
-from steptime.diagnosis.own_script import script_findings
+from steptime.diagnosis.rules import script_findings
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "2"}
 GRADIENTS = {"kind": "gradients", "bytes": 4096, "ready": [[4096, 5]], "backward_ns": 9}

@@ -8,7 +8,7 @@ import sys
 import pytest
 from stored_processes import ddp_steps, found_in, process_lines, sentences_of, write
 
-from steptime.diagnosis.own_script import script_findings
+from steptime.diagnosis.rules import script_findings
 from steptime.document.section import SectionTable
 from steptime.report.attached import attached_section, headline
 

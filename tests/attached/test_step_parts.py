@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from stored_processes import BEGIN, MS, ddp_job, ddp_steps, found_in, part_of, process_lines, sentences_of, step, write
 
-from steptime.diagnosis.own_script import script_findings
+from steptime.diagnosis.rules import script_findings
 
 
 def one_process(folder, steps, **more):

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from steptime.diagnosis.form import OWN_SCRIPT
-from steptime.diagnosis.own_script import SCRIPT_RULES
-from steptime.diagnosis.rules import ALL_RULES
+from steptime.diagnosis.rules import RULES
 from steptime.diagnosis.tried_advice import is_inside, read_verified, record_of, widening
 
 ROOT = Path(__file__).parents[2]
 PAGE = " ".join((ROOT / "docs" / "advice.md").read_text(encoding="utf-8").split())
-NAMES = {rule.name for rule in (*ALL_RULES, *SCRIPT_RULES)}
+NAMES = {rule.name for rule in RULES}
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from steptime.analysis.message_times import Fit, NetRow
 from steptime.analysis.work import WorkRates
 from steptime.catalog.manifest import load_manifests
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
-from steptime.diagnosis.rules import ALL_RULES, diagnosis_of
+from steptime.diagnosis.own_script import ScriptRule
+from steptime.diagnosis.rules import RULES, diagnosis_of
 from steptime.results.json_form import NOT_MEASURED, Interval, IntervalOverLaunches
 
 CLEAN = {"forward": 0.010, "backward": 0.020, "local": 0.0005, "exchange": 0.0005, "step": 0.0002}
@@ -110,7 +111,7 @@ def said_of(at):
 
 
 def test_every_rule_has_a_planted_cause():
-    assert set(PLANTED) == {rule.name for rule in ALL_RULES}
+    assert set(PLANTED) == {rule.name for rule in RULES if not isinstance(rule, ScriptRule)}
 
 
 @pytest.mark.parametrize("rule", PLANTED)

@@ -208,7 +208,7 @@ def _live_line(folder: Path) -> Callable[[int], None]:
 def _answer(folder: Path, *, as_json: bool) -> None:
     from steptime.attached.summary import attached_run
     from steptime.cli.console import PlainConsole
-    from steptime.diagnosis.own_script import script_findings
+    from steptime.diagnosis.rules import script_findings
     from steptime.report.attached_answer import AttachedAnswer
     from steptime.results.store import Store
 

@@ -15,8 +15,7 @@ from steptime.cli.streams import print_json, say, warn
 from steptime.cli.trackers import write_to_trackers
 from steptime.diagnosis.expected import expected_steps
 from steptime.diagnosis.job_accounts import job_accounts
-from steptime.diagnosis.own_script import script_findings
-from steptime.diagnosis.rules import diagnose
+from steptime.diagnosis.rules import diagnose, script_findings
 from steptime.diagnosis.scenarios import scenarios
 from steptime.errors import StoreError, UsageError
 from steptime.extras import why_absent

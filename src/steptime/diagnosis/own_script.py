@@ -4,11 +4,15 @@ from collections.abc import Callable
 
 from steptime.attached.form import AttachedRun, StepPart, WaitedFor
 from steptime.attached.step_parts import at_line, is_in_turn, known_part, library_of, title_of, whose_code
-from steptime.diagnosis.form import OWN_SCRIPT, TrialFinding
 from steptime.diagnosis.gain import gain_without
-from steptime.diagnosis.rule import Claim, DiagnosisRule, worth
+from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.flags import FOREIGN_CORES
 from steptime.results.json_form import Interval
+
+
+class ScriptRule(DiagnosisRule[AttachedRun]):
+    """A rule about an attached run; the others are about a trial of a study."""
+
 
 _PRESSED = 0.1
 """Share of the time, in which some process waits for a core, from which on others may hold up ranks."""
@@ -178,7 +182,7 @@ def _shorter(part: StepPart) -> Interval[float | None]:
     return part.gain_s if is_in_turn(part) else part.time_s
 
 
-SEPARATE: DiagnosisRule[AttachedRun] = DiagnosisRule(
+SEPARATE = ScriptRule(
     "own_separate",
     "ranks that train alone",
     _ranks_alone,
@@ -187,10 +191,10 @@ SEPARATE: DiagnosisRule[AttachedRun] = DiagnosisRule(
     "weights are equal on all ranks of other batches",
     unit="count",
 )
-HOST = DiagnosisRule(
+HOST = ScriptRule(
     "own_host", "time without work handed over", _host_share, 0.1, _host, "as long a step as a captured CUDA graph"
 )
-INPUT = DiagnosisRule(
+INPUT = ScriptRule(
     "own_input",
     "waiting for input",
     _share_of_part("input_wait"),
@@ -198,14 +202,14 @@ INPUT = DiagnosisRule(
     _input,
     "as short a step with one batch that is used again",
 )
-EXCHANGE = DiagnosisRule(
+EXCHANGE = ScriptRule(
     "own_exchange", "exposed communication", _exposed, 0.1, _exchange, "as long a step without an exchange"
 )
-STRAGGLER = DiagnosisRule(
+STRAGGLER = ScriptRule(
     "own_straggler", "waiting for slow ranks", _waited, 0.05, _straggler, "as long a step without them"
 )
-GAP = DiagnosisRule("own_gap", "code that nothing marks", _gap_share, 0.05, _gap, "as long a step without that code")
-GARBAGE = DiagnosisRule(
+GAP = ScriptRule("own_gap", "code that nothing marks", _gap_share, 0.05, _gap, "as long a step without that code")
+GARBAGE = ScriptRule(
     "own_garbage",
     "garbage collection",
     _share_of_part("garbage_collection"),
@@ -213,7 +217,7 @@ GARBAGE = DiagnosisRule(
     _garbage,
     "as long a step behind gc.disable()",
 )
-CHECKPOINT = DiagnosisRule(
+CHECKPOINT = ScriptRule(
     "own_checkpoint",
     "checkpoints in steps",
     _share_of_part("checkpoint"),
@@ -221,27 +225,3 @@ CHECKPOINT = DiagnosisRule(
     _checkpoint,
     "as long a step without checkpoints",
 )
-
-SCRIPT_RULES: tuple[DiagnosisRule[AttachedRun], ...] = (
-    SEPARATE,
-    HOST,
-    INPUT,
-    EXCHANGE,
-    STRAGGLER,
-    GAP,
-    GARBAGE,
-    CHECKPOINT,
-)
-"""The first silences the others."""
-
-
-def script_findings(run: AttachedRun) -> list[TrialFinding]:
-    """Return what the rules say of an attached run, certain gains before possible ones, the larger first.
-
-    Intervals of shares are those of the steps of this run (95 %); another run may differ by more. Ranks that train
-    separate models have something else to change first.
-    """
-    judged = [rule.judge(run, OWN_SCRIPT, run.noise.get("foreign_cpu_cores") or 0.0) for rule in SCRIPT_RULES]
-    findings = [each for each in judged if isinstance(each, TrialFinding)]
-    separate = [each for each in findings if each.rule == SEPARATE.name]
-    return separate or sorted(findings, key=worth)

@@ -1,4 +1,4 @@
-"""All rules about a study's trials, and what they say of them."""
+"""All rules, about a study's trials and about a user's own script, and what they say of them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,16 +6,19 @@ import numpy as np
 
 from steptime.analysis.message_times import NetSummary
 from steptime.analysis.summary_form import Summary, TrialSummary
+from steptime.attached.form import AttachedRun
 from steptime.catalog.manifest import find_manifest
-from steptime.diagnosis import communication, computation, input_rules, workers
+from steptime.diagnosis import communication, computation, input_rules, own_script, workers
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
-from steptime.diagnosis.form import Diagnosis, TrialFinding, Unsettled
+from steptime.diagnosis.form import OWN_SCRIPT, Diagnosis, TrialFinding, Unsettled
+from steptime.diagnosis.own_script import ScriptRule
 from steptime.diagnosis.rule import DiagnosisRule, worth
 from steptime.results.ablation_records import AblationLaunch
 from steptime.results.record_kinds import ABLATION
 from steptime.results.store import Store
 
-RULES: tuple[DiagnosisRule[DiagnosedTrial], ...] = (
+RULES: tuple[DiagnosisRule[DiagnosedTrial] | ScriptRule, ...] = (
+    workers.NOISE,
     communication.EXPOSED,
     communication.LATENCY,
     communication.BANDWIDTH,
@@ -33,10 +36,29 @@ RULES: tuple[DiagnosisRule[DiagnosedTrial], ...] = (
     computation.PRECISION,
     workers.THROTTLED,
     workers.MEMORY,
+    own_script.SEPARATE,
+    own_script.HOST,
+    own_script.INPUT,
+    own_script.EXCHANGE,
+    own_script.STRAGGLER,
+    own_script.GAP,
+    own_script.GARBAGE,
+    own_script.CHECKPOINT,
 )
-"""A new rule is a row here and its place in the module of its family."""
-ALL_RULES = (workers.NOISE, *RULES)
-"""With the rule that silences all others."""
+"""A new rule is a row here and its place in the module of its family; the first of each kind silences the others."""
+
+
+def script_findings(run: AttachedRun) -> list[TrialFinding]:
+    """Return what the rules say of an attached run, certain gains before possible ones, the larger first.
+
+    Intervals of shares are those of the steps of this run (95 %); another run may differ by more. Ranks that train
+    separate models have something else to change first.
+    """
+    foreign = run.noise.get("foreign_cpu_cores") or 0.0
+    judged = [rule.judge(run, OWN_SCRIPT, foreign) for rule in RULES if isinstance(rule, ScriptRule)]
+    findings = [each for each in judged if isinstance(each, TrialFinding)]
+    separate = [each for each in findings if each.rule == own_script.SEPARATE.name]
+    return separate or sorted(findings, key=worth)
 
 
 def diagnose(store: Store, summary: Summary, net: NetSummary | None = None) -> Diagnosis:
@@ -80,7 +102,7 @@ def _judgements(at: DiagnosedTrial) -> Iterator[TrialFinding | Unsettled]:
     if noise is not None:
         yield noise
         return
-    judged = (rule.judge(at, at.trial.id, foreign) for rule in RULES)
+    judged = (rule.judge(at, at.trial.id, foreign) for rule in RULES if not isinstance(rule, ScriptRule))
     yield from filter(None, judged)
 
 
