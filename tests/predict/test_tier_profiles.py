@@ -1,12 +1,13 @@
 """Models of the tiers documented and tuned are never pooled: each is fitted to its own records and named apart."""
 
+import re
 from dataclasses import replace
 
 import pytest
 from world import KEY, World, a_profile, observed
 
 from steptime.errors import UsageError
-from steptime.fitting.observation import key_of
+from steptime.fitting.observation import USUAL_SETTINGS, key_of
 from steptime.predict.predict import predict
 from steptime.predict.query import read_queries
 from steptime.study.trial import Trial
@@ -78,3 +79,25 @@ def test_another_workload_is_derived_from_the_same_tier(profile):
     for each in predict(profile, [2], [query]):
         assert each.step_s is None or each.key.tuning in {"documented", "tuned"}
     assert len(predict(profile, [2], [query])) == 2
+
+
+@pytest.fixture(scope="module")
+def of_optimizers():
+    """The same records twice, once as if another optimizer had made them."""
+    usual = [each for each in observed(World(), 1) if each.key.strategy == KEY.strategy]
+    adam = (("optimizer", "adam"),)
+    others = [replace(each, trial=f"{each.trial}-adam", key=replace(each.key, settings=adam)) for each in usual]
+    return a_profile([*usual, *others])
+
+
+@pytest.mark.parametrize("value", ["adam", USUAL_SETTINGS["optimizer"]])
+def test_a_question_about_a_setting_is_answered_by_its_models_alone(of_optimizers, value):
+    (query,) = read_queries([f"optimizer={value}"], of_optimizers)
+    assert {each.key.setting("optimizer") for each in predict(of_optimizers, [2], [query])} == {value}
+
+
+@pytest.mark.parametrize("name", USUAL_SETTINGS)
+def test_a_setting_that_no_model_has_is_answered_with_those_that_there_are(of_optimizers, name):
+    usual = re.escape(USUAL_SETTINGS[name])
+    with pytest.raises(UsageError, match=rf"unknown {name.replace('_', ' ')} 'lars'.*{usual}.* in this profile"):
+        read_queries([f"{name}=lars"], of_optimizers)

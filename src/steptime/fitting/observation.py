@@ -8,9 +8,8 @@ They were found on machines with as many cores as workers and on emulated hosts,
 switched on by what the launches of a results folder recorded, whatever the framework.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -31,7 +30,7 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.statistics.launch_spread import TrialSpread, pool_spread
 from steptime.statistics.launch_times import LaunchTimes, launch_times
-from steptime.study.study import further_settings
+from steptime.study.study import FURTHER_FIELDS
 from steptime.study.trial import ServerPlacement, Trial
 
 TICK_S = 4e-3
@@ -107,6 +106,13 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 PositiveShare = Annotated[float, Field(ge=1e-9, le=1.0)]
 
 
+USUAL_SETTINGS: Mapping[str, str] = {
+    **{name: str(Trial.model_fields[name].default) for name in FURTHER_FIELDS if name != "accumulation"},
+    "optimizer": Optimizer().computes,
+}
+"""What goes without saying in ``GroupKey.settings``; accumulation is a part of the size."""
+
+
 @dataclass(frozen=True)
 class GroupKey:
     """The trials that one performance model describes: everything of a trial but its size and its hosts."""
@@ -142,6 +148,10 @@ class GroupKey:
         tier = " tuned" if self.tuning == "tuned" else ""
         settings = "".join(f" {name}={value}" for name, value in self.settings)
         return f"{self.framework} {self.strategy}{tier}{settings}, {self.workload}"
+
+    def setting(self, name: str) -> str:
+        """Return the value of one of ``USUAL_SETTINGS``."""
+        return dict(self.settings).get(name, USUAL_SETTINGS[name])
 
     def computes_as(self, other: "GroupKey") -> bool:
         """Say whether workers of both compute the same, whatever they exchange.
@@ -341,11 +351,9 @@ def key_of(trial: Trial) -> GroupKey:
 
 
 def _settings(trial: Trial) -> dict[str, str]:
-    """Return, by field, what has no field of its own in a key; accumulation is a part of the size."""
-    settings = {name: str(value) for name, value in further_settings(partial(getattr, trial)).items()}
-    settings.pop("accumulation", None)
-    usual = trial.optimizer.computes == Optimizer().computes
-    return settings if usual else {**settings, "optimizer": trial.optimizer.computes}
+    """Return, by field, what has no field of its own in a key."""
+    values = {name: str(getattr(trial, name)) for name in USUAL_SETTINGS} | {"optimizer": trial.optimizer.computes}
+    return {name: value for name, value in values.items() if value != USUAL_SETTINGS[name]}
 
 
 def deployment_of(trial: Trial) -> Deployment:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from steptime.catalog.choices import NATIVE, SINGLE, STRATEGIES, SYNTHETIC, strategy_named
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.errors import UsageError, choices_message
+from steptime.fitting.observation import USUAL_SETTINGS
 from steptime.fitting.profile import Profile
 from steptime.model.collectives import LIBRARIES
 from steptime.model.compute import DEVICES
@@ -72,6 +73,8 @@ class Query:
     delay_s: float | None = None
     samples: int | None = None
     """Of an epoch."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """By name, the values of ``USUAL_SETTINGS`` whose models are asked."""
     texts: Mapping[str, str] = field(default_factory=dict, compare=False)
     """The values as they were written, by key, for those keys that had several."""
 
@@ -143,6 +146,10 @@ def _measured(name: str) -> Callable[[Profile], list[str]]:
     return lambda profile: sorted({getattr(group.key, name) for group in profile.groups})
 
 
+def _measured_setting(name: str) -> Callable[[Profile], list[str]]:
+    return lambda profile: sorted({group.key.setting(name) for group in profile.groups})
+
+
 def _loaders(profile: Profile) -> list[str]:
     return sorted({SYNTHETIC.name, NATIVE.name} | {group.key.loader for group in profile.groups})
 
@@ -182,6 +189,7 @@ _KEYS: Mapping[str, _QueryKey] = {
     "interconnect.bandwidth": _QueryKey(_rate, "bandwidth"),
     "interconnect.delay": _QueryKey(_delay, "delay_s"),
     "samples": _QueryKey(_count(_MOST_SAMPLES)),
+    **{name: _QueryKey(choices=_measured_setting(name)) for name in USUAL_SETTINGS},
 }
 KEYS = tuple(_KEYS)
 """What may be changed, in the order of the documentation."""
@@ -276,7 +284,8 @@ def _values(override: str, key: str, text: str, wrong: list[str]) -> Iterator[tu
 def _query(values: Mapping[str, list[tuple[str, Any]]], chosen: Sequence[tuple[str, Any]]) -> Query:
     fields = {_KEYS[key].field or key: value for key, (_, value) in zip(values, chosen, strict=True)}
     several = {key: text for key, (text, _) in zip(values, chosen, strict=True) if len(values[key]) > 1}
-    return Query(**fields, texts=several)
+    settings = tuple((name, fields.pop(name)) for name in USUAL_SETTINGS if name in fields)
+    return Query(**fields, settings=settings, texts=several)
 
 
 def _unknown(values: Mapping[str, list[tuple[str, Any]]], profile: Profile) -> Iterator[str]:
@@ -286,7 +295,7 @@ def _unknown(values: Mapping[str, list[tuple[str, Any]]], profile: Profile) -> I
         choices = list(each.choices(profile))
         for text, _ in values[key]:
             if text not in choices:
-                where = " in this profile" if key in ("framework", "tuning") else ""
+                where = " in this profile" if key in {"framework", "tuning", *USUAL_SETTINGS} else ""
                 what = key.replace("_", " ")
                 yield f"override '{key}={text}': {choices_message(what, text, choices)}{where}"
 

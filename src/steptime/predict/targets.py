@@ -51,7 +51,9 @@ def _candidates(profile: Profile, query: Query) -> list[ProfileGroup]:
     groups = [
         group
         for group in profile.groups
-        if query.framework in {None, group.key.framework} and query.tuning in {None, group.key.tuning}
+        if query.framework in {None, group.key.framework}
+        and query.tuning in {None, group.key.tuning}
+        and all(group.key.setting(name) == value for name, value in query.settings)
     ]
     if query.strategy is not None:
         return groups
