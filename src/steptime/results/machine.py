@@ -130,14 +130,10 @@ def thermal_throttles() -> float | None:
 
 def cpu_hz() -> float | None:
     """The mean frequency of the cores at this moment, as far as the kernel reports it."""
-    frequencies = []
-    for path in _SYS_CPU.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"):
-        text = _text(path).strip()
-        if text.isdecimal():
-            frequencies.append(float(text) * 1e3)
-    if not frequencies:
-        lines = _text(Path("/proc/cpuinfo")).splitlines()
-        frequencies = [float(line.partition(":")[2]) * 1e6 for line in lines if line.startswith("cpu MHz")]
+    try:
+        frequencies = [each.current * 1e6 for each in psutil.cpu_freq(percpu=True)]
+    except (AttributeError, OSError, RuntimeError, TypeError, psutil.Error):  # which it raises where nothing is told
+        return None
     return sum(frequencies) / len(frequencies) if frequencies else None
 
 

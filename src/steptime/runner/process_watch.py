@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
 _PYTHON = re.compile(r"python[\d.]*$")
 _FIRST_LOOKS, _BEATS_BETWEEN = 20, 20
 """Looks at each beat first, and then at every so many."""
@@ -137,10 +139,10 @@ def _where_set(words: Sequence[str]) -> str:
 def _environment(process: int) -> dict[str, str]:
     """Return the variables with which a process was started; none of another user's."""
     try:
-        variables = Path(f"/proc/{process}/environ").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
+        variables = psutil.Process(process).environ()
+    except psutil.Error:
         return {}
-    return dict(each.partition("=")[::2] for each in variables)
+    return {name: value.encode(errors="surrogateescape").decode(errors="replace") for name, value in variables.items()}
 
 
 def _below(process: int) -> Iterator[int]:
@@ -157,6 +159,6 @@ def _below(process: int) -> Iterator[int]:
 
 def _words(process: int) -> list[str]:
     try:
-        return Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
-    except OSError:
+        return psutil.Process(process).cmdline()
+    except psutil.Error:
         return []
