@@ -25,6 +25,7 @@ TARGETS = ("labels", "decoder_input_ids")
 LIBRARIES = ("torch", "numpy", "tensorflow", "jax", "jaxlib", "torchvision", "mxnet")
 INTEGERS = ("int64", "int32", "int16", "uint16")
 CHANNELS = (1, 3)
+PLAIN = (int, float, str, bytes)
 # Batches of so many forms are read at once when they come again.
 FORMS = 64
 # Batches asked for and not yet given, of one loader.
@@ -38,10 +39,11 @@ class BatchAmount:
 
     ``asked`` is for how many samples its loader was asked, where arrays have another number of rows, as of pairs;
     ``targets`` are tokens of a second text of another length;
-    ``checksum`` is of its values, so that ranks that read the same batches are seen.
+    ``checksum`` is of its values, so that ranks that read the same batches are seen;
+    ``single`` is whether it looks like one sample, which only what goes forward shows.
     """
 
-    __slots__ = ("asked", "checksum", "looked_at", "real", "samples", "targets", "tokens")
+    __slots__ = ("asked", "checksum", "looked_at", "real", "samples", "single", "targets", "tokens")
 
     def __init__(
         self, samples: int | None = None, tokens: int | None = None, looked_at: int = 0, real: int = 0
@@ -53,6 +55,7 @@ class BatchAmount:
         self.asked: int | None = None
         self.targets = 0
         self.checksum: int | None = None
+        self.single = False
 
     def copy(self) -> BatchAmount:
         """Return another with the same values."""
@@ -71,6 +74,7 @@ class BatchAmount:
         tokens = None if self.tokens is None or other.tokens is None else self.tokens + other.tokens
         both = BatchAmount(samples, tokens, self.looked_at + other.looked_at, self.real + other.real)
         both.targets = self.targets + other.targets
+        both.single = self.single or other.single
         if self.asked is not None or other.asked is not None:
             both.asked = sum((each.asked if each.asked is not None else each.samples) or 0 for each in (self, other))
         if other is NO_BATCH or self is NO_BATCH:
@@ -215,7 +219,9 @@ class BatchReader:
         if named is not None and (texts := self._several_texts(named)):
             return texts
         samples = _leading(batch, shapes)
-        return BatchAmount(samples, self._tokens(arrays, shapes, samples))
+        amount = BatchAmount(samples, self._tokens(arrays, shapes, samples))
+        amount.single = len(shapes) == 1 and bool(_form_of_sample(batch, arrays=True))
+        return amount
 
     def _tokens(self, arrays: list[Any], shapes: list[tuple[int, ...]], samples: int | None) -> int | None:
         """Return the size of a first array of integers with a row for each sample.
@@ -297,20 +303,25 @@ def _named(item: Any) -> dict[Any, Any] | None:
 
 
 def _leading(batch: Any, shapes: list[tuple[int, ...]]) -> int | None:
-    """Return the leading dimension that all arrays share, the number of records, or the length that all lists share."""
+    """Return the number of samples, the leading dimension that all arrays share, or the length that all lists share."""
+    forms = {_form_of_sample(sample, arrays=bool(shapes)) for sample in batch} if isinstance(batch, list) else {()}
+    if len(forms) == 1 and () not in forms:
+        return len(batch)
     leading = {shape[0] for shape in shapes}
     if len(leading) == 1 and not _is_list_of_images(batch, shapes):
         return int(leading.pop())
-    if not shapes and isinstance(batch, list) and len({_keys(sample) for sample in batch} - {()}) == 1:
-        return len(batch) if all(map(_keys, batch)) else None
     lists = batch if isinstance(batch, (list, tuple)) else ()
     lengths = {len(one) if isinstance(one, (list, tuple)) else -1 for one in lists}
     return lengths.pop() if len(lengths) == 1 and min(lengths) > 0 else None
 
 
-def _keys(sample: Any) -> tuple[Any, ...]:
-    """Return the names in a sample that was not put into one batch with others; none of any other item."""
-    return tuple(sample) if isinstance(sample, dict) else ()
+def _form_of_sample(item: Any, *, arrays: bool) -> tuple[Any, ...]:
+    """Return what a single sample has, a record or one with a plain value beside ``arrays``; nothing of a batch."""
+    if isinstance(item, dict) and not arrays:
+        return tuple(item)
+    values = dict.values(item) if isinstance(item, dict) else item if isinstance(item, (list, tuple)) else ()
+    plain = [isinstance(value, PLAIN) for value in values]
+    return tuple(plain) if any(plain) and not all(plain) else ()
 
 
 def _is_list_of_images(batch: Any, shapes: list[tuple[int, ...]]) -> bool:

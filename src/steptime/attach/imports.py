@@ -30,6 +30,7 @@ TABLE = {
     "nvidia.dali.plugin.pytorch": ("pytorch.extensions", "install_dali"),
     "safetensors.torch": ("pytorch.extensions", "install_safetensors"),
     "ray.data.iterator": ("timed_batches", "install_ray"),
+    "webdataset.pipeline": ("timed_batches", "install_webdataset"),
     "jax": ("jax_functions", "install"),
     "keras.src.backend.jax.trainer": ("timed_batches", "install_keras"),
     "keras.src.backend.torch.trainer": ("pytorch.extensions", "install_keras"),

@@ -93,6 +93,8 @@ class StepPasses:
         if requests != 1:
             line["requests"] = requests
         rows = self.known_rows()
+        if amount is not None and amount.single and rows == requests:
+            amount.samples, amount.tokens = rows, None
         if requests != 1 and any(of_pass == MIXED for of_pass, _ in self.rows.values()):
             recorder.flags.add("mixed")
         elif rows is not None and (amount is None or rows != amount.samples):

@@ -1,4 +1,4 @@
-"""Batches that a library hands to the training loop by an iterator of its own: Keras 3 on JAX, and Ray Data.
+"""Batches that a library hands to the training loop by an iterator of its own: Keras 3 on JAX, Ray Data, WebDataset.
 
 Keras' functions take them before the compiled step. Of Ray Data's workers nothing is seen here: they read for it.
 """
@@ -6,6 +6,7 @@ Keras' functions take them before the compiled step. Of Ray Data's workers nothi
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,12 @@ def install_ray(module: Any) -> None:
     name = "_iter_batches" if hasattr(module.DataIterator, "_iter_batches") else "iter_batches"
     patches.measure(module.DataIterator, name, lambda args, _: patches.CallMark(args[0]), after)
     _time_iterators(module._IterableFromIterator, "__iter__", made_by.get)
+
+
+def install_webdataset(module: Any) -> None:
+    """Patch pipelines, of which one around a DataLoader makes batches anew; a DataLoader's workers prepare them."""
+    worker = getattr(sys.modules.get("torch.utils.data"), "get_worker_info", patches.never)
+    _time_iterators(module.DataPipeline, "__iter__", lambda pipeline: None if worker() else pipeline)
 
 
 def _time_iterators(owner: Any, name: str, dataset: Any) -> None:
