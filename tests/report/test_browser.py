@@ -1,7 +1,6 @@
 """The page in a real browser: what only a browser can tell."""
 
 import json
-import shutil
 
 import pytest
 from ablations import emulated, launch_phases
@@ -9,19 +8,13 @@ from summaries import many, quickstart, summary, sweep, trial
 from test_charts import quantiles_of
 from trainings import asynchronous, schedules
 
+from browsing import started_browser
 from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings
-
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
 
 pytestmark = pytest.mark.needs("browser")
 
 PHONE, SMALL_PHONE, DESK = 400, 360, 1200
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --force-color-profile=srgb"
-)
 LONG = "an_option_with_a_long_name=and_a_value_that_does_not_end_soon"
 STUDIES = {
     "race": quickstart(),
@@ -49,15 +42,8 @@ STUDIES = {
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    webdriver = pytest.importorskip("selenium.webdriver", reason="missing selenium: pip install selenium")
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
-    yield driver
-    driver.quit()
+    with started_browser(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")
