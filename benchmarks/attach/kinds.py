@@ -34,6 +34,8 @@ LIBRARIES = {
         "torchdata==0.11.0",
     ),
     "jax": ("keras==3.15.1", "flax==0.12.8", "optax==0.2.8"),
+    "pytorch-ray": ("ray[train]==2.60.0",),
+    "pytorch-ultralytics": ("torchvision==0.28.0", "ultralytics==8.4.190"),
 }
 WITHIN = 0.2
 
@@ -135,6 +137,8 @@ UNEVEN: tuple[str, str, int, Measured] = (
 NO_LOADER = frozenset({"no_loader"})
 TRAINED = (LOAD, SLOW)
 LIBRARY = {"script": "libraries", "environment": "pytorch_libraries"}
+RAY = {"script": "libraries", "environment": "pytorch-ray_libraries"}
+ULTRALYTICS = {"script": "libraries", "environment": "pytorch-ultralytics_libraries"}
 JAX = {"script": "compiled", "environment": "jax_libraries"}
 TENSORFLOW = {"script": "compiled", "environment": "tensorflow"}
 MPIEXEC = ("{mpiexec}", "-n", "2", "{python}", "{script}")
@@ -211,6 +215,9 @@ KINDS = (
     Kind("lightning_fork", 0, TRAINED, **LIBRARY),
     Kind("stateful", **LIBRARY),
     Kind("webdataset", **LIBRARY),
+    Kind("ultralytics", 1, (LOAD, region("forward", "slow"), EVALUATED, SAVED), **ULTRALYTICS),
+    # Ray ends its workers without leaving Python.
+    Kind("ray_train", 0, steps=23, **RAY),
     Kind("dali", 1, (LOAD,), script="libraries", environment="pytorch-dali", steps=25),
     Kind("jax", 1, (gap("call>call"), EVALUATED), NO_LOADER, **JAX),
     Kind(
@@ -240,14 +247,15 @@ KINDS = (
 )
 
 
-def libraries_python(framework: str) -> Path:
-    """Return the Python of an environment with libraries over steptime's ``framework``, made when there is none."""
-    libraries = LIBRARIES[framework]
+def libraries_python(name: str) -> Path:
+    """Return the Python of an environment with libraries over that of a framework, made when there is none."""
+    libraries = LIBRARIES[name]
+    framework = name.partition("-")[0]
     base = ready_interpreter(framework)
     if base is None:
         sys.exit(f"no environment for {framework}: run 'steptime env create {framework}'")
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "steptime"
-    folder = cache / f"attached-libraries-{framework}"
+    folder = cache / f"attached-libraries-{name}"
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():
         subprocess.run([base, "-m", "venv", "--clear", folder], check=True)
@@ -260,9 +268,9 @@ def libraries_python(framework: str) -> Path:
 
 def python_of(kind: Kind) -> Path | None:
     """Return the Python of the environment of ``kind``, None if there is none."""
+    if kind.environment.endswith("_libraries"):
+        return libraries_python(kind.environment.removesuffix("_libraries"))
     name, _, loader = kind.environment.partition("-")
-    if name.endswith("_libraries"):
-        return libraries_python(name.removesuffix("_libraries"))
     return ready_interpreter(name, loader=loader or "synthetic")
 
 

@@ -208,6 +208,88 @@ def webdataset():
     finish(loops.train(net, loops.adam(net), wds.WebLoader(samples, batch_size=None, num_workers=0)), net)
 
 
+def ultralytics():
+    """Ultralytics' trainer, with its validations and checkpoints."""
+    import made_up_data
+    from ultralytics.models.yolo.detect import DetectionTrainer
+    from ultralytics.nn.tasks import DetectionModel
+
+    made_up_data.labelled_boxes(OUT, sys.executable)
+
+    class Slow(DetectionModel):
+        def forward(self, x, *arguments, **named):
+            if self.training and isinstance(x, dict):  # of which its loss calls it again with the pictures
+                pause("slow", planting.SLOW_S)
+            return super().forward(x, *arguments, **named)
+
+    class Trainer(DetectionTrainer):
+        def get_model(self, cfg=None, weights=None, verbose=True):  # noqa: ARG002 - Ultralytics' form
+            return self.set_model_names_for_load(Slow(cfg, nc=2, ch=3, verbose=False))
+
+        def build_dataset(self, img_path, mode="train", batch=None):
+            dataset = super().build_dataset(img_path, mode, batch)
+            kind = type(dataset)
+
+            def item(self, index):
+                pause("pause", planting.LOAD_S / 12)
+                return kind.__getitem__(self, index)
+
+            if mode == "train":
+                getter = {"__getitem__": lambda self, index: timed("load", item, self, index)}
+                dataset.__class__ = type("SlowDataset", (kind,), getter)
+            return dataset
+
+        def validate(self):
+            return timed("evaluation", super().validate)
+
+        def save_model(self):
+            return timed("checkpoint", super().save_model)
+
+    settings = {
+        "model": "yolo11n.yaml",
+        "data": str(OUT / "data.yaml"),
+        "epochs": 3,
+        "imgsz": 64,
+        "batch": 12,
+        "nbs": 12,
+    }
+    settings |= {"device": "cpu", "workers": 0, "plots": False, "amp": False, "mosaic": 0.0, "warmup_epochs": 0}
+    settings |= {"seed": 0, "deterministic": True, "optimizer": "SGD", "project": str(OUT), "verbose": False}
+    trainer = Trainer(overrides=settings)
+    trainer.train()
+    finish(None, trainer.model)
+
+
+def ray_train():
+    """Two workers of Ray's TorchTrainer, on two raylets of this machine; they inherit the variables."""
+    import ray
+    from ray.cluster_utils import Cluster
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
+    cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
+    ray.init(cluster.address)
+    scaling = ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1}, placement_strategy="STRICT_SPREAD")
+    run = RunConfig(storage_path=str(OUT.absolute() / "ray"))
+    TorchTrainer(ray_worker, torch_config=TorchConfig(backend="gloo"), scaling_config=scaling, run_config=run).fit()
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def ray_worker():
+    import loops
+    import planting
+    import ray.train
+    import ray.train.torch
+    import torch
+
+    torch.manual_seed(0)
+    planting.rank, planting.world = ray.train.get_context().get_world_rank(), 2
+    net = ray.train.torch.prepare_model(planting.Net(slow=planting.rank == 1))
+    planting.finish(loops.train(net, loops.adam(net), planting.batches()), net)
+
+
 def dali():
     """DALI's iterator over a slow source."""
     import loops

@@ -1,0 +1,144 @@
+"""Small data sets that public scripts train on: texts, pictures, digits, and a language model without any training.
+
+Each function takes the folder in which a script starts and a Python that has the script's packages.
+"""
+
+import io
+import pickle
+import random
+import struct
+import subprocess
+import tarfile
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+WORDS = 400
+CLASSES = 10
+
+
+def _sentences(count: int, seed: int) -> list[str]:
+    """Return sentences of words that follow each other as in no language."""
+    chosen = random.Random(seed)
+    words = [
+        "".join(chosen.choice("abcdefghijklmnoprstuvw") for _ in range(chosen.randint(2, 8))) for _ in range(WORDS)
+    ]
+    return [" ".join(chosen.choice(words) for _ in range(chosen.randint(5, 20))) + " ." for _ in range(count)]
+
+
+def text(folder: Path, python: str) -> None:  # noqa: ARG001 - the form of all
+    """Write a text for nanoGPT, minGPT and the word language model."""
+    characters = "\n".join(["O God, O God!", *_sentences(3000, 0)])  # which minGPT continues
+    (folder / "input.txt").write_text(characters)
+    for split, count in (("train", 700), ("valid", 60), ("test", 60)):
+        place = folder / "data" / "small" / f"{split}.txt"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("\n".join(_sentences(count, 1)))
+    prepared = folder / "data" / "shakespeare_char"
+    if prepared.exists():
+        letters = sorted(set(characters))
+        numbers = {letter: index for index, letter in enumerate(letters)}
+        coded = np.array([numbers[letter] for letter in characters], np.uint16)
+        cut = int(0.9 * len(coded))
+        coded[:cut].tofile(prepared / "train.bin")
+        coded[cut:].tofile(prepared / "val.bin")
+        about = {"vocab_size": len(letters), "stoi": numbers, "itos": dict(enumerate(letters))}
+        (prepared / "meta.pkl").write_bytes(pickle.dumps(about))
+
+
+def _picture(index: int, edge: int = 96) -> Image.Image:
+    """Return a picture that is smooth, as photographs are."""
+    coarse = np.random.default_rng(index).integers(0, 255, (8, 8, 3), np.uint8)
+    return Image.fromarray(coarse).resize((edge, edge), Image.Resampling.BICUBIC)
+
+
+def photos(folder: Path, python: str) -> None:  # noqa: ARG001 - the form of all
+    """Write folders of pictures by class, as ImageNet's; of the first class with names as those of Oxford's pets."""
+    for root in {folder, folder / "examples"} if (folder / "examples").exists() else {folder}:
+        for split, count in (("train", 16), ("val", 2), ("validation", 2)):
+            for label in range(CLASSES):
+                place = root / "data" / split / str(label)
+                place.mkdir(parents=True)
+                for index in range(count * (10 if label == 0 and root != folder else 1)):
+                    _picture(index * CLASSES + label).save(place / f"class_{index % CLASSES}_{index}.jpg")
+
+
+def digits(folder: Path, python: str) -> None:
+    """Write MNIST's files, in the places where the examples of PyTorch and Lightning look for them."""
+    chosen = np.random.default_rng(0)
+    root = folder / "examples" / "Datasets" if (folder / "examples").exists() else folder.parent / "data"
+    raw, complete = root / "MNIST" / "raw", root / "MNIST" / "complete"
+    raw.mkdir(parents=True, exist_ok=True)
+    complete.mkdir(exist_ok=True)
+    for split, count in (("train", 60_000 if "examples" in str(root) else 3_000), ("t10k", 500)):
+        images = chosen.integers(0, 255, (count, 28, 28), np.uint8)
+        labels = chosen.integers(0, CLASSES, count, np.uint8)
+        (raw / f"{split}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 2051, *images.shape) + images.tobytes())
+        (raw / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, count) + labels.tobytes())
+    if "examples" in str(root):
+        convert = (
+            "import numpy, sys, torch, pathlib\n"
+            "for split, name in (('train', 'training'), ('t10k', 'test')):\n"
+            "    read = lambda what, skip: numpy.fromfile(f'{sys.argv[1]}/{split}-{what}-ubyte', numpy.uint8)[skip:]\n"
+            "    x, y = read('images-idx3', 16).reshape(-1, 28, 28), read('labels-idx1', 8).astype(numpy.int64)\n"
+            "    torch.save((torch.from_numpy(x), torch.from_numpy(y)), f'{sys.argv[2]}/{name}.pt')\n"
+        )
+        subprocess.run([python, "-c", convert, raw, complete], check=True)
+
+
+def labelled_boxes(folder: Path, python: str) -> None:  # noqa: ARG001 - the form of all
+    """Write pictures with boxes as Ultralytics' data sets have them."""
+    for split, count in (("train", 96), ("val", 16)):
+        for kind in ("images", "labels"):
+            (folder / "boxes" / kind / split).mkdir(parents=True)
+        for index in range(count):
+            _picture(index).save(folder / "boxes" / "images" / split / f"{index}.jpg")
+            box = np.random.default_rng(index).uniform(0.3, 0.7, 4)
+            line = f"{index % 2} " + " ".join(f"{value:.3f}" for value in box)
+            (folder / "boxes" / "labels" / split / f"{index}.txt").write_text(line)
+    names = "names: {0: one, 1: other}\n"
+    (folder / "data.yaml").write_text(f"path: {folder / 'boxes'}\ntrain: images/train\nval: images/val\n{names}")
+
+
+def small_text_model(folder: Path, python: str) -> None:
+    """Write a Llama of two layers with a tokenizer of letters, and texts to tune it on."""
+    make = (
+        "import sys, torch\n"
+        "from tokenizers import Tokenizer, models, pre_tokenizers\n"
+        "from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast\n"
+        "letters = ['<pad>', '<s>', '</s>', '<unk>', *' abcdefghijklmnopqrstuvwxyz.']\n"
+        "inner = Tokenizer(models.WordLevel({l: i for i, l in enumerate(letters)}, unk_token='<unk>'))\n"
+        "inner.pre_tokenizer = pre_tokenizers.Split('', 'isolated')\n"
+        "named = dict(pad_token='<pad>', bos_token='<s>', eos_token='</s>', unk_token='<unk>')\n"
+        "PreTrainedTokenizerFast(tokenizer_object=inner, **named).save_pretrained(sys.argv[1])\n"
+        "torch.manual_seed(0)\n"
+        "sizes = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4)\n"
+        "config = LlamaConfig(vocab_size=len(letters), pad_token_id=0, bos_token_id=1, eos_token_id=2, **sizes)\n"
+        "LlamaForCausalLM(config).save_pretrained(sys.argv[1])\n"
+    )
+    subprocess.run([python, "-c", make, folder / "model"], check=True)
+    (folder / "data").mkdir()
+    rows = "\n".join(f'{{"text": "{sentence}"}}' for sentence in _sentences(400, 0))
+    (folder / "data" / "train.jsonl").write_text(rows)
+
+
+def clip_shards(folder: Path, python: str) -> None:
+    """Write shards of pictures with texts, and the settings of a small CLIP that open_clip finds by its name."""
+    (folder / "shards").mkdir()
+    for shard in range(4):
+        with tarfile.open(folder / "shards" / f"{shard:02d}.tar", "w") as archive:
+            for index, sentence in enumerate(_sentences(160, shard)):
+                picture = io.BytesIO()
+                _picture(index, 64).save(picture, "JPEG")
+                for ending, data in (("jpg", picture.getvalue()), ("txt", sentence.encode())):
+                    entry = tarfile.TarInfo(f"{shard}{index:05d}.{ending}")
+                    entry.size = len(data)
+                    archive.addfile(entry, io.BytesIO(data))
+    settings = (
+        '{"embed_dim": 64, "vision_cfg": {"image_size": 64, "layers": 2, "width": 64, "patch_size": 16},'
+        ' "text_cfg": {"context_length": 32, "vocab_size": 49408, "width": 64, "heads": 2, "layers": 2}}'
+    )
+    find = "import open_clip, pathlib; print(pathlib.Path(open_clip.__file__).parent / 'model_configs')"
+    found = subprocess.run([python, "-c", find], capture_output=True, text=True, check=True).stdout.strip()
+    (Path(found) / "small.json").write_text(settings)
