@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +67,26 @@ def test_a_forked_process_begins_with_its_framework_imported(run):
 
     assert outcome.ok
     assert facts_of(folder)["numpy"]
+
+
+def a_request(folder, **fields):
+    return Request(folder, Path(sys.executable), **{"workers": 1, "time_limit_s": 60.0, **fields})
+
+
+def test_a_framework_is_imported_before_its_launch_may_take_cores(preloading, tmp_path):
+    preloading.request(a_request(tmp_path), REFERENCE)
+
+    (server,) = preloading._servers.values()
+    assert "numpy" in Path(f"/proc/{server.process.pid}/maps").read_text()
+
+
+def test_a_launch_that_is_cancelled_waits_for_no_import(preloading, tmp_path):
+    cancelled = threading.Event()
+    cancelled.set()
+    preloading.request(a_request(tmp_path, cancelled=cancelled), REFERENCE)
+
+    (server,) = preloading._servers.values()
+    assert "numpy" not in Path(f"/proc/{server.process.pid}/maps").read_text()
 
 
 def test_nothing_that_one_process_changes_reaches_the_next_one(run):

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,8 @@ from steptime.worker import fork_server
 _SOURCE = Path(steptime.__file__).parents[1]
 _SERVER = Path(fork_server.__file__)
 _PURPOSE = "servers"
+_ADDRESS = "socket"
+_LOOKS_EVERY_S = 0.2
 _STAND_IN = """#!{python} -IS
 import json, os, signal, socket, sys
 
@@ -65,6 +68,18 @@ class _Server:
     process: subprocess.Popen[bytes]
     stand_in: Path
 
+    def await_import(self, limit_s: float, cancelled: threading.Event) -> None:
+        """Wait until the framework is imported, or no longer; what goes wrong meanwhile the launch itself will meet."""
+        until = time.monotonic() + limit_s
+        with socket.socket(socket.AF_UNIX) as asking, contextlib.suppress(OSError):
+            asking.connect(str(self.stand_in.with_name(_ADDRESS)))
+            asking.shutdown(socket.SHUT_WR)  # who asks for nothing is sent away, once there is time for that
+            asking.settimeout(_LOOKS_EVERY_S)
+            while self.process.poll() is None and time.monotonic() < until and not cancelled.is_set():
+                with contextlib.suppress(TimeoutError):
+                    asking.recv(1)
+                    return
+
 
 class Preloading:
     """The processes that have imported a framework each, started when they are first asked for."""
@@ -80,13 +95,17 @@ class Preloading:
         remove_left_folders(_PURPOSE)
 
     def request(self, request: Request, manifest: Manifest) -> Request:
-        """Return the launch with an interpreter that starts its processes with the framework imported, where it can."""
+        """Return the launch with an interpreter that starts its processes with the framework imported, where it can.
+
+        The import is over then: a launch does not hold the cores of others for it.
+        """
         if not manifest.preloading.imports or request.container:
             return request
-        return replace(request, interpreter=self.interpreter(manifest, request))
+        server = self._server(manifest, request)
+        server.await_import(request.time_limit_s, request.cancelled)
+        return replace(request, interpreter=server.stand_in)
 
-    def interpreter(self, manifest: Manifest, request: Request) -> Path:
-        """Return a program that runs a script as the interpreter of ``request`` does, with the framework imported."""
+    def _server(self, manifest: Manifest, request: Request) -> _Server:
         shared = shared_variables(request, "", "", [0] * (1 + request.workers + request.servers))
         variables = {**inherited(environ), **shared}
         # What names the launch would start a server for each.
@@ -96,7 +115,7 @@ class Preloading:
             if key not in self._servers or self._servers[key].process.poll() is not None:
                 self._starter = self._starter or self._open.enter_context(ThreadPoolExecutor(1, "preloading"))
                 self._servers[key] = self._starter.submit(self._start, manifest, request.interpreter, kept).result()
-            return self._servers[key].stand_in
+            return self._servers[key]
 
     def close(self) -> None:
         """End all of them; one that is asked for later is started anew."""
@@ -110,7 +129,7 @@ class Preloading:
             self._folder = self._open.enter_context(temporary_folder(_PURPOSE))
         folder = self._folder / str(len(list(self._folder.iterdir())))
         folder.mkdir()
-        address = str(folder / "socket")
+        address = str(folder / _ADDRESS)
         with socket.socket(socket.AF_UNIX) as listener, (folder / "server.log").open("ab") as log:
             listener.bind(address)
             listener.listen(64)
