@@ -1,9 +1,10 @@
 """How often intervals of a few real launches hold the mean of launches that they do not know.
 
-``python benchmarks/core/left_out_launches.py FILE NAME=PLACE ...`` takes launches of stored studies apart: so many of
-each trial are kept, the same blocks of all, in every way or in 2,000, and get their intervals as a report gives them,
-with the spread pooled over the study. A PLACE is a results folder, or rows of ``forked_launches.py forked``, of which
-the fresh launches are taken. FILE gets a row for each study and number of launches kept:
+``python benchmarks/core/left_out_launches.py FILE NAME=PLACE[@LEAST] ...`` takes launches of stored studies apart: so
+many of each trial are kept, of all the same in their order, in every way or in 2,000, and get their intervals as a
+report gives them, with the spread pooled over the study. A PLACE is a results folder, or rows of ``forked_launches.py
+forked``, of which the fresh launches are taken; trials with fewer than LEAST launches (3) do not take part. FILE gets a
+row for each study and number of launches kept:
 
 ``holds``: percent of intervals that hold the mean of the launches left out, each widened by what that mean itself is
 unsure of (launches that spread alike: by the root of 1 + kept / left out); 95 is promised. ``worst``: of the trial that
@@ -14,7 +15,7 @@ import csv
 import random
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from math import comb, exp, log, sqrt
 from pathlib import Path
@@ -48,28 +49,26 @@ def read(place: Path) -> Launches:
     return found
 
 
-def choices(launches: Launches, kept: int) -> list[set[int]]:
-    """Return sets of blocks that all trials have, so many in each."""
-    common = sorted(set.intersection(*({each.block for each in own} for own in launches.values())))
-    if comb(len(common), kept) <= DRAWS:
-        return [set(each) for each in combinations(common, kept)]
+def choices(fewest: int, kept: int) -> list[set[int]]:
+    """Return which launches are kept of each trial, by their place in its order."""
+    if comb(fewest, kept) <= DRAWS:
+        return [set(each) for each in combinations(range(fewest), kept)]
     rng = random.Random(kept)  # noqa: S311 - reproducible, not secret
-    return [set(rng.sample(common, kept)) for _ in range(DRAWS)]
+    return [set(rng.sample(range(fewest), kept)) for _ in range(DRAWS)]
 
 
 def held(launches: Launches, chosen: set[int]) -> list[tuple[str, bool, float]]:
     """Return whether each trial's interval holds the mean of the rest, and its half-width as a logarithm."""
     kept = len(chosen)
-    known = {name: [each for each in own if each.block in chosen] for name, own in launches.items()}
+    known = {name: [each for place, each in enumerate(own) if place in chosen] for name, own in launches.items()}
     spreads = pool_spread(known)
     found = []
     for name, own in known.items():
-        rest = [each.log_mean for each in launches[name] if each.block not in chosen]
+        rest = [each.log_mean for place, each in enumerate(launches[name]) if place not in chosen]
         if not rest:
             continue
         if name in spreads:
-            share = {(each.block, 0): 1.0 / kept for each in own}
-            half = pooled_error([(spreads[name], share)], LEVEL).half_width
+            half = pooled_error([(spreads[name], {each.block: 1.0 / kept for each in own})], LEVEL).half_width
         else:
             interval = step_time(own)
             half = 0.5 * log(interval.high / interval.low)
@@ -78,18 +77,18 @@ def held(launches: Launches, chosen: set[int]) -> list[tuple[str, bool, float]]:
     return found
 
 
-def main(path: Path, studies: Sequence[tuple[str, Path]]) -> None:
+def main(path: Path, studies: Sequence[tuple[str, Path, int]]) -> None:
     """Write the table."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for name, place in studies:
-            launches = {trial: own for trial, own in read(place).items() if own}
+        for name, place, least in studies:
+            launches = {trial: own for trial, own in read(place).items() if len(own) >= least}
             fewest, most = (end(map(len, launches.values())) for end in (min, max))
             for kept in KEPT:
                 if kept > fewest or kept == most:
                     continue
-                found = [each for chosen in choices(launches, kept) for each in held(launches, chosen)]
+                found = [each for chosen in choices(fewest, kept) for each in held(launches, chosen)]
                 each_held = {trial: [is_held for which, is_held, _ in found if which == trial] for trial in launches}
                 shares = [100.0 * statistics.fmean(own) for own in each_held.values() if own]
                 holds = 100.0 * statistics.fmean(is_held for _, is_held, _ in found)
@@ -100,5 +99,13 @@ def main(path: Path, studies: Sequence[tuple[str, Path]]) -> None:
                 file.flush()
 
 
+def asked(words: Sequence[str]) -> Iterator[tuple[str, Path, int]]:
+    """Yield the name of each study, its place, and the fewest launches of a trial."""
+    for each in words:
+        name, _, rest = each.partition("=")
+        place, _, least = rest.partition("@")
+        yield name, Path(place), int(least or 3)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), [(name, Path(place)) for name, _, place in (each.partition("=") for each in sys.argv[2:])])
+    main(Path(sys.argv[1]), list(asked(sys.argv[2:])))
