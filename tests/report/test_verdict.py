@@ -1,9 +1,13 @@
 """What a ranking says."""
 
+import pytest
 from summaries import place, summary, trial
 
+from steptime.analysis.summary_form import Scaling
 from steptime.report.groups import ranked_groups, verdict
+from steptime.report.overview import scaling_sentences, sentences
 from steptime.report.trial_names import Names
+from steptime.results.json_form import IntervalOverLaunches
 
 FAST, NEXT, SLOW = trial(rate=1240.0), trial("mxnet", "ps_sync", rate=1000.0), trial("tensorflow", rate=400.0)
 
@@ -74,7 +78,62 @@ def test_whoever_is_behind_a_tie_is_named_with_the_ratio():
 def test_who_is_alone_is_not_called_the_fastest():
     sentence = said(place(FAST, 1))
 
-    assert sentence == "Only pytorch allreduce was measured here: 1240 samples/s (1215 to 1265)."
+    assert sentence == (
+        "pytorch allreduce computes 1240 samples/s (1215 to 1265); nothing else was measured to compare it with."
+    )
+
+
+def alone(low, high, least, most):
+    """Return the sentence about a trial that is alone, whose launches computed from ``least`` to ``most``."""
+    rate = IntervalOverLaunches(1240.0, low, high, least, most)
+    one = FAST.model_copy(update={"throughput_samples_per_s": rate})
+    study = summary([one], [place(one, 1)])
+    return verdict(ranked_groups(study, Names(study.trials))[0])
+
+
+def test_launches_that_are_far_apart_are_a_range_and_no_number():
+    assert alone(100.0, 9000.0, 4214.0, 8263.0).startswith(
+        "pytorch allreduce computes 4214 to 8263 samples/s by launch; "
+    )
+
+
+def test_a_launch_that_is_alone_is_called_so():
+    assert alone(100.0, 9000.0, 1342.0, 1342.0).startswith("pytorch allreduce computes 1342 samples/s in one launch; ")
+
+
+SPEEDUPS = {
+    "a gain": ((1.52, 1.41, 1.63, 1.4, 1.7), "computes 1.52x (1.41 to 1.63) the samples/s of 1 worker"),
+    "perhaps none": (
+        (1.1, 0.79, 1.58, 0.8, 1.6),
+        "computes 1.10x (0.79 to 1.58) the samples/s of 1 worker, which may be no gain: more launches, or a quieter",
+    ),
+    "a loss": ((0.5, 0.45, 0.55, 0.4, 0.6), "computes 0.500x (0.450 to 0.550) the samples/s of 1 worker: fewer are"),
+    "one launch each": (
+        (1.52, None, None, 1.52, 1.52),
+        "computed 1.52x the samples/s of 1 worker, in one launch each, which may be chance: 3 launches of each",
+    ),
+    "not told": (
+        (1.5, 0.3, 7.0, 0.79, 3.1),
+        "is faster than with 1 worker cannot be told: its launches computed 0.790 to 3.10 times the samples/s; more",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SPEEDUPS)
+def test_the_answer_says_what_a_second_worker_brings(case):
+    numbers, words = SPEEDUPS[case]
+    brought = Scaling(workers=1, strategy="single", speedup=IntervalOverLaunches(*numbers))
+    one, two = trial("pytorch", "single", workers=1), FAST.model_copy(update={"scaling": brought})
+    study = summary([one, two], [place(one, 1), place(two, 1)])
+
+    (sentence,) = sentences(study)
+
+    assert f"pytorch allreduce with 2 workers {words}" in sentence
+
+
+def test_a_study_of_one_number_of_workers_says_nothing_of_another():
+    study = summary([FAST, NEXT], [place(FAST, 1), place(NEXT, 2, 1.24)])
+    assert scaling_sentences(ranked_groups(study, Names(study.trials))) == []
 
 
 def test_a_ratio_without_an_interval_is_not_certain():

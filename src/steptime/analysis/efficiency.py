@@ -144,6 +144,15 @@ def _ratio(upper: Interval, lower: Interval, factor: float) -> Interval:
     return Interval(value, from_log(log(value) - below), from_log(log(value) + above))
 
 
+def fewer_workers(trial: Trial, points: Sequence[Measured]) -> Measured | None:
+    """Return the point of fewer workers that shows what the trial's further ones bring; None without any.
+
+    It has the same batch per worker (weak scaling), or, where no such point is, the same global batch (strong scaling).
+    """
+    baselines = (baseline_of(trial, points, same) for same in (_SAME, _SAME_IN_ALL))
+    return next((each for each in baselines if each and each.trial.workers < trial.workers), None)
+
+
 def ideal_throughput(trials: Sequence[TrialSummary]) -> list[tuple[int, float]]:
     """Return the points ``(workers, samples per second)`` of the ideal line of one scaling curve.
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from steptime.analysis.ablation.form import PopEfficiencies, StepBreakdown, against_first
 from steptime.analysis.accuracy import accuracy_places
-from steptime.analysis.efficiency import baseline_of, with_scaling
+from steptime.analysis.efficiency import baseline_of, fewer_workers, with_scaling
 from steptime.analysis.flags import (
     Varied,
     varied_names,
@@ -24,6 +24,7 @@ from steptime.analysis.summary_form import (
     Efficiency,
     PaperForm,
     RankedTrial,
+    Scaling,
     Staleness,
     StepTime,
     Summary,
@@ -38,7 +39,7 @@ from steptime.catalog.options import Tuning
 from steptime.results.accuracy_records import TrainingRun
 from steptime.results.consistency import SetAside, counted
 from steptime.results.equivalence_records import EquivalenceResult
-from steptime.results.json_form import NOT_MEASURED
+from steptime.results.json_form import NOT_MEASURED, IntervalOverLaunches
 from steptime.results.peaks import PEAKS, StoredPeaks
 from steptime.results.records import Launch
 from steptime.results.store import Store
@@ -217,6 +218,7 @@ def _trial_summary(
         stalls=timed.stalls if timed else None,
         throughput_samples_per_s=throughput(trial, timed),
         efficiency=_efficiency(trial, timed, points),
+        scaling=_scaling(trial, timed, points),
         loss_rate_per_s=result.loss_rate or NOT_MEASURED,
         staleness=Staleness(**stale) if (stale := to_json(result.staleness)) else None,
         **_breakdown_keys(result.breakdown),
@@ -296,6 +298,17 @@ def _efficiency(trial: Trial, found: Estimate | None, points: Sequence[Measured]
     # Both batches per worker are the same, so the ratio of the rates per worker is that of the times.
     ratio = compare_trials(baseline, Measured(trial, found.launches, found.spread)).interval
     return Efficiency(**asdict(ratio), **names)
+
+
+def _scaling(trial: Trial, timed: Estimate | None, points: Sequence[Measured]) -> Scaling | None:
+    fewer = fewer_workers(trial, points) if timed else None
+    if timed is None or fewer is None:
+        return None
+    ratio = compare_trials(fewer, Measured(trial, timed.launches, timed.spread)).interval
+    factor = trial.global_batch / fewer.trial.global_batch
+    bounds = (each and factor * each for each in (ratio.low, ratio.high, ratio.least, ratio.most))
+    speedup = IntervalOverLaunches(factor * ratio.value, *bounds)
+    return Scaling(workers=fewer.trial.workers, strategy=fewer.trial.strategy, speedup=speedup)
 
 
 def _version(launch: Launch | TrainingRun | None) -> str | None:

@@ -74,6 +74,14 @@ class Efficiency(JsonForm):
     baseline_strategy: str | None = None
 
 
+class Scaling(JsonForm):
+    """Throughput relative to that of fewer workers."""
+
+    workers: int
+    strategy: str
+    speedup: IntervalOverLaunches
+
+
 class TrialSummary(JsonForm):
     """One configuration and what its launches gave."""
 
@@ -127,6 +135,8 @@ class TrialSummary(JsonForm):
     work: WorkRates | None = None
     resources: Resources | None = None
     efficiency: Efficiency
+    scaling: Scaling | None = None
+    """None without fewer workers."""
     loss_rate_per_s: Interval[float | None] = NOT_MEASURED
     """Decrease of the loss per second of training."""
     staleness: Staleness | None = None

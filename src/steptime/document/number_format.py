@@ -56,6 +56,16 @@ def throughput(rate: IntervalOverLaunches[float | None]) -> Shown:
     return _of_launches(rate)
 
 
+def samples_per_s(rate: IntervalOverLaunches[float | None]) -> str:
+    """``1234 samples/s (1200 to 1260)``; where that is not settled, ``4214 to 8263 samples/s by launch``."""
+    shown = throughput(rate)
+    if shown.text != INCONCLUSIVE or rate.least is None or rate.most is None:
+        return Shown(f"{shown.text} samples/s", shown.interval).line
+    if rate.least == rate.most:
+        return f"{number(rate.most)} samples/s in one launch"
+    return f"{number(rate.least)} to {number(rate.most)} samples/s by launch"
+
+
 def ratio(value: IntervalOverLaunches[float | None]) -> Shown:
     """``1.24x (1.20 to 1.29)``."""
     return _of_launches(value, unit="x")
@@ -165,6 +175,17 @@ def times(value: float | None, low: float | None, high: float | None) -> Shown:
     if value is not None and is_undecided(low, high):
         return Shown(INCONCLUSIVE, f"about {number(value)}x")
     return _shown(value, low, high, 1.0, "x")
+
+
+def gain_doubt(low: float | None, high: float | None) -> str:
+    """``may be no gain`` where the interval of a gain holds 1, which promises nothing; empty for any other."""
+    return "may be no gain" if low is not None and high is not None and low <= 1.0 <= high else ""
+
+
+def predicted_gain(value: float | None, low: float | None, high: float | None) -> str:
+    """``predicted gain 1.24x (1.20 to 1.29)``, or ``may be no gain: predicted 1.10x (0.79 to 1.58)``."""
+    shown, doubt = times(value, low, high).line, gain_doubt(low, high)
+    return f"{doubt}: predicted {shown}" if doubt else f"predicted gain {shown}"
 
 
 def scaled(rate: Interval[float | None], unit: str) -> Shown:

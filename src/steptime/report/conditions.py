@@ -57,6 +57,7 @@ def conditions_section(summary: Summary, names: Names, study_text: str) -> Secti
     study = Section("The study file, word by word", [Verbatim(study_text)], folded=True)
     parts += [
         Section("Machine", [Pairs(machine_rows(summary.machine))], only="page"),
+        *_noise_section(summary.trials, names),
         Section("Environment and exact commands of every trial", trials, note, only="page"),
         Section("Study", [study], only="page"),
     ]
@@ -73,8 +74,6 @@ def _trial_section(trial: TrialSummary, name: str, shown: dict[str, str]) -> Sec
     elif installed:
         shown[installed] = name
         parts.append(Section("Packages", [Verbatim(installed)]))
-    if trial.noise:
-        parts.append(Section("What else the machine did (median over launches)", [Pairs(noise_rows(trial))]))
     return Section(name, parts, folded=True)
 
 
@@ -150,14 +149,33 @@ def settings(trial: TrialSummary) -> str:
     return ", ".join(parts)
 
 
-def noise_rows(trial: TrialSummary) -> list[tuple[str, str]]:
-    """Return names and values of what else the machine did, in the units that the names' endings say.
+def _noise_section(trials: Sequence[TrialSummary], names: Names) -> list[Part]:
+    """Return what else the machine did, with the range over trials; JSON has it of each trial."""
+    rows = noise_rows([(names.full(trial), trial.noise) for trial in trials])
+    title = "What else the machine did (medians over the launches of each trial)"
+    return [Section(title, [Pairs(rows)], folded=True, only="page")] if rows else []
+
+
+def noise_rows(noise: Sequence[tuple[str, Mapping[str, float | None]]]) -> list[tuple[str, str]]:
+    """Return names and ranges of what else the machine did, in the units that the names' endings say.
 
     What there was none of is one row, and what is not known another.
+
+    Args:
+        noise: of each trial, with its name, which follows the largest value.
     """
-    of_none = [_noise(name, value)[0] for name, value in trial.noise.items() if value == 0]
-    unknown = [_noise(name, value)[0] for name, value in trial.noise.items() if value is None]
-    rows = [_noise(name, value) for name, value in trial.noise.items() if value]
+    rows, of_none, unknown = [], [], []
+    for name in dict.fromkeys(name for _, own in noise for name in own):
+        known = [(value, trial) for trial, own in noise if (value := own.get(name)) is not None]
+        title, least = _noise(name, min((value for value, _ in known), default=None))
+        most, trial = max(known, default=(0.0, ""))
+        largest = _noise(name, most)[1]
+        if not known:
+            unknown.append(title)
+        elif most == 0:
+            of_none.append(title)
+        else:
+            rows.append((title, largest if least == largest else f"{least} to {largest} ({trial})"))
     rows += [("none", ", ".join(of_none))] if of_none else []
     return [*rows, *([("not known", ", ".join(unknown))] if unknown else [])]
 

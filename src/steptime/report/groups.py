@@ -1,5 +1,6 @@
 """The ranking of trials, group by group, and the sentence that sums up each group."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from steptime.analysis.summary_form import RankedTrial, Summary, TrialSummary
@@ -13,11 +14,16 @@ from steptime.document.number_format import (
     number,
     quantiles,
     ratio,
+    samples_per_s,
     share,
     step_time,
     throughput,
 )
 from steptime.report.trial_names import Names
+
+_ENOUGH = 3
+"""Launches that show how launches differ."""
+_BETTER = "more launches, or a quieter machine, would tell"
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,34 @@ class RankedRow:
     def rate(self) -> Shown:
         """Samples per second."""
         return throughput(self.trial.throughput_samples_per_s)
+
+    @property
+    def computes(self) -> str:
+        """What it computes in a second, as a clause."""
+        return f"{self.name} computes {samples_per_s(self.trial.throughput_samples_per_s)}"
+
+    @property
+    def scaling(self) -> str:
+        """What its workers bring over fewer of them, or why that cannot be told and what would; empty without fewer."""
+        if self.trial.scaling is None:
+            return ""
+        speedup, fewer = self.trial.scaling.speedup, count(self.trial.scaling.workers, "worker")
+        many = f"{self.name} with {count(self.trial.workers, 'worker')}"
+        shown = ratio(speedup)
+        if speedup.low is None or (shown.text == INCONCLUSIVE and speedup.least == speedup.most):
+            return (
+                f"{many} computed {number(speedup.value)}x the samples/s of {fewer}, in one launch each, which may be "
+                f"chance: {_ENOUGH} launches of each would tell"
+            )
+        if shown.text == INCONCLUSIVE:
+            return (
+                f"whether {many} is faster than with {fewer} cannot be told: its launches computed "
+                f"{number(speedup.least or 0.0)} to {number(speedup.most or 0.0)} times the samples/s; {_BETTER}"
+            )
+        line = f"{many} computes {shown.line} the samples/s of {fewer}"
+        if speedup.low <= 1.0 <= (speedup.high or 0.0):
+            return f"{line}, which may be no gain: {_BETTER}"
+        return line if speedup.low > 1.0 else f"{line}: fewer are faster"
 
     @property
     def time(self) -> Shown:
@@ -114,6 +148,13 @@ class RankedGroup:
         return Shown(row.efficiency.text, f"{row.efficiency.interval}, {own}" if own else row.efficiency.interval)
 
 
+def scaling_of(groups: Sequence[RankedGroup]) -> str:
+    """Return what the most workers bring the best trial that is compared with fewer; empty without any."""
+    rows = [row for group in reversed(groups) for row in group.rows]
+    most = max((row.trial.workers for row in rows), default=0)
+    return next((row.scaling for row in rows if row.trial.workers == most and row.scaling), "")
+
+
 def ranked_groups(summary: Summary, names: Names) -> list[RankedGroup]:
     """Return the groups in the order of the summary."""
     trials = {trial.id: trial for trial in summary.trials}
@@ -141,9 +182,7 @@ MOST_ANSWERS = 4
 def verdict(group: RankedGroup) -> str:
     """Return who is fastest and by how much, or who cannot be distinguished and what would settle it."""
     if len(group.rows) == 1:
-        row = group.rows[0]
-        rate = throughput(row.trial.throughput_samples_per_s)
-        return f"Only {row.name} was measured here: {Shown(f'{rate.text} samples/s', rate.interval).line}."
+        return f"{group.rows[0].computes}; nothing else was measured to compare it with."
     if group.in_order:
         first, second, *_ = group.rows
         return (
@@ -167,8 +206,7 @@ def clause(group: RankedGroup) -> str:
     others = [row for row in group.rows if row not in group.tied]
     following = f"; the next, {others[0].name}, {others[0].takes()}" if others else ""
     if len(group.rows) == 1:
-        rate = throughput(best.trial.throughput_samples_per_s)
-        return f"only {best.name} was measured, {Shown(f'{rate.text} samples/s', rate.interval).line}"
+        return best.computes
     if group.in_order:
         return f"in this order, with one launch each: {listed([row.name for row in group.rows[:_MOST_NAMES]])}"
     if len(group.tied) > 1:

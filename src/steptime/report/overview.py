@@ -19,7 +19,7 @@ from steptime.report import conditions, equivalence, loaders
 from steptime.report.advice import largest_finding
 from steptime.report.answer import first_answer, in_order, paper_line
 from steptime.report.breakdown import BreakdownRow, breakdown_groups
-from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, verdict
+from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, scaling_of, verdict
 from steptime.report.learning.accuracy import accuracy_groups
 from steptime.report.ranking import NO_RESULT, SHORT_LAYOUTS, RankingColumn, short_columns
 from steptime.report.terminal import empty_table, fits, narrowed, section, widest_line, wrapped
@@ -47,9 +47,15 @@ def overview(summary: Summary, lines: int = MOST_LINES, diagnosis: Diagnosis | N
 
 
 def sentences(summary: Summary) -> list[str]:
-    """Return the verdict of each workload that has several trials to compare."""
-    groups = [group for group in ranked_groups(summary, Names(summary.trials)) if len(group.rows) > 1]
-    return [workload.sentence for workload in _workloads(groups)]
+    """Return the verdict of each workload that has several trials to compare, or several numbers of workers."""
+    workloads = _workloads(ranked_groups(summary, Names(summary.trials)))
+    return [each.sentence for each in workloads if each.scaling or any(len(group.rows) > 1 for group in each.groups)]
+
+
+def scaling_sentences(groups: Sequence[RankedGroup]) -> list[str]:
+    """Return for each workload what more workers bring."""
+    workloads = _workloads(groups)
+    return [f"{f'{each.name}: ' if len(workloads) > 1 else ''}{each.scaling}" for each in workloads if each.scaling]
 
 
 def verdicts(groups: Sequence[RankedGroup]) -> list[tuple[str, str]]:
@@ -80,7 +86,14 @@ class _WorkloadRanking:
         clauses = [f"{label}: {clause(group)}" if label else clause(group) for label, group in shown]
         left = len(self.groups) - len(shown)
         rest = f" {count(left, 'further group')} in the table." if left else ""
-        return f"{self.name}{', ' if shown[0][0] else ': '}{'; '.join(clauses)}.{rest}"
+        verdict = f"{self.name}{', ' if shown[0][0] else ': '}{'; '.join(clauses)}.{rest}"
+        return f"{verdict} {self.scaling}".rstrip()
+
+    @property
+    def scaling(self) -> str:
+        """What more workers bring, as a sentence; empty where one number of them was measured."""
+        text = scaling_of(self.groups)
+        return f"{text[:1].upper()}{text[1:]}." if text.startswith("whether") else f"{text}." if text else ""
 
     @property
     def baseline(self) -> str:

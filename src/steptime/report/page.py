@@ -14,7 +14,7 @@ from steptime.report.advice import largest_finding
 from steptime.report.answer import first_answer, in_order, paper_line
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.groups import MOST_ANSWERS
-from steptime.report.overview import sentences, verdicts
+from steptime.report.overview import scaling_sentences, sentences, verdicts
 from steptime.report.sections import EXPLAINED, StudyFindings, sections
 from steptime.results.record_kinds import TIMING
 from steptime.results.store import Store
@@ -124,4 +124,5 @@ def _answers(found: StudyFindings, ranked: Sequence[tuple[str, str]]) -> list[st
     called = {each.id: found.names.full(each) for each in summary.trials}
     largest = largest_finding(diagnosis, called) if diagnosis else ""
     fastest = [f"{label}: {text}" if label else text for label, text in ranked] or sentences(summary)
-    return [each for each in in_order(summary, first_answer(summary), [*fastest, largest]) if each]
+    more = scaling_sentences(found.groups) if ranked else []
+    return [each for each in in_order(summary, first_answer(summary), [*fastest, *more, largest]) if each]

@@ -3,7 +3,7 @@
 from steptime.analysis.summary_form import Summary, TrialSummary
 from steptime.document.number_format import (
     count,
-    throughput,
+    samples_per_s,
 )
 from steptime.document.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.report.trial_names import Names
@@ -43,7 +43,7 @@ def _unranked_cells(trial: TrialSummary) -> list[Cell]:
 def reason_and_rate(trial: TrialSummary) -> str:
     """Return why a trial has no rank, and how fast it was where it was measured."""
     rate = trial.throughput_samples_per_s
-    measured = f"; {throughput(rate).line} samples/s" if trial.status == "unranked" and rate.value is not None else ""
+    measured = f"; {samples_per_s(rate)}" if trial.status == "unranked" and rate.value is not None else ""
     return (trial.reason or "no reason known") + measured
 
 

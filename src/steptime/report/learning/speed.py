@@ -9,6 +9,7 @@ from steptime.document.charts.rows import staleness_chart
 from steptime.document.number_format import (
     UNKNOWN,
     rate,
+    samples_per_s,
     staleness,
 )
 from steptime.document.section import (
@@ -55,7 +56,7 @@ def _learning_row(row: RankedRow) -> TableRow:
     lost, late = rate(row.trial.loss_rate_per_s), staleness(found)
     spread = f"median {found.median}, 95 % at most {found.p95}, largest {found.max}" if found else UNKNOWN
     stale = f"staleness {late.line}, {spread}" if found else "never stale"
-    sentence = f"{row.name}: {row.rate.line} samples/s, loss rate {lost.line} loss/s, {stale}"
+    sentence = f"{row.name}: {samples_per_s(row.trial.throughput_samples_per_s)}, loss rate {lost.line} loss/s, {stale}"
     return TableRow(row.name, cells(lost, row.rate, late, spread), sentence=sentence)
 
 
