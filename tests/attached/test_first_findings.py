@@ -7,6 +7,9 @@ from stored_processes import BEGIN, MS, ddp_steps, found_in, process_lines, sent
 
 from steptime.attached.user_command import script_of
 from steptime.cli.console import PlainConsole
+from steptime.diagnosis.form import Diagnosis
+from steptime.diagnosis.own_script import script_findings
+from steptime.report.advice import script_section
 from steptime.report.attached import attached_section, headline
 from steptime.report.attached_answer import AttachedAnswer
 from steptime.report.terminal import SectionText
@@ -269,3 +272,31 @@ def test_samples_of_one_line_in_several_functions_count_together(tmp_path):
     lines = [{"kind": "lines", "every_ns": 20 * MS, "places": {"update>input": samples}}]
     run = found_in(write(tmp_path, process_lines(0, 1, steps, lines=lines)))
     assert "(train.py:9 main, keras: b)" in sentences_of(run)["gaps"]
+
+
+def advised(run):
+    """Return what advice on a run begins with."""
+    found = Diagnosis(findings=script_findings(run))
+    return " ".join(script_section(run, found).parts[0].texts)
+
+
+def test_advice_on_a_command_that_failed_before_a_step_says_that_nothing_was_measured(tmp_path):
+    said = advised(failing(tmp_path, 2, ERROR, trains=False))
+    assert said.startswith("The command failed with exit code 2: ValueError: no such class: 7 (train.py:12 main). ")
+    assert "No step was measured, so no rule had anything to look at: " in said
+
+
+def test_advice_on_a_command_that_failed_later_says_how_many_steps_it_rests_on(tmp_path):
+    run = failing(tmp_path, 1, ERROR)
+    assert f"{run.steps} steps measured before that." in advised(run)
+
+
+def test_advice_on_a_command_that_trained_nothing_says_why_nothing_is_known(tmp_path):
+    said = advised(failing(tmp_path, 0, trains=False))
+    assert said.startswith("No step was measured, so no rule had anything to look at: ")
+
+
+def test_advice_on_a_good_run_without_a_finding_says_on_how_many_steps(tmp_path):
+    run = failing(tmp_path, 0)
+    (limits,) = script_section(run, Diagnosis()).parts
+    assert limits.texts == [f"No rule found anything in the {run.steps} steps measured."]

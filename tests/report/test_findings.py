@@ -3,9 +3,13 @@
 import pytest
 from summaries import summary, trial
 
-from steptime.diagnosis.form import Diagnosis, Unsettled
+from steptime.diagnosis.form import Diagnosis, RuleRecord, TrialFinding, Unsettled
+from steptime.document.number_format import predicted_gain
+from steptime.report.advice import advice_section, finding_sentence
 from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings
+from steptime.report.trial_names import Names
+from steptime.results.json_form import Interval
 
 REASON = "update: 13 % (7 % to 19 %), not shown to be above 10 %"
 
@@ -29,3 +33,46 @@ def test_nothing_is_folded_where_every_rule_is_decided():
     page = page_text(StudyFindings(summary([trial()]), diagnosis=Diagnosis()), "results")
 
     assert "leaves undecided" not in page
+
+
+GAINS = {
+    "sure": ((1.24, 1.2, 1.29), "predicted gain 1.24x (1.20 to 1.29)"),
+    "perhaps none": ((1.1, 0.79, 1.58), "may be no gain: predicted 1.10x (0.79 to 1.58)"),
+    "just none": ((1.1, 1.0, 1.2), "may be no gain: predicted 1.10x (1.00 to 1.20)"),
+    "a loss": ((0.8, 0.7, 0.9), "predicted gain 0.800x (0.700 to 0.900)"),
+    "without an interval": ((1.1, None, None), "predicted gain 1.10x (no interval)"),
+}
+
+
+@pytest.mark.parametrize("case", GAINS)
+def test_a_gain_whose_interval_holds_1_is_no_promise(case):
+    bounds, words = GAINS[case]
+    assert predicted_gain(*bounds) == words
+
+
+def finding(low, high):
+    record = RuleRecord(verified=0, shown=0, sign_right=0, inside=0, inside_unwidened=0, median_error=None)
+    gain = Interval((low * high) ** 0.5, low, high)
+    return TrialFinding(
+        rule="small_batch",
+        trial=trial().id,
+        claim="batches are small",
+        evidence=[],
+        gain=gain,
+        rule_gain=gain,
+        change="double the batch",
+        overrides=["batch_per_worker=128"],
+        disproof="as long a step",
+        record=record,
+    )
+
+
+def test_a_finding_without_a_sure_gain_says_so():
+    assert "[batch_per_worker=128]; may be no gain: predicted" in finding_sentence(finding(0.79, 1.58), "lenet5")
+
+
+def test_the_column_of_gains_says_of_which_there_may_be_none():
+    measured = summary([trial()])
+    found = Diagnosis(findings=[finding(0.79, 1.58), finding(1.2, 1.3)])
+    table = advice_section(measured, found, Names(measured.trials)).parts[0]
+    assert [row.cells[2].note for row in table.rows] == ["may be no gain", ""]

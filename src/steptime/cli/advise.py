@@ -41,7 +41,7 @@ def advise(
     """
     from steptime.cli.reported_results import read_report
     from steptime.cli.verified_advice import outcome_json, verified, verified_script
-    from steptime.report.advice import advice_section, outcome_section
+    from steptime.report.advice import advice_section, outcome_section, script_section
     from steptime.report.terminal import SectionText
     from steptime.report.trial_names import Names
 
@@ -61,7 +61,12 @@ def advise(
         print_json({"schema": 1, **found.diagnosis.to_json(), "verified": rows})
     else:
         outcome = [outcome_section(measured)] if measured else []
-        report_console().print(SectionText([advice_section(found.summary, found.diagnosis, names), *outcome]))
+        advice = (
+            script_section(found.attached, found.diagnosis)
+            if found.attached
+            else advice_section(found.summary, found.diagnosis, names)
+        )
+        report_console().print(SectionText([advice, *outcome]))
     if own:
         return
     if not any(trial.breakdown for trial in found.summary.trials):

@@ -6,7 +6,7 @@ from math import ceil
 
 from steptime.analysis.loader_form import LoaderChange, LoaderRow, LoaderVerdict
 from steptime.analysis.summary_form import Summary
-from steptime.document.number_format import UNKNOWN, count, number, percent, seconds, times
+from steptime.document.number_format import UNKNOWN, count, number, percent, predicted_gain, seconds, times
 from steptime.document.section import Section, Sentences, text_table
 from steptime.results.json_form import Interval
 
@@ -133,13 +133,13 @@ def _advice(verdict: LoaderVerdict) -> str:
     gain = change.predicted_gain
     return (
         f"The cheapest change that lifts the limit: {_name(change, verdict.rows)}, "
-        f"predicted {times(gain.value, gain.low, gain.high).line} as fast. All changes, cheapest first:"
+        f"{predicted_gain(gain.value, gain.low, gain.high)}. All changes, cheapest first:"
     )
 
 
 def _change(change: LoaderChange, verdict: LoaderVerdict) -> str:
     predicted, measured = change.predicted_gain, change.measured_gain
-    text = f"{_name(change, verdict.rows)}: predicted {times(predicted.value, predicted.low, predicted.high).line}"
+    text = f"{_name(change, verdict.rows)}: {predicted_gain(predicted.value, predicted.low, predicted.high)}"
     if measured is None:
         return f"{text}, not measured"
     return f"{text}, measured {times(measured.value, measured.low, measured.high).line}"
