@@ -24,6 +24,7 @@ TRIALS = [*PAIRS, *ALONE]
 STUDY = Study.model_validate(
     {"name": "planned", "workloads": ["mlp"], "frameworks": ["a"], "launches": {"min": 2}, "seconds_per_launch": 1}
 )
+BROKEN = {"name": "planned", "workloads": ["mlp"], "frameworks": ["a"], "breakdown": True}
 
 OTHER_FORMS = [json.dumps({"report": each}) for each in ([], "5", [-1], [True], [1e9], [[]])]
 
@@ -154,7 +155,7 @@ class TestShortage:
 
     def test_what_takes_how_long_and_which_budget_holds_it_is(self):
         said = " ".join(budget(30.0, check=4.0, launch=2.0, replay=1.0).shortage(TRIALS, cases(TRIALS)))
-        assert "the budget of 30 s does not hold the whole study: 4 checks about 16 s, 8 launches that time" in said
+        assert "the budget of 30 s does not hold the whole study: 4 checks (about 16 s), 8 launches that time" in said
         assert "budget=50s does" in said
 
     def test_the_longest_checks_are_with_the_key_that_leaves_them_out(self):
@@ -169,8 +170,25 @@ class TestShortage:
         assert budget(40.0, check=100.0, launch=2.0, replay=1.0).shortage(TRIALS, []) == []
 
     def test_the_time_of_checks_that_were_never_made_here_is_not_guessed(self):
-        (said,) = budget(30.0).shortage(TRIALS, cases(TRIALS))
-        assert said.startswith("4 checks to be made; how long they take on this machine is not known")
+        said = budget(300.0).shortage(TRIALS, cases(TRIALS))
+        assert len(said) == 1
+        assert said[0].startswith("4 checks to be made; how long they take on this machine is not known")
+
+    def test_launches_that_a_first_run_cannot_hold_are_with_the_budget_that_would(self):
+        said = budget(30.0).shortage(TRIALS, cases(TRIALS))[-1]
+        assert said.startswith(
+            "without checks the budget of 30 s does not hold 8 launches that time steps (about 56 s)"
+        )
+        assert "; budget=210s holds all of these and checks as long" in said
+
+    def test_launches_that_leave_little_for_checks_are_with_what_they_leave(self):
+        said = budget(150.0).shortage(TRIALS, cases(TRIALS))[-1]
+        assert "the budget of 2 min 30 s leaves 1 min 5 s for checks" in said
+
+    def test_launches_that_break_steps_down_are_held_against_a_first_budget(self):
+        broken = STUDY.model_copy(update={"breakdown": Study.model_validate(BROKEN).breakdown})
+        said = Budget(broken, durations(), 90.0, clock=lambda: 0.0, began=0.0).shortage(TRIALS, cases(TRIALS))[-1]
+        assert "launches that break steps down (about " in said
 
     def test_a_check_of_a_loader_takes_as_long_as_the_mean_of_all_where_none_was_made_here(self):
         own, other = budget(30.0, check=4.0), trial("a", workload="mlp")

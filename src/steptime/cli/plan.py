@@ -12,6 +12,7 @@ from steptime.cli.streams import print_json
 from steptime.document.number_format import UNKNOWN
 from steptime.document.section import Column, Part, Section, SectionTable, Sentences, TableRow, Verbatim, cells
 from steptime.expansion.expansion import skipped_in_words
+from steptime.runner.budget import proposed
 from steptime.runner.plan import StudyPlan, missing_in_words
 from steptime.runner.run_kinds import RUN_KINDS, TRAININGS, without_breakdown
 from steptime.study.environment_variables import passed, stripped
@@ -78,7 +79,9 @@ def _times(plan: StudyPlan) -> Iterator[str]:
         guesses.append(f"a guess of {per_training} for each of {trainings} trainings, until the first has ended")
     yield f"about {format_seconds(wanted)} of launches, besides environments, datasets and checks; {'; '.join(guesses)}"
     if budget_s is not None:
-        ends = "which ends them" if wanted > budget_s else "which may end them"
+        ends = "which may end them"
+        if wanted > budget_s:
+            ends = f"which ends them ({proposed(2.0 * wanted)} holds them and checks as long)"
         yield f"a run has {format_seconds(budget_s)} for checks, launches and report, {ends}; rerun to continue"
     for launch, seconds in plan.searches().items():
         yield (

@@ -7,7 +7,7 @@ first check of a run shows how long its like take.
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -261,7 +261,7 @@ class Budget:
             timer.cancel()
 
     def shortage(self, trials: Sequence[Trial], pending: Sequence[Case]) -> list[str]:
-        """Say what of a run the budget does not hold, with what would; nothing where it holds all, or that is unknown.
+        """Say what of a run the budget does not hold, with what would; nothing where it holds all.
 
         Args:
             trials: of the run.
@@ -270,37 +270,50 @@ class Budget:
         if self.total_s is None:
             return []
         checks_s = self.checks_s(pending) if pending else 0.0
-        if checks_s is None:
-            count = format_count(len(pending), "check")
-            return [f"{count} to be made; how long they take on this machine is not known before the first has ended"]
-        parts = {
-            format_count(len(pending), "check"): checks_s,
+        behind = {
             **self._launches_s(trials),
             "replays of the timed steps": self.replays_s(TIMED.trials(self.study, trials)),
             "the report": self._report_s,
         }
+        if checks_s is None:
+            return list(self._shortage_besides_checks(format_count(len(pending), "check"), behind))
+        parts = {format_count(len(pending), "check"): checks_s, **behind}
         needed_s = sum(parts.values())
         if needed_s <= self.total_s:
             return []
-        listed = ", ".join(f"{name} about {format_seconds(seconds)}" for name, seconds in parts.items() if seconds)
         sentence = (
-            f"the budget of {format_seconds(self.total_s)} does not hold the whole study: {listed}; "
+            f"the budget of {format_seconds(self.total_s)} does not hold the whole study: {_listed(parts)}; "
             f"{proposed(needed_s)} does"
         )
         return [sentence, *self._long_checks(pending, needed_s)]
 
+    def _shortage_besides_checks(self, checks: str, behind: Mapping[str, float]) -> Iterator[str]:
+        """Say what a budget holds beside checks of unknown length, which get their usual part of it."""
+        total_s, needed_s = self.total_s or 0.0, sum(behind.values())
+        yield f"{checks} to be made; how long they take on this machine is not known before the first has ended"
+        if needed_s <= (1.0 - _USUAL_FOR_CHECKS) * total_s:
+            return
+        more = f"{proposed(2.0 * needed_s)} holds all of these and checks as long"
+        if needed_s > total_s:
+            yield f"without checks the budget of {format_seconds(total_s)} does not hold {_listed(behind)}; {more}"
+        else:
+            left = format_seconds(total_s - needed_s)
+            yield f"beside {_listed(behind)} the budget of {format_seconds(total_s)} leaves {left} for checks; {more}"
+
     def _launches_s(self, trials: Sequence[Trial]) -> dict[str, float]:
-        """Return how long launches take, by what they do; those are left out of which none was seen here."""
+        """Return how long launches take, by what they do; a guess of those of which none was seen here."""
         lasting = {}
         for kind in RUN_KINDS:
             lengths = [
-                (kind.launches(self.study, each), self.durations.expected_s(kind.work, each))
+                (
+                    kind.launches(self.study, each),
+                    self.durations.expected_s(kind.work, each) or kind.each_s(self.study, each),
+                )
                 for each in kind.trials(self.study, trials)
             ]
-            count = sum(launches for launches, _ in lengths)
-            known = sum(launches * seconds for launches, seconds in lengths if seconds is not None)
-            if known:
-                lasting[f"{count} launches that {kind.purpose}"] = known
+            if lengths:
+                count = format_count(sum(launches for launches, _ in lengths), "launch", "launches")
+                lasting[f"{count} that {kind.purpose}"] = sum(launches * seconds for launches, seconds in lengths)
         return lasting
 
     def _long_checks(self, pending: Sequence[Case], needed_s: float) -> list[str]:
@@ -323,6 +336,10 @@ class Budget:
         # Nothing ends it, so that one that takes longer than usual would be over the budget.
         seconds = self.durations.longest_s("report") or REPORT_S
         return seconds if self.total_s is None else min(seconds, _MOST_FOR_REPORT * self.total_s)
+
+
+def _listed(lasting: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} (about {format_seconds(seconds)})" for name, seconds in lasting.items() if seconds)
 
 
 def missing_launches(kind: RunKind[Any], left_out: int, budget: Budget) -> str:
