@@ -6,7 +6,8 @@ means none of them there gets a sentence, or no hint: it is spelled as it was me
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
+from pathlib import Path, PurePath
 
 _CHOICES: Mapping[str, str] = {
     # frameworks
@@ -187,6 +188,46 @@ def hint(value: str, choices: Iterable[str]) -> str:
     if meant:
         return _asked([name for name in meant if name in names])
     return _asked(get_close_matches(value, names, n=1))
+
+
+_ALIKE = 0.65
+"""Of the letters of two names of files, without their endings, from which on one may be a slip of the other."""
+
+
+def path_hint(path: Path) -> str:
+    """Return which file or folder a path that leads nowhere may mean: ``did you mean 'mine.yaml'?``, or nothing.
+
+    Each part of the path that is not there may be spelled wrong, or have another ending.
+    """
+    reached = Path()
+    try:
+        for part in path.parts:
+            near = reached / part if (reached / part).exists() else _nearest_below(reached, part)
+            if near is None:
+                return ""
+            reached = near
+    except (OSError, ValueError):  # a folder that is closed, a NUL in the name
+        return ""
+    return "" if reached == path else _asked([str(reached)])
+
+
+def where_path_ends(path: Path) -> str:
+    """Return which file or folder a path that leads nowhere may mean, or else up to where it exists."""
+    existing = next((parent for parent in path.parents if parent.is_dir()), None)
+    return path_hint(path) or f"its path exists up to {existing}"
+
+
+def _nearest_below(folder: Path, name: str) -> Path | None:
+    """Return the entry of a folder whose name is most like one that is not there; None without any."""
+    near = {entry: _likeness(entry.name, name) for entry in folder.iterdir()} if folder.is_dir() else {}
+    nearest = max(near, key=lambda entry: (near[entry], entry.name), default=None)
+    return nearest if nearest is not None and near[nearest] >= _ALIKE else None
+
+
+def _likeness(one: str, other: str) -> float:
+    """Return how alike two names of files are, without regard to capitals and endings."""
+    a, b = (PurePath(name).stem.casefold() for name in (one, other))
+    return float(SequenceMatcher(None, a, b).ratio()) + (one.casefold() == other.casefold())
 
 
 def _sentence(word: str, names: Sequence[str]) -> str:

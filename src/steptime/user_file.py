@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from steptime.errors import FileError
+from steptime.synonyms import path_hint
 from steptime.units import format_bytes
 
 _OTHER_FORMS = {
@@ -43,7 +44,7 @@ def read_user_text(path: Path, most_bytes: int) -> str:
         opened = _opened_pipe(path)
         content = _read_file(path, most_bytes + 1) if opened is None else _read_pipe(path, opened, most_bytes + 1)
     except OSError as error:
-        raise FileError(path, error.strerror or str(error)) from error
+        raise FileError(path, _refused(path, error)) from error
     except ValueError as error:  # a NUL in the name
         raise FileError(path, str(error)) from error
     if len(content) > most_bytes:
@@ -65,12 +66,18 @@ def open_user_file(path: Path) -> Iterator[io.BufferedReader]:
         _require_regular(path, path.stat().st_mode)
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise FileError(path, error.strerror or str(error)) from error
+        raise FileError(path, _refused(path, error)) from error
     except ValueError as error:  # a NUL in the name
         raise FileError(path, str(error)) from error
     with os.fdopen(descriptor, "rb") as file:
         _require_regular(path, os.fstat(descriptor).st_mode)
         yield file
+
+
+def _refused(path: Path, error: OSError) -> str:
+    """Return why a file cannot be opened, with the one that may be meant where it is not there."""
+    meant = path_hint(path) if error.errno == errno.ENOENT else ""
+    return "; ".join(filter(None, (error.strerror or str(error), meant)))
 
 
 def _read_file(path: Path, count: int) -> bytes:

@@ -3,6 +3,8 @@
 import pytest
 from program import STUDY, steptime, write_study
 
+from steptime.results.store import Store
+
 MISTYPED = {
     "list": (("list", "framework"), "did you mean 'frameworks'"),
     "environment": (("env", "create", "pytroch"), "did you mean 'pytorch'"),
@@ -42,6 +44,7 @@ def test_remove_without_names_does_not_remove_all(tmp_path):
 CHECKED = {
     "study file": ("mine.yaml", "to check a study: steptime run mine.yaml --dry-run"),
     "file of the other ending": ("mine.yml", "to check a study: steptime run mine.yml --dry-run"),
+    "module": ("net.py", "a study checks a module of yours before it is timed: steptime workloads new NAME"),
     "shipped study": ("quickstart", "to check a study: steptime run quickstart --dry-run"),
     "package that is not installed": ("mine", "-m pip install -e mine"),
 }
@@ -70,3 +73,59 @@ def test_a_study_that_is_no_file_is_named(tmp_path):
     said = steptime("run", "nowhere.yaml", cwd=tmp_path, check=2).stderr
     assert "nowhere.yaml" in said
     assert "Traceback" not in said
+
+
+SLIPS = {
+    "run": (("run", "mien.yaml"), "did you mean 'mine.yaml'?"),
+    "run, other ending": (("run", "mine.yml"), "did you mean 'mine.yaml'?"),
+    "run, folder": (("run", "sub/mien.yaml"), "did you mean 'sub/mine.yaml'?"),
+    "run, slip in a folder": (("run", "sbu/mine.yaml"), "did you mean 'sub/mine.yaml'?"),
+    "submit": (("submit", "mien.yaml"), "did you mean 'mine.yaml'?"),
+    "report": (("report", "reslts"), "did you mean 'results'?"),
+    "report of several": (("report", "results", "reslts"), "did you mean 'results'?"),
+    "status": (("status", "reslts"), "did you mean 'results'?"),
+    "advise": (("advise", "Results"), "did you mean 'results'?"),
+    "compare": (("compare", "results", "result"), "did you mean 'results'?"),
+    "export": (("export", "resluts"), "did you mean 'results'?"),
+    "fit": (("fit", "resluts"), "did you mean 'results'?"),
+    "serve": (("serve", "resluts"), "did you mean 'results'?"),
+    "predict": (("predict", "profil.json"), "did you mean 'profile.json'?"),
+    "predict a curve": (("predict", "--curve", "pionts.csv"), "did you mean 'points.csv'?"),
+    "evidence": (("evidence", "pionts.csv"), "did you mean 'points.csv'?"),
+    "import": (("import", "tarin.log", "-o", "new"), "did you mean 'train.log'?"),
+    "dataset of a study": (("run", "data.yaml", "--dry-run"), "photos'?"),
+    "module of a study": (("run", "module.yaml", "--dry-run"), "net.py'?"),
+}
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory):
+    """A folder with what the slips of ``SLIPS`` are to mean."""
+    folder = tmp_path_factory.mktemp("beside")
+    for name in ("sub", "photos"):
+        (folder / name).mkdir()
+    Store.create(folder / "results", study_text="", study_json={"name": "kept", "question": ""})
+    for name in ("mine.yaml", "sub/mine.yaml", "profile.json", "points.csv", "train.log", "net.py"):
+        (folder / name).touch()
+    (folder / "data.yaml").write_text("workloads: {name: lenet5, dataset: ./phtos}\nframeworks: reference\n")
+    own = "{name: mine, module: 'nte:build', data: 'nte:data'}"
+    (folder / "module.yaml").write_text(f"workloads: {own}\nframeworks: pytorch\n")
+    return folder
+
+
+@pytest.mark.parametrize("case", SLIPS)
+def test_a_mistyped_path_is_answered_with_the_one_beside_it(case, beside):
+    arguments, answer = SLIPS[case]
+    said = steptime(*arguments, cwd=beside, check=2).stderr
+    assert answer in said
+    assert "Traceback" not in said
+
+
+def test_a_name_that_is_like_no_other_is_taken_for_none(beside):
+    assert "did you mean" not in steptime("run", "another.yaml", cwd=beside, check=2).stderr
+
+
+def test_a_folder_of_results_folders_names_them(beside):
+    assert "it holds results folders, of which one can be named: results" in (
+        steptime("report", ".", cwd=beside, check=2).stderr
+    )

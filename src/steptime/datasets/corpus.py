@@ -20,6 +20,7 @@ from steptime.datasets.dataset import Contents, Counts, LeftOut, left_out_of
 from steptime.datasets.folder_entries import cannot_be_read, entries_of, require_links, unused_of
 from steptime.datasets.layouts import TRAINING, VALIDATION
 from steptime.errors import DatasetError
+from steptime.synonyms import where_path_ends
 from steptime.units import format_bytes
 
 Tokens = Literal["bytes", "bpe"]
@@ -186,8 +187,7 @@ def documents_of(corpus: Corpus, part: CorpusPart) -> Iterator[bytes]:
 def _single_file(name: str, place: Path) -> str:
     """Return the name of a file that is a dataset by itself; raises DatasetError where it is none."""
     if not place.exists():
-        existing = next((parent for parent in place.parents if parent.is_dir()), None)
-        message = f"no file or folder {place} for the dataset {name}; its path exists up to {existing}"
+        message = f"no file or folder {place} for the dataset {name}; {where_path_ends(place)}"
         raise DatasetError(message)
     if not place.name.lower().endswith(ENDINGS) or not place.is_file():
         message = f"the dataset {name} must be a {_listed_endings()} file, or a folder with some"

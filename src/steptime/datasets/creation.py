@@ -20,6 +20,7 @@ from steptime.datasets.dataset import IN_MEMORY, Dataset
 from steptime.datasets.image_folder import scan
 from steptime.errors import DatasetError, choices_message
 from steptime.plain_file import temporary_folder
+from steptime.synonyms import where_path_ends
 
 
 def open_dataset(name: str, cache: Path, *, skip_broken: bool = False) -> Dataset:
@@ -53,8 +54,7 @@ def open_dataset(name: str, cache: Path, *, skip_broken: bool = False) -> Datase
 def _missing(name: str, folder: Path) -> str:
     if os.sep not in name:
         return f"{choices_message('dataset', name, BUILTINS)}, and no folder {folder.absolute()}"
-    existing = next((parent for parent in folder.absolute().parents if parent.is_dir()), None)
-    return f"no folder {folder.absolute()} for the dataset {name}; its path exists up to {existing}"
+    return f"no folder {folder.absolute()} for the dataset {name}; {where_path_ends(folder.absolute())}"
 
 
 SCHEMA = 1

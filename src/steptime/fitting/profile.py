@@ -49,6 +49,7 @@ from steptime.model.nccl import Medium
 from steptime.model.policies import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.plain_file import write_whole
 from steptime.results.peaks import Peak
+from steptime.synonyms import path_hint
 from steptime.user_file import read_user_text
 
 SCHEMA = 3
@@ -321,7 +322,8 @@ def read_profile(path: Path) -> Profile:
     something else here.
     """
     if not path.exists():
-        message = f"no profile {path}; make one: steptime fit RESULTS -o {path}"
+        meant = path_hint(path)
+        message = f"no profile {path}{meant and f'; {meant}'}; make one: steptime fit RESULTS -o {path}"
         raise StoreError(message)
     if path.is_dir():
         message = f"{path} is a folder, not a profile; if it holds results: steptime fit {path} -o PROFILE"

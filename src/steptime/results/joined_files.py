@@ -13,6 +13,7 @@ from steptime.errors import StoreError, UsageError
 from steptime.plain_file import MOST_BYTES, PlainFolder, temporary_folder
 from steptime.results.attached_files import RECORDS, AttachedFiles, AttachedHeader, read_attached
 from steptime.results.store import Store
+from steptime.synonyms import path_hint
 
 HEADER = "attached.json"
 Recorded = tuple[AttachedHeader, AttachedFiles]
@@ -36,6 +37,9 @@ def reported_folder(paths: Sequence[Path]) -> Iterator[tuple[Path, Recorded | No
 
     Raises StoreError that names what holds no records, and UsageError for a study among several.
     """
+    missing = next((path for path in paths if path != STANDARD_INPUT and not path.exists()), None)
+    if missing is not None:
+        Store.open(missing)  # raises the error that names what may be meant
     base = next((path for path in paths if path != STANDARD_INPUT and Store.exists(path)), None)
     if base is None and _holds_records(paths[0]):
         parts = [part for path in paths for part in _read(path)]
@@ -168,7 +172,9 @@ def _unpack(path: Path, folder: PlainFolder) -> None:
             with path.open("rb") as file:
                 _unpack_stream(file, folder)
     except (OSError, tarfile.TarError, EOFError) as error:
-        raise StoreError(_NOT_RECORDS.format(path=path, why=f" ({error})")) from error
+        meant = "" if path.exists() else path_hint(path)
+        why = f" ({error}{meant and f'; {meant}'})"
+        raise StoreError(_NOT_RECORDS.format(path=path, why=why)) from error
 
 
 def _unpack_stream(stream: IO[bytes], folder: PlainFolder) -> None:

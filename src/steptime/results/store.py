@@ -48,9 +48,12 @@ from steptime.results.records import Launch, Replay, read_replay
 from steptime.results.results_files import ResultsFiles
 from steptime.results.stored_record import SCHEMA, StoredRecord, TrialLaunch
 from steptime.study.trial import Trial
+from steptime.synonyms import path_hint
 
 _RESERVED = ("study", "machine")
 _REPLAYS = "replays.jsonl"
+_NAMED = 5
+"""Results folders in another, at most so many."""
 
 
 class Store:
@@ -136,8 +139,7 @@ class Store:
     def open(cls, path: Path) -> "Store":
         """Open a results folder; raises StoreError when it is none or when a newer steptime wrote it."""
         if not cls.exists(path):
-            message = f"{path} is not a results folder: it has no study.json"
-            raise StoreError(message)
+            raise StoreError(_no_results(path))
         refuse_links(path)
         store = cls(path)
         store._files.header()
@@ -332,6 +334,15 @@ class Store:
             message = f"{self.path / 'trials'} cannot have a trial of this name: {mistake}"
             raise StoreError(message)
         return self.path / "trials" / trial_id
+
+
+def _no_results(path: Path) -> str:
+    """Return why a path is not a results folder, with the one that may be meant."""
+    if not path.exists():
+        return "; ".join(filter(None, (f"{path} is not a results folder: no such folder", path_hint(path))))
+    inside = sorted(each.parent.name for each in path.glob("*/study.json"))[:_NAMED] if path.is_dir() else []
+    held = f"; it holds results folders, of which one can be named: {', '.join(inside)}" if inside else ""
+    return f"{path} is not a results folder: it has no study.json{held}"
 
 
 def _may_precede(name: str) -> bool:

@@ -24,6 +24,7 @@ from steptime.study.hosts import hostfile_of
 from steptime.study.mistakes import KnownNames, environments_of, form_mistakes, is_folder, unknown_names
 from steptime.study.quantities import words_of
 from steptime.study.study import AXIS_NAMES, SMALL, Study
+from steptime.synonyms import path_hint, where_path_ends
 from steptime.user_file import read_user_text
 
 _FIXED = ("version", "name", "scale", "scales")
@@ -298,8 +299,11 @@ def _find(path_or_name: str) -> tuple[Path, str]:
     path = Path(path_or_name)
     if path.exists() or "/" in path_or_name:
         return path, path_or_name if path_or_name.isprintable() else repr(path_or_name)
-    known = choices_message("study", path_or_name, shipped)
-    message = f"{known}; a file of that name is not here either"
+    meant = path_hint(path)
+    if meant or path.suffix in {".yaml", ".yml"}:
+        message = f"no file {path_or_name!r} is here{meant and f'; {meant}'} (shipped studies: steptime list studies)"
+    else:
+        message = f"{choices_message('study', path_or_name, shipped)}; a file of that name is not here either"
     raise StudyError(message)
 
 
@@ -330,8 +334,7 @@ def missing_folders(document: Document, folder: Path) -> Iterator[Mistake]:
             with contextlib.suppress(OSError, ValueError, RuntimeError):  # no path at all, which is another mistake
                 place = (_base(document, (*path, key), folder) / Path(item[key]).expanduser()).absolute()
                 if not place.exists():
-                    existing = next((parent for parent in place.parents if parent.is_dir()), None)
-                    yield Mistake((*path, key), f"no folder {place}; its path exists up to {existing}")
+                    yield Mistake((*path, key), f"no folder {place}; {where_path_ends(place)}")
 
 
 def _workloads(document: Document) -> Iterator[tuple[KeyPath, dict[str, Any]]]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from steptime.errors import FileError, WorkloadError, choices_message
+from steptime.synonyms import path_hint
 from steptime.user_file import read_user_text
 
 _MOST_BYTES = 4 * 2**20
@@ -110,8 +111,9 @@ def find_own_module(folder: Path, build: str, data: str, loss: str | None = None
             raise WorkloadError(message)
         path = _file_of(folder, module.split("."))
         if path is None:
-            places = f"{folder / Path(*module.split('.'))}.py"
-            message = f"{name!r}: the file {places} is missing; paths start at the folder of the study"
+            place = (folder / Path(*module.split("."))).with_suffix(".py")
+            meant = path_hint(place) or "paths start at the folder of the study"
+            message = f"{name!r}: the file {place} is missing; {meant}"
             raise WorkloadError(message)
         _require_name(path, function)
         _add(folder, path, files)
