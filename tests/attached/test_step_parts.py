@@ -5,6 +5,7 @@ import pytest
 from stored_processes import BEGIN, MS, ddp_job, ddp_steps, found_in, part_of, process_lines, sentences_of, step, write
 
 from steptime.diagnosis.rules import script_findings
+from steptime.report.attached import run_notes
 
 
 def one_process(folder, steps, **more):
@@ -243,10 +244,20 @@ def test_of_few_steps_with_evaluations_beside_all_some_are_kept(tmp_path, count)
     assert run.step_s.value == pytest.approx(0.008)
 
 
-def test_it_is_said_for_what_many_steps_are_left_out(tmp_path):
+def test_the_short_answer_says_for_what_steps_are_left_out(tmp_path):
     run = one_process(tmp_path, evaluated_steps(3))
-    (note,) = (note for note in run.notes if "left out" in note)
-    assert "27 compiled, incomplete, or beside an evaluation or a checkpoint" in note
+    note = next(run_notes(run))
+    assert f"{run.left_out} left out (27 compiled, incomplete, or beside an evaluation or a checkpoint" in note
+
+
+def test_all_steps_that_are_left_out_have_a_reason(tmp_path):
+    run = one_process(tmp_path, evaluated_steps(3))
+    assert sum(run.left_out_for.values()) == run.left_out
+
+
+def test_nothing_is_said_of_steps_where_none_is_left_out(tmp_path):
+    run = one_process(tmp_path, plain_steps()).model_copy(update={"left_out": 0, "left_out_for": {}})
+    assert "left out" not in next(run_notes(run))
 
 
 def test_updates_that_a_scaler_skips_are_counted(tmp_path):

@@ -330,6 +330,7 @@ class AttachedRun(JsonForm):
     """That the parts are means of."""
     left_out: int
     """Unsteady first steps, those with or behind an evaluation or a checkpoint, and of other kinds."""
+    left_out_for: dict[str, int]
     micro_steps: int | None
     """Backward passes of such a step; None if that changes."""
     level: float  # of all intervals

@@ -13,7 +13,7 @@ from steptime.attached.step_parts import FEWEST, KeptSteps
 from steptime.results.attached_lines import StepLine
 from steptime.statistics.launch_times import reduce_times
 from steptime.statistics.warmup import is_transient
-from steptime.units import format_count, format_seconds
+from steptime.units import format_seconds
 
 _MOST_KINDS = 3
 """Of steps, by their numbers of micro-steps, that are told apart."""
@@ -25,8 +25,6 @@ _MAIN = 0.9
 """Share of the time, from which on one kind of steps is shown alone whatever comes between."""
 _FEW = 8
 """From so many steps on, the first steady one is looked for; of fewer the first is left out."""
-_NOTABLE = 0.25
-"""Share of the steps that are left out, above which it is said for what."""
 _STARTING = 2.0
 """Times the median step, above which the first steps are not steady whatever follows."""
 _AT_ONCE, _LITTLE = 2, 0.03
@@ -108,10 +106,7 @@ def _with_exchange(attempt: Attempt, numbers: list[int]) -> KeptSteps:
 
 
 def selection_notes(kept: KeptSteps) -> Iterator[str]:
-    """Yield for what many steps are left out, and that an evaluation lies beside those that are kept."""
-    if kept.left_out > _NOTABLE * len(kept.attempt.steps):
-        reasons = [f"{count} {words}" for words, count in kept.left_out_for.items() if count]
-        yield f"{kept.left_out} of {format_count(len(kept.attempt.steps), 'step')} are left out: {', '.join(reasons)}"
+    """Yield what limits the steps that are kept, as that an evaluation lies beside them."""
     if kept.exchange is not None and (uneven := kept.attempt.uneven()) is not None:
         yield f"{uneven}; the parts are of steps that all have"
     if kept.exchange is not None and kept.exchange.is_compiled:

@@ -107,6 +107,7 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         hosts=_hosts(main),
         steps=len(main.numbers) if main else 0,
         left_out=main.left_out if main else 0,
+        left_out_for={why: count for why, count in main.left_out_for.items() if count} if main else {},
         micro_steps=micro_steps.pop() if len(micro_steps) == 1 else None,
         level=LEVEL,
         step_s=step_length(main) if main else NOT_MEASURED,

@@ -162,7 +162,8 @@ def _by_rank(part: StepPart, run: AttachedRun) -> str:
 def run_notes(run: AttachedRun) -> Iterator[str]:
     """Yield what holds for all numbers, and what limits them."""
     if run.ranks:
-        left = f", {run.left_out} left out" if run.left_out else ""
+        reasons = ", ".join(f"{amount} {why}" for why, amount in run.left_out_for.items())
+        left = f", {run.left_out} left out ({reasons})" if run.left_out else ""
         yield (
             f"Means of {count(run.steps, 'step')}{left}; {100 * run.level:.0f} % intervals within this run: another "
             "run may differ by more."
