@@ -47,7 +47,7 @@ def why_absent(name: str) -> str | None:
             "steptime in another folder"
         )
     if not _is_installed(extra.module):
-        return f"{extra.purpose} need the extra '{name}': pip install 'steptime[{name}]'"
+        return f"{extra.purpose} need the extra '{name}': pip install 'steptime[{name}]' (in a checkout '.[{name}]')"
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY and limit < extra.address_space:
         return f"{extra.purpose} need {format_bytes(extra.address_space)} of addresses, not memory: ulimit -v unlimited"

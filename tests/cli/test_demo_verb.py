@@ -35,7 +35,15 @@ def test_it_shows_ranking_breakdown_and_prediction(shown):
 
     assert "tensorflow allreduce" in text
     assert "Where the time of a step goes" in text
-    assert re.search(r"\n16 +[\d.]+ m?s", text), "a step of 16 workers"
+    assert re.search(r"Predicted for more hosts, 16 workers on 8 hosts.* a step\s+takes", text, re.DOTALL)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_its_first_look_is_answer_ranking_and_one_table_each_on_two_screens_at_most(tmp_path, columns):
+    text = steptime("demo", cwd=tmp_path, COLUMNS=str(columns)).stdout
+
+    assert len(text.splitlines()) <= 60
+    assert not re.search("POP|Knee|extrapolation", text, re.IGNORECASE)
 
 
 def test_it_ends_with_three_commands_of_which_those_that_read_results_work(shown):

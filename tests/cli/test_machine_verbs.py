@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 
 import pytest
 from program import PROGRAM, steptime
@@ -39,6 +40,22 @@ def test_doctor_leaves_nothing_behind(tmp_path):
 def test_doctor_tells_people_the_same_in_words(tmp_path):
     text = steptime("doctor", cwd=tmp_path).stdout
     assert all(f"{name}:" in text for name in ("python", "cores", *load_manifests()))
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_doctor_fits_the_window_and_breaks_no_word(tmp_path, columns):
+    text = steptime("doctor", cwd=tmp_path, COLUMNS=str(columns)).stdout
+    wide = [line for line in text.splitlines() if len(line) > columns]
+    assert [line for line in wide if max(map(len, line.split())) < columns - 12] == []
+    assert sys.executable in text.split()
+
+
+def test_env_list_breaks_no_name_of_a_folder_at_80_columns(tmp_path):
+    names = ["horovod_tensorflow-dali-72f74d8e387e", "pytorch-cuda130-0fd84f1c70c4"]
+    for name in names:
+        (tmp_path / "environments" / name).mkdir(parents=True)
+    text = steptime("env", "list", cwd=tmp_path, STEPTIME_CACHE=str(tmp_path), COLUMNS="80").stdout
+    assert set(names) <= set(text.split())
 
 
 def test_doctor_examines_a_machine_on_which_its_user_has_no_home_folder(monkeypatch, capsys):

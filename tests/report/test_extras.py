@@ -43,7 +43,8 @@ def here(monkeypatch, tmp_path):
 def test_a_folder_with_the_name_of_a_library_is_not_taken_for_it(name, here, monkeypatch):
     (here / EXTRAS[name].module.replace(".", "/") / "results").mkdir(parents=True)
     monkeypatch.setattr(sys, "path", [""])
-    assert why_absent(name).endswith(f"need the extra '{name}': pip install 'steptime[{name}]'")
+    wanted = f"need the extra '{name}': pip install 'steptime[{name}]' (in a checkout '.[{name}]')"
+    assert why_absent(name).endswith(wanted)
 
 
 @pytest.mark.parametrize("form", ["{}/__init__.py", "{}.py"])

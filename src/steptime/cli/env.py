@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import textwrap
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ from rich.text import Text
 from steptime.catalog.accelerators import environment_parts, find_accelerators
 from steptime.catalog.choices import SYNTHETIC
 from steptime.catalog.manifest import broken_frameworks, load_manifests
-from steptime.cli.console import PlainConsole, print_rows, stderr_console
+from steptime.cli.console import print_rows, report_console, stderr_console
 from steptime.cli.frameworks import complete_framework
 from steptime.cli.progress import LiveObserver
 from steptime.cli.streams import print_json, say, warn
@@ -93,23 +94,16 @@ def list_environments(as_json: AsJson = False) -> None:
         return
     rows = [
         {
-            "name": each.name,
+            "name": Path(each.folder).name,
             "state": _state(each),
             "python": each.python_version,
             "size": format_bytes(each.bytes),
-            "folder": Path(each.folder).name,
         }
         for each in listed
     ]
-    columns = {
-        "name": "environment",
-        "state": "state",
-        "python": "python",
-        "size": "size",
-        "folder": "folder",
-    }
+    columns = {"name": "environment", "state": "state", "python": "python", "size": "size"}
     print_rows(rows, columns, as_json=False)
-    say(*([f"Folders are in {Path(listed[0].folder).parent}"] if listed else []))
+    say(*([f"Folders of {Path(listed[0].folder).parent}, named by framework and contents."] if listed else []))
     warn(each.unusable for each in listed if each.unusable)
 
 
@@ -278,10 +272,23 @@ def doctor(
         print_json([asdict(finding) for finding in examine()])
         return
 
-    console = PlainConsole()
+    console = report_console()
     for finding in examine():
-        mark, name = (finding.status, _COLOURS[finding.status]), (finding.name, "bold")
-        console.print(Text.assemble(mark, "\t", name, f": {finding.detail}"), soft_wrap=True)
-        if finding.fix:
-            for line in finding.fix.splitlines():
-                console.print(f"\t  → {line}", soft_wrap=True)
+        first, *others = _wrapped(f"{finding.name}: {finding.detail}", console.width - _INDENT)
+        text = Text(f"{finding.status:<{_INDENT}}{first}")
+        text.stylize(_COLOURS[finding.status], 0, len(finding.status))
+        text.stylize("bold", _INDENT, _INDENT + len(finding.name))
+        console.print(text, soft_wrap=True)
+        fix = [_wrapped(line, console.width - _INDENT - 4) for line in (finding.fix or "").splitlines()]
+        others += [f"{'    ' if number else '  → '}{part}" for line in fix for number, part in enumerate(line)]
+        for line in others:
+            console.print(f"{' ' * _INDENT}{line}", soft_wrap=True)
+
+
+_INDENT = 8
+"""Columns ahead of what was found of the machine, which hold its status."""
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return lines of whole words: a path or an option that is broken cannot be copied."""
+    return textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False)

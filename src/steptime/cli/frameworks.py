@@ -5,22 +5,33 @@
 
 import shlex
 import sys
+import textwrap
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from steptime.catalog.manifest import Manifest, load_manifests, manifest_named
 from steptime.catalog.workloads.table import LIBRARY
-from steptime.cli.console import print_rows, stderr_console
+from steptime.cli.console import report_console, stderr_console
 from steptime.cli.progress import LiveObserver
-from steptime.cli.streams import say, warn
+from steptime.cli.streams import print_json, say, warn
 from steptime.errors import UsageError, choices_message
 from steptime.runner.framework_template import write_framework, write_workload
+from steptime.units import format_count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steptime.runner.framework_files import Finding
 
 app = typer.Typer(no_args_is_help=True)
 
 EXIT_FAILED = 1
+_MARKED = 8
+"""Columns ahead of a demand, which hold whether it is met."""
 
 
 @app.callback()
@@ -73,19 +84,43 @@ def check(
     if chosen not in LIBRARY:
         raise UsageError(choices_message("workload", chosen, LIBRARY))
     findings = file_findings(manifest)
-    if not files_only and all(finding.ok for finding in findings):
+    launched = not files_only and all(finding.ok for finding in findings)
+    if launched:
         if busy := busy_clause():
             warn([f"launches wait for processors{busy}: the check takes longer"])
         with LiveObserver(stderr_console()) as observer:
             findings += launch_findings(manifest, chosen, observer)
-    rows = [
-        {"subject": each.subject, "what": each.what, "ok": each.ok, "detail": each.detail or None} for each in findings
-    ]
-    print_rows(
-        rows, {"subject": "checked", "what": "what must hold", "ok": "holds", "detail": "found"}, as_json=as_json
-    )
+    if as_json:
+        print_json([{**asdict(each), "detail": each.detail or None} for each in findings])
+    else:
+        _show(name, findings, launched=launched)
     if not all(finding.ok for finding in findings):
         sys.exit(EXIT_FAILED)
+
+
+def _show(name: str, findings: "Sequence[Finding]", *, launched: bool) -> None:
+    """Print what must hold by what it is of, with what was found, and at the end what does not hold."""
+    console = report_console()
+    for subject in dict.fromkeys(each.subject for each in findings):
+        console.print(Text(subject, "bold"))
+        for each in (finding for finding in findings if finding.subject == subject):
+            lines = textwrap.wrap(
+                f"{each.what}: {each.detail}" if each.detail else each.what,
+                console.width - _MARKED,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            console.print(
+                Text.assemble(("  ok    ", "green") if each.ok else ("  WRONG ", "red"), lines[0]), soft_wrap=True
+            )
+            for line in lines[1:]:
+                console.print(" " * _MARKED + line, soft_wrap=True)
+    wrong = [each for each in findings if not each.ok]
+    total = format_count(len(findings), "demand")
+    verdict = [f"{len(wrong)} of {total} not met, marked WRONG above." if wrong else f"{name} meets {total}."]
+    if wrong and not launched:
+        verdict.append("Nothing was launched: that follows once its files meet theirs.")
+    say("", *verdict)
 
 
 def _manifest(name: str) -> Manifest:
@@ -95,6 +130,12 @@ def _manifest(name: str) -> Manifest:
     path, known = Path(name), load_manifests()
     if name not in known and (path.suffix in {".yaml", ".yml"} or name in shipped_studies()):
         message = f"{name} is a study, and check is for frameworks; to check a study: steptime run {name} --dry-run"
+        raise UsageError(message)
+    if name not in known and path.suffix == ".py":
+        message = (
+            f"{name} is a module, and check is for frameworks; a study checks a module of yours before it is timed: "
+            "steptime workloads new NAME writes both"
+        )
         raise UsageError(message)
     if name not in known and (path / "pyproject.toml").is_file():
         install = shlex.join([sys.executable, "-m", "pip", "install", "-e", name])

@@ -73,6 +73,12 @@ def predict_profile(
         sys.exit(EXIT_REFUSED)
 
 
+def answers(read: Profile, overrides: Sequence[str], workers: Sequence[int]) -> list[str]:
+    """Return what a fitted profile predicts for the most of ``workers``, a sentence for each of its models."""
+    predictions = predict_all(read, workers, read_queries(overrides, read))
+    return [section.verdict for section in _models(predictions, read, [], brief=True)]
+
+
 def _models(
     predictions: Sequence[Prediction], profile: Profile, bends: Sequence[PredictedKnees], *, brief: bool
 ) -> "list[Section]":
