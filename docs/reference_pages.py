@@ -129,6 +129,8 @@ _PICTURE = r"Where the time of a step goes: lenet5 [^\"]*2 workers"
 """The label of the README's picture on the demo's page."""
 _LONGEST_VALUE = 40
 """Letters of an example of a report's key."""
+_UNTOLD = re.compile(r'"/|"\w{0,3}…')
+"""In examples: a path of this machine, and a first word that shows nothing."""
 _OF_NUMBERS = {"value", "low", "high", "least", "most", "seeds", "value_s", "low_s", "high_s"}
 """Keys of the forms that hold nothing but a number with its interval."""
 
@@ -343,12 +345,12 @@ def _collect(form: type[BaseModel], value: Any, found: dict[tuple[str, str], str
         known = [each for each in own.values() if each is not None] if isinstance(own, dict) else own
         if not forms and known not in (None, [], ""):
             text = _example(own)
-            if len(text) <= _LONGEST_VALUE and not set(text) & set(" `/"):
+            if len(text) <= _LONGEST_VALUE and not set(text) & set(" `") and not _UNTOLD.search(text):
                 found.setdefault((form.__name__, key), text)
 
 
 def _example(value: Any) -> str:  # noqa: ANN401 - JSON
-    """Return a value as JSON of one word; of several the first that is known, and numbers with three digits."""
+    """Return a value as JSON of one word: of a text, a list or a mapping the first, of numbers three digits."""
     if isinstance(value, list):
         return f"[{_example(value[0])}{',…' if len(value) > 1 else ''}]"
     if isinstance(value, dict):
@@ -356,6 +358,8 @@ def _example(value: Any) -> str:  # noqa: ANN401 - JSON
         return f'{{"{key}":{_example(first)}{",…" if len(value) > 1 else ""}}}'
     if isinstance(value, float):
         return f"{value:.3g}"
+    if isinstance(value, str) and len(words := value.split()) > 1:
+        value = f"{words[0]}…"
     return json.dumps(value, ensure_ascii=False)
 
 

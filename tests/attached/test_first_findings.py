@@ -8,7 +8,7 @@ from stored_processes import BEGIN, MS, ddp_steps, found_in, process_lines, sent
 from steptime.attached.user_command import script_of
 from steptime.cli.console import PlainConsole
 from steptime.diagnosis.form import Diagnosis
-from steptime.diagnosis.own_script import script_findings
+from steptime.diagnosis.rules import script_findings
 from steptime.report.advice import script_section
 from steptime.report.attached import attached_section, headline
 from steptime.report.attached_answer import AttachedAnswer
