@@ -78,7 +78,7 @@ assert all((HERE / name).exists() for name in _NOT_QUICK), f"a name in {_NOT_QUI
 _COSTLY = {
     HERE / name
     for name in (
-        *("contract/test_killed_workers.py", "end_to_end/test_emulated_study.py"),
+        *("contract/test_killed_workers.py", "corpus/test_fuzz.py", "end_to_end/test_emulated_study.py"),
         *("predict/test_recovery.py", "curves/test_synthetic_curves.py"),
         *(f"launchers/test_emulated{part}.py" for part in ("", "_frameworks", "_groups", "_net", "_rootless")),
     )

@@ -10,6 +10,7 @@ import typer.main
 from program import steptime
 
 from steptime.cli.app import app
+from steptime.cli.demo import unpack
 from steptime.cli.verbs import VERBS as VERB_ROWS
 
 
@@ -165,5 +166,5 @@ def test_a_verb_waits_for_no_import_that_it_does_not_need(words, unused, demo):
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
-    steptime("demo", cwd=folder)
+    unpack(folder / "steptime-demo")
     return folder

@@ -17,6 +17,7 @@ from steptime.catalog.cluster import Cluster, Host
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import app
+from steptime.cli.demo import unpack
 from steptime.cli.predict import _complete_keys
 from steptime.document.number_format import seconds
 from steptime.scaling import forecast
@@ -521,9 +522,7 @@ def test_nccl_tests_are_shown_with_busbw_of_each_size(results, tmp_path):
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
     """The recorded demo's profile, of nine models."""
-    folder = tmp_path_factory.mktemp("several")
-    assert steptime("demo", "-o", "demo", cwd=folder).returncode == 0
-    return next(folder.glob("demo/*.profile.json"))
+    return unpack(tmp_path_factory.mktemp("several")).with_suffix(".profile.json")
 
 
 def test_several_models_are_predicted_without_the_phases_of_each(several):

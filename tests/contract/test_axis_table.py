@@ -80,7 +80,7 @@ def program(tmp_path_factory):
 
     @cache
     def output(*arguments, source=sources):
-        environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(source)}
         command = [sys.executable, *arguments]
         return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
 
@@ -203,6 +203,10 @@ def test_a_profile_has_a_model_of_each_of_its_values(measured):
     code = "from steptime.fitting.observation import key_of\nprint(json.dumps([key_of(each).name for each in trials]))"
     names = ["reference single fused=True, lenet5", "reference single, lenet5"]
     assert sorted(asked(measured, code)) == names
+
+
+def test_a_prediction_may_be_asked_for_one_of_its_values(measured):
+    assert asked(measured, "from steptime.predict.query import KEYS\nprint(json.dumps('fused' in KEYS))")
 
 
 TRIAL = Trial(

@@ -1,12 +1,13 @@
 """What holds for every study that comes with steptime; a new file is tested by being there."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
 from program import steptime
 
-from steptime.catalog.accelerators import Accelerator, Accelerators
+from steptime.catalog.accelerators import Accelerators
 from steptime.catalog.manifest import load_manifests
 from steptime.expansion.expansion import expand
 from steptime.runner.preparation import dataset_facts
@@ -20,14 +21,10 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def trials(name: str, cuda_devices: int = 0) -> list[Trial]:
+@cache
+def trials(name: str) -> list[Trial]:
     study = read_study(name)
-    return expand(
-        study,
-        load_manifests(),
-        dataset_facts(study),
-        Accelerators((Accelerator("H100", "GPU-1", (9, 0)),) * cuda_devices, "580.65.06"),
-    ).trials
+    return expand(study, load_manifests(), dataset_facts(study), Accelerators()).trials
 
 
 def test_a_study_is_named_after_its_file(name):

@@ -29,6 +29,7 @@ def predicted_now(curves):
     return predict_holdout(curves[::15], predict_curve)
 
 
+@pytest.mark.costly
 def test_kept_predictions_are_those_that_the_model_makes_today(predicted_now, found):
     kept = {(point["curve"], point["workers"]): point for point in found["points"]}
     assert predicted_now
@@ -48,6 +49,7 @@ def test_every_source_was_learned_without(curves):
     assert set(learned_sources()) >= {curve.setup.source for curve in curves}
 
 
+@pytest.mark.costly
 def test_samples_of_every_eighth_curve_are_worth_a_hundred_or_are_all_that_are_drawn(curves):
     for curve in curves[::8]:
         asked = [(point.workers, point.servers) for point in curve.holdout]
@@ -94,6 +96,7 @@ def test_intervals_hold_what_they_promise(found):
         assert source["coverage90"] >= 0.75
 
 
+@pytest.mark.costly
 def test_no_holdout_time_is_looked_at(curves, predicted_now):
     """Times that are to be predicted are changed, and no prediction does."""
     changed = [
@@ -105,6 +108,7 @@ def test_no_holdout_time_is_looked_at(curves, predicted_now):
     ]
 
 
+@pytest.mark.costly
 def test_one_point_beyond_the_host_is_worth_more_than_all_beliefs(curves):
     told = []
     for curve in curves:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bare_tool import HERE, SpecMaker, write_wheel
+from bare_tool import HERE, BorrowedPip, SpecMaker, write_wheel
 
 from steptime.environments import subprocesses
 from steptime.environments.kinds import KINDS, CachedEnvironment, create, create_all, find_ready
@@ -59,7 +59,7 @@ def test_a_failed_installation_says_what_pip_said_where_the_log_is_and_what_to_r
 
 def test_nothing_but_the_log_is_left_of_a_failed_installation(spec_of: SpecMaker, cache: Path) -> None:
     with pytest.raises(EnvironmentFailure):
-        create(spec_of("no-such-package==7"), cache=cache)
+        CachedEnvironment(BorrowedPip()).create(spec_of("no-such-package==7"), BuildContext(cache))
 
     assert [path.suffix for path in (cache / "environments").glob("tiny*")] == [".log"]
 
