@@ -11,8 +11,10 @@ from steptime.attached.form import AttachedFinding, JobPart, RankMemory, StepPar
 from steptime.attached.garbage import garbage_findings
 from steptime.attached.job_time import beside_other_work_s
 from steptime.attached.memory import memory_findings
+from steptime.attached.pipeline import pipeline_findings
 from steptime.attached.step_kinds import kind_findings
 from steptime.attached.step_parts import (
+    EXCHANGE,
     KeptSteps,
     at_line,
     is_in_turn,
@@ -49,6 +51,7 @@ _EVERY_STEP = (
     "waiting",
     "input",
     "communication",
+    "pipeline",
     "gaps",
     "garbage_collection",
     "stalls",
@@ -89,6 +92,7 @@ def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     """Return what takes time: first what comes again with every step, then the rest, each by the seconds it takes."""
     all_found = [
         *waiting_findings(found.main, found.waited_for, found.part("sync_wait"), found.steps),
+        *pipeline_findings(found.main, found.part(EXCHANGE), found.steps),
         *_part_findings(found),
         *_job_findings(found),
         *kind_findings(found.main),

@@ -263,6 +263,7 @@ class AttachedFinding(JsonForm):
         "waiting",
         "input",
         "communication",
+        "pipeline",
         "gaps",
         "stalls",
         "garbage_collection",

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from steptime.analysis.message_times import NetRow
 from steptime.attached.exchange import CallKind, sharded_calls
-from steptime.attached.form import AttachedRun, StepPart
+from steptime.attached.form import AttachedRun, CollectiveCount, StepPart
 from steptime.errors import StoreError
 from steptime.fitting.observation import PositiveSeconds, Rate, Seconds, Share
 from steptime.fitting.profile import NetLink
@@ -21,6 +21,7 @@ from steptime.plain_file import write_whole
 from steptime.results.attached_files import AttachedFiles
 from steptime.results.json_form import Interval
 from steptime.results.stored_record import Bytes, Count
+from steptime.units import format_bytes
 from steptime.user_file import read_user_text
 
 SCHEMA = 1
@@ -39,6 +40,9 @@ _QUARTILES = 1.349
 """Their distance in a normal distribution, in standard deviations."""
 _OF_BUFFERS = "_broadcast_coalesced"  # the kind of DDP's collective that sends buffers
 _HOOKS = ("allreduce_hook", "BuiltinCommHookType.ALLREDUCE")  # of DDP, that average all bytes
+_WAIT, _NAMED = "wait", 4
+"""The kind of collective that only waits, and how many of the others a refusal names."""
+_MEASURE = "measure the numbers of workers themselves: steptime sweep -- COMMAND"
 _MIB = 1 << 20
 _FIRST_BUCKET, _BUCKET = 1 * _MIB, 25 * _MIB  # of DDP, where its own are not on record
 _SHARDED_ROOTS = ("FSDP", "FullyShardedDataParallel", "DeepSpeedEngine")
@@ -237,9 +241,23 @@ def _unmodelled(run: AttachedRun, profile: AttachedProfile, files: AttachedFiles
     if other is not None:
         return f"its gradients go through the hook {other} of DDP, which no model covers yet"
     known = {"none", "backward"} if lines else {"none"}
-    if not profile.calls and any(not (each.region in known or each.kind == _OF_BUFFERS) for each in run.collectives):
-        return "its steps have collectives inside (tensor parallel, DeepSpeed), or too many, which no model covers yet"
+    inside = [each for each in run.collectives if not (each.region in known or each.kind == _OF_BUFFERS)]
+    if not profile.calls and inside:
+        return f"{_named(inside)}; {_MEASURE}"
     return None
+
+
+def _named(calls: Sequence[CollectiveCount]) -> str:
+    """Return collectives inside of passes with their bytes, those of most bytes first."""
+    sent = sorted((each for each in calls if each.kind != _WAIT), key=lambda each: -each.bytes)
+    named = [
+        f"{each.count:.3g} {each.kind} of {format_bytes(each.bytes / each.count)} in its {each.region}"
+        for each in sent[:_NAMED]
+        if each.count
+    ]
+    more = f" and {len(sent) - _NAMED} kinds more" if len(sent) > _NAMED else ""
+    which = f", and a step of a rank has {', '.join(named)}{more}" if named else ""
+    return f"no model covers collectives inside of passes (tensor parallel, DeepSpeed){which}"
 
 
 def _link(run: AttachedRun, rows: Sequence[NetRow]) -> AttachedLink | None:
