@@ -27,7 +27,7 @@ EXACT = 36.0
 """Milliseconds of a step without an exchange."""
 
 
-def stored(folder, world, transfer_ms, steps=40):
+def stored(folder, world, transfer_ms, steps=40, noise=None):
     """A run whose exchange takes so long."""
     processes = [
         process_lines(rank, world, ddp_steps(rank, lambda _: [0.0] * world, steps=steps, transfer=transfer_ms))
@@ -35,6 +35,7 @@ def stored(folder, world, transfer_ms, steps=40):
     ]
     store = Store.create(folder, study_text="", study_json={"name": "run", "question": ""})
     header = {"command": ["train.py"], "started_at": "2026-01-01T00:00:00+00:00", "boot": "boot-0", "exit_code": 0}
+    header |= {"noise": noise} if noise else {}
     store.put("attached", {**header, "begin_ns": COMMAND, "end_ns": COMMAND + 9000 * MS, "wall_minus_monotonic_ns": 0})
     write(folder, *processes)
     return store
@@ -107,6 +108,35 @@ def test_device_hours_and_money_of_an_epoch_follow_from_what_is_stated(curve):
 def test_what_is_not_stated_is_not_known(swept):
     point = sweep_curve("", swept[:1], SweepOptions()).points[0]
     assert (point.samples_per_s, point.device_h_per_epoch, point.money_per_epoch) == (None, None, None)
+
+
+def test_the_energy_of_an_epoch_is_that_of_the_mean_power_of_commands(tmp_path):
+    noise = [{"package_energy_j": joules, "wall_s": 10.0} for joules in (1500.0, 1600.0, 1700.0)]
+    stores = [(turn, stored(tmp_path / f"{turn}", 1, 0.0, noise=each)) for turn, each in enumerate(noise, 1)]
+    runs, _ = read_runs(1, stores)
+    curve = sweep_curve("", [runs], SweepOptions(batch=16, samples=3200))
+    point = curve.points[0]
+    assert point.joules_per_epoch == pytest.approx(160.0 * 3200 / point.samples_per_s)
+    assert curve.no_joules is None
+    (table,) = (part for part in sweep_section(SweepAnswer(command=["a"], curves=[curve], missing=[])).parts[:1])
+    assert "joules\nper epoch" in [column.title for column in table.columns]
+
+
+def test_the_energy_of_an_epoch_is_unknown_where_a_run_has_no_counter(tmp_path):
+    noise = [{"package_energy_j": 1500.0, "wall_s": 10.0}, {"package_energy_j": None, "wall_s": 10.0}]
+    stores = [(turn, stored(tmp_path / f"{turn}", 1, 0.0, noise=each)) for turn, each in enumerate(noise, 1)]
+    curve = sweep_curve("", [read_runs(1, stores)[0]], SweepOptions(batch=16, samples=3200))
+    assert curve.points[0].joules_per_epoch is None
+    parts = sweep_section(SweepAnswer(command=["a"], curves=[curve], missing=[])).parts
+    lines = [line for part in parts if isinstance(part, Sentences) for line in part.texts]
+    assert (
+        "No joules per epoch: RAPL of the processors, as an energy meter, is missing or may be read by root alone."
+        in lines
+    )
+
+
+def test_nobody_who_asks_for_no_epoch_hears_of_its_energy(swept):
+    assert sweep_curve("", swept, SweepOptions()).no_joules is None
 
 
 def test_workers_that_share_a_batch_speed_up_by_their_steps_and_are_forecast_by_them(swept):

@@ -94,6 +94,7 @@ def test_what_the_system_does_not_say_is_null_and_never_a_flag(before):
         "network": {},
         "retransmits": None,
         "gpus": [],
+        "packages": {},
     }
     silent = dataclasses.replace(before, **unknown)
     noise = difference(silent, shifted(silent))
@@ -131,6 +132,49 @@ def test_a_gpu_held_down_by_heat_or_power_is_told(before):
     hot = dataclasses.replace(cold, temperature_c=85.0, throttled_s=5.5)
     noise = difference(dataclasses.replace(before, gpus=[cold]), shifted(before, gpus=[hot]))
     assert noise["gpu_throttled_share"] == pytest.approx(0.5)
+
+
+def test_the_energy_of_all_gpus_is_added_up(before):
+    old = gpus.GpuState("a GPU", 8e9, 40.0, 1.2e9, 90.0, 100.0, 0, 5.0, 1.0, energy_j=1000.0)
+    new = dataclasses.replace(old, energy_j=1300.0)
+    silent = dataclasses.replace(old, energy_j=None)
+
+    def energy(first, last):
+        return difference(dataclasses.replace(before, gpus=first), shifted(before, gpus=last))["gpu_energy_j"]
+
+    assert energy([old, old], [new, new]) == pytest.approx(600.0)
+    assert energy([old, silent], [new, silent]) is None
+    assert energy([], []) is None
+
+
+@pytest.mark.parametrize(
+    ("after", "joules"),
+    [({"0": 700.0, "1": 900.0}, 1100.0), ({"0": 50.0, "1": 900.0}, 200_450.0), ({"0": 700.0}, None), ({}, None)],
+    ids=["both", "one-began-anew", "one-is-gone", "none"],
+)
+def test_the_energy_of_all_packages_is_added_up(before, after, joules):
+    first = {"0": (200.0, 200_000.0), "1": (300.0, 200_000.0)}
+    last = {zone: (taken, 200_000.0) for zone, taken in after.items()}
+    noise = difference(dataclasses.replace(before, packages=first), shifted(before, packages=last))
+    assert noise["package_energy_j"] == (joules and pytest.approx(joules))
+
+
+def test_counters_that_begin_anew_within_seconds_say_nothing(before):
+    first, last = ({"0": (taken, 100.0)} for taken in (20.0, 60.0))
+    assert (
+        difference(dataclasses.replace(before, packages=first), shifted(before, packages=last))["package_energy_j"]
+        is None
+    )
+
+
+def test_packages_are_read_without_the_parts_that_count_within_them(tmp_path, monkeypatch):
+    for zone, taken in (("intel-rapl:0", 5_000_000), ("intel-rapl:0:0", 1_000_000), ("intel-rapl:1", 7_000_000)):
+        (tmp_path / zone).mkdir()
+        (tmp_path / zone / "energy_uj").write_text(f"{taken}\n")
+        (tmp_path / zone / "max_energy_range_uj").write_text("262143328850\n")
+    monkeypatch.setattr(machine, "_POWERCAP", tmp_path)
+    found = machine.package_energy()
+    assert {zone: taken for zone, (taken, _) in found.items()} == {"intel-rapl:0": 5.0, "intel-rapl:1": 7.0}
 
 
 def test_a_driver_that_fails_leaves_a_machine_without_gpus(monkeypatch):

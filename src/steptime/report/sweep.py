@@ -1,5 +1,6 @@
 """A sweep: its answer, the table of numbers of workers, and the pictures of how far more of them help."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,13 @@ if TYPE_CHECKING:  # whose model takes longer to import than most reports
 
 _MEASURED, _FORECAST, _IDEAL = "#0072B2", "#D55E00", GREY
 _UNKNOWN = "-"
+_EXTRAS = {
+    "samples_per_s": "samples/s",
+    "device_h_per_epoch": "device-hours\nper epoch",
+    "money_per_epoch": "money\nper epoch",
+    "joules_per_epoch": "joules\nper epoch",
+}
+"""Columns that a table has where one of its points knows their value."""
 _HOW = {
     "stated": "as stated",
     "batches": "by the batches of loaders",
@@ -54,6 +62,7 @@ def _parts(curve: "SweepCurve") -> list[Part]:
     notes += [knee_line([knee_of(knee) for knee in curve.knees])] if curve.knees else []
     notes += [_next_line(curve.next)] if curve.next else []
     notes += [f"No forecast: {curve.no_forecast}."] if curve.no_forecast else []
+    notes += [f"No joules per epoch: {curve.no_joules}."] if curve.no_joules else []
     return [_table(curve), Sentences(notes), Figures(partial(_figures, curve), note=_ABOUT)]
 
 
@@ -69,29 +78,22 @@ def _next_line(following: "SweepNext") -> str:
 
 
 def _table(curve: "SweepCurve") -> SectionTable:
-    with_samples = any(point.samples_per_s is not None for point in curve.points)
-    with_hours = any(point.device_h_per_epoch is not None for point in curve.points)
-    with_money = any(point.money_per_epoch is not None for point in curve.points)
+    shown = [name for name in _EXTRAS if any(getattr(point, name) is not None for point in curve.points)]
     columns = [Column("step time"), Column("steps/s"), Column("speed-up"), Column("efficiency")]
-    columns += [Column("samples/s")] * with_samples
-    columns += [Column("device-hours\nper epoch")] * with_hours + [Column("money\nper epoch")] * with_money
-    columns.append(Column("runs"))
-    extras = with_samples + with_hours + with_money
-    rows = [TableRow(f"{point.workers}", _measured_cells(point, extras)) for point in curve.points]
-    rows += [TableRow(f"{point.workers} (forecast)", _forecast_cells(point, extras)) for point in curve.forecast]
+    columns += [*(Column(_EXTRAS[name]) for name in shown), Column("runs")]
+    rows = [TableRow(f"{point.workers}", _measured_cells(point, shown)) for point in curve.points]
+    rows += [TableRow(f"{point.workers} (forecast)", _forecast_cells(point, len(shown))) for point in curve.forecast]
     return SectionTable(columns, rows, "workers", ("wide", "stacked", "split"))
 
 
-def _measured_cells(point: "SweepPoint", extras: int) -> list[Cell]:
-    known = [point.samples_per_s, point.device_h_per_epoch, point.money_per_epoch]
-    more = [Cell(number(value)) for value in known if value is not None]
+def _measured_cells(point: "SweepPoint", shown: Sequence[str]) -> list[Cell]:
+    more = [getattr(point, name) for name in shown]
     return [
         _seconds(point.step_s),
         _per_second(point.step_s, point.steps_per_s),
         _ratio(point.speedup),
         _percent(point.efficiency),
-        *more,
-        *[Cell(_UNKNOWN)] * (extras - len(more)),
+        *(Cell(_UNKNOWN if value is None else number(value)) for value in more),
         Cell(f"{point.runs}"),
     ]
 

@@ -22,6 +22,8 @@ from steptime.results.gpus import gpu_links, gpu_states
 
 _PROCESSOR_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _SYS_CPU = Path("/sys/devices/system/cpu")
+_POWERCAP = Path("/sys/class/powercap")
+_MICRO = 1e-6
 
 
 def processor_seconds() -> dict[str, float]:
@@ -126,6 +128,21 @@ def thermal_throttles() -> float | None:
     counts = [_text(path) for path in _SYS_CPU.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
     numbers = [float(count) for count in counts if count.strip().isdecimal()]
     return sum(numbers) if numbers else None
+
+
+def package_energy() -> dict[str, tuple[float, float]]:
+    """Joules that each package of processors took (RAPL), and those at which its counter begins anew, by its zone.
+
+    Empty where the kernel has no such counters, or lets root alone read them.
+    """
+    packages = {}
+    for zone in sorted(_POWERCAP.glob("*-rapl:*")):
+        if zone.name.count(":") > 1:  # a part of a package, which counts within it
+            continue
+        taken, most = (_text(zone / name).strip() for name in ("energy_uj", "max_energy_range_uj"))
+        if taken.isdecimal() and most.isdecimal():
+            packages[zone.name] = (float(taken) * _MICRO, float(most) * _MICRO)
+    return packages
 
 
 def cpu_hz() -> float | None:

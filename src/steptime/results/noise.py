@@ -18,6 +18,7 @@ from steptime.results.machine import (
     load_averages,
     memory_bytes,
     network_bytes,
+    package_energy,
     pressure_s,
     processor_seconds,
     retransmits,
@@ -27,6 +28,8 @@ from steptime.results.machine import (
 
 # Below this many ticks of the kernel's counters (10 ms each) a load cannot be told from rounding.
 _MIN_WALL_S = 0.5
+_MOST_WATTS = 1000.0
+"""Of a package of processors."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Snapshot:
     """Bytes received and sent, by ``loopback`` and ``interfaces``, and ``dropped`` packets."""
     retransmits: float | None
     gpus: list[GpuState] = field(default_factory=list)
+    packages: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Joules of each package of processors, and where its counter begins anew."""
 
 
 def snapshot() -> Snapshot:
@@ -76,6 +81,7 @@ def snapshot() -> Snapshot:
         network=network_bytes(),
         retransmits=retransmits(),
         gpus=gpu_states(),
+        packages=package_energy(),
     )
 
 
@@ -121,6 +127,7 @@ def difference(before: Snapshot, after: Snapshot, own_cpu_s: float | None = None
         "interface_bytes": _minus(after.network.get("interfaces"), before.network.get("interfaces")),
         "dropped_packets": _minus(after.network.get("dropped"), before.network.get("dropped")),
         "tcp_retransmits": _minus(after.retransmits, before.retransmits),
+        "package_energy_j": _package_energy(before.packages, after.packages, wall),
         **_gpu_difference(before.gpus, after.gpus, wall),
     }
 
@@ -197,12 +204,23 @@ def _available(before: Snapshot, after: Snapshot) -> float | None:
     return min(left[0], left[1]) / total
 
 
+def _package_energy(
+    before: Mapping[str, tuple[float, float]], after: Mapping[str, tuple[float, float]], wall: float
+) -> float | None:
+    """Return the joules of all packages; None if a counter may have begun anew more than once, or is missing."""
+    if not before or before.keys() != after.keys() or any(most < wall * _MOST_WATTS for _, most in before.values()):
+        return None
+    return sum((after[zone][0] - taken) % most for zone, (taken, most) in before.items())
+
+
 def _gpu_difference(before: list[GpuState], after: list[GpuState], wall: float) -> dict[str, float | None]:
     pairs = list(zip(before, after, strict=False))
     held = [_share(new.throttled_s, old.throttled_s, wall) for old, new in pairs]
+    taken = [_minus(new.energy_j, old.energy_j) for old, new in pairs]
     return {
         "gpu_throttled_share": most(held),
         "gpu_processes_before": most([old.processes for old, _ in pairs]),
+        "gpu_energy_j": sum(value or 0.0 for value in taken) if taken and None not in taken else None,
     }
 
 

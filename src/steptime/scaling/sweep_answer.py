@@ -74,6 +74,8 @@ class SweepPoint(JsonForm):
     samples_per_s: float | None
     device_h_per_epoch: float | None
     money_per_epoch: float | None
+    joules_per_epoch: float | None
+    """By the mean power of whole commands, of all their GPUs, or else processors."""
     parts_s: dict[str, float]
     """Mean seconds of each part of a step."""
 
@@ -128,6 +130,8 @@ class SweepCurve(JsonForm):
     """As those of ``steptime predict``."""
     no_forecast: str | None
     """Why."""
+    no_joules: str | None
+    """Why the energy of an epoch is not known; None if it is, or if no epoch was asked for."""
     next: SweepNext | None
     """What to measure next."""
     sentence: str
@@ -159,6 +163,7 @@ def sweep_curve(name: str, swept: Sequence[SweptRuns], options: SweepOptions) ->
         forecast=predicted,
         knees=None if knees is None else [knee.to_json() for knee in knees],
         no_forecast=no_forecast,
+        no_joules=next((runs.no_watts for runs in swept if runs.no_watts), None) if options.samples else None,
         next=following,
         sentence=_sentence(points, loss, knees or ()),
     )
@@ -212,6 +217,7 @@ def _point(
         samples_per_s=samples_per_s,
         device_h_per_epoch=device_h,
         money_per_epoch=None if device_h is None or options.price is None else device_h * options.price,
+        joules_per_epoch=None if epoch_s is None or runs.watts is None else epoch_s * runs.watts,
         parts_s=dict(runs.parts_s),
     )
 

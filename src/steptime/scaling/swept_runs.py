@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from steptime.attached.form import AttachedRun
+
+
+_COUNTERS = {True: ("gpu_energy_j", "NVML's counter of GPUs"), False: ("package_energy_j", "RAPL of the processors")}
+"""Of the energy of a run, by whether it trained on GPUs."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,10 @@ class SweptRuns:
     """Backward passes of a step of each worker; None if that changes."""
     foreign_cores: float | None = None
     """That other programs kept busy, in the busiest run; None if that is not known."""
+    watts: float | None = None
+    """Mean over whole commands of what GPUs took that trained, or else processors; None without a counter."""
+    no_watts: str | None = None
+    """Why not."""
 
 
 def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptRuns | None, str | None]:
@@ -96,6 +104,7 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
         ended_early=early,
         passes=micro_steps.pop() if len(micro_steps) == 1 else None,
         foreign_cores=_foreign_cores(runs),
+        **_power(runs),
     ), problem
 
 
@@ -105,6 +114,19 @@ def _shared_cores(run: "AttachedRun", store: Store) -> int | None:
     if not isinstance(cores, int) or len(run.hosts) != 1 or run.hosts[0].devices or run.device is not None:
         return None
     return cores if len(run.hosts[0].ranks) > cores else None
+
+
+def _power(runs: Sequence["AttachedRun"]) -> Mapping[str, Any]:
+    """Return the mean power of runs, of which all must have a counter, or why it is not known."""
+    on_gpus = any(host.devices for run in runs for host in run.hosts)
+    name, counter = _COUNTERS[on_gpus]
+    known = [(run.noise.get(name), run.noise.get("wall_s")) for run in runs]
+    watts = [taken / wall_s for taken, wall_s in known if taken is not None and wall_s]
+    if any(len(run.hosts) > 1 for run in runs):
+        return {"no_watts": "counters of energy of other hosts are not read"}
+    if len(watts) < len(known):
+        return {"no_watts": f"{counter}, as an energy meter, is missing or may be read by root alone"}
+    return {"watts": sum(watts) / len(watts)}
 
 
 def _foreign_cores(runs: Sequence["AttachedRun"]) -> float | None:
