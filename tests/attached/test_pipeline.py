@@ -35,7 +35,7 @@ for _ in range(steps):
     optimizer.zero_grad()
 dist.destroy_process_group()
 """
-STEPS = 40
+STEPS = 20
 
 
 def stages_of(kinds, passes=4, steps=40):
@@ -92,6 +92,13 @@ def test_more_micro_batches_leave_less_of_a_bubble(tmp_path, passes):
     assert f"{100 / (4 * passes + 1):.0f} % with {4 * passes} passes" in said
 
 
+def test_shapes_that_are_sent_in_a_first_step_do_not_count(tmp_path):
+    processes = stages_of([FIRST, BETWEEN, LAST])
+    first = next(line for line in processes[0] if line["kind"] == "step")
+    first["collectives"]["none:send"] = [6, 4096, MS]
+    assert "3 stages" in pipeline_in(tmp_path, processes)
+
+
 def test_neighbours_that_send_in_one_order_are_no_pipeline(tmp_path):
     assert not pipeline_in(tmp_path, stages_of([FIRST, FIRST]))
 
@@ -127,7 +134,7 @@ def test_a_real_pipeline_waits_at_least_as_long_as_its_bubble(tmp_path, schedule
         folder = tmp_path / str(micro_batches)
         folder.mkdir()
         found = measured(folder, schedule, micro_batches)
-        (said,) = (each["sentence"] for each in found["findings"] if each["kind"] == "pipeline")
+        said = next((each["sentence"] for each in found["findings"] if each["kind"] == "pipeline"), "")
         assert f"2 stages of a pipeline, with {micro_batches} backward passes" in said
         shares[micro_batches] = next(part["share"] for part in found["parts"] if part["name"] == "exchange")
     assert shares[2] > shares[8]

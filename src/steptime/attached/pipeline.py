@@ -47,7 +47,8 @@ def pipeline_of(kept: KeptSteps) -> Pipeline | None:
         return None
     steps = [kept.attempt.steps[number] for number in kept.numbers]
     passes = {step.micro_steps for own in steps for step in own}
-    sent = np.array([[_count_between_two(step) for step in own] for own in steps]).mean(axis=0)
+    # In a first step, stages tell each other the shapes of what they will send.
+    sent = np.median([[_count_between_two(step) for step in own] for own in steps], axis=0)
     pipelines, rest = divmod(int(np.isclose(sent, sent.min()).sum()), _ENDS)
     if len(passes) > 1 or not min(passes) or rest or len(sent) % pipelines:
         return None

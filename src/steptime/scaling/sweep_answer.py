@@ -75,7 +75,7 @@ class SweepPoint(JsonForm):
     device_h_per_epoch: float | None
     money_per_epoch: float | None
     joules_per_epoch: float | None
-    """By the mean power of whole commands, of all their GPUs, or else processors."""
+    """By the mean power of whole commands."""
     parts_s: dict[str, float]
     """Mean seconds of each part of a step."""
 
@@ -131,7 +131,7 @@ class SweepCurve(JsonForm):
     no_forecast: str | None
     """Why."""
     no_joules: str | None
-    """Why the energy of an epoch is not known; None if it is, or if no epoch was asked for."""
+    """Why."""
     next: SweepNext | None
     """What to measure next."""
     sentence: str
