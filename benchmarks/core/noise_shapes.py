@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.statistics.comparison import Comparison, compare, smallest_change
+from steptime.statistics.estimate import least_half_widths
 from steptime.statistics.interval import LEVEL, step_time
 from steptime.statistics.launch_spread import pool_spread, pooled_error
 from steptime.statistics.launch_times import LaunchTimes
@@ -177,7 +178,9 @@ class Study:
         """Return that of each trial's step, as a difference of logarithms."""
         if self.spreads is None:
             intervals = [step_time(own) for own in self.launches]
-            return np.array([0.5 * np.log(each.high / each.low) for each in intervals])
+            least = least_half_widths({str(row): own for row, own in enumerate(self.launches)}, LEVEL)
+            own = np.array([0.5 * np.log(each.high / each.low) for each in intervals])
+            return np.maximum(own, [least.get(str(row), 0.0) for row in range(len(own))])
         share = dict.fromkeys(range(len(self.launches[0])), 1.0 / len(self.launches[0]))
         return np.array([pooled_error([(each, share)], LEVEL).half_width for each in self.spreads])
 

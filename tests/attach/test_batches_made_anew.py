@@ -118,3 +118,41 @@ def test_the_rows_of_two_batches_of_one_update_are_no_single_number(steps):
     asked = [(step.get("requests", 1), "mixed" in step.get("flags", [])) for step in steps["two"][1:]]
     assert asked == [(2, True)] * 2 + [(1, False)] * 27
     assert [step.get("rows") for step in steps["two"]] == [None] * 30
+
+
+TEACHER = """
+teacher = torch.nn.Linear(8, 4)
+for _ in range(3):
+    for x, y in DataLoader({data}, 16):
+        with torch.no_grad():
+            target = teacher(x)
+        optimizer.zero_grad()
+        (cross_entropy(net(x), y) + (net(x) - target).pow(2).mean()).backward()
+        optimizer.step()
+{behind}
+"""
+EVALUATED = """
+    with torch.no_grad():
+        for x, y in DataLoader(TensorDataset(*data.tensors), 240):
+            net(x)
+"""
+TAUGHT = {
+    "one data set": TEACHER.format(data="data", behind=""),
+    "a data set of each epoch": TEACHER.format(data="TensorDataset(*data.tensors)", behind=""),
+    "a list of each epoch": TEACHER.format(data="list(data)", behind=""),
+    "evaluated between epochs": TEACHER.format(data="TensorDataset(*data.tensors)", behind=EVALUATED),
+}
+
+
+@pytest.mark.parametrize("name", TAUGHT)
+def test_a_teachers_pass_ahead_of_the_students_is_of_the_step(taught, name):
+    steps = [line for line in taught[name] if line["kind"] == "step"]
+
+    assert [step["samples"] for step in steps] == [16] * 90
+    assert all("nograd" in step["regions"] for step in steps)
+    assert sum("apart" in step for step in steps) == (2 if name == "evaluated between epochs" else 0)
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory):
+    return records_of(tmp_path_factory.mktemp("taught"), "pytorch", BEGIN, TAUGHT)

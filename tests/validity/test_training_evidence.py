@@ -7,7 +7,7 @@ import pytest
 from simulated import a_check, a_launch, a_store, a_trial, a_worker
 
 from steptime.analysis.summary import summarise
-from steptime.results.records import Replay, TimedPause
+from steptime.results.records import Replay, StepsAlone, TimedPause
 from steptime.validity.training_evidence import FROZEN, differs_from_replay, mistake, own_mistake, steps_of
 
 STEPS = [1, 8, 24]
@@ -400,3 +400,45 @@ def test_turns_behind_the_first_are_compared_where_workers_draw_their_own_batche
 
     assert "behind 3 steps in turn" in differs_from_replay(trial, drawn, replays)
     assert differs_from_replay(trial, given, replays) is None
+
+
+def a_launch_of_given_batches(trial, *losses):
+    """Return a launch whose batches another process gave, with the losses of both workers behind its steps."""
+    return a_launch(trial, workers=[replace(each, drawn=None) for each in workers_of(losses=losses)])
+
+
+FIRST = (3.0, 3.1)
+ALONE_WITH = {stays: StepsAlone(27, 3.15 if stays else 0.9, []) for stays in (True, False)}
+"""A last step without the others, of a worker whose loss is as at first, and of one whose is not."""
+STAYING = {
+    "worker 0": ((FIRST, (2.95, 2.1), (3.1, 0.95)), 0),
+    "worker 1": ((FIRST, (2.1, 3.2), (0.95, 3.0)), 1),
+    "others diverge": ((FIRST, (2.95, 4.1), (3.1, 9.5)), 0),
+}
+GOING_ON = {
+    "both learn": (FIRST, (2.0, 2.1), (0.9, 0.95)),
+    "neither learns": (FIRST, (2.95, 3.2), (3.2, 3.05)),
+    "one loss left": (FIRST, (2.95, 2.1), (1.1, 0.95)),
+}
+
+
+@pytest.mark.parametrize(("losses", "rank"), STAYING.values(), ids=STAYING)
+def test_a_worker_of_given_batches_whose_losses_stay_as_the_first_weights_make_them_is_named(losses, rank):
+    trial = a_trial_of("ps_async").model_copy(update={"dataset": "digits", "loader": "native"})
+    launch = a_launch_of_given_batches(trial, *losses)
+    launch = replace(launch, workers=[replace(each, alone=ALONE_WITH[each.rank == rank]) for each in launch.workers])
+
+    found = differs_from_replay(trial, launch, [a_replay(trial, FROZEN, NOWHERE)])
+
+    assert found is not None
+    assert f"all losses of worker {rank} (" in found
+    assert "are as its first weights make them (2.9 to 3.3)" in found
+
+
+@pytest.mark.parametrize("losses", GOING_ON.values(), ids=GOING_ON)
+def test_nothing_is_claimed_of_a_worker_of_given_batches_that_goes_on_or_where_none_does(losses):
+    trial = a_trial_of("ps_async").model_copy(update={"dataset": "digits", "loader": "native"})
+    launch = a_launch_of_given_batches(trial, *losses)
+    launch = replace(launch, workers=[replace(each, alone=ALONE_WITH[True]) for each in launch.workers])
+
+    assert differs_from_replay(trial, launch, [a_replay(trial, FROZEN, NOWHERE)]) is None

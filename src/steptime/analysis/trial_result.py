@@ -26,7 +26,8 @@ from steptime.results.noise import median_noise
 from steptime.results.record_kinds import ABLATION, LOADING, TRAINING
 from steptime.results.records import Launch, Replay
 from steptime.results.store import Store
-from steptime.statistics.estimate import Estimate, estimate
+from steptime.statistics.estimate import Estimate, estimate, least_half_widths
+from steptime.statistics.interval import LEVEL
 from steptime.statistics.launch_spread import TrialSpread, pool_spread
 from steptime.statistics.launch_times import LaunchTimes, in_turns
 from steptime.study.trial import Trial
@@ -88,7 +89,11 @@ def trial_results(store: Store, machine: Mapping[str, Any], watch: LaunchWatcher
     ]
     placed = in_turns({each.trial.id: each.estimate.launches for each in alone if each.estimate})
     spreads = pool_spread(placed)
-    return [_with_spread(each, placed.get(each.trial.id, ()), spreads.get(each.trial.id)) for each in alone]
+    least = {} if spreads else least_half_widths(placed, LEVEL)
+    return [
+        _with_spread(each, placed.get(each.trial.id, ()), spreads.get(each.trial.id), least.get(each.trial.id))
+        for each in alone
+    ]
 
 
 def usable_cores(machine: Mapping[str, Any]) -> float | None:
@@ -214,9 +219,13 @@ def _implementation(trial: Trial, kept: Mapping[str, Any]) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _with_spread(result: TrialResult, launches: Sequence[LaunchTimes], spread: TrialSpread | None) -> TrialResult:
-    """Return the result with its launches in turns, and the interval that the pooled spread of launches gives it."""
+def _with_spread(
+    result: TrialResult, launches: Sequence[LaunchTimes], spread: TrialSpread | None, least: float | None
+) -> TrialResult:
+    """Return the result with its launches in turns, and the interval that the spread of all launches gives it."""
     found = result.estimate and replace(result.estimate, launches=list(launches))
+    if least and found and math.log(found.high / found.low) < 2.0 * least:
+        found = found.with_half_width(least)
     if spread is None or found is None:
         return replace(result, estimate=found)
     alone, pooled = flag_text("single_launch"), flag_text("single_launch_pooled")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from . import patches, process
 from .batch_amount import NO_BATCH, BatchAmount, BatchReader
+from .object_numbers import number_of
 from .record_file import now
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def region_of(  # noqa: PLR0913 - where it is one
 def requests_of(  # noqa: PLR0913 - what a request is made of
     owner: Any,
     name: str,
-    source: Callable[[Any], int],
+    data: Callable[[Any], Any],
     compiling: Callable[[], bool],
     region: str = "",
     *,
@@ -52,27 +53,28 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
     asked: Callable[[Any], int | None] | None = None,
     usual: UsualSteps | None = None,
 ) -> None:
-    """Make ``owner.name`` a request to the loader that ``source`` finds by the object it is called on.
+    """Make ``owner.name`` a request to the loader of the ``data`` that the object holds which it is called on.
 
     ``region`` names the region, by default `input` or, where the call raises, `epoch`; ``read`` returns what a batch
     holds, by default as its arrays show it; ``asked`` returns how many samples it was asked to have; ``usual`` are
     steps that it may be a part of.
     """
     recorder = process.recorder()
-    look = read or BatchReader().read
+    source = source_of(data)
+    look = _keeping(data) if region else read or BatchReader().read
 
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
         if not recorder.is_mine():
             return None if region else patches.CallMark(None, now())
         if recorder.stack:
             return None
-        mark = patches.CallMark(source(args[0]), args[0] if asked else None)
+        mark = patches.CallMark(source(args[0]), args[0] if asked or region else None)
         recorder.request_begin()
         return mark
 
     def after(mark: Any, returned: bool) -> None:
         batch, mark.result = mark.result, None
-        amount = None if region else look(batch) if returned else NO_BATCH
+        amount = NO_BATCH if not returned else look((mark.given[1], batch) if region else batch)
         if mark.given[0] is None:
             if returned:
                 recorder.elsewhere_requests.add(now() - mark.given[1], amount)
@@ -85,6 +87,26 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
 
     hooks = (before, after) if usual is None else usual.hook_requests(source, before, after)
     patches.measure(owner, name, *hooks, compiling)
+
+
+def source_of(data: Callable[[Any], Any]) -> Callable[[Any], int]:
+    """Return a function that returns the number of the ``data`` which a loader or its iterator holds."""
+    return lambda loader: number_of(data(loader), loader)
+
+
+def _keeping(data: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """Return what keeps the number of a loader's data for its iterator, since the loader may be gone before that."""
+
+    def keep(made: Any) -> None:
+        loader, iterator = made
+        number_of(data(loader), iterator)
+
+    return keep
+
+
+def itself(loader: Any) -> Any:
+    """Return a loader as what it reads, where that is not known."""
+    return loader
 
 
 def forward_of(

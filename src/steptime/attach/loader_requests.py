@@ -36,7 +36,7 @@ class LoaderRequest:
     def settle(self, ledger: Ledger, *, apart: bool) -> None:
         """Add its time to a step's, or to what lies ``apart``."""
         if apart:
-            ledger.extend_apart(self.begin, self.end)
+            ledger.extend_apart(self.begin, max(self.end, self.read_until))
         ledger.add((self.begin, REGION, self.region, self.duration))
 
 
@@ -50,6 +50,7 @@ class TrainingSources:
         self.taught: set[int] = set()  # behind whose batches a backward pass came
         self.since_backward: set[int] = set()
         self.asked: int | None = None  # whose batch the latest forward with gradient had
+        self.undecided = False  # whether the latest batch may be one or the other
 
     def use(self, delivered: list[LoaderRequest], *, first: bool) -> None:
         """Note that a forward with gradient uses ``delivered``; ``first`` is whether no evaluation lies before it."""
@@ -95,6 +96,20 @@ class TrainingSources:
         self.evaluation |= untrained
         self.training -= untrained
         self.since_backward = set()
+
+    def others(self, pending: list[LoaderRequest]) -> list[LoaderRequest]:
+        """Return the requests to loaders that are not of the training, as a pass without gradient shows.
+
+        The first batch of a loader that is not known may yet be trained on, behind a teacher's pass: it is undecided.
+        """
+        delivered = [request.source for request in pending if request.delivered]
+        latest = delivered[-1] if delivered else 0
+        self.undecided = delivered.count(latest) == 1 and latest not in self.training | self.evaluation
+        return [
+            request
+            for request in pending
+            if request.source not in self.training and not (self.undecided and request.source == latest)
+        ]
 
     def settle_others(self, pending: list[LoaderRequest], ledger: Ledger) -> None:
         """Settle what other loaders answered; one that only began, and of which no batch is seen, is the step's own."""

@@ -37,9 +37,9 @@ class OptimizerNumbers:
                 self._replace(type(optimizer).__name__)
         return number
 
-    def identities(self, number: int) -> set[int]:
-        """Return the identities of the living optimizers with a number."""
-        return {id(optimizer) for optimizer, known in self.numbers.items() if known == number}
+    def living(self, number: int) -> dict[int, weakref.ref[Any]]:
+        """Return the living optimizers with a number, by their addresses."""
+        return {id(each): weakref.ref(each) for each, known in self.numbers.items() if known == number}
 
     def _replace(self, name: str) -> None:
         self.replaced += 1

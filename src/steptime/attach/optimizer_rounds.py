@@ -10,6 +10,8 @@ from .account import GAP
 LONGEST = 16
 # Rounds that must be seen, one like the other, before the next counts as one step.
 SEEN = 2
+# Kinds of rounds that are kept.
+KINDS = 8
 # What shows in the step of an optimizer that its closure is at work.
 PASSES = {"forward", "nograd", "backward"}
 
@@ -25,6 +27,7 @@ class OptimizerRounds:
         self.updates: list[int] = []  # of the latest steps, which optimizer each has updated
         self.round: list[int] = []  # the optimizers of a round; empty until one is known
         self.seen: set[int] = set()
+        self.whole: dict[tuple[int, ...], int] = {}  # how many steps have made these updates by several
 
     def is_over(self, optimizers: list[int]) -> bool:
         """Return whether a step that has made updates by ``optimizers`` so far is over."""
@@ -36,17 +39,24 @@ class OptimizerRounds:
 
     def may_begin_anew(self, optimizers: list[int]) -> bool:
         """Return whether a step that has made updates by ``optimizers`` may be over, though no batch was asked for."""
-        if self.round:
-            return optimizers == self.round
-        return len(self.seen.union(optimizers)) == 1
+        if self.round and optimizers == self.round:
+            return True
+        if len(self.seen.union(optimizers)) == 1:
+            return True
+        updates = tuple(optimizers)
+        known = [each for each, often in self.whole.items() if often >= SEEN]
+        return updates in known and all(each[: len(updates)] != updates or each == updates for each in known)
 
     def begins_anew(self, optimizers: list[int], optimizer: int | None) -> bool:
         """Return whether an update by ``optimizer`` is another round's than those by ``optimizers`` before it."""
-        return self.may_begin_anew(optimizers) and optimizer == (self.round or optimizers)[0]
+        return self.may_begin_anew(optimizers) and optimizer == optimizers[0]
 
     def step_closed(self, optimizers: list[int]) -> None:
         """Learn from the updates of a step that has ended."""
         self.seen.update(optimizers)
+        updates = tuple(optimizers)
+        if len(set(updates)) > 1 and len(updates) <= LONGEST and (len(self.whole) < KINDS or updates in self.whole):
+            self.whole[updates] = self.whole.get(updates, 0) + 1
         if self.round:
             return
         self.updates += optimizers

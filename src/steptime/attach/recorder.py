@@ -241,7 +241,7 @@ class Recorder:
 
     def set_apart(self) -> None:
         """Set requests to other loaders apart."""
-        others = [request for request in self.pending if request.source not in self.sources.training]
+        others = self.sources.others(self.pending)
         for request in others:
             if self.stepped:
                 self.sources.evaluation.add(request.source)
@@ -253,7 +253,7 @@ class Recorder:
         timed = self.leave(name)
         if timed is None or name != "nograd" or self.stack:
             return
-        if self.between:
+        if self.between and not self.sources.undecided:
             self.ledger.extend_apart(timed[0], timed[1])
         if self.pending:
             self.pending[-1].read_until = timed[1]
@@ -352,7 +352,7 @@ class Recorder:
     def wait_end(self) -> None:
         """End a wait of the host for the device; behind a forward without gradient it is a part of that."""
         timed = self.leave("wait")
-        if timed is not None and self.between and not self.stack:
+        if timed is not None and self.between and not (self.stack or self.sources.undecided):
             self.ledger.extend_apart(timed[0], timed[1])
 
     def replay_begin(self, graph: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Callable
 from . import patches, process, tensorflow_graphs
 from .account import EPOCH
 from .batch_amount import BatchAmount
-from .library_calls import requests_of
+from .library_calls import itself, requests_of
 
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
 # A function with a gradient that assigns no weights, whose update is a call of its own; and such an update.
@@ -31,23 +31,14 @@ def in_graph() -> Callable[[], bool]:
 
 def install_iterators(module: Any) -> None:
     """Patch the iterator over a dataset, and the making of one."""
-    numbers = itertools.count(1)
-    sources: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-
-    def source(iterator: Any) -> int:  # an id would be used again after its object
-        number = sources.get(iterator)
-        if number is None:
-            number = sources[iterator] = -next(numbers)
-        return number
-
-    requests_of(module.OwnedIterator, "__next__", source, in_graph())
+    requests_of(module.OwnedIterator, "__next__", itself, in_graph())
     if hasattr(module.OwnedIterator, "_create_iterator"):
-        requests_of(module.OwnedIterator, "_create_iterator", source, in_graph(), "loader_start")
+        requests_of(module.OwnedIterator, "_create_iterator", itself, in_graph(), "loader_start")
 
 
 def install_distributed_iterators(module: Any) -> None:
     """Patch the iterator over a dataset that a strategy divides among replicas."""
-    requests_of(module.DistributedIteratorBase, "__next__", id, in_graph(), read=_read_replicas)
+    requests_of(module.DistributedIteratorBase, "__next__", itself, in_graph(), read=_read_replicas)
 
 
 def _read_replicas(batch: Any) -> BatchAmount:

@@ -5,7 +5,6 @@ Keras' functions take them before the compiled step. Of Ray Data's workers nothi
 
 from __future__ import annotations
 
-import itertools
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -13,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 from . import patches, process
 from .batch_amount import NO_BATCH, BatchReader
 from .jax_functions import evaluation_made_by
+from .object_numbers import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_numbers = itertools.count(1)
-_sources: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 def install_keras(module: Any) -> None:
@@ -59,20 +56,12 @@ def _time_iterators(owner: Any, name: str, dataset: Any) -> None:
         batches = iter(made)  # as the caller does with it
         try:
             data = dataset(self)
-            return batches if data is None else TimedBatches(patch, batches, _source(data))
+            return batches if data is None else TimedBatches(patch, batches, number_of(data))
         except Exception as error:
             patch.fault(error)
             return batches
 
     patch.put(patches.named_after(inner, make))
-
-
-def _source(dataset: Any) -> int:
-    """Return the number of a dataset for all epochs: an id would be used again after its object."""
-    number = _sources.get(dataset)
-    if number is None:
-        number = _sources[dataset] = -next(_numbers)
-    return number
 
 
 class TimedBatches:

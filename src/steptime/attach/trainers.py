@@ -12,7 +12,16 @@ from typing import Any
 
 from . import patches, process
 from .batch_amount import BatchAmount
-from .library_calls import backward_of, collective_of, forward_of, region_of, requests_of, update_of, waits_of
+from .library_calls import (
+    backward_of,
+    collective_of,
+    forward_of,
+    itself,
+    region_of,
+    requests_of,
+    update_of,
+    waits_of,
+)
 
 ITERATORS = ("SerialIterator", "MultiprocessIterator", "MultithreadIterator", "DaliIterator")
 # Modules of communicators and their classes' method that averages gradients.
@@ -27,7 +36,7 @@ def install_chainer(chainer: Any) -> None:
         iterator = getattr(chainer.iterators, name, None)
         for method in ("__next__", "next"):
             if iterator is not None and method in vars(iterator):
-                requests_of(iterator, method, id, patches.never, read=_read_list)
+                requests_of(iterator, method, itself, patches.never, read=_read_list)
     forward_of(chainer.Link, "__call__", lambda: bool(chainer.config.enable_backprop))
     backward_of(chainer.Variable, "backward")
     update_of(chainer.GradientMethod, "update")
@@ -86,7 +95,7 @@ def install_mxnet(mxnet: Any) -> None:
     # A loader without worker processes is a generator, whose batches are a gap.
     for name in ("_MultiWorkerIter", "_MultiWorkerIterV1"):
         if hasattr(loading, name):
-            requests_of(getattr(loading, name), "__next__", id, patches.never)
+            requests_of(getattr(loading, name), "__next__", itself, patches.never)
     waits_of(array, "asnumpy", "wait_to_read")
     waits_of(mxnet.nd, "waitall")
     region_of(gluon.Block, "save_parameters", "save")

@@ -146,7 +146,7 @@ class UsualSteps:
         self.seen: Any = None  # the latest line that was looked at
         self.alike, self.needed = 0, ALIKE
         self.batch: Any = None
-        self.updates: set[int] = set()
+        self.updates: dict[int, weakref.ref[Any]] = {}
         self.source: int | None = None
         self.size: int | None = None
         self.amount = BatchAmount()
@@ -208,7 +208,7 @@ class UsualSteps:
 
     def _begin(self, recorder: Recorder, form: StepForm, module: Any, optimizers: OptimizerNumbers) -> None:
         self.optimizer = form.constant["optimizers"][0]
-        self.updates = optimizers.identities(self.optimizer)
+        self.updates = optimizers.living(self.optimizer)
         self.module: Callable[[], Any] = weakref.ref(module)
         self.rows, self.array = recorder.passes.rows[0]
         self.source = recorder.sources.latest
@@ -274,6 +274,11 @@ class UsualSteps:
         """Return in which region or gap the training thread is, or "" if more than times are noted; from any thread."""
         places, at = self.places, len(self.times)
         return places[at] if at < len(places) else ""
+
+    def updates_by(self, optimizer: Any) -> bool:
+        """Return whether an update by ``optimizer`` may be the next: not by one at the address of one that is gone."""
+        known = self.updates.get(id(optimizer))
+        return known is not None and known() is optimizer
 
     def update_ends(self) -> bool:
         """Note that the update ends; return whether it is the next."""

@@ -29,7 +29,7 @@ _EXCEPTION, _EXCEPTIONS = 0.02, 0.25
 fewer than so many of all trials would be expected to."""
 _FEW = 6
 """One of so many trials may spread as none of the others does, without a say in how these spread."""
-_ENOUGH = 5
+ENOUGH = 5
 """Degrees of freedom with which a trial that spreads less than the mean is believed."""
 _PRIOR_SLOPE = 0.5
 """Standard deviation of the change of a log variance with the log of the step."""
@@ -161,9 +161,9 @@ def pool_spread(launches: Mapping[str, Sequence[LaunchTimes]]) -> dict[str, Tria
     the trial's own and blocks drift by beta for all trials alike. Both are estimated by weighted least squares, in
     which a trial that spreads more than usual counts less. A trial's variance s² with d = n - 1 degrees of freedom,
     relative to what the length of its step leads to (``_scales``), is then shrunk: (d0 s0² + d s²) / (d0 + d)
-    (``moderation``), and with few launches is at least the mean of all (``_pooled``). A trial that spreads as none of
-    the others would keeps its own variance, and none has less than its own irregular stalls leave open of a launch:
-    trials without stalls know nothing of those.
+    (``moderation``), and with few launches is at least the mean of all (``mean_variance``). A trial that spreads as
+    none of the others would keeps its own variance, and none has less than its own irregular stalls leave open of a
+    launch: trials without stalls know nothing of those.
 
     There is nothing to pool with fewer than ``FEWEST_TRIALS`` trials of two launches, where no launch differs, or
     where the effects of blocks leave nothing of how launches differ.
@@ -278,15 +278,15 @@ def _shrunk(variances: Array, degrees: Array, prior: _Part, most: float) -> tupl
     exceptions = exceeded < min(_EXCEPTION, _EXCEPTIONS / len(degrees))
     used, freedoms = np.where(exceptions, variances, used), np.where(exceptions, degrees, freedoms)
     left_out = exceptions & (np.argsort(np.argsort(exceeded)) < len(degrees) // _FEW)
-    mean, mean_freedom = _pooled(variances[~left_out], degrees[~left_out])
-    low = (used < mean) & (degrees < _ENOUGH)
+    mean, mean_freedom = mean_variance(variances[~left_out], degrees[~left_out])
+    low = (used < mean) & (degrees < ENOUGH)
     used, freedoms = np.where(low, mean, used), np.where(low, mean_freedom, freedoms)
     single = max((prior_variance, prior_freedom), (mean, mean_freedom))
     parts = zip(used.tolist(), np.minimum(freedoms, most).tolist(), strict=True)
     return list(parts), (single[0], min(single[1], most))
 
 
-def _pooled(variances: Array, degrees: Array) -> _Part:
+def mean_variance(variances: Array, degrees: Array) -> _Part:
     """Return the mean variance of trials, and with how many degrees of freedom it is known.
 
     Unlike the prior's, it is right whatever the shape of the noise: of launches that end in one of two states, many

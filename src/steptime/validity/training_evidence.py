@@ -123,7 +123,8 @@ def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay])
     nudged = [replay for replay in whole if replay.nudge not in (1.0, FROZEN)]
     if not strategy_named(trial.strategy).synchronous:
         still = next((replay for replay in reversed(whole) if replay.nudge == FROZEN), None)
-        behind = _stays_behind(launch, still) if still else None
+        given = trial.dataset is not None and not any(worker.drawn for worker in workers)
+        behind = (_stays_among_first_losses if given else _stays_behind)(launch, still) if still else None
         return behind or _other_first_updates(trial, workers, same, nudged)
     if not same:
         return None
@@ -262,6 +263,42 @@ def _stays_behind(launch: Launch, still: Replay) -> str | None:
         if len(own) >= _FEWEST_STAYED and max(own) <= _STAYED and others and median(others) > _MOVED:
             return f"{WRONG}: all losses of worker {rank} are those of its first weights, and the others' are not"
     return None
+
+
+_FEWEST_GIVEN = 3
+"""Losses of a worker behind its first, where it is not known of which batch each is."""
+
+
+def _stays_among_first_losses(launch: Launch, still: Replay) -> str | None:
+    """Return the sentence about a worker whose losses are all as the first weights make them, while others' are not.
+
+    Another process gives the batches to whichever worker is free, so that losses are compared as a whole: all of a
+    worker's lie where those of the first weights do, or half as far beside it, and what others come to lies farther
+    off than these differ.
+    """
+    behind = [losses for step, losses in zip(still.steps, still.losses, strict=True) if step > 1]
+    first = [loss for losses in behind for loss in losses if loss is not None]
+    late = {worker.rank: [*_later_losses(worker)] for worker in launch.workers}
+    if not first:
+        return None
+    low, high = min(first), max(first)
+    reach = high - low + _LEAST * _scale(high, high)
+    for rank, own in late.items():
+        others = [loss for other, losses in late.items() if other != rank for loss in losses[len(losses) // 2 :]]
+        stays = all(low - 0.5 * reach <= loss <= high + 0.5 * reach for loss in own)
+        if len(own) >= _FEWEST_GIVEN and stays and others and not low - reach <= median(others) <= high + reach:
+            return (
+                f"{WRONG}: all losses of worker {rank} ({min(own):.3g} to {max(own):.3g}) are as its first weights "
+                f"make them ({low:.3g} to {high:.3g}), and the others' are not ({median(others):.3g} in the median)"
+            )
+    return None
+
+
+def _later_losses(worker: WorkerSteps) -> Iterator[float]:
+    """Yield the losses of a worker behind its first step, in their order."""
+    yield from (loss for step, loss in sorted(losses_of(worker)) if step > 1)
+    if worker.alone is not None and worker.alone.loss is not None:
+        yield worker.alone.loss
 
 
 _OF_FIRST_UPDATE = 5e-5

@@ -10,6 +10,7 @@ import random
 from typing import Any
 
 from .. import patches, process
+from ..object_numbers import number_of
 from . import collectives
 
 WHOLE, INPUT, EXCHANGE, UPDATE = "whole", "input", "exchange", "update"
@@ -62,7 +63,7 @@ class Ablation:
         inner, recorder = patch.original, self.recorder
 
         def next_batch(self_: Any) -> Any:
-            source = id(getattr(self_, "_dataset", self_))
+            source = number_of(getattr(self_, "_dataset", self_), self_)
             if (
                 self.lacking == INPUT
                 and recorder.is_mine()

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Callable
 
 from .. import patches
+from ..object_numbers import number_of
 from ..record_file import now
 from .device_clock import DeviceClock, DeviceMark
 
@@ -281,7 +282,7 @@ def install(torch: Any, recorder: Recorder, compiling: Callable[[], bool]) -> No
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
         if not recorder.is_mine() or recorder.stack:  # one inside an open region is a part of that
             return None
-        recorder.replay_begin(id(args[0]))
+        recorder.replay_begin(number_of(args[0]))
         return True
 
     def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import patches, process
-from ..library_calls import backward_of, collective_of, region_of, requests_of, update_of
+from ..library_calls import backward_of, collective_of, itself, region_of, requests_of, update_of
 from . import collectives
 from .passes import hide_from_dynamo
 
@@ -110,7 +110,7 @@ def install_keras(module: Any) -> None:
 
 def install_dali(module: Any) -> None:
     """Patch the iterator of DALI's plug-in for PyTorch."""
-    requests_of(module.DALIGenericIterator, "__next__", id, patches.never)
+    requests_of(module.DALIGenericIterator, "__next__", itself, patches.never)
 
 
 def install_checkpoints(module: Any) -> None:

@@ -7,6 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
 from .. import patches
+from ..object_numbers import number_of
 from ..record_file import now
 from . import collectives
 
@@ -79,7 +80,7 @@ class Gradients:
     def _put_hooks(self, module: Any) -> None:
         """Put hooks on those parameters that carry none of ours."""
         for parameter in module.parameters():
-            key = id(parameter)
+            key = number_of(parameter)
             if key in self.sizes or not (parameter.requires_grad and parameter.is_leaf):
                 continue
             size = self._bytes_of(parameter)

@@ -117,9 +117,9 @@ class TorchTraining:
             if returned:
                 sizes.add(mark.given[0], mark.result, anew=getattr(mark.given[0], "_send_idx", None) == 0)
 
-        source = lambda it: id(getattr(it, "_dataset", it))  # noqa: E731 - it makes the line fit
-        requests_of(base, "__next__", source, self.compiling, read=self.reader.read, asked=sizes.take, usual=self.usual)
-        requests_of(data.DataLoader, "__iter__", lambda it: id(it.dataset), self.compiling, "loader_start")
+        held = lambda it: getattr(it, "_dataset", it)  # noqa: E731 - it makes the line fit
+        requests_of(base, "__next__", held, self.compiling, read=self.reader.read, asked=sizes.take, usual=self.usual)
+        requests_of(data.DataLoader, "__iter__", lambda it: it.dataset, self.compiling, "loader_start")
         self.measure(base, "_next_index", before, after)  # last: a torch without it loses nothing else
 
     # Forward
@@ -331,7 +331,7 @@ class TorchTraining:
 
     def _update_begin(self, optimizer: Any) -> None:
         usual = self.usual
-        if usual.on and id(optimizer) in usual.updates and usual.begin(UPDATE):
+        if usual.on and usual.updates_by(optimizer) and usual.begin(UPDATE):
             return
         inside = self.recorder.inside("input", "collective")
         if self.recorder.is_mine() and not inside and not self._makes_state(optimizer):
@@ -343,7 +343,7 @@ class TorchTraining:
 
     def _update_end(self, optimizer: Any) -> None:
         usual = self.usual
-        if usual.on and id(optimizer) in usual.updates and usual.update_ends():
+        if usual.on and usual.updates_by(optimizer) and usual.update_ends():
             return
         if self.recorder.is_mine():
             self.recorder.update_end(self.optimizers.of(optimizer))

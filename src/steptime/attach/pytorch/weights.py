@@ -12,6 +12,7 @@ import weakref
 from typing import Any
 
 from .. import patches, process
+from ..object_numbers import number_of
 from . import collectives
 from .attention import attends
 
@@ -67,7 +68,7 @@ class Weights:
         tables: set[int] = set()
         multiplied: set[int] = set()
         for each in module.modules():
-            own = {id(parameter) for parameter in each.parameters(recurse=False)}
+            own = {number_of(parameter) for parameter in each.parameters(recurse=False)}
             (tables if isinstance(each, self.torch.nn.Embedding) else multiplied).update(own)
         self.looked_up |= tables - multiplied
         self.precision.look_at(module)
@@ -108,7 +109,7 @@ class Weights:
         return (
             0
             if self.frozen or self.routed
-            else sum(each.numel() for each in parameters if id(each) not in self.looked_up)
+            else sum(each.numel() for each in parameters if number_of(each) not in self.looked_up)
         )
 
     def _is_traced(self) -> bool:
