@@ -66,6 +66,7 @@ EXCLUDED: dict[str, str] = {
     "diagnosis": "findings, expected steps and scenarios are a new key",
     "work": "tokens, FLOP/s and MFU are a new key",
     "resources": "memory and energy are a new key",
+    "scaling": "throughput over that of fewer workers is a new key",
     "bus_bytes_per_s": "bus bandwidth is a new key",
     "imbalance/blamed_worker": "a worker is blamed by an interval, and never after one launch (decision 17)",
     "flags": "a flag of noise gives the amount; the golden files have all of them",
