@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,20 +36,25 @@ TRIALS = {
 """Strategy, loader and workers of what is measured."""
 
 
-def run(name: str, folder: Path) -> Path:
-    """Run a study in ``folder`` and return its results; skips where the dataset was never made."""
-    path = EXAMPLES / f"{name}.yaml"
-    for workload in read_study(str(path)).workloads:
-        if workload.dataset and find_builtin(workload.dataset, cache_folder()) is None:
-            pytest.skip(f"the dataset is not there: run 'steptime data make {workload.dataset}'")
-    steptime("run", str(path), *QUICK, *STUDIES[name], "-o", "results", cwd=folder)
-    return folder / "results"
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A function that runs a study once and returns its results; skips where the dataset was never made."""
+
+    @cache
+    def results_of(name: str) -> Path:
+        path, folder = EXAMPLES / f"{name}.yaml", tmp_path_factory.mktemp(name)
+        for workload in read_study(str(path)).workloads:
+            if workload.dataset and find_builtin(workload.dataset, cache_folder()) is None:
+                pytest.skip(f"the dataset is not there: run 'steptime data make {workload.dataset}'")
+        steptime("run", str(path), *QUICK, *STUDIES[name], "-o", "results", cwd=folder)
+        return folder / "results"
+
+    return results_of
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_study_measures_what_it_asks_for(name, tmp_path):
-    run(name, tmp_path)
-    trials = report(tmp_path, "results")["trials"]
+def test_a_study_measures_what_it_asks_for(name, run):
+    trials = report(run(name).parent, "results")["trials"]
     assert {(each["strategy"], each["loader"], each["workers"]) for each in trials} == TRIALS[name]
     assert {each["status"] for each in trials} == {"ok"}
 
@@ -67,20 +74,20 @@ def test_a_study_asks_a_question_and_names_real_frameworks(name):
     assert set(study.frameworks) <= set(load_manifests())
 
 
-def test_the_program_prices_every_configuration_that_was_measured(tmp_path):
-    results = run("strong-scaling", tmp_path)
+def test_the_program_prices_every_configuration_that_was_measured(run):
+    results = run("strong-scaling")
     command = [sys.executable, EXAMPLES / "read_results.py", results, "--epochs", "2", "--samples", "1000"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     lines = [line for line in text.splitlines() if "reference" in line]
     assert len(lines) == 2
-    for trial in report(tmp_path, "results")["trials"]:
+    for trial in report(results.parent, "results")["trials"]:
         hours = 2000 / trial["throughput_samples_per_s"]["value"] / 3600
         (line,) = [line for line in lines if f"{trial['workers']} worker" in line]
         assert float(line.split()[0]) == pytest.approx(hours * trial["workers"], abs=1e-4)
 
 
-def test_the_python_interface_gives_the_trials_as_a_frame(tmp_path):
-    results = run("strong-scaling", tmp_path)
+def test_the_python_interface_gives_the_trials_as_a_frame(run):
+    results = run("strong-scaling")
     command = [sys.executable, EXAMPLES / "python_api.py", results]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert text.count("reference") == 2
