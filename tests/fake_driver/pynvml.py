@@ -1,12 +1,13 @@
 """NVIDIA's management library of machines that are not there, in the place of the module ``pynvml``.
 
 ``FAKE_GPUS`` names the machine, one of ``MACHINES``; ``PYTHONPATH=tests/fake_driver`` puts it into other processes, and
-``machine(name)`` gives a test its own.
+``machine(name)`` gives a test its own. ``FAKE_GPU_PROCESSES`` names a file with the ids of the processes on each GPU.
 """
 
 import importlib.util
 import os
 import time
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,8 @@ MACHINES: dict[str, list[dict[str, Any]]] = {
 nvmlMemory_v2 = 0x2000028  # noqa: N816 - the library's name
 RESERVED = 503_000_000
 """That the driver of an H100 held with no program running."""
+NO_PROCESS = 1 << 23
+"""No system numbers its processes as high."""
 NVML_CLOCK_SM, NVML_TEMPERATURE_GPU = 1, 0
 NVML_PERF_POLICY_POWER, NVML_PERF_POLICY_THERMAL = 0, 1
 NVML_P2P_CAPS_INDEX_NVLINK, NVML_NVLINK_MAX_LINKS = 2, 18
@@ -34,6 +37,10 @@ GPUS = MACHINES[os.environ.get("FAKE_GPUS", "none")]
 
 class NVMLError(Exception):
     """As the library's own."""
+
+
+class NVMLLibraryMismatchError(Exception):
+    """Likewise: of a function that an older driver has in another version alone."""
 
 
 def machine(name: str) -> Any:
@@ -130,6 +137,18 @@ def nvmlDeviceGetClockInfo(handle: tuple[int, int | None], _: int) -> int:  # no
     return 1980
 
 
+def nvmlDeviceGetMaxClockInfo(handle: tuple[int, int | None], _: int) -> int:  # noqa: N802
+    if handle[1] is not None:
+        raise NVMLError
+    return 1980
+
+
+def nvmlDeviceGetIndex(handle: tuple[int, int | None]) -> int:  # noqa: N802
+    if handle[1] is not None:
+        raise NVMLError
+    return handle[0]
+
+
 def nvmlDeviceGetTemperature(_: tuple[int, int | None], __: int) -> int:  # noqa: N802
     return 61
 
@@ -158,8 +177,18 @@ def nvmlDeviceGetViolationStatus(handle: tuple[int, int | None], _: int) -> Simp
     return SimpleNamespace(violationTime=0)
 
 
-def nvmlDeviceGetComputeRunningProcesses(handle: tuple[int, int | None]) -> list[int]:  # noqa: N802
-    return [1] * int(_of(handle).get("processes", 1))
+def nvmlDeviceGetComputeRunningProcesses(handle: tuple[int, int | None]) -> list[SimpleNamespace]:  # noqa: N802
+    if not _of(handle).get("versions", True):
+        raise NVMLLibraryMismatchError
+    return nvmlDeviceGetComputeRunningProcesses_v2(handle)
+
+
+def nvmlDeviceGetComputeRunningProcesses_v2(handle: tuple[int, int | None]) -> list[SimpleNamespace]:  # noqa: N802
+    pids = [NO_PROCESS + each for each in range(int(_of(handle).get("processes", 1)))]
+    listed = os.environ.get("FAKE_GPU_PROCESSES")
+    if listed is not None:
+        pids = list(map(int, Path(listed).read_text().split())) if Path(listed).exists() else []
+    return [SimpleNamespace(pid=each, usedGpuMemory=4 * GIB) for each in pids]
 
 
 def nvmlDeviceGetP2PStatus(*_: object) -> int:  # noqa: N802

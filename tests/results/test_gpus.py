@@ -23,11 +23,11 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         library = fake.machine(name)
         monkeypatch.setitem(sys.modules, "pynvml", library)
-        gpus._library.cache_clear()
+        gpus._started.cache_clear()
         return library
 
     yield has
-    gpus._library.cache_clear()
+    gpus._started.cache_clear()
 
 
 def sampled(used: int, seconds: float = 0.3) -> dict[str, float | None]:

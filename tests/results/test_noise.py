@@ -183,12 +183,12 @@ def test_a_driver_that_fails_leaves_a_machine_without_gpus(monkeypatch):
         raise OSError(message)
 
     monkeypatch.setattr(pynvml, "nvmlInit", fail)
-    gpus._library.cache_clear()
+    gpus._started.cache_clear()
     try:
         assert gpus.gpu_states() == []
         assert machine.find_accelerators().driver is None
     finally:
-        gpus._library.cache_clear()
+        gpus._started.cache_clear()
 
 
 def test_a_snapshot_takes_little_time():

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime.attached.device_steps import device_time, host_findings
-from steptime.attached.form import AttachedFinding, JobPart, RankMemory, StepPart, WaitedFor
+from steptime.attached.form import AttachedFinding, GpuUse, JobPart, RankMemory, StepPart, WaitedFor
 from steptime.attached.garbage import garbage_findings
+from steptime.attached.gpus import gpu_findings
 from steptime.attached.job_time import beside_other_work_s
 from steptime.attached.memory import memory_findings
 from steptime.attached.pipeline import pipeline_findings
@@ -75,6 +76,7 @@ class AttachedFindings:
     waited_for: WaitedFor | None
     job: Sequence[JobPart]
     memory: Sequence[RankMemory]
+    gpus: Sequence[GpuUse]
 
     def part(self, name: str) -> StepPart | None:
         return known_part(self.parts, name)
@@ -107,7 +109,7 @@ def findings_of(found: AttachedFindings) -> list[AttachedFinding]:
     if found.main.device:
         step_s = float(found.main.length_s.mean())
         all_found += host_findings(device_time(found.main.attempt, found.main.of_device, 0.0), step_s, found.steps)
-    all_found += memory_findings(found.memory, *_extent(found.main))
+    all_found += [*memory_findings(found.memory, *_extent(found.main)), *gpu_findings(found.gpus)]
     all_found += garbage_findings(found.main, found.part("garbage_collection"), found.steps)
     again = {*_EVERY_STEP, *_coming_again(found)}
     ordered = sorted(all_found, key=lambda each: (each.kind not in again, -(each.lost_s or 0.0)))

@@ -200,6 +200,28 @@ class RankMemory(JsonForm):
     device_whole: int | None
 
 
+class GpuUse(JsonForm):
+    """One GPU while the steps ran."""
+
+    host: str
+    index: int  # as nvidia-smi prints it
+    name: str
+    ranks: list[int]  # whose processes were on it; empty if the driver does not say
+    looks: int
+    busy_share: float | None  # of time, with a kernel at work
+    power_w: float | None
+    power_limit_w: float | None
+    clock_hz: float | None
+    highest_clock_hz: float | None
+    throttled_share: float | None  # of looks in which something held its clocks back
+    throttled_by: dict[str, float]  # likewise, by power, heat or hardware
+    memory_used: int | None
+    memory_of_run: int | None  # of the run's processes, by the driver
+    memory_whole: int | None
+    other_processes: list[str]  # name and number of those that the run did not start
+    reason: str | None  # why some is null
+
+
 class RankArithmetic(JsonForm):
     """Of one rank."""
 
@@ -269,6 +291,8 @@ class AttachedFinding(JsonForm):
         "garbage_collection",
         "memory_growth",
         "page_faults",
+        "throttling",
+        "shared_gpu",
         "evaluation_on_few_ranks",
         "evaluation",
         "checkpoint",
@@ -321,16 +345,13 @@ class AttachedRun(JsonForm):
     """What joined the processes, as `torch.distributed/gloo`."""
     world: int
     """Processes that train together; 0 where none was attached, or if unknown."""
-    attempts: int
-    """Groups of processes that trained together; the parts are of the longest."""
-    trainings: list[AttachedTraining]
-    """Of a command that trained several times; one that was started anew counts once."""
+    attempts: int  # groups of processes that trained together; the parts are of the longest
+    trainings: list[AttachedTraining]  # of a command that trained several times; one started anew counts once
     ranks: list[AttachedRank]
     hosts: list[AttachedHost]
     steps: int
     """That the parts are means of."""
-    left_out: int
-    """Unsteady first steps, those with or behind an evaluation or a checkpoint, and of other kinds."""
+    left_out: int  # unsteady first steps, those with or behind an evaluation or a checkpoint, and of other kinds
     left_out_for: dict[str, int]
     micro_steps: int | None
     """Backward passes of such a step; None if that changes."""
@@ -338,11 +359,12 @@ class AttachedRun(JsonForm):
     step_s: Interval[float | None]
     device: DeviceTime | None
     """Whose clock counts."""
-    median_step_s: Interval[float | None]
-    """Shown where the interval of ``step_s`` is wider than itself."""
+    median_step_s: Interval[float | None]  # shown where the interval of ``step_s`` is wider than itself
     spread: StepSpread | None
     throughput: Throughput | None
     memory: list[RankMemory]
+    gpus: list[GpuUse]
+    gpus_reason: str | None  # why there are none
     windows: list[StepWindow]
     histogram: StepHistogram | None
     flops: float | None

@@ -8,6 +8,7 @@ from steptime.attached.device_steps import device_time, devices_of_ranks
 from steptime.attached.findings import AttachedFindings, findings_of
 from steptime.attached.first_findings import described_trainings, first_findings
 from steptime.attached.form import AttachedHost, AttachedRank, AttachedRun, ImportedFigures
+from steptime.attached.gpus import gpu_uses, why_no_gpus
 from steptime.attached.job_time import CommandTime, job_parts
 from steptime.attached.memory import memory_of_ranks
 from steptime.attached.step_flops import arithmetic, step_flops
@@ -82,7 +83,8 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
     trained = throughput(main) if main and main.numbers and not header.imported else None
     flops, flops_by, why_no_flops = step_flops(files.processes, main, trained)
     memory = memory_of_ranks(main) if main else []
-    seen = AttachedFindings(kept, trainings, main, parts, waited, job, memory) if main else None
+    gpus = gpu_uses(files.gpus, main) if main and not header.imported else []
+    seen = AttachedFindings(kept, trainings, main, parts, waited, job, memory, gpus) if main else None
     first = list(first_findings(header, files, trainings, by_length))
     imported = [ImportedFigures(**each.model_dump(exclude={"notes"})) for each in header.imported]
     return AttachedRun(
@@ -122,6 +124,8 @@ def attached_run(header: AttachedHeader, files: AttachedFiles) -> AttachedRun:
         histogram=step_histogram(main) if main and not _are_means(main) else None,
         throughput=trained,
         memory=memory,
+        gpus=gpus,
+        gpus_reason=None if gpus else why_no_gpus(files.gpus, header),
         flops=flops,
         flops_by=flops_by,
         arithmetic=(

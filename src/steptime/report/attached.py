@@ -14,6 +14,7 @@ from steptime.attached.form import (
     StepSpread,
     listed_ranks,
 )
+from steptime.attached.gpus import described, use_sentences
 from steptime.attached.step_parts import title_of, without_folders
 from steptime.attached.user_command import script_of
 from steptime.document.number_format import UNKNOWN, Shown, count, percent, seconds, time_unit
@@ -181,6 +182,7 @@ def run_notes(run: AttachedRun) -> Iterator[str]:
     if run.throughput is not None:
         yield from throughput_sentences(run.throughput, len(run.ranks))
     yield from memory_sentences(run.memory)
+    yield from use_sentences(run.gpus)
     for each in run.imported:
         yield _origin(each)
     if run.flops and run.arithmetic is not None:
@@ -227,7 +229,7 @@ def attached_section(run: AttachedRun) -> Section:
         titles = [Column("ranks"), Column("steps"), Column("step"), Column("restarts")]
         trained = [_training_row(each) for each in run.trainings]
         parts.append(Section("Trainings", [SectionTable(titles, trained, "program", _LAYOUTS, "Trainings")]))
-    parts += _hosts(run)
+    parts += [*_hosts(run), *_gpus(run)]
     if run.job:
         job = [_job_row(part) for part in run.job]
         titles = [Column("time"), Column("share"), Column("count"), Column("ranks", "prose")]
@@ -319,6 +321,19 @@ def _hosts(run: AttachedRun) -> list[Part]:
         return []
     titles = [Column("ranks", "prose"), Column("devices", "prose")]
     return [Section("Hosts", [SectionTable(titles, rows, "host", _LAYOUTS, "Hosts")])]
+
+
+def _gpus(run: AttachedRun) -> list[Part]:
+    """Return the GPUs with their ranks and what they did."""
+    rows = []
+    for gpu in run.gpus:
+        ranks = listed_ranks(gpu.ranks).partition(" ")[2] or UNKNOWN
+        shared = [f"shared with {other}" for other in gpu.other_processes]
+        texts = [*described(gpu), *([gpu.reason] if gpu.reason else []), *shared]
+        own = UNKNOWN if gpu.memory_of_run is None else format_bytes(gpu.memory_of_run)
+        rows.append(TableRow(f"{gpu.index} of {gpu.host}", cells(ranks, own, "; ".join(dict.fromkeys(texts)))))
+    titles = [Column("ranks", "prose"), Column("memory of the run"), Column("what it did", "prose")]
+    return [Section("GPUs", [SectionTable(titles, rows, "GPU", _LAYOUTS, "GPUs")])] if rows else []
 
 
 def _job_row(part: JobPart) -> TableRow:

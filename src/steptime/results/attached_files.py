@@ -37,6 +37,7 @@ from steptime.results.attached_lines import (
     WeightsLine,
 )
 from steptime.results.consistency import SetAside
+from steptime.results.gpu_windows import WRITTEN, GpuWindow, NoGpus, read_windows
 from steptime.results.jsonlines import read_lines
 from steptime.results.peaks import StoredPeaks
 from steptime.results.stored_record import FlagCode, Quantity, StoredObject, first_mistake
@@ -162,6 +163,8 @@ class AttachedFiles:
     set_aside: list[SetAside]
     peaks: StoredPeaks = field(default_factory=StoredPeaks)
     """Measured for the folder."""
+    gpus: list[GpuWindow | NoGpus] = field(default_factory=list)
+    """What the programs that started the processes saw of the GPUs of their hosts."""
 
 
 def read_attached(folder: PlainFolder, path: Path) -> AttachedFiles:
@@ -177,6 +180,7 @@ def read_attached(folder: PlainFolder, path: Path) -> AttachedFiles:
     seen: list[str] = []
     failures: list[FailureLine] = []
     aside: list[SetAside] = []
+    gpus: list[GpuWindow | NoGpus] = []
     for name in names:
         if name.endswith(".jsonl"):
             found = _read_process(folder, path / name, aside)
@@ -186,7 +190,9 @@ def read_attached(folder: PlainFolder, path: Path) -> AttachedFiles:
             seen += folder.read(path / name).decode(errors="replace").splitlines()
         elif name.startswith(FAILED) and name.endswith(".txt"):
             failures += _failures(folder.read(path / name))
-    return AttachedFiles(processes, seen, sorted(failures, key=lambda each: each.at_ns), aside)
+        elif name.startswith(WRITTEN) and name.endswith(".txt"):
+            gpus += read_windows(folder.read(path / name))
+    return AttachedFiles(processes, seen, sorted(failures, key=lambda each: each.at_ns), aside, gpus=gpus)
 
 
 def _failures(text: bytes) -> Iterator[FailureLine]:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -12,6 +12,7 @@ from statistics import mean, median
 from typing import Any, Self, TypeVar
 
 from steptime.catalog.accelerators import device_handles
+from steptime.errors import error_line
 
 Number = TypeVar("Number", int, float)
 _MILLI, _MEGA = 1e-3, 1e6
@@ -32,22 +33,43 @@ class GpuState:
     throttled_s: float | None
     """Seconds since boot in which heat or power limits held the clocks down; GPUs for games do not say."""
     processes: float | None
-    """Compute processes on it."""
+    """How many compute processes are on it."""
     busy_share: float | None = None
     """Of the driver's last sampling period (a sixth of a second to one), in which a kernel was at work."""
     energy_j: float | None = None
     """That it took since its driver was loaded; before Volta, and of a part of a GPU, the driver does not say."""
+    index: int | None = None
+    """Of the driver, as ``nvidia-smi`` prints it."""
+    uuid: str | None = None
+    memory_bytes: float | None = None
+    """All that it has."""
+    highest_sm_hz: float | None = None
+    process_bytes: Mapping[int, int | None] | None = None
+    """The memory of each of its compute processes by process id, in the numbers of the driver's machine."""
 
 
 @cache
-def _library() -> Any:  # noqa: ANN401 - an untyped module
+def _started() -> tuple[Any, str]:
+    """Return the driver's library, or None and why it cannot be used."""
     import pynvml  # noqa: PLC0415 - a report of records asks no driver
 
     try:
         pynvml.nvmlInit()
-    except Exception:  # noqa: BLE001 - whatever a driver's library does, a launch is measured without it
-        return None
-    return pynvml
+    except Exception as error:  # noqa: BLE001 - whatever a driver's library does, a launch is measured without it
+        return None, error_line(error)
+    return pynvml, ""
+
+
+def _library() -> Any:  # noqa: ANN401 - an untyped module
+    return _started()[0]
+
+
+def why_no_gpus() -> str | None:
+    """Return why no GPU can be read, None if one can be."""
+    library, problem = _started()
+    if library is None:
+        return f"NVIDIA's management library cannot be used: {problem}"
+    return None if gpu_states() else "NVIDIA's management library lists no GPU that this process sees"
 
 
 def _handles(library: Any) -> list[Any]:  # noqa: ANN401 - an untyped module
@@ -75,30 +97,45 @@ def _state(library: Any, handle: Any) -> GpuState:  # noqa: ANN401 - an untyped 
     memory = ask("nvmlDeviceGetMemoryInfo", version) or ask("nvmlDeviceGetMemoryInfo")
     clock = ask("nvmlDeviceGetClockInfo", library.NVML_CLOCK_SM)
     power, limit = ask("nvmlDeviceGetPowerUsage"), ask("nvmlDeviceGetEnforcedPowerLimit")
+    highest = ask("nvmlDeviceGetMaxClockInfo", library.NVML_CLOCK_SM)
     processes = ask("nvmlDeviceGetComputeRunningProcesses")
+    if processes is None:  # of a driver before 510
+        processes = ask("nvmlDeviceGetComputeRunningProcesses_v2")
+    reasons = ask("nvmlDeviceGetCurrentClocksEventReasons")
+    if reasons is None:  # before 535; the name from then on ends with CUDA 14
+        reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons")
     energy = ask("nvmlDeviceGetTotalEnergyConsumption")
     policies = (library.NVML_PERF_POLICY_THERMAL, library.NVML_PERF_POLICY_POWER)
     held = [ask("nvmlDeviceGetViolationStatus", policy) for policy in policies]
     return GpuState(
-        name=name.decode() if isinstance(name, bytes) else str(name),
+        name=_text(name) or "",
         memory_used_bytes=None if memory is None else float(memory.used),
         temperature_c=_number(ask("nvmlDeviceGetTemperature", library.NVML_TEMPERATURE_GPU)),
         sm_hz=None if clock is None else clock * _MEGA,
         power_w=None if power is None else power * _MILLI,
         power_limit_w=None if limit is None else limit * _MILLI,
-        throttle_reasons=ask("nvmlDeviceGetCurrentClocksThrottleReasons"),
+        throttle_reasons=reasons,
         throttled_s=None if None in held else sum(each.violationTime for each in held) * 1e-9,
         processes=None if processes is None else float(len(processes)),
         busy_share=None if rates is None else rates.gpu / 100,
         energy_j=None if energy is None else energy * _MILLI,
+        index=ask("nvmlDeviceGetIndex"),
+        uuid=_text(ask("nvmlDeviceGetUUID")),
+        memory_bytes=None if memory is None else float(memory.total),
+        highest_sm_hz=None if highest is None else highest * _MEGA,
+        process_bytes=None if processes is None else {each.pid: each.usedGpuMemory for each in processes},
     )
 
 
 def _asked(library: Any, question: str, *arguments: Any) -> Any:  # noqa: ANN401 - an untyped module
     try:
         return getattr(library, question)(*arguments)
-    except (library.NVMLError, AttributeError):
+    except (library.NVMLError, AttributeError, getattr(library, "NVMLLibraryMismatchError", AttributeError)):
         return None
+
+
+def _text(value: Any) -> str | None:  # noqa: ANN401 - bytes of an old version of the library's module
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _number(value: Any) -> float | None:  # noqa: ANN401 - whatever the driver reports
@@ -135,8 +172,15 @@ def _link(library: Any, one: Any, other: Any) -> str:  # noqa: ANN401 - the libr
 
 SAMPLED_EVERY_S = 0.25
 """So long a launch waits between two looks at its GPUs, and a little longer."""
-_HELD_BACK = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
-"""Of the mask of reasons: a power limit, a slowdown by hardware, and limits of heat and of power behind it."""
+_POWER, _HEAT, _HARDWARE = 0x4 | 0x80, 0x20 | 0x40, 0x8
+"""Of the mask of reasons: a limit of power, by software or a brake of the board; of heat; a slowdown by hardware."""
+_HELD_BACK = _POWER | _HEAT | _HARDWARE
+
+
+def throttle_causes(reasons: int) -> list[str]:
+    """Return by what a mask of the driver holds the clocks back: ``power``, ``heat``, else ``hardware``."""
+    causes = [name for name, bits in (("power", _POWER), ("heat", _HEAT)) if reasons & bits]
+    return causes or (["hardware"] if reasons & _HARDWARE else [])
 
 
 class GpuSamples:

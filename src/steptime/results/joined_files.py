@@ -116,6 +116,7 @@ def joined_files(parts: Sequence[AttachedFiles]) -> AttachedFiles:
         [line for part in parts for line in part.seen],
         sorted((each for part in parts for each in part.failures), key=lambda each: each.at_ns),
         [each for part in parts for each in part.set_aside],
+        gpus=list({repr(each): each for part in parts for each in part.gpus}.values()),
     )
 
 

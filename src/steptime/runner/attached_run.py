@@ -16,17 +16,19 @@ from typing import TYPE_CHECKING, Any
 from steptime.attach.folder import environment, write_hook
 from steptime.attach.record_file import boot_id
 from steptime.errors import LaunchError, StoreError, error_line
+from steptime.execution.gpu_watch import GpuWatch
 from steptime.execution.progress import Observer
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.own_command import CommandEnd, run_command
 from steptime.plain_file import PlainFolder, cannot_write, make_exclusively
 from steptime.results.attached_files import FAILED, RECORDS, read_latest
+from steptime.results.gpu_windows import WRITTEN
 from steptime.results.machine import fingerprint
 from steptime.results.noise import Snapshot, difference, flags, snapshot
 from steptime.results.store import Store
 from steptime.runner.attached_folder import make_results, member_file
 from steptime.runner.job_member import JobMember, job_member
-from steptime.runner.process_watch import ProcessWatch
+from steptime.runner.process_watch import ProcessWatch, processes_below, variables_of
 
 if TYPE_CHECKING:
     from steptime.analysis.compared.sides import ComparedSide
@@ -36,6 +38,8 @@ HOOK = "hook"
 """The folder with the hook, in a results folder; it is removed when the command has ended."""
 Note = Callable[[Mapping[str, Any]], None]
 _BEAT_S = 0.5
+_FOLDER = "STEPTIME_ATTACH"
+"""The variable that names the folder of the records to the processes of a command."""
 _THROWN_AWAY = "thrown-away"
 """The working directory of a throw-away run, in its results folder."""
 
@@ -92,7 +96,7 @@ class AttachedCommand:
         prepared = self.prepare()
         prepared.locked.close()
         prepared.note({**prepared.header, "by_environment": True})
-        return {"PYTHONPATH": str(prepared.hook.resolve()), "STEPTIME_ATTACH": prepared.variables["STEPTIME_ATTACH"]}
+        return {"PYTHONPATH": str(prepared.hook.resolve()), _FOLDER: prepared.variables[_FOLDER]}
 
     def join(self, member: JobMember) -> "PreparedCommand":
         """Make ready to write to the results folder of another member of the same job.
@@ -122,7 +126,7 @@ class AttachedCommand:
         if self.ablate:
             variables["PYTHONPATH"] += os.pathsep + str(Path.cwd())
         note(header)
-        watch = ProcessWatch("STEPTIME_ATTACH", str(hook.resolve()))
+        watch = ProcessWatch(_FOLDER, str(hook.resolve()))
         return PreparedCommand(self, words, variables, header, hook, note, watch, locked)
 
     def _elsewhere(self, folder: PlainFolder) -> list[str]:
@@ -171,7 +175,8 @@ class PreparedCommand:
         Whatever fails besides the command is one of ``problems``. Raises LaunchError where it cannot be started.
         """
         folder, before = PlainFolder(self.folder), None
-        watched: list[Callable[[int], None]] = [self.watch.look, beat]
+        gpus = GpuWatch(folder, self.folder / RECORDS, self.header["boot"], self._has_started)
+        watched: list[Callable[[int], None]] = [self.watch.look, gpus.look, beat]
 
         def observe(process: int) -> None:
             for look in list(watched):
@@ -188,6 +193,7 @@ class PreparedCommand:
         with self.locked:
             with self._output(folder) as output:
                 ended = run_command(self.words, {**os.environ, **self.variables}, observe, _BEAT_S, output)
+            gpus.end()
             try:
                 self._note_end(ended, before)
             except Exception as error:  # noqa: BLE001 - the end is that of the command
@@ -195,6 +201,11 @@ class PreparedCommand:
             with suppress(Exception):
                 folder.remove(self.hook)
         return ended
+
+    def _has_started(self, command: int, process: int) -> bool:
+        """Return whether the command started a process, or had a daemon start it, as Slurm's does."""
+        has_variable = variables_of(process).get(_FOLDER) == self.variables[_FOLDER]
+        return has_variable or process in processes_below(command)
 
     def _failed(self, what: str, error: Exception) -> None:
         self.problems.append(f"{what}: {error_line(error)}")
@@ -232,7 +243,7 @@ class PreparedCommand:
     def _why_nothing(self) -> str | None:
         """Return why no process wrote anything; None if some did."""
         words = self.command.words
-        written = [each for each in (self.folder / RECORDS).iterdir() if not each.name.startswith(FAILED)]
+        written = [each for each in (self.folder / RECORDS).iterdir() if not each.name.startswith((FAILED, WRITTEN))]
         if any(each.suffix == ".jsonl" for each in written):
             return None
         return self.watch.replaced_path(words) if written else self.watch.reason(words)

@@ -71,10 +71,10 @@ class ProcessWatch:
         self._looks += 1
         if self._looks > _FIRST_LOOKS and self._looks % _BEATS_BETWEEN:
             return
-        for each in _below(process):
+        for each in processes_below(process):
             words = _words(each)
             if words and _PYTHON.search(Path(words[0]).name):
-                variables = _environment(each)
+                variables = variables_of(each)
                 path = variables.get("PYTHONPATH", "")
                 lacks = self.variable in variables and self.hook not in path.split(os.pathsep)
                 option = isolating_option(words[1:])
@@ -136,7 +136,7 @@ def _where_set(words: Sequence[str]) -> str:
     return ""
 
 
-def _environment(process: int) -> dict[str, str]:
+def variables_of(process: int) -> dict[str, str]:
     """Return the variables with which a process was started; none of another user's."""
     try:
         variables = psutil.Process(process).environ()
@@ -145,7 +145,8 @@ def _environment(process: int) -> dict[str, str]:
     return {name: value.encode(errors="surrogateescape").decode(errors="replace") for name, value in variables.items()}
 
 
-def _below(process: int) -> Iterator[int]:
+def processes_below(process: int) -> Iterator[int]:
+    """Yield a process and all that descend from it."""
     waiting = [process]
     while waiting:
         each = waiting.pop()

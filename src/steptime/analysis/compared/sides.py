@@ -18,6 +18,8 @@ from steptime.analysis.pooled_conditions import versions_of
 from steptime.analysis.summary import summarise
 from steptime.analysis.summary_form import TrialSummary
 from steptime.attached.attempts import attempts_of
+from steptime.attached.form import GpuUse
+from steptime.attached.gpus import gpu_findings, gpu_uses
 from steptime.attached.step_parts import KeptSteps, launch_of, longest_training
 from steptime.attached.step_selection import kept_steps
 from steptime.attached.throughput import throughput
@@ -200,6 +202,8 @@ def _said(value: Any) -> str:  # noqa: ANN401 - any JSON value of a fingerprint
 _SCRIPT = "own script"
 _SAME_AMOUNT = 0.01
 """By which the samples of a step may differ, as by a last batch."""
+_SAME_CLOCK = 0.03
+"""By which the mean clock of GPUs may."""
 
 
 def attached_folders(folder: Path) -> list[Path]:
@@ -233,8 +237,10 @@ def attached_sides(
     left_out = second.copies + len(second.trained) - len(own)
     second = replace(second, trained=own, copies=left_out)
     other = _side(second, names[1], sources[1])
-    if (unequal := _unequal_samples(first.trained[-1].steps, second.trained[-1].steps)) is not None:
-        subjects = [replace(subject, flags=[*subject.flags, f"{names[1]}: {unequal}"]) for subject in other.subjects]
+    before, after = first.trained[-1], second.trained[-1]
+    unequal = [_unequal_samples(before.steps, after.steps), _unequal_clocks(before.gpus, after.gpus)]
+    if marks := [f"{names[1]}: {each}" for each in unequal if each is not None]:
+        subjects = [replace(subject, flags=[*subject.flags, *marks]) for subject in other.subjects]
         other = replace(other, subjects=subjects, company=subjects)
     earlier, later = ([run.header for run in each.trained] for each in (first, second))
     if not _were_interleaved(earlier, later):
@@ -261,6 +267,15 @@ def _unequal_samples(one: KeptSteps, other: KeptSteps) -> str | None:
     )
 
 
+def _unequal_clocks(one: Sequence[GpuUse], other: Sequence[GpuUse]) -> str | None:
+    """Return that GPUs ran at other clocks, whatever the script did."""
+    clocks = [[gpu.clock_hz for gpu in gpus if gpu.clock_hz is not None] for gpus in (one, other)]
+    before, after = (sum(each) / len(each) if each else None for each in clocks)
+    if before is None or after is None or abs(after / before - 1.0) < _SAME_CLOCK:
+        return None
+    return f"GPUs ran at {after * 1e-9:.3g} GHz on average, not {before * 1e-9:.3g}"
+
+
 def _were_interleaved(one: Sequence[AttachedHeader], other: Sequence[AttachedHeader]) -> bool:
     """Whether runs of two scripts make pairs of which each ended before the next began, on one machine."""
     pairs = list(zip(one, other, strict=False))
@@ -276,6 +291,7 @@ class _TrainedRun:
     header: AttachedHeader
     steps: KeptSteps
     trainings: int
+    gpus: Sequence[GpuUse]
 
     @property
     def identities(self) -> tuple[Hashable, Hashable]:
@@ -301,7 +317,8 @@ def _runs_of(stores: Sequence[Store], source: str) -> _TrainedRuns:
     for header, files in sorted(read, key=_started):
         kept = [own for attempt in attempts_of(files.processes) if (own := kept_steps(attempt)).numbers]
         if kept:
-            run = _TrainedRun(header, longest_training(kept), len(trainings_of([own.attempt for own in kept])))
+            longest, trainings = longest_training(kept), trainings_of([own.attempt for own in kept])
+            run = _TrainedRun(header, longest, len(trainings), gpu_uses(files.gpus, longest))
             if known.isdisjoint(run.identities):
                 trained.append(run)
             else:
@@ -322,6 +339,7 @@ def _side(runs: _TrainedRuns, name: str, source: str) -> ComparedSide:
     reduced = [launch_of(run.steps, number) for number, run in enumerate(runs.trained)]
     launches = [replace(each, started_at=moment) for each, moment in zip(reduced, started, strict=True)]
     flags = [flag for header in headers for flag in header.flags]
+    flags += [f"{name}: {each.sentence}" for run in runs.trained for each in gpu_findings(run.gpus)]
     if runs.copies:
         flags.append(f"{runs.copies} of {runs.copies + len(headers)} runs left out: copies of others")
     several = [run.trainings for run in runs.trained if run.trainings > 1]
