@@ -37,8 +37,11 @@ class _LooksAtGpu:
     """The looks at one GPU since the last line about it."""
 
     begin_ns: int
+    """When the first state was read."""
     first: GpuState
     states: list[GpuState] = field(default_factory=list)
+    last_ns: int = 0
+    """When the last one was: a counter of energy tells what was taken until then."""
 
 
 class GpuWatch:
@@ -94,8 +97,10 @@ class GpuWatch:
         while not self._over.wait(self._every_s):
             at = time.monotonic()
             for place, state in enumerate(gpu_states()):
-                stretch = stretches.setdefault(place, _LooksAtGpu(time.monotonic_ns(), state))
+                now_ns = time.monotonic_ns()
+                stretch = stretches.setdefault(place, _LooksAtGpu(now_ns, state))
                 stretch.states.append(state)
+                stretch.last_ns = now_ns
                 self._learn_whose(state, command)
             if at - written >= max(_SHORTEST_S, (at - began) / _PART):
                 self._write_stretches(stretches)
@@ -116,12 +121,12 @@ class GpuWatch:
 
     def _write_stretches(self, stretches: dict[int, _LooksAtGpu]) -> None:
         """Write a line for each GPU, whose next stretch begins with the last look of this one."""
-        now = time.monotonic_ns()
+        now_ns = time.monotonic_ns()
         lines = []
         for place, stretch in stretches.items():
             if stretch.states:
-                lines.append(asdict(self._window(place, stretch, now)))
-                stretches[place] = _LooksAtGpu(now, stretch.states[-1])
+                lines.append(asdict(self._window(place, stretch, now_ns)))
+                stretches[place] = _LooksAtGpu(stretch.last_ns, stretch.states[-1])
         self._write(lines)
 
     def _window(self, place: int, stretch: _LooksAtGpu, end_ns: int) -> GpuWindow:
@@ -138,7 +143,7 @@ class GpuWatch:
             name=last.name,
             uuid=last.uuid,
             busy=_mean([state.busy_share for state in states]),
-            power_w=_power(stretch, (end_ns - stretch.begin_ns) * 1e-9),
+            power_w=_power(stretch, (stretch.last_ns - stretch.begin_ns) * 1e-9),
             limit_w=last.power_limit_w,
             sm_hz=_mean([state.sm_hz for state in states]),
             highest_sm_hz=last.highest_sm_hz,
