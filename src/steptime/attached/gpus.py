@@ -154,7 +154,7 @@ def gpu_findings(gpus: Sequence[GpuUse]) -> Iterator[AttachedFinding]:
     """Yield whose clocks were held back, and who else was on a GPU of the run."""
     held = [each for each in gpus if each.looks >= _FEWEST_LOOKS and (each.throttled_share or 0.0) >= _NOTABLE]
     if held:
-        most = max(held, key=lambda each: each.throttled_share or 0.0)
+        most = max(held, key=lambda gpu: gpu.throttled_share or 0.0)
         share, causes = most.throttled_share or 0.0, " and ".join(most.throttled_by)
         clock = with_limit(most.clock_hz, most.highest_clock_hz, _GIGA, "GHz")
         power = with_limit(most.power_w, most.power_limit_w, 1.0, "W")
