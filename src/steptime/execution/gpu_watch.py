@@ -41,7 +41,7 @@ class _LooksAtGpu:
     first: GpuState
     states: list[GpuState] = field(default_factory=list)
     last_ns: int = 0
-    """When the last one was: a counter of energy tells what was taken until then."""
+    """When the last one was, to which its counter of energy counts."""
 
 
 class GpuWatch:
