@@ -4,6 +4,7 @@ import json
 import tarfile
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from renamed import FILES, rename
 from typer.testing import CliRunner
@@ -30,15 +31,29 @@ def stored(study: str) -> dict[str, bytes]:
 
 def unpacked(study: str, root: Path) -> Path:
     """Write a study's results folder and the profile fitted to it into ``root``; return the results folder."""
+    write_results(study, root)
+    if study in FITTED:
+        (root / "study.profile.json").write_bytes(fitted(study))
+    return root / "study"
+
+
+@cache
+def fitted(study: str) -> bytes:
+    """Return the profile that is fitted to a study's results, made once in a process."""
+    with TemporaryDirectory() as root:
+        write_results(study, Path(root))
+        output_of("fit", str(Path(root, "study")))
+        return Path(root, "study.profile.json").read_bytes()
+
+
+def write_results(study: str, root: Path) -> None:
+    """Write a study's results folder into ``root``."""
     for name, data in stored(study).items():
         if name.startswith("study/"):
             path = root / name
             path = path.with_name(FILES.get(path.name, path.name))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(with_names_of_today(path, data))
-    if study in FITTED:
-        output_of("fit", str(root / "study"))
-    return root / "study"
 
 
 def with_names_of_today(path: Path, data: bytes) -> bytes:
