@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 import numpy as np
+import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 from numpy.typing import NDArray
 
 from steptime.errors import UsageError
@@ -13,6 +14,9 @@ Array = NDArray[np.float64]
 
 FIT = "fit"
 HOLDOUT = "holdout"
+INPUT, EVALUATION, CHECKPOINT = TIME_PARTS = ("input", "evaluation", "checkpoint")
+"""What may be in a time beside training."""
+_TAIL = 0.95
 
 
 class EvidenceError(UsageError):
@@ -41,6 +45,10 @@ class Setup:
     """The name of a declared stack; empty where the text of ``framework`` has it."""
     parameters: int | None = None
     """Trainable values; None if the workload's name has them, or unknown."""
+    active_parameters: int | None = None
+    """Those of them that a token meets (mixture of experts); None if all do, or if the source does not say."""
+    tokens_per_sample: int | None = None
+    """Of a transformer; None of other workloads, or if the source does not say."""
     exchange: str = ""
     """When gradients travel, as ``Stack.exchange``; empty where the stack has it. So are the next two."""
     messages: str = ""
@@ -49,10 +57,14 @@ class Setup:
     """Workers over which weights are split, replicas of which average their parts; None if the source does not say."""
     accumulation: int = 1
     """Backward passes of a step, before one exchange of gradients."""
+    tensor_parallel: int = 1
+    """Devices of each worker, which split its layers: each exchanges its part of the gradients on links of its own."""
     input_store: str = ""
     """Where samples lie, a name of ``input_ceiling.STORES``; empty if the source does not say."""
     input_rate: float | None = None
     """Samples per second that the store gives to all workers together at most; None if the source does not say."""
+    time_includes: tuple[str, ...] | None = None
+    """Those of ``TIME_PARTS`` that are in the times beside training; None if the source does not say."""
     one_batch: bool = False
     """Whether all workers share one batch (strong scaling); else each keeps its own."""
     global_batch: int | None = None
@@ -62,6 +74,13 @@ class Setup:
     """Workers that fit in one host, by an assumption where the source does not say."""
     assumed_spread: bool = False
     """Whether workers are assumed to be spread over all hosts first, and to share their cards later."""
+    assumed_once: float = 0.0
+    """The share of the first point's step that is assumed to be work once an epoch, of which steps become fewer."""
+
+    @property
+    def has_work_once_an_epoch(self) -> bool:
+        """Whether times hold what each epoch has once, while steps of an epoch become fewer with workers."""
+        return not self.one_batch and bool(set(self.time_includes or ()) & {EVALUATION, CHECKPOINT})
 
     @property
     def host_size(self) -> float:
@@ -81,6 +100,24 @@ class Point:
     servers: int | None
     step_time: float
     """Seconds per iteration."""
+    error: float = 0.0
+    """Standard error of its logarithm, as repetitions show it; 0 where none are known."""
+
+
+def error_of_mean(deviation: float, repetitions: int, degrees: int | None = None) -> float:
+    """Return the standard error of a mean, as wide as Student's interval of 90 % is over that of a normal number.
+
+    Args:
+        deviation: standard deviation between repetitions.
+        repetitions: behind the mean.
+        degrees: of freedom by which the deviation is known; by default one less than repetitions. Of none, the
+            deviation is that of a single run.
+    """
+    degrees = repetitions - 1 if degrees is None else degrees
+    if degrees < 1:
+        return deviation
+    wider = scipy.special.stdtrit(degrees, _TAIL) / scipy.special.ndtri(_TAIL)
+    return float(deviation / repetitions**0.5 * wider)
 
 
 PointsAsked = Sequence[tuple[int, int | None]]

@@ -269,6 +269,8 @@ class Facts:
     inside_rate: float
     shared_memory: bool
     """Whether all messages inside a host cross one memory."""
+    links: int
+    """Links of a worker inside its host that work at once, one for each device that splits its layers."""
     card_rate: float
     """Of all network cards of a host together."""
     cards: int
@@ -316,6 +318,7 @@ def facts_of(setup: Setup) -> Facts:
         half_bytes=_half_bytes(setup, stack),
         inside_rate=inside.median,
         shared_memory=hardware.shares_memory(setup.intra_host_link),
+        links=setup.tensor_parallel,
         card_rate=rate,
         cards=cards,
         overlaps=stack.exchange != "after_backward",
@@ -362,7 +365,7 @@ def _messages(setup: Setup, stack: Stack) -> int:
         return _TENSORS.get(workload, _USUAL_TENSORS)
     if stack.messages == "one":
         return 1
-    return ceil((_gradients(setup) or _USUAL_GRADIENTS) / _BUCKET)
+    return ceil((_gradients(setup) or _USUAL_GRADIENTS) / setup.tensor_parallel / _BUCKET)
 
 
 def workload_of(setup: Setup) -> str:

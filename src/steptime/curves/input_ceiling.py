@@ -15,7 +15,7 @@ import numpy as np
 
 from steptime.catalog.choices import SYNTHETIC
 from steptime.catalog.workloads.table import LIBRARY
-from steptime.curves.curve import Array, ScalingCurve
+from steptime.curves.curve import INPUT, Array, ScalingCurve
 from steptime.curves.facts import workload_of
 
 _SHARED = "shared"
@@ -34,7 +34,7 @@ class InputPath:
     """What a table says of its input."""
 
     read: bool
-    """Whether samples are read at all, and not made on the device."""
+    """Whether samples are read within the time, and not made on the device."""
     shared: bool
     """Whether steps may come to wait for a store that all hosts share."""
     samples_s: float | None = None
@@ -50,7 +50,8 @@ def input_path(curve: ScalingCurve) -> InputPath:
     setup = curve.setup
     name = workload_of(setup)
     text = LIBRARY[name].of_tokens if name in LIBRARY else name.startswith("bert")
-    read = not text and setup.data != SYNTHETIC.name
+    timed = setup.time_includes is None or INPUT in setup.time_includes
+    read = not text and timed and setup.data != SYNTHETIC.name
     batch: float | None = setup.batch_per_worker
     if setup.global_batch is not None:
         batch = setup.global_batch / curve.fit[0].workers

@@ -51,7 +51,11 @@ _AS_BELIEVED = 4
 """One sample of so many is drawn as believed, so that no tail is lost."""
 _SPREAD_SHARE = 0.15
 """Of tables that do not state hosts, those whose workers were spread over all hosts before any had two."""
+_ONCE = ((0.0, 0.4), (0.01, 0.2), (0.03, 0.2), (0.1, 0.2))
+"""Shares of the first point's step that are work once an epoch, where times hold any, with how likely each is."""
 LEVEL = 0.9
+_LEAST_ERRORS = 1.645
+"""Standard errors of a measured time, by which the shortest step may be shorter."""
 _SHORTER = 0.97
 """Of the shortest measured step: workers that keep their batch have no shorter one, but for noise and caches."""
 _ABOVE = 0.05
@@ -106,6 +110,8 @@ class AssumedHosts:
     samples: WeightedSamples
     least_s: Array
     """Seconds that no step of a point asked for is believed to fall below, (points,)."""
+    once: float = 0.0
+    """The share of the first point's step that is work once an epoch."""
 
 
 def predict_curve(curve: ScalingCurve, asked: PointsAsked, seed: int = 0) -> list[Interval[float, float]]:
@@ -131,14 +137,15 @@ def posterior(
     shares = np.exp(scores - scipy.special.logsumexp(scores))
     least_s = _least_steps(curve, workers(points))
     return [
-        AssumedHosts(setup.host_size, setup.assumed_spread, float(share), samples, least_s)
+        AssumedHosts(setup.host_size, setup.assumed_spread, float(share), samples, least_s, setup.assumed_once)
         for (setup, _), share, samples in zip(assumed, shares, found, strict=True)
     ]
 
 
 def _least_steps(curve: ScalingCurve, asked: Array) -> Array:
     """Return the seconds that steps of so many workers take at least, which keep their batch."""
-    shortest = float(times(curve.fit).min())
+    errors = np.array([point.error for point in curve.fit])
+    shortest = float((times(curve.fit) * np.exp(-_LEAST_ERRORS * errors)).min())
     input_s = input_path(curve).samples_s or 0.0
     least: Array = np.maximum(_SHORTER * shortest, asked * input_s)
     return least
@@ -166,8 +173,14 @@ def mixture(found: Sequence[AssumedHosts]) -> tuple[Array, Array, Array]:
 
 
 def assumed_setups(curve: ScalingCurve) -> list[tuple[Setup, float]]:
-    """Return set-ups that leave no question about hosts, with how likely each is before the points."""
-    setup = curve.setup
+    """Return set-ups that leave no question about hosts and epochs, with how likely each is before the points."""
+    hosts = _assumed_hosts(curve.setup)
+    if not curve.setup.has_work_once_an_epoch:
+        return hosts
+    return [(replace(setup, assumed_once=once), likely * share) for setup, likely in hosts for once, share in _ONCE]
+
+
+def _assumed_hosts(setup: Setup) -> list[tuple[Setup, float]]:
     if setup.workers_per_host is not None:
         return [(setup, 1.0)]
     usual = usual_hosts(setup.accelerator).hosts
@@ -255,7 +268,8 @@ class Explanation:
         count, logs = workers(everything), np.log(times(self.seen))
         servers = np.array([np.nan if point.servers is None else point.servers for point in everything])
         model: Array = np.log(self.relative(count, servers, float(np.exp(logs[0])), parameters)) + logs[0]
-        covariance = _covariance(self.curve, count, parameters)
+        errors = np.array([point.error for point in everything])
+        covariance = _covariance(self.curve, count, errors, parameters)
         lower = np.asarray(np.linalg.cholesky(covariance[:, :known, :known]), dtype=np.float64)
         left = np.asarray(np.linalg.solve(lower, (logs - model[:, :known])[..., None])[..., 0], dtype=np.float64)
         return model, covariance, lower, left
@@ -293,21 +307,22 @@ def _fitted_normal(parameters: Array, weights: Array, prior: NormalVector) -> No
     return NormalVector(mean, _WIDER * np.linalg.cholesky(shrunk))
 
 
-def _covariance(curve: ScalingCurve, count: Array, parameters: Array) -> Array:
+def _covariance(curve: ScalingCurve, count: Array, errors: Array, parameters: Array) -> Array:
     walk = np.exp(2 * parameters[:, INDEX["walk"]])
     crossing = np.exp(2 * parameters[:, INDEX["crossing"]])
     host_walk = np.exp(2 * parameters[:, INDEX["host_walk"]])
     bend = np.exp(2 * parameters[:, INDEX["bend"]])
     hosts = np.array([curve.hosts(int(workers)) for workers in count], dtype=float)
     outside = np.outer(hosts > 1, hosts > 1).astype(float)
-    noise = np.exp(2 * parameters[:, INDEX["noise"]])
+    # A stated error counts where it is more than the model believes of any point.
+    noise = np.maximum(np.exp(2 * parameters[:, INDEX["noise"], None]), errors**2)
     covariance: Array = (
         _SCALE_VARIANCE
         + walk[:, None, None] * _common(np.log2(count))
         + host_walk[:, None, None] * _common(np.log2(hosts))
         + bend[:, None, None] * _bent(np.log2(hosts))
         + crossing[:, None, None] * outside
-        + noise[:, None, None] * np.eye(len(count))
+        + noise[:, :, None] * np.eye(len(count))
     )
     return covariance
 

@@ -7,6 +7,9 @@ slower ones; two levels take turns. Inside a host of which all links meet in a s
 as much as eight. Where workers were spread over all hosts before any had two, those beyond the measured ones share
 cards.
 
+Where times hold what an epoch has once (an evaluation, a checkpoint), its share of a step grows with the workers, whose
+epochs have fewer steps.
+
 Where a table states over how many workers weights are split, each pass gathers them and each step scatters gradients
 within such a group, and equal parts of its replicas are reduced (Y. Zhao et al., *PyTorch FSDP*, VLDB 2023, hybrid
 sharding). Of several backward passes before one exchange only the last hides it.
@@ -219,17 +222,20 @@ def relative_times(  # noqa: PLR0913, PLR0917 - the last two are of workers that
         computing: of a worker of these points, over that of one of the first point.
     """
     value = {parameter.name: parameter.natural(parameters[:, [INDEX[parameter.name]]]) for parameter in PARAMETERS}
+    seconds *= 1.0 - curve.setup.assumed_once
     work = _work(curve, workers, servers, seconds * computing, value)
     path = input_path(curve)
     readers = workers * batch / computing
     together = np.minimum(workers, curve.setup.host_size) / full_host(curve) * batch / computing
-    first = curve.fit[0]
+    first, once = curve.fit[0], curve.setup.assumed_once
     # ``seconds`` are those of the first point's whole step, of which computing is a part.
     whole: Array | float = 1.0
     if path.samples_s is not None:
         servers_of_first = np.array([np.nan if first.servers is None else first.servers], dtype=float)
         whole = _work(curve, np.array([float(first.workers)]), servers_of_first, seconds, value)
-    return with_input(work, path, together, readers, seconds / whole, value)
+    step = with_input(work, path, together, readers, seconds / whole, value)
+    # More workers make fewer steps of an epoch, each of which then has more of what an epoch has once.
+    return (1.0 - once) * step + once * workers / first.workers if once else step
 
 
 def _work(curve: ScalingCurve, workers: Array, servers: Array, seconds: float, value: dict[str, Array]) -> Array:
@@ -257,9 +263,9 @@ def _work(curve: ScalingCurve, workers: Array, servers: Array, seconds: float, v
             value["sharing"], _MOST_EXPONENT
         )
     waiting = exposed(between / seconds, _window(facts), value["hidden"] if facts.overlaps else 0.0)
-    passes = _passes(together, value, shared=facts.shared_memory)
+    passes = _passes(together, value, facts)
     if facts.sharded_over is not None:
-        grouped = _passes(np.minimum(together, facts.sharded_over), value, shared=facts.shared_memory)
+        grouped = _passes(np.minimum(together, facts.sharded_over), value, facts)
         passes = grouped * _collectives_of_a_group(facts.accumulation) / 2
     around = value["inside"] * passes * size / (facts.inside_rate * unstated["unstated_inside"]) / seconds
     inside = _crowding(together, value) + around - value["flat"] * np.minimum(around, waiting)
@@ -277,11 +283,14 @@ def _ring_share(workers: Array) -> Array:
     return share
 
 
-def _passes(together: Array, value: dict[str, Array], *, shared: bool) -> Array:
-    """Return how many times the gradients pass a link inside the host, or the memory that all its workers share."""
+def _passes(together: Array, value: dict[str, Array], facts: Facts) -> Array:
+    """Return how many times the gradients pass a link inside the host, or the memory that all its workers share.
+
+    Devices that split a worker's layers exchange a part each, all at once: of memory alone they take turns.
+    """
     saturated = value["saturation"]
-    passes: Array = (1 - saturated) * _ring_share(together) + saturated * (together > 1)
-    if shared:
+    passes: Array = ((1 - saturated) * _ring_share(together) + saturated * (together > 1)) / facts.links
+    if facts.shared_memory:
         passes = (1 - value["bus"]) * passes + value["bus"] * (together - 1)
     return passes
 

@@ -4,32 +4,16 @@ Evidence about published curves needs every column. A user's own curve needs the
 throughput; every other column makes its prediction better.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import inf, isfinite
+from math import log
 from pathlib import Path
-from statistics import geometric_mean
-from typing import TypeVar, get_args
+from statistics import geometric_mean, variance
 
-from steptime.catalog.choices import STRATEGIES, SYNTHETIC
-from steptime.curves.contradictions import (
-    above_store,
-    disagreeing_rows,
-    disagreement,
-    jumps,
-    long_steps,
-    one_batch,
-    one_throughput,
-)
-from steptime.curves.curve import FIT, HOLDOUT, EvidenceError, Point, ScalingCurve, Setup
-from steptime.curves.facts import Exchange, Messages, stack_names
-from steptime.curves.input_ceiling import STORES
+from steptime.curves.contradictions import disagreeing_rows, jumps, long_steps, one_batch, one_throughput
+from steptime.curves.curve import FIT, HOLDOUT, EvidenceError, Point, ScalingCurve, Setup, error_of_mean
+from steptime.curves.curve_row import TIMES, CurveRow
 from steptime.curves.rows import Rows, read_rows, some_of
-from steptime.errors import choices_message
-from steptime.units import parse_duration
-
-Value = TypeVar("Value")
 
 COLUMNS = (
     "curve", "source", "framework", "strategy", "workload", "data", "precision", "accelerator", "workers_per_host",
@@ -38,19 +22,19 @@ COLUMNS = (
 )  # fmt: skip
 """Every column that a table of evidence must have.
 
-There may also be ``stack``, ``parameters``, ``exchange``, ``messages``, ``value_bytes``, ``sharded_over``,
-``accumulation``, ``input_store`` and ``input_samples_per_s``; further columns are ignored.
+There may also be ``stack``, ``parameters``, ``active_parameters``, ``tokens_per_sample``, ``exchange``, ``messages``,
+``value_bytes``, ``sharded_over``, ``accumulation``, ``tensor_parallel``, ``input_store``, ``input_samples_per_s``,
+``time_includes``, ``repetitions`` and ``sd_percent``; further columns are ignored.
 """
 
 OWN_CURVE = {"source": "own", "strategy": "allreduce", "role": FIT}
 """Values of columns that the table of a user's own curve leaves out or empty."""
 _ENDS = ((min, 0.5), (max, -0.5))
 """Of batches of all workers, which those of a worker leave open that are rounded."""
-_TIMES = ("step_time_s", "throughput_samples_per_s")
 _NUMBERS = frozenset({
-    *_TIMES, "workers", "workers_per_host", "inter_host_gbps", "nics_per_host", "parameter_servers",
-    "batch_per_worker", "parameters", "value_bytes", "sharded_over", "accumulation",
-    "input_samples_per_s",
+    *TIMES, "workers", "workers_per_host", "inter_host_gbps", "nics_per_host", "parameter_servers",
+    "batch_per_worker", "parameters", "active_parameters", "tokens_per_sample", "value_bytes", "sharded_over",
+    "accumulation", "tensor_parallel", "input_samples_per_s", "repetitions", "sd_percent",
 })  # fmt: skip
 _OTHER_NAMES = {
     "workers": ("gpus", "ranks", "devices", "processes", "num_workers", "world_size", "n"),
@@ -79,15 +63,6 @@ _OTHER_UNITS = {
     **dict.fromkeys(("epoch_time", "epoch_time_s", "epoch_time_sec"), "divided by the steps of an epoch"),
 }
 """What other tables call the columns, to be asked for: some mean a device's, some all devices' together."""
-STRATEGY_NAMES = {
-    name: strategy.name
-    for strategy in STRATEGIES.values()
-    if strategy.curve_model
-    for name in (strategy.name, *strategy.aliases)
-}
-"""The strategy that each name in a table stands for."""
-
-_GBIT = 1e9 / 8
 
 
 def read_own_curves(path: Path) -> list[ScalingCurve]:
@@ -99,7 +74,7 @@ def read_own_curves(path: Path) -> list[ScalingCurve]:
     Raises:
         EvidenceError: the file cannot be read, lacks columns or has wrong values; all mistakes with their lines.
     """
-    header, rows = read_rows(path, (*COLUMNS, *_TIMES), _NUMBERS)
+    header, rows = read_rows(path, (*COLUMNS, *TIMES), _NUMBERS)
     needed = ["workers", *([] if "step_time_s" in header else ["throughput_samples_per_s", "batch_per_worker"])]
     missing = [column for column in needed if column not in header]
     if missing:
@@ -144,7 +119,7 @@ def _with_two_times(rows: Rows, curve: str) -> dict[int, dict[str, str]]:
     return {
         line: row
         for line, row in rows
-        if row["curve"] == curve and all(row.get(column) for column in _TIMES) and not row.get("batch_per_worker")
+        if row["curve"] == curve and all(row.get(column) for column in TIMES) and not row.get("batch_per_worker")
     }
 
 
@@ -154,7 +129,7 @@ def read_curves(path: Path) -> list[ScalingCurve]:
     Raises:
         EvidenceError: the file cannot be read, lacks columns or has wrong values; all mistakes with their lines.
     """
-    header, rows = read_rows(path, (*COLUMNS, *_TIMES), _NUMBERS)
+    header, rows = read_rows(path, (*COLUMNS, *TIMES), _NUMBERS)
     missing = [column for column in COLUMNS if column not in header]
     if missing:
         message = f"{path}: the table lacks the columns {', '.join(missing)}; it must have {', '.join(COLUMNS)}"
@@ -164,162 +139,11 @@ def read_curves(path: Path) -> list[ScalingCurve]:
 
 def _curves_of(path: Path, rows: Rows, *, merge: bool = False) -> list[ScalingCurve]:
     mistakes: list[str] = []
-    read = [row for line, values in rows if (row := _CurveRow(f"{path}, line {line}", values, mistakes).point())]
+    read = [row for line, values in rows if (row := CurveRow(f"{path}, line {line}", values, mistakes).point())]
     curves = _group_by_curve(path, read, mistakes, merge=merge) if not mistakes else []
     if mistakes:
         raise EvidenceError(some_of(mistakes))
     return curves
-
-
-class _CurveRow:
-    """One line being read; what is wrong goes to ``mistakes``."""
-
-    def __init__(self, place: str, values: Mapping[str, str], mistakes: list[str]) -> None:
-        self.place, self.values, self.mistakes = place, values, mistakes
-
-    def point(self) -> tuple[str, str, Setup, Point] | None:
-        """Return curve, role, set-up and point, or None if something is wrong."""
-        before = len(self.mistakes)
-        name, source = self._name("curve"), self._name("source")
-        strategy = self._choice("strategy", tuple(STRATEGY_NAMES))
-        role = self._choice("role", (FIT, HOLDOUT))
-        count = self._number("workers", int, 1)
-        seconds, batch = self._step_time(count)
-        per_host = self._optional("workers_per_host", int, 1)
-        rate = self._optional("inter_host_gbps", float, 0.0, above=True)
-        cards = self._optional("nics_per_host", int, 1)
-        servers = self._optional("parameter_servers", int, 0)
-        stack = self._choice("stack", stack_names()) if self._text("stack") else ""
-        parameters = self._optional("parameters", int, 1)
-        exchange = self._choice("exchange", get_args(Exchange)) if self._text("exchange") else ""
-        messages = self._choice("messages", get_args(Messages)) if self._text("messages") else ""
-        value_bytes = self._optional("value_bytes", int, 1)
-        sharded_over = self._sharded_over(strategy)
-        accumulation = self._optional("accumulation", int, 1)
-        store = self._choice("input_store", STORES) if self._text("input_store") else ""
-        input_rate = self._input_rate(count, seconds, batch)
-        if len(self.mistakes) > before or count is None or seconds is None:
-            return None
-        setup = Setup(
-            source=source,
-            framework=self._text("framework"),
-            strategy=STRATEGY_NAMES[strategy],
-            workload=self._text("workload"),
-            precision=self._text("precision"),
-            accelerator=self._text("accelerator"),
-            data=self._text("data"),
-            batch_per_worker=batch,
-            workers_per_host=per_host,
-            intra_host_link=self._text("intra_host_link"),
-            transport=self._text("transport"),
-            inter_host_rate=None if rate is None else rate * _GBIT,
-            cards_per_host=cards,
-            stack=stack,
-            parameters=parameters,
-            exchange=exchange,
-            messages=messages,
-            value_bytes=value_bytes,
-            sharded_over=sharded_over,
-            accumulation=accumulation or 1,
-            input_store=store,
-            input_rate=input_rate,
-        )
-        return name, role, setup, Point(count, servers, seconds)
-
-    def _step_time(self, count: int | None) -> tuple[float | None, int | None]:
-        """Return the seconds of a step and the batch per worker, which may be unknown where the seconds are given."""
-        if self._text("step_time_s"):
-            seconds = self._number("step_time_s", float, 0.0, above=True)
-            batch = self._optional("batch_per_worker", int, 1)
-            rate = self._optional("throughput_samples_per_s", float, 0.0, above=True)
-            if None not in (count, seconds, batch, rate) and (wrong := disagreement(self.values)):
-                self.mistakes.append(f"{self.place}: {wrong}")
-            return seconds, batch
-        batch = self._number("batch_per_worker", int, 1)
-        throughput = self._number("throughput_samples_per_s", float, 0.0, above=True)
-        if throughput is not None and not isfinite((batch or 1) * (count or 1) / throughput):
-            self._wrong("throughput_samples_per_s", f"is {throughput}; no step takes that long")
-        if batch is None or count is None or throughput is None:
-            return None, batch
-        return batch * count / throughput, batch
-
-    def _input_rate(self, count: int | None, seconds: float | None, batch: int | None) -> float | None:
-        """Return the samples per second that the store gives at most, which no point of the table may exceed."""
-        rate = self._optional("input_samples_per_s", float, 0.0, above=True)
-        if rate is None or count is None or seconds is None:
-            return rate
-        if batch is None:
-            self._wrong(
-                "input_samples_per_s", f"is {rate:g}, but batch_per_worker is empty; state the samples of a step"
-            )
-        elif self._text("data") == SYNTHETIC.name:
-            self._wrong("input_samples_per_s", f"is {rate:g}, but data is synthetic, which no store gives; empty one")
-        elif wrong := above_store(count, batch, seconds, rate):
-            self._wrong("input_samples_per_s", wrong)
-        return rate
-
-    def _sharded_over(self, strategy: str) -> int | None:
-        """Return over how many workers weights are split, which a strategy must do."""
-        found = self._optional("sharded_over", int, 1)
-        known = STRATEGIES.get(STRATEGY_NAMES.get(strategy, ""))
-        if found is not None and known and "weights" not in known.shards:
-            splitting = " or ".join(each.name for each in STRATEGIES.values() if "weights" in each.shards)
-            self._wrong("sharded_over", f"is {found}, but {strategy} does not split weights; leave it empty, or name "
-                        f"the strategy {splitting}")  # fmt: skip
-        return found
-
-    def _text(self, column: str) -> str:
-        return self.values.get(column, "").strip()
-
-    def _name(self, column: str) -> str:
-        text = self._text(column)
-        if not text:
-            self._wrong(column, "is empty; every point belongs to a named one")
-        return text
-
-    def _choice(self, column: str, choices: tuple[str, ...]) -> str:
-        text = self._text(column)
-        if text not in choices:
-            self.mistakes.append(f"{self.place}: {choices_message(column, text, choices)}")
-        return text
-
-    def _optional(
-        self, column: str, kind: Callable[[str], Value], least: float, *, above: bool = False
-    ) -> Value | None:
-        return self._number(column, kind, least, above=above) if self._text(column) else None
-
-    def _number(self, column: str, kind: Callable[[str], Value], least: float, *, above: bool = False) -> Value | None:
-        text = self._text(column)
-        try:
-            value = kind(text)
-            size = float(text)
-        except ValueError:
-            self._wrong(column, f"is {text!r}; {_as_number(text, column, whole=kind is int)}")
-            return None
-        if not isfinite(size) or size < least or (above and size == least) or size == inf:
-            self._wrong(column, f"is {text}; it must be {'more than' if above else 'at least'} {least:g} and finite")
-            return None
-        return value
-
-    def _wrong(self, column: str, what: str) -> None:
-        self.mistakes.append(f"{self.place}: {column} {what}")
-
-
-def _as_number(text: str, column: str, *, whole: bool) -> str:
-    """Return how to write what is not a number."""
-    if column == "step_time_s" and re.search("[a-zA-Z]$", text):
-        try:
-            return f"write {parse_duration(text):g}, in seconds and without a unit"
-        except ValueError:
-            pass
-    if re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d+)?", text):
-        point = (
-            f", or {text.replace(',', '.')} if it is a decimal mark" if text.count(",") == 1 and "." not in text else ""
-        )
-        return f"write {text.replace(',', '')} if the comma separates thousands{point}"
-    if re.match(r"[\d.]+ ?(±|\+/?-)", text):
-        return "write the mean alone"
-    return f"write a {'whole ' if whole else ''}number" + ("" if re.search(r"\d", text) else ", or leave the row out")
 
 
 def _merged(members: list[tuple[str, Setup, Point]]) -> tuple[list[tuple[str, Setup, Point]], list[str]]:
@@ -327,14 +151,20 @@ def _merged(members: list[tuple[str, Setup, Point]]) -> tuple[list[tuple[str, Se
     grouped: dict[tuple[int, str], list[tuple[str, Setup, Point]]] = {}
     for member in members:
         grouped.setdefault((member[2].workers, member[0]), []).append(member)
+    measured = [[point.step_time for _, _, point in same] for same in grouped.values()]
+    degrees = sum(map(len, measured)) - len(measured)
+    # Rows of one number of workers are few, and those of a curve differ as much from run to run.
+    spread = sum((len(seconds) - 1) * variance(map(log, seconds)) for seconds in measured if len(seconds) > 1)
+    deviation = (spread / degrees) ** 0.5 if degrees else 0.0
     found, sentences = [], []
-    for (workers, role), same in grouped.items():
-        seconds = [point.step_time for _, _, point in same]
-        found.append((role, same[0][1], replace(same[0][2], step_time=geometric_mean(seconds))))
+    for ((workers, role), same), seconds in zip(grouped.items(), measured, strict=True):
+        error = max(point.error for _, _, point in same)
         if len(same) > 1:
-            spread = max(seconds) / min(seconds)
-            times = f"{len(same)} times, {spread:.3g} times apart"
+            error = max(error, error_of_mean(deviation, len(same), degrees))
+            apart = max(seconds) / min(seconds)
+            times = f"{len(same)} times, {apart:.3g} times apart"
             sentences.append(f"{workers} workers were measured {times}; their geometric mean counts")
+        found.append((role, same[0][1], replace(same[0][2], step_time=geometric_mean(seconds), error=error)))
     return found, sentences
 
 

@@ -294,17 +294,24 @@ def curve_sections(forecasts: "Sequence[Forecast]") -> list[Section]:
 
 def _curve(found: "Forecast") -> Section:
     first = found.curve.fit[0].workers
+    works = [point.work for point in found.points]
+    rates = {
+        "tokens/s": [work.tokens_per_s if work else None for work in works],
+        "MFU": [work.mfu if work else None for work in works],
+    }
+    shown = {title: values for title, values in rates.items() if any(values)}
     rows = [
         TableRow(
             str(point.workers),
             [
                 Cell(*time_shown(point.step_s)),
                 *cells(*_of_curve(point), f"{point.extrapolation:.3g}"),
+                *[_rate_cell(title, values[place]) for title, values in shown.items()],
             ],
         )
-        for point in found.points
+        for place, point in enumerate(found.points)
     ]
-    columns = [Column("step time"), Column("samples/s"), Column("efficiency"), Column("extrapolation")]
+    columns = [Column(title) for title in ("step time", "samples/s", "efficiency", "extrapolation", *shown)]
     parts: list[Part] = [
         Figures(partial(curve_figures, found), note=BANDS),
         SectionTable(columns, rows, "workers", _LAYOUTS, label="Forecast"),
@@ -321,8 +328,8 @@ def _curve(found: "Forecast") -> Section:
         for point in found.held_out
     ]
     if held:
-        shown = [Column("measured"), Column("predicted"), Column("error")]
-        table = SectionTable(shown, held, "workers", _LAYOUTS, label="Held-out rows")
+        titles = [Column("measured"), Column("predicted"), Column("error")]
+        table = SectionTable(titles, held, "workers", _LAYOUTS, label="Held-out rows")
         parts.append(Section("Held-out rows", [table]))
     if line := knee_line(found.knees):
         parts.append(Sentences([line]))

@@ -78,8 +78,11 @@ def empty_columns(curve: ScalingCurve, found: Sequence[AssumedHosts], target: in
     if path.shared and path.samples_s is None:
         limited = _mean_ratio([(1.0, part) for part in _parts(alone, INDEX["store"])])
         columns.append(EmptyColumn(_STORE_RATE, limited))
-    if len(found) > 1:
-        parts = [(one.share, [replace(one, share=1.0)]) for one in alone]
+    if curve.setup.workers_per_host is None:
+        hosts: dict[tuple[float, bool], list[AssumedHosts]] = {}
+        for one in alone:
+            hosts.setdefault((one.host_size, one.spread), []).append(one)
+        parts = [(sum(one.share for one in same), same) for same in hosts.values()]
         columns.append(EmptyColumn("workers_per_host", _mean_ratio(parts)))
     return sorted(columns, key=lambda each: each.ratio)
 

@@ -1,7 +1,7 @@
 """Forecasts of a user's own scaling curve: step times at further worker counts, its knees, scores of held-out rows."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from steptime.curves.curve import Array, Point, ScalingCurve
 from steptime.curves.posterior import AssumedHosts, Explanation, posterior, predict_curve, summarize
 from steptime.curves.shape import INDEX, joint_prior, priors_for
+from steptime.curves.transformer import TransformerWork, transformer_work
 from steptime.results.json_form import Interval
 from steptime.scaling.assessment import ScoredPoint, predict_holdout, score
 from steptime.scaling.empty_columns import EmptyColumn, empty_columns
@@ -30,6 +31,8 @@ class ForecastPoint:
     """Throughput per worker over the measured throughput per worker of the fewest workers."""
     extrapolation: float
     """How far the workers lie outside the measured numbers of workers, as a ratio; 1 inside."""
+    work: TransformerWork | None = None
+    """Of a transformer whose tokens the table states."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Forecast:
                     "workers": point.workers,
                     "step_time_s": asdict(point.step_s),
                     "throughput_samples_per_s": point.throughput,
+                    **_work_to_json(point.work),
                     "efficiency": point.efficiency,
                     "extrapolation": point.extrapolation,
                 }
@@ -85,6 +89,11 @@ class Forecast:
             "knees": [knee.to_json() for knee in self.knees],
             "score": asdict(score(self.held_out)) if self.held_out else None,
         }
+
+
+def _work_to_json(work: TransformerWork | None) -> dict[str, Any]:
+    rates = dict.fromkeys(field.name for field in fields(TransformerWork)) if work is None else asdict(work)
+    return {key: {"value": None, "low": None, "high": None} if value is None else value for key, value in rates.items()}
 
 
 def forecast(
@@ -147,6 +156,7 @@ def _points(
                 throughput=None if batch is None else batch / step.value,
                 efficiency=first.step_time / (step.value * more),
                 extrapolation=max(1.0, count / max(counts), min(counts) / count),
+                work=transformer_work(setup, count, step),
             )
         )
     return tuple(points)
@@ -204,7 +214,7 @@ def drawn_log_times(curve: ScalingCurve, assumed: Sequence[AssumedHosts], counts
     for one, count in zip(assumed, rng.multinomial(_DRAWS, shares / shares.sum()), strict=True):
         if count == 0:
             continue
-        setup = replace(curve.setup, assumed_host_size=one.host_size, assumed_spread=one.spread)
+        setup = replace(curve.setup, assumed_host_size=one.host_size, assumed_spread=one.spread, assumed_once=one.once)
         explained = Explanation(
             replace(curve, setup=setup), curve.fit, asked, joint_prior(priors_for(curve.setup.source))
         )
