@@ -113,7 +113,7 @@ def test_a_plan_says_that_the_time_of_trainings_is_a_guess_and_that_a_budget_end
     assert "about 22 min 0 s of launches" in said
     assert "a guess of 1 min 6 s for each of 20 trainings, until the first has ended" in said
     assert "a run has 10 min 0 s for checks, launches and report, which ends them (budget=" in said
-    assert " holds them and checks as long); rerun to continue" in said
+    assert " leaves as much again for checks); rerun to continue" in said
 
 
 def test_a_plan_says_how_long_launches_on_a_gpu_search_kernels(study, monkeypatch, capfd):

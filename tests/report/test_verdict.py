@@ -55,6 +55,19 @@ def test_many_launches_are_not_asked_for_where_they_vary_too_much():
     )
 
 
+@pytest.mark.parametrize(
+    ("launches", "advice"),
+    [
+        (2, "; 2 launches of one cannot show how its launches differ: make 3 of each."),
+        (5, "; launches vary too much for a ratio: rerun on a quieter machine."),
+    ],
+)
+def test_ratios_whose_ends_lie_far_apart_bound_no_difference(launches, advice):
+    second = NEXT.model_copy(update={"launches": launches})
+    study = summary([FAST, second], [place(FAST, 1), place(second, 2, 1.3, width=3.0, more=900)])
+    assert verdict(ranked_groups(study, Names(study.trials))[0]).endswith(advice)
+
+
 def test_the_most_that_any_of_several_ties_differs_by_is_said():
     assert "the others differ from the first by at most 1.43x" in said(
         place(FAST, 1), place(NEXT, 2, 1.01, width=0.05, more=141), place(SLOW, 3, 1.1, width=0.3, more=200)

@@ -81,7 +81,7 @@ def _times(plan: StudyPlan) -> Iterator[str]:
     if budget_s is not None:
         ends = "which may end them"
         if wanted > budget_s:
-            ends = f"which ends them ({proposed(2.0 * wanted)} holds them and checks as long)"
+            ends = f"which ends them ({proposed(2.0 * wanted)} leaves as much again for checks)"
         yield f"a run has {format_seconds(budget_s)} for checks, launches and report, {ends}; rerun to continue"
     for launch, seconds in plan.searches().items():
         yield (

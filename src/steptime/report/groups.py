@@ -20,6 +20,7 @@ from steptime.document.number_format import (
     throughput,
 )
 from steptime.report.trial_names import Names
+from steptime.units import is_undecided
 
 _ENOUGH = 3
 """Launches that show how launches differ."""
@@ -43,6 +44,11 @@ class RankedRow:
     def computes(self) -> str:
         """What it computes in a second, as a clause."""
         return f"{self.name} computes {samples_per_s(self.trial.throughput_samples_per_s)}"
+
+    @property
+    def has_known_scaling(self) -> bool:
+        """Whether what its workers bring over fewer of them is known, if only that it may be nothing."""
+        return self.trial.scaling is not None and ratio(self.trial.scaling.speedup).text != INCONCLUSIVE
 
     @property
     def scaling(self) -> str:
@@ -149,10 +155,16 @@ class RankedGroup:
 
 
 def scaling_of(groups: Sequence[RankedGroup]) -> str:
-    """Return what the most workers bring the best trial that is compared with fewer; empty without any."""
+    """Return what the most workers bring the best trial that is compared with fewer; empty without any.
+
+    Where trials are ranked, that is empty too unless it is known: the ranking is the answer.
+    """
     rows = [row for group in reversed(groups) for row in group.rows]
     most = max((row.trial.workers for row in rows), default=0)
-    return next((row.scaling for row in rows if row.trial.workers == most and row.scaling), "")
+    best = next((row for row in rows if row.trial.workers == most and row.scaling), None)
+    if best is None or (not best.has_known_scaling and any(len(group.rows) > 1 for group in groups)):
+        return ""
+    return best.scaling
 
 
 def ranked_groups(summary: Summary, names: Names) -> list[RankedGroup]:
@@ -261,6 +273,11 @@ def _tie(tied: list[RankedRow]) -> str:
 def _not_settled_soon(tied: list[RankedRow]) -> str:
     """Return how far ties may lie from the first, where settling them takes too many launches; empty if unknown."""
     bounds = [row.place.ratio_to_best for row in tied[1:]]
+    if any(is_undecided(each.low, each.high) for each in bounds):
+        fewest = min(row.trial.launches for row in tied)
+        if fewest < _ENOUGH:
+            return f"; {count(fewest, 'launch')} of one cannot show how its launches differ: make {_ENOUGH} of each"
+        return "; launches vary too much for a ratio: rerun on a quieter machine"
     most = max((max(each.high, 1.0 / each.low) for each in bounds if each.high and each.low), default=None)
     if most is None:
         return ""

@@ -293,12 +293,10 @@ class Budget:
         yield f"{checks} to be made; how long they take on this machine is not known before the first has ended"
         if needed_s <= (1.0 - _USUAL_FOR_CHECKS) * total_s:
             return
-        more = f"{proposed(2.0 * needed_s)} holds all of these and checks as long"
-        if needed_s > total_s:
-            yield f"without checks the budget of {format_seconds(total_s)} does not hold {_listed(behind)}; {more}"
-        else:
-            left = format_seconds(total_s - needed_s)
-            yield f"beside {_listed(behind)} the budget of {format_seconds(total_s)} leaves {left} for checks; {more}"
+        yield (
+            f"beside them the budget of {format_seconds(total_s)} may not hold {_listed(behind)}; of what was never "
+            f"run here these are guesses; {proposed(2.0 * needed_s)} has room for all"
+        )
 
     def _launches_s(self, trials: Sequence[Trial]) -> dict[str, float]:
         """Return how long launches take, by what they do; a guess of those of which none was seen here."""
