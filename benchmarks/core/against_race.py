@@ -1,9 +1,8 @@
 """The race of against.py: one study of equal work by both versions, with environments made and no check kept.
 
-The study is each version's quickstart, or its first workload, with two launches of each trial and without a budget, so
-that both versions launch, check and replay as often; how many steps a launch times is the version's own. What counts is
-the processor time of all processes of a run, those included that lose their parent, until each trial of the first
-workload has a launch, and until the end.
+The study is the quickstart's, or its first workload, with two launches of each trial of as many steps and without a
+budget, so that both versions launch, check and replay the same. What counts is the processor time of all processes of a
+run, those included that lose their parent, until each trial of the first workload has a launch, and until the end.
 """
 
 import contextlib
@@ -20,7 +19,9 @@ from pathlib import Path
 import psutil
 
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "chainer")
-_EQUAL_WORK = ("launches.min=2", "launches.max=2", "budget=null")
+_EQUAL_WORK = (
+    "launches.min=2", "launches.max=2", "seconds_per_launch=2", "steps.warmup=5", "steps.min=10", "budget=null"
+)  # fmt: skip
 STUDIES = {
     "lenet5": ["quickstart", 'workloads=[{"name":"lenet5","dataset":"digits","batch_per_worker":64}]', *_EQUAL_WORK],
     "quickstart": ["quickstart", *_EQUAL_WORK],
