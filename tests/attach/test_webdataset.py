@@ -125,6 +125,10 @@ FORMS = {
     ),
 }
 APART = """
+import gc
+
+gc.disable()  # a collection is a part of its own
+
 def slow(pair):
     time.sleep(0.001)
     return pair
@@ -160,7 +164,7 @@ def test_samples_of_a_step_are_those_that_are_trained_on(lines, tmp_path, name):
 
 def test_time_in_which_batches_are_made_anew_is_input_wait(lines):
     waits = [step["regions"]["input"] / 1e9 for step in steps_of(lines, "evaluated") if "apart" not in step]
-    assert min(waits) > 0.030
+    assert min(waits) > 0.015  # of 16 samples at least: as many are made ahead of the last step
 
 
 def test_batches_of_an_evaluation_are_none_of_the_training(lines):

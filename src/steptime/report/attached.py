@@ -332,7 +332,7 @@ def _gpus(run: AttachedRun) -> list[Part]:
         texts = [*described(gpu), *([gpu.reason] if gpu.reason else []), *shared]
         own = UNKNOWN if gpu.memory_of_run is None else format_bytes(gpu.memory_of_run)
         rows.append(TableRow(f"{gpu.index} of {gpu.host}", cells(ranks, own, "; ".join(dict.fromkeys(texts)))))
-    titles = [Column("ranks", "prose"), Column("memory of the run"), Column("what it did", "prose")]
+    titles = [Column("ranks", "prose"), Column("memory"), Column("use", "prose")]
     return [Section("GPUs", [SectionTable(titles, rows, "GPU", _LAYOUTS, "GPUs")])] if rows else []
 
 
