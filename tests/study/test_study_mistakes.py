@@ -478,10 +478,13 @@ def test_a_value_beyond_every_use_is_refused_with_the_limit(line, said, tmp_path
 
 FOLDERS = {
     "one workload": ("{name: lenet5, dataset: ./nowhere}", ["no folder {}/nowhere"]),
-    "a list": ("[{name: lenet5, dataset: ./pictures}, {name: mlp, dataset: ./nowhere/deeper}]", ["no folder {}/nowhere/"]),
-    "its validation": ("{name: lenet5, dataset: ./pictures, validation: ./gone}", ["no folder {}/gone"]),
+    "a list": (
+        "[{name: lenet5, dataset: ./own}, {name: mlp, dataset: ./nowhere/deeper}]",
+        ["no folder {}/nowhere/"],
+    ),
+    "its validation": ("{name: lenet5, dataset: ./own, validation: ./gone}", ["no folder {}/gone"]),
     "both": ("{name: lenet5, dataset: ./nowhere, validation: ./gone}", ["no folder {}/nowhere", "no folder {}/gone"]),
-    "neither": ("{name: lenet5, dataset: ./pictures}", []),
+    "neither": ("{name: lenet5, dataset: ./own}", []),
     "one built in": ("{name: lenet5, dataset: digits}", []),
 }
 
@@ -489,7 +492,7 @@ FOLDERS = {
 @pytest.mark.parametrize("case", FOLDERS)
 def test_folders_of_data_that_are_not_there_are_told_with_the_other_mistakes(tmp_path, case):
     workloads, expected = FOLDERS[case]
-    (tmp_path / "pictures").mkdir()
+    (tmp_path / "own").mkdir()
     (tmp_path / "study.yaml").write_text(f"question: x\nworkloads: {workloads}\nframeworks: pytorch\nworkers: [0]\n")
     with pytest.raises(StudyError) as error:
         read_study(tmp_path / "study.yaml")
