@@ -50,6 +50,7 @@ class TrainingSources:
         self.taught: set[int] = set()  # behind whose batches a backward pass came
         self.since_backward: set[int] = set()
         self.asked: int | None = None  # whose batch the latest forward with gradient had
+        self.teachers = False  # whether a pass without gradient may be one, ahead of the student's (PyTorch)
         self.undecided = False  # whether the latest batch may be one or the other
 
     def use(self, delivered: list[LoaderRequest], *, first: bool) -> None:
@@ -104,7 +105,8 @@ class TrainingSources:
         """
         delivered = [request.source for request in pending if request.delivered]
         latest = delivered[-1] if delivered else 0
-        self.undecided = delivered.count(latest) == 1 and latest not in self.training | self.evaluation
+        alone = delivered.count(latest) == 1
+        self.undecided = self.teachers and alone and latest not in self.training | self.evaluation
         return [
             request
             for request in pending

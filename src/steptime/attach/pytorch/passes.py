@@ -89,6 +89,7 @@ class TorchTraining:
         self.compiling: Callable[[], bool] = getattr(compiler, "is_compiling", patches.never)
         self.weights = Weights(torch)
         self.passes = collectives.data_parallel_passes()
+        self.recorder.sources.teachers = True
         self.gradients = Gradients(self.recorder, self.compiling, self.weights)
         self.flops = FlopCount(torch, self.recorder)
         self.dropped = DroppedPasses(self.recorder)
