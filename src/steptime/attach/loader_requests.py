@@ -43,6 +43,9 @@ class LoaderRequest:
 class TrainingSources:
     """Which loaders give what is trained on, and which what is evaluated."""
 
+    # Whether a pass without gradient may be a teacher's, ahead of the student's: of a process, in forks of it as well.
+    teachers = False
+
     def __init__(self) -> None:
         self.latest: int | None = None  # the one that was asked last before a forward with gradient
         self.training: set[int] = set()
@@ -50,7 +53,6 @@ class TrainingSources:
         self.taught: set[int] = set()  # behind whose batches a backward pass came
         self.since_backward: set[int] = set()
         self.asked: int | None = None  # whose batch the latest forward with gradient had
-        self.teachers = False  # whether a pass without gradient may be one, ahead of the student's (PyTorch)
         self.undecided = False  # whether the latest batch may be one or the other
 
     def use(self, delivered: list[LoaderRequest], *, first: bool) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from .. import early_end, patches, process
 from ..batch_amount import AskedSizes, BatchReader
 from ..library_calls import region_of, requests_of
+from ..loader_requests import TrainingSources
 from ..optimizer_numbers import OptimizerNumbers
 from ..record_file import now
 from ..usual_steps import BACKWARD, FORWARD, UPDATE, UsualSteps
@@ -89,7 +90,7 @@ class TorchTraining:
         self.compiling: Callable[[], bool] = getattr(compiler, "is_compiling", patches.never)
         self.weights = Weights(torch)
         self.passes = collectives.data_parallel_passes()
-        self.recorder.sources.teachers = True
+        TrainingSources.teachers = True
         self.gradients = Gradients(self.recorder, self.compiling, self.weights)
         self.flops = FlopCount(torch, self.recorder)
         self.dropped = DroppedPasses(self.recorder)
