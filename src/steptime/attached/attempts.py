@@ -19,7 +19,7 @@ LAUNCHERS: Mapping[str, tuple[str, str, str]] = {
 """By launcher: the variable that it alone sets, and those of rank and number of ranks."""
 _ATTEMPT_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
 _PORT_VARIABLE = "MASTER_PORT"
-_TO_ONE = {"send", "recv", "recv_anysource"}
+BETWEEN_TWO = {"send", "recv", "recv_anysource"}
 """Kinds of collectives between two processes, of which a pipeline is made."""
 
 
@@ -153,16 +153,16 @@ def have_one_order(calls: Sequence[Sequence[CollectiveInterval]]) -> bool:
 
 def send_alone(calls: Sequence[CollectiveInterval]) -> bool:
     """Return whether all calls of a rank in a step are between two ranks, and waits for them."""
-    return bool(calls) and all(kind in {*_TO_ONE, "wait"} for kind, _, _, _ in calls)
+    return bool(calls) and all(kind in {*BETWEEN_TWO, "wait"} for kind, _, _, _ in calls)
 
 
 def _sends(steps: Iterable[StepLine]) -> bool:
-    return any(name.rpartition(":")[2] in _TO_ONE for step in steps for name in step.collectives)
+    return any(name.rpartition(":")[2] in BETWEEN_TWO for step in steps for name in step.collectives)
 
 
 def _sends_before_its_last_backward(step: StepLine) -> bool:
     last = max((end for _, _, end, _ in step.backwards), default=0)
-    return any(kind in _TO_ONE and (not last or begin < last) for kind, _, begin, _ in step.intervals)
+    return any(kind in BETWEEN_TWO and (not last or begin < last) for kind, _, begin, _ in step.intervals)
 
 
 def _listed(steps: Sequence[StepLine], ranks: Sequence[int]) -> str:

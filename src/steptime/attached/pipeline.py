@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steptime.attached.attempts import BETWEEN_TWO
 from steptime.attached.form import AttachedFinding, StepPart
 from steptime.attached.step_parts import KeptSteps
 from steptime.attached.waiting import percent, with_interval
 from steptime.results.attached_lines import StepLine
 from steptime.units import format_count
 
-_BETWEEN_TWO = {"send", "recv", "recv_anysource"}
 _ENDS = 2
 """Stages of a pipeline that have one neighbour."""
 _MORE = 4
@@ -79,4 +79,4 @@ def pipeline_findings(kept: KeptSteps, exchange: StepPart | None, steps: int) ->
 
 
 def _count_between_two(step: StepLine) -> int:
-    return sum(count for name, (count, _, _) in step.collectives.items() if name.rpartition(":")[2] in _BETWEEN_TWO)
+    return sum(count for name, (count, _, _) in step.collectives.items() if name.rpartition(":")[2] in BETWEEN_TWO)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -41,6 +42,13 @@ def report_console() -> PlainConsole:
     return PlainConsole(width=None if sized else _FILE_WIDTH)
 
 
+def whole_words(text: str, width: int) -> list[str]:
+    """Return lines of whole words: a path or an option that is broken cannot be copied."""
+    return textwrap.wrap(text, max(width, _LEAST_WIDTH), break_long_words=False, break_on_hyphens=False)
+
+
+_LEAST_WIDTH = 20
+"""Columns of the narrowest lines."""
 _LONGEST_WORD = 16
 """Longer ones, such as paths, are broken where the window is narrow."""
 

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-import textwrap
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +12,7 @@ from rich.text import Text
 from steptime.catalog.accelerators import environment_parts, find_accelerators
 from steptime.catalog.choices import SYNTHETIC
 from steptime.catalog.manifest import broken_frameworks, load_manifests
-from steptime.cli.console import print_rows, report_console, stderr_console
+from steptime.cli.console import print_rows, report_console, stderr_console, whole_words
 from steptime.cli.frameworks import complete_framework
 from steptime.cli.progress import LiveObserver
 from steptime.cli.streams import print_json, say, warn
@@ -274,12 +273,12 @@ def doctor(
 
     console = report_console()
     for finding in examine():
-        first, *others = _wrapped(f"{finding.name}: {finding.detail}", console.width - _INDENT)
+        first, *others = whole_words(f"{finding.name}: {finding.detail}", console.width - _INDENT)
         text = Text(f"{finding.status:<{_INDENT}}{first}")
         text.stylize(_COLOURS[finding.status], 0, len(finding.status))
         text.stylize("bold", _INDENT, _INDENT + len(finding.name))
         console.print(text, soft_wrap=True)
-        fix = [_wrapped(line, console.width - _INDENT - 4) for line in (finding.fix or "").splitlines()]
+        fix = [whole_words(line, console.width - _INDENT - 4) for line in (finding.fix or "").splitlines()]
         others += [f"{'    ' if number else '  → '}{part}" for line in fix for number, part in enumerate(line)]
         for line in others:
             console.print(f"{' ' * _INDENT}{line}", soft_wrap=True)
@@ -287,8 +286,3 @@ def doctor(
 
 _INDENT = 8
 """Columns ahead of what was found of the machine, which hold its status."""
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Return lines of whole words: a path or an option that is broken cannot be copied."""
-    return textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False)

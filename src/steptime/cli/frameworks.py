@@ -5,7 +5,6 @@
 
 import shlex
 import sys
-import textwrap
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,7 @@ from rich.text import Text
 
 from steptime.catalog.manifest import Manifest, load_manifests, manifest_named
 from steptime.catalog.workloads.table import LIBRARY
-from steptime.cli.console import report_console, stderr_console
+from steptime.cli.console import report_console, stderr_console, whole_words
 from steptime.cli.progress import LiveObserver
 from steptime.cli.streams import print_json, say, warn
 from steptime.errors import UsageError, choices_message
@@ -104,12 +103,8 @@ def _show(name: str, findings: "Sequence[Finding]", *, launched: bool) -> None:
     for subject in dict.fromkeys(each.subject for each in findings):
         console.print(Text(subject, "bold"))
         for each in (finding for finding in findings if finding.subject == subject):
-            lines = textwrap.wrap(
-                f"{each.what}: {each.detail}" if each.detail else each.what,
-                console.width - _MARKED,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
+            sentence = f"{each.what}: {each.detail}" if each.detail else each.what
+            lines = whole_words(sentence, console.width - _MARKED)
             console.print(
                 Text.assemble(("  ok    ", "green") if each.ok else ("  WRONG ", "red"), lines[0]), soft_wrap=True
             )

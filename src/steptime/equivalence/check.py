@@ -173,11 +173,14 @@ def _begun_apart(cases: Sequence[Case]) -> list[Case]:
 
     Checks of one truth that begin side by side all wait for the reference, which computes it on one core.
     """
-    firsts: dict[tuple[str, int, bool], Case] = {}
+    begun: set[tuple[str, int, bool]] = set()
+    firsts: list[Case] = []
+    others: list[Case] = []
     for each in cases:
-        firsts.setdefault((each.trial.workload, each.trial.workers, each.loader is None), each)
-    ahead = list(firsts.values())
-    return ahead + [each for each in cases if not any(each is first for first in ahead)]
+        truth = (each.trial.workload, each.trial.workers, each.loader is None)
+        (others if truth in begun else firsts).append(each)
+        begun.add(truth)
+    return [*firsts, *others]
 
 
 @dataclass(frozen=True)

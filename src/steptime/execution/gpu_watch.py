@@ -65,7 +65,6 @@ class GpuWatch:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._whose: dict[int, tuple[str, str]] = {}
-        self._lines: list[dict[str, Any]] = []
 
     def look(self, process: int) -> None:
         """Begin with the first beat, when the command is ``process``; a thread of before would take its signals."""
@@ -84,10 +83,9 @@ class GpuWatch:
             reason = why_no_gpus()
             if reason is None:
                 self._read(command)
-            else:
-                self._write([asdict(NoGpus(self._host, self._boot, reason[:_LONGEST_REASON]))])
         except Exception as error:  # noqa: BLE001 - the command goes on
             reason = f"GPUs were not read to the end: {error_line(error)}"
+        if reason is not None:
             self._write([asdict(NoGpus(self._host, self._boot, reason[:_LONGEST_REASON]))])
 
     def _read(self, command: int) -> None:

@@ -45,8 +45,8 @@ class Budget:
     """None without a budget."""
     at_once: int = 1
     """Checks and replays side by side."""
-    cores: int = 1_000_000
-    """For their workers; of hosts unknown, and more than are needed."""
+    cores: float = math.inf
+    """For their workers; of other hosts as many as are needed."""
     clock: Callable[[], float] = time.monotonic
     began: float = field(default_factory=time.monotonic)
     _cut: dict[str, float] = field(default_factory=dict)

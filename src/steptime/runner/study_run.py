@@ -123,7 +123,8 @@ class StudyRun:
                     for t in trials
                     if t.dataset is not None
                 }
-                budget.cores = budget.cores if self._site else len(executor.cores)
+                if not self._site:
+                    budget.cores = len(executor.cores)
                 budget.at_once = admission.checks_at_once(executor, trials, workloads)
                 gate = admission.gate(store, executor, workloads, checked, budget)
                 inputs = TrialInputs(self.plan.folder, workloads, loaders)
