@@ -78,8 +78,10 @@ assert all((HERE / name).exists() for name in _NOT_QUICK), f"a name in {_NOT_QUI
 _COSTLY = {
     HERE / name
     for name in (
-        *("contract/test_killed_workers.py", "corpus/test_fuzz.py", "end_to_end/test_emulated_study.py"),
-        *("predict/test_recovery.py", "curves/test_synthetic_curves.py"),
+        *("attach/test_usual_steps.py", "attached/test_ablation.py", "contract/test_killed_workers.py"),
+        *(f"end_to_end/test_{name}.py" for name in ("emulated_study", "environments_of_one_study", "kills")),
+        *("examples/test_numpy_ring.py", "frameworks/test_torch_compilation.py", "launchers/test_podman_launches.py"),
+        *("corpus/test_fuzz.py", "predict/test_recovery.py", "curves/test_synthetic_curves.py"),
         *(f"launchers/test_emulated{part}.py" for part in ("", "_frameworks", "_groups", "_net", "_rootless")),
     )
 }
@@ -91,6 +93,8 @@ _SHARING = {"end_to_end", "datasets", "planted"}
 _WORTH_SHOWING_S = 60.0
 _FILES_SHOWN = 50
 _processor_s = 0.0
+_representatives: set[tuple[str, ...]] = set()
+"""Each test that is marked ``sampled`` with values of the parameters that the mark names, once for each of them."""
 _TRAINED = "trained framework"
 """The property of a test that trains a framework; its value is the framework's name."""
 
@@ -201,10 +205,21 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what takes long and guards one place."""
+    """Mark what takes long and guards one place, and cases that another one stands for."""
     needs = {need for marker in item.iter_markers("needs") for need in marker.args}
-    if item.path in _COSTLY or needs & {"browser", "hosts"}:
+    if item.path in _COSTLY or needs & {"browser", "hosts"} or _is_represented(item):
         item.add_marker("costly")
+
+
+def _is_represented(item: pytest.Item) -> bool:
+    """Whether an earlier case of a test that is marked ``sampled`` has the same values of the parameters it names."""
+    mark = item.get_closest_marker("sampled")
+    if mark is None or not _is_default(item):
+        return False
+    case = (item.nodeid.partition("[")[0], *(str(item.callspec.params[name]) for name in mark.args))
+    known = case in _representatives
+    _representatives.add(case)
+    return known
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -232,9 +247,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept: list[pytest.Item] = []
         others: list[pytest.Item] = []
         for item in items:
-            name = _framework_of(item)
-            by_default = name in {None, *DEFAULT} and item.get_closest_marker("further") is None
-            wanted = name == chosen if chosen in FRAMEWORKS else by_default == (chosen == "default")
+            by_framework = chosen in FRAMEWORKS
+            wanted = _framework_of(item) == chosen if by_framework else _is_default(item) == (chosen == "default")
             (kept if wanted else others).append(item)
         config.hook.pytest_deselected(items=others)
         items[:] = kept
@@ -273,6 +287,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     with Path(__file__).open() as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
         return (yield)
+
+
+def _is_default(item: pytest.Item) -> bool:
+    """Whether a test is one of ``--frameworks default``."""
+    return _framework_of(item) in {None, *DEFAULT} and item.get_closest_marker("further") is None
 
 
 def _framework_of(item: pytest.Item) -> str | None:

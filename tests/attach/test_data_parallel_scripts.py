@@ -95,6 +95,7 @@ def slow(request, tmp_path_factory):
     return request.param, *attached(tmp_path_factory.mktemp("slow"), SLOW=request.param, HOOK=hook)
 
 
+@pytest.mark.sampled
 def test_a_rank_that_waits_in_the_broadcast_of_buffers_does_not_compute(slow):
     rank, _, _, run = slow
     parts = {part.name: part for part in run.parts}
@@ -106,10 +107,12 @@ def test_a_rank_that_waits_in_the_broadcast_of_buffers_does_not_compute(slow):
     assert run.waited_for.caused_share > 0.75
 
 
+@pytest.mark.sampled
 def test_a_group_without_a_name_has_that_of_its_tensors_back_end(slow):
     assert slow[3].back_end == "torch.distributed/gloo"
 
 
+@pytest.mark.sampled
 def test_each_forward_has_one_broadcast_of_buffers(slow):
     size = 2 * 8 * 4 + 8  # means and variances, and the number of batches
     for lines in slow[2]:
@@ -119,12 +122,14 @@ def test_each_forward_has_one_broadcast_of_buffers(slow):
         assert not [line for line in lines if line["kind"] == "fault"]
 
 
+@pytest.mark.sampled
 def test_losses_are_those_of_the_job_alone(slow, tmp_path):
     rank, printed, _, _ = slow
     if rank == 0:
         assert trained(tmp_path, attached=False, HOOK=PYTHON_HOOK, PAUSE=0.0) == printed
 
 
+@pytest.mark.sampled
 def test_a_hook_to_half_precision_is_on_record_with_what_it_sends(slow):
     for lines in slow[2]:
         (buckets,) = [line for line in lines if line["kind"] == "buckets"]

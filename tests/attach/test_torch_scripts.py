@@ -209,6 +209,7 @@ def test_a_script_that_only_predicts_leaves_no_record_but_was_seen(tmp_path):
     assert " torch " in seen.read_text()
 
 
+@pytest.mark.costly
 def test_a_sitecustomize_of_the_users_is_run_all_the_same(tmp_path, monkeypatch):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text("print('the user\\'s own')\n")
@@ -226,6 +227,7 @@ def alone(tmp_path_factory):
     return ended
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("rate", "seed"), [(1.0, 1), (0.3, 2), (0.05, 3)])
 def test_faults_in_every_hook_leave_the_result_to_the_bit(alone, tmp_path, rate, seed):
     ended, raised = faults.faulty_run(interpreter_for("pytorch"), tmp_path, 40, rate, seed)

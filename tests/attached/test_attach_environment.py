@@ -37,6 +37,7 @@ READERS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", READERS)
 def test_each_form_attaches_a_python_that_is_started_with_it(tmp_path, form):
     variables = READERS[form](printed(tmp_path, form))

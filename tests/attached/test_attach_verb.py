@@ -48,11 +48,13 @@ def test_standard_input_is_that_of_the_command(tmp_path):
     assert done.stdout == "typed\n"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("code", [0, 117])
 def test_the_exit_code_is_that_of_the_command(tmp_path, code):
     assert attach(tmp_path, sys.executable, "-c", f"raise SystemExit({code})").returncode == code
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_that_ends_the_command_ends_this_one(tmp_path, number):
     done = attach(tmp_path, sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(number)})")
@@ -91,6 +93,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_a_signal_reaches_the_command_once_and_results_are_kept(tmp_path, name):
     running = start(tmp_path, WAITING.format(name=name))
@@ -180,6 +183,7 @@ CAUSES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CAUSES)
 def test_the_cause_is_said_where_no_process_was_attached(tmp_path, name):
     words, said = CAUSES[name]
@@ -222,6 +226,7 @@ REPLACING = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("way", REPLACING)
 def test_a_pythonpath_that_was_replaced_is_named_with_its_place(tmp_path, way):
     text, said = REPLACING[way]

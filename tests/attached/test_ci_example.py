@@ -62,6 +62,7 @@ def run(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.costly
 def test_a_slower_script_fails_with_a_table_in_the_summary_and_becomes_the_baseline_of_main(checkout):
     (checkout / "speed" / "main").mkdir(parents=True)
     for number in range(2):
@@ -77,6 +78,7 @@ def test_a_slower_script_fails_with_a_table_in_the_summary_and_becomes_the_basel
     assert not (checkout / "speed" / "new").exists()
 
 
+@pytest.mark.costly
 def test_a_first_run_has_nothing_to_compare_with_and_passes(checkout):
     compared = run(checkout, "Compare")
     assert compared.returncode == 0

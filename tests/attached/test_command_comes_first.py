@@ -56,6 +56,7 @@ UNUSABLE = (
 )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", UNUSABLE, ids=lambda make: make.__name__)
 def test_a_folder_that_cannot_be_used_keeps_no_command_from_running(tmp_path, make):
     done = attach(make(tmp_path), *COMMAND, cwd=tmp_path)
@@ -91,6 +92,7 @@ def a_dead_link(place: Path) -> None:
     (place / "results").symlink_to("nowhere")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("make", [other_files, a_file_of_this_name, a_dead_link], ids=lambda make: make.__name__)
 def test_a_name_that_is_taken_gets_a_sibling_with_a_number(tmp_path, make):
     make(tmp_path)
@@ -109,6 +111,7 @@ WHILE_IT_RUNS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("what", WHILE_IT_RUNS)
 def test_damage_while_the_command_runs_changes_nothing_of_its_end(tmp_path, what):
     script = f"{WHILE_IT_RUNS[what]}; print('out'); raise SystemExit(7)"
@@ -130,6 +133,7 @@ def test_a_hook_that_fails_without_standard_error_harms_no_python(tmp_path):
     assert (done.returncode, done.stdout) == (0, "out\n")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("output", ["results", "/proc/results"], ids=["measured", "not measured"])
 def test_the_command_has_the_umask_of_its_caller(tmp_path, output):
     loose = {"preexec_fn": lambda: os.umask(0o002)}

@@ -122,6 +122,7 @@ def test_the_script_itself_ends_as_alone(run_of):
     assert run.output.count("LOSS") == 2
 
 
+@pytest.mark.costly
 def test_only_the_synchronised_pass_of_an_accumulation_waits(run_of):
     run = run_of("accumulation")
     slow_s = run.mean_s(1, "slow", 4)
@@ -131,6 +132,7 @@ def test_only_the_synchronised_pass_of_an_accumulation_waits(run_of):
     assert run.part("input_wait")["ranks_s"][0] == pytest.approx(run.mean_s(0, "load", 16), rel=0.3)
 
 
+@pytest.mark.costly
 def test_a_batch_that_no_loader_makes_is_a_gap_with_its_line(run_of):
     run = run_of("nanogpt")
     gap = run.part("forward>backward")
@@ -142,6 +144,7 @@ def test_a_batch_that_no_loader_makes_is_a_gap_with_its_line(run_of):
     assert "between forward and backward" in run.finding("gaps")
 
 
+@pytest.mark.costly
 def test_an_evaluation_on_one_rank_holds_the_other_up(run_of):
     run = run_of("nanogpt")
     evaluated = sum(run.planted[0]["evaluation"])
@@ -161,6 +164,7 @@ def test_the_slow_rank_of_fsdp_is_waited_for_in_its_collectives(run_of):
     assert waiting[0] > waiting[1]
 
 
+@pytest.mark.costly
 def test_a_pipeline_is_not_split(run_of):
     run = run_of("pipeline")
     assert "pipeline" in run.part("sync_wait")["reason"]

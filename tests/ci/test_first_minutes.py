@@ -47,6 +47,7 @@ def found(prepared: Path) -> dict[str, Any]:
     return run(prepared, interpreter_for("pytorch"), 600.0)
 
 
+@pytest.mark.costly
 @pytest.mark.framework("pytorch")
 def test_products_of_all_sizes_are_probed_and_loops_compared(found: dict[str, Any]) -> None:
     alone = next(each for each in found["runs"] if each["kind"] == "session")
@@ -58,6 +59,7 @@ def test_products_of_all_sizes_are_probed_and_loops_compared(found: dict[str, An
     assert alone["tick_s"] >= 0.0
 
 
+@pytest.mark.costly
 @pytest.mark.framework("pytorch")
 def test_stages_sum_to_the_step_and_are_held_against_the_plain_loop(found: dict[str, Any]) -> None:
     apart = next(each for each in found["runs"] if each["kind"] == "ablation")
@@ -66,6 +68,7 @@ def test_stages_sum_to_the_step_and_are_held_against_the_plain_loop(found: dict[
     assert found["derived"]["pytorch"]["breakdown_over_plain"] > 0.0
 
 
+@pytest.mark.costly
 @pytest.mark.framework("pytorch")
 def test_what_no_time_is_left_for_is_named(prepared: Path) -> None:
     (prepared / "found.jsonl").unlink(missing_ok=True)  # what an earlier test ran would not be run again

@@ -60,6 +60,7 @@ def test_advice_is_ranked_with_the_change_to_paste_and_its_predicted_gain(result
     assert "predicted gain" in shown
 
 
+@pytest.mark.costly
 def test_a_verification_measures_what_was_predicted(verified):
     (found,) = verified["verified"]
 
@@ -69,6 +70,7 @@ def test_a_verification_measures_what_was_predicted(verified):
     assert found["row"]["measured_low"] <= found["row"]["measured"] <= found["row"]["measured_high"]
 
 
+@pytest.mark.costly
 def test_both_sides_ran_in_the_same_blocks(results, verified):
     store = Store.open(results / "advice")
     blocks = [[each.block for each in store.launches(trial.id)] for trial in store.trials()]
@@ -76,12 +78,14 @@ def test_both_sides_ran_in_the_same_blocks(results, verified):
     assert sorted(blocks[0]) == sorted(blocks[1])
 
 
+@pytest.mark.costly
 def test_what_was_verified_is_kept_as_a_table(results, verified):
     (row,) = read_verified(results / "advice" / "verified.csv")
 
     assert (row.rule, row.overrides) == ("small_batch", "batch_per_worker=8")
 
 
+@pytest.mark.costly
 def test_a_verification_that_is_done_is_not_repeated(results, verified):
     again = json.loads(advised(results, "--verify", "--most", "1", "--launches", "3", "--json"))
 

@@ -38,6 +38,7 @@ def test_it_shows_ranking_breakdown_and_prediction(shown):
     assert re.search(r"Predicted for more hosts, 16 workers on 8 hosts.* a step\s+takes", text, re.DOTALL)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("columns", [80, 120])
 def test_its_first_look_is_answer_ranking_and_one_table_on_two_screens_at_most(tmp_path, columns):
     text = steptime("demo", cwd=tmp_path, COLUMNS=str(columns)).stdout
@@ -46,6 +47,7 @@ def test_its_first_look_is_answer_ranking_and_one_table_on_two_screens_at_most(t
     assert not re.search(r"\bPOP\b|\bKnee\b|\b[Ee]xtrapolation", text)
 
 
+@pytest.mark.costly
 def test_it_ends_with_three_commands_of_which_those_that_read_results_work(shown):
     folder, text = shown
 
@@ -63,6 +65,7 @@ def reported(shown):
     return json.loads(steptime(*words, cwd=shown[0]).stdout)
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("reported")
 def test_its_page_is_that_of_any_report_with_the_mark_above(shown):
     folder, _ = shown
@@ -76,6 +79,7 @@ def test_its_page_is_that_of_any_report_with_the_mark_above(shown):
     assert marked.replace(notice[0], "", 1) == plain
 
 
+@pytest.mark.costly
 def test_its_json_is_that_of_the_report_and_the_mark_is_beside_it(shown, reported):
     found = steptime("demo", "--json", cwd=shown[0])
 

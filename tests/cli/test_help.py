@@ -73,6 +73,7 @@ def test_the_list_of_verbs_has_the_first_paragraph_of_their_help(verb):
     assert verb.summary == " ".join(VERBS[verb.name,].help.split("\n\n")[0].split())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["reprot"], ["env"]], ids=" ".join)
 def test_no_other_verb_is_imported_for_one(words):
     program = f"import sys; from steptime.cli import app; app.run_program({words}); print(*sys.modules, sep='\\n')"
@@ -144,6 +145,7 @@ for verb in {verbs}:
     assert done.stderr.split() == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("words", "unused"),
     [

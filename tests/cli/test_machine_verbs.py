@@ -42,6 +42,7 @@ def test_doctor_tells_people_the_same_in_words(tmp_path):
     assert all(f"{name}:" in text for name in ("python", "cores", *load_manifests()))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_doctor_fits_the_window_and_breaks_no_word(tmp_path, columns):
     text = steptime("doctor", cwd=tmp_path, COLUMNS=str(columns)).stdout

@@ -40,12 +40,14 @@ def test_every_timed_trial_has_an_mfu_below_its_peak(measured):
         assert 0.0 < trial.work.mfu.value < 1.5
 
 
+@pytest.mark.costly
 def test_measuring_again_replaces_what_was_measured(measured):
     results, rows = measured
     steptime("peak", "results", cwd=results.parent)
     assert len(Store.open(results).get("peaks")["peaks"]) == len(rows)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("key", ENVIRONMENT_KEYS)
 def test_the_interpreters_of_the_study_multiply_first(measured, tmp_path, key):
     """Here one that leaves a trace; on a machine with a GPU it may be the only one with a build for it."""

@@ -168,6 +168,7 @@ def letters(text: str) -> Counter[str]:
     return Counter(re.sub(r"[\s─]", "", text))
 
 
+@pytest.mark.sampled
 def test_a_plan_loses_no_letter_on_a_narrow_terminal_and_breaks_no_command(plan_words, tmp_path):
     wide = steptime(*plan_words, cwd=tmp_path, COLUMNS="9999").stdout
     commands = {line for line in wide.splitlines() if re.search(r"STEPTIME_(RUN|ROLE|RANK)=", line)}
@@ -179,6 +180,7 @@ def test_a_plan_loses_no_letter_on_a_narrow_terminal_and_breaks_no_command(plan_
         assert [line for line in narrow.splitlines() if len(line) > width and line not in commands] == []
 
 
+@pytest.mark.sampled
 def test_every_trial_of_a_plan_is_a_row_in_each_form(plan_words, tmp_path):
     ids = {each["id"] for each in json.loads(steptime(*plan_words, "--json", cwd=tmp_path).stdout)["trials"]}
     shown = steptime(*plan_words, "--format", "csv", "--html", "plan.html", cwd=tmp_path).stdout

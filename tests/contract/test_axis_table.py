@@ -104,25 +104,30 @@ def test_a_study_varies_it(program):
     assert [trial["fused"] for trial in program.trials("varied.yaml")] == [False, True]
 
 
+@pytest.mark.costly
 def test_an_exclusion_and_an_inclusion_choose_its_values(program):
     assert [(trial["workers"], trial["fused"]) for trial in program.trials("chosen.yaml")] == [(1, False), (2, True)]
 
 
+@pytest.mark.costly
 def test_an_override_lists_its_values(program):
     output = program.output("-m", "steptime", "run", "plain.yaml", "fused=true,false", "--dry-run", "--json")
     assert [trial["fused"] for trial in json.loads(output)["trials"]] == [True, False]
 
 
+@pytest.mark.costly
 def test_a_trial_keeps_its_id_where_the_axis_has_its_default(program):
     (before,) = program.trials("plain.yaml", source=SOURCE.parent)
     first, second = program.trials("varied.yaml")
     assert first["id"] == before["id"] != second["id"]
 
 
+@pytest.mark.costly
 def test_the_plan_names_its_value(program):
     assert "reference single fused=True" in program.output("-m", "steptime", "run", "varied.yaml", "--dry-run")
 
 
+@pytest.mark.costly
 def test_the_reference_of_the_study_file_lists_it(program):
     code = f"import sys; sys.path.insert(0, {str(PAGES.parent)!r}); import reference_pages as r; print(r.study_page())"
     page = program.output("-c", code)
@@ -133,20 +138,24 @@ def test_the_reference_of_the_study_file_lists_it(program):
     )
 
 
+@pytest.mark.costly
 def test_the_report_names_trials_by_it(measured):
     assert "reference single fused=True" in measured.output("-m", "steptime", "report", "results")
 
 
+@pytest.mark.costly
 def test_the_report_in_json_has_it(measured):
     report = json.loads(measured.output("-m", "steptime", "report", "results", "--json"))
     assert sorted(trial["fused"] for trial in report["trials"]) == [False, True]
 
 
+@pytest.mark.costly
 def test_the_page_has_it_among_the_settings(measured):
     measured.output("-m", "steptime", "report", "results", "--html", "page.html")
     assert "1 thread per worker, fused=True" in (measured.folder / "page.html").read_text()
 
 
+@pytest.mark.costly
 def test_the_exported_table_has_it(measured):
     measured.output("-m", "steptime", "export", "results", "--to", "csv", "-o", "tables")
     rows = csv.DictReader(io.StringIO((measured.folder / "tables" / "trials.csv").read_text()))
@@ -181,30 +190,35 @@ def asked(program, code):
     return json.loads(program.output("-c", f"{reading}{opened}{code}"))
 
 
+@pytest.mark.costly
 def test_the_study_that_advice_writes_of_a_trial_has_its_value_alone(measured):
     code = "from steptime.diagnosis.verification import study_of; from steptime.study.study import Study\n"
     code += "studies = [Study(**{**study_of(store, each), 'name': 'alone'}) for each in trials]\n"
     assert sorted(asked(measured, f"{code}print(json.dumps([each.fused for each in studies]))")) == [[False], [True]]
 
 
+@pytest.mark.costly
 def test_the_reference_of_the_checks_has_its_neutral_value(measured):
     code = "from steptime.equivalence.oracle import reference_of as alone\n"
     code += "print(json.dumps([alone(each, same_environment=own).fused for each in trials for own in (False, True)]))"
     assert asked(measured, code) == [False] * 4
 
 
+@pytest.mark.costly
 def test_two_sides_of_a_comparison_are_chosen_by_it(measured):
     compared = json.loads(measured.output("-m", "steptime", "compare", "results", "--by", "fused=False,True", "--json"))
     assert (compared["first"]["name"], compared["second"]["name"]) == ("fused=False", "fused=True")
     assert len(compared["trials"]) == 1
 
 
+@pytest.mark.costly
 def test_a_profile_has_a_model_of_each_of_its_values(measured):
     code = "from steptime.fitting.observation import key_of\nprint(json.dumps([key_of(each).name for each in trials]))"
     names = ["reference single fused=True, lenet5", "reference single, lenet5"]
     assert sorted(asked(measured, code)) == names
 
 
+@pytest.mark.costly
 def test_a_prediction_may_be_asked_for_one_of_its_values(measured):
     assert asked(measured, "from steptime.predict.query import KEYS\nprint(json.dumps('fused' in KEYS))")
 

@@ -37,6 +37,7 @@ def exchange(folder, name: str, workers: int, operations: tuple[str, ...] = ()) 
     return launch_ok(folder, job, workers=workers, servers=servers, time_limit_s=240.0, preloaded=True)
 
 
+@pytest.mark.sampled("framework", "name")
 @pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize(("framework", "name"), ON_CPU, ids=[name for _, name in ON_CPU])
 def test_every_sum_is_right_on_every_worker(tmp_path, framework, name, workers):

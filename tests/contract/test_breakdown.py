@@ -251,6 +251,7 @@ def stepping_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launching, "make_run_folder", fill_otherwise)
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.usefixtures("stepping_in_every_way")
 @pytest.mark.parametrize(("name", "strategy"), cases(lambda _framework, name: STRATEGIES[name].exact))
 def test_steps_that_are_taken_apart_train_what_the_reference_trains(

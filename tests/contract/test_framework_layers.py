@@ -119,6 +119,7 @@ def test_layers_train_as_in_the_reference(  # noqa: PLR0913, PLR0917 - parameter
     assert found.record("check")["parameters"] == workload.parameter_count
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", WITH_OWN_LAYERS)
 def test_a_small_resnet50_trains_as_in_the_reference(trained_framework, name, expected, tmp_path):
     """The first loss to 1e-4 and the loss after five steps to 1e-2, with as many parameters as are published."""
@@ -131,6 +132,7 @@ def test_a_small_resnet50_trains_as_in_the_reference(trained_framework, name, ex
     assert check["output_shape"] == [4, 1000]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("name", "strategy"), TUNED)
 def test_two_tuned_workers_give_the_weights_of_the_reference(trained_framework, name, strategy, expected, tmp_path):
     """After three steps with momentum and weight decay."""
@@ -142,6 +144,7 @@ def test_two_tuned_workers_give_the_weights_of_the_reference(trained_framework, 
     assert max(weight_error(weights, truth)[0] for weights in found.weights.values()) < 1e-4
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize(("name", "strategy"), OUTERMOST)
 def test_two_workers_of_a_short_resnet_make_the_update_of_the_reference(
     trained_framework, name, strategy, expected, tmp_path

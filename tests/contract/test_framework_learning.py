@@ -196,12 +196,14 @@ def preferred(name: str, strategy: str) -> str:
     return "adam" if (name, strategy, "adam") in OPTIMIZED else "sgd"
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize(("name", "strategy"), marked(LEARNING))
 def test_an_evaluation_drops_nothing(trained_framework, name, strategy, frozen):
     for seen in frozen(trained_framework, strategy).seen.values():
         assert np.array_equal(seen["once"], seen["again"])
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize(("name", "strategy"), marked(COMPARED))
 def test_an_evaluation_uses_the_workers_running_statistics(trained_framework, name, strategy, frozen):
     result, truth = frozen(trained_framework, strategy), frozen_reference(frozen, name, strategy)
@@ -209,6 +211,7 @@ def test_an_evaluation_uses_the_workers_running_statistics(trained_framework, na
         assert relative_error(result.seen[rank]["once"], seen["once"]) < OUTPUTS
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize(("name", "strategy"), marked(LEARNING))
 def test_a_learning_rate_of_zero_freezes_the_weights(trained_framework, name, strategy, frozen):
     layers = small_network().to_json()["layers"]
@@ -218,6 +221,7 @@ def test_a_learning_rate_of_zero_freezes_the_weights(trained_framework, name, st
             assert np.array_equal(array, first[key]), key
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize(("name", "strategy"), marked(LEARNING))
 def test_a_changed_rate_counts_from_the_next_step_on(trained_framework, name, strategy, frozen):
     result = frozen(trained_framework, strategy)
@@ -226,6 +230,7 @@ def test_a_changed_rate_counts_from_the_next_step_on(trained_framework, name, st
         assert all(np.abs(array - before[rank][key]).max() > 0 for key, array in weights.items())
 
 
+@pytest.mark.sampled("name", "optimizer")
 @pytest.mark.parametrize(("name", "strategy", "optimizer"), marked(OPTIMIZED))
 @pytest.mark.usefixtures("trained_framework")
 def test_each_optimizer_trains_what_the_reference_trains(name, strategy, optimizer, trained, expected):
@@ -241,6 +246,7 @@ def test_each_optimizer_trains_what_the_reference_trains(name, strategy, optimiz
         assert distance < WEIGHTS, where
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize(("name", "strategy"), marked(COMPARED))
 def test_an_evaluation_leaves_running_statistics_as_they_were(trained_framework, name, strategy, trained, expected):
     optimizer = preferred(name, strategy)
@@ -249,6 +255,7 @@ def test_an_evaluation_leaves_running_statistics_as_they_were(trained_framework,
         assert relative_error(result.seen[rank]["end"], seen["end"]) < OUTPUTS
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize(("name", "strategy"), marked(COMPARED))
 def test_a_launch_goes_on_from_a_state_as_if_it_had_never_ended(trained_framework, name, strategy, trained, tmp_path):
     optimizer, workers = preferred(name, strategy), workers_of(name, strategy)

@@ -99,6 +99,7 @@ def test_arrays_are_loaded_for_several_epochs_with_a_batch_that_leaves_a_rest(tr
     assert math.isfinite(launch_ok(tmp_path, job, preloaded=True).record("steps")["loss"])
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize("processes", [0, 2])
 @pytest.mark.parametrize("name", NAMES)
 def test_photographs_are_loaded_by_both_workers_and_no_helper_is_left(trained_framework, name, processes, tmp_path):
@@ -123,6 +124,7 @@ BROKEN = [
 """Of each framework both kinds of damage, one in the training process and one in helpers, by turns."""
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize(("name", "content", "processes"), BROKEN)
 def test_a_broken_photograph_ends_both_workers_and_is_named(trained_framework, name, content, processes, tmp_path):
     """Worker 1 meets it in its second batch; all who wait for its gradients are ended long before the limit."""

@@ -80,6 +80,7 @@ def test_two_synchronous_workers_train_what_one_does_with_both_batches(
     assert_same_training(result, expected[2])
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize(("name", "strategy"), marked(ACCUMULATING))
 def test_four_micro_batches_of_each_worker_train_what_whole_batches_do(
     trained_framework, name, strategy, expected, tmp_path
@@ -101,6 +102,7 @@ def test_two_asynchronous_workers_train(trained_framework, name, strategy, tmp_p
         assert all(map(math.isfinite, losses))
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize(("name", "strategy"), marked(TOGETHER))
 def test_two_timed_workers_agree_on_their_steps_and_leave_facts(trained_framework, name, strategy, tmp_path: Path):
     """Started as users start them: the other tests of a strategy may have its framework imported already."""
@@ -127,6 +129,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[floa
     return losses
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize(("name", "strategy"), marked(BASELINES))
 def test_one_worker_of_any_strategy_trains_like_one_alone(trained_framework, name, strategy, alone, tmp_path):
     """The baseline of a scaling curve; with nobody to talk to, there is nothing to quantise and nothing is late."""

@@ -94,6 +94,7 @@ _PLACES = {
 _OF_PROGRAMMERS = ("Traceback", "recursion", " object at ", "{{", "[Op:", "not subscriptable")
 
 
+@pytest.mark.sampled("framework")
 @pytest.mark.parametrize(("framework", "loader"), PAIRS)
 def test_a_damaged_file_is_named_with_the_next_step(pictures, framework, loader, tmp_path):
     """In the training process and from helpers; nothing is trained on what is left of it."""

@@ -51,6 +51,7 @@ def test_a_study_ends_by_itself(name):
     assert study.budget is not None or study.launches.max
 
 
+@pytest.mark.sampled
 def test_a_study_can_be_planned_by_the_program(name, tmp_path: Path):
     plan = json.loads(steptime("run", name, "--dry-run", "--json", cwd=tmp_path).stdout)
     assert len(plan["trials"]) == len(trials(name))

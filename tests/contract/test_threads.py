@@ -41,6 +41,7 @@ def assert_pools(result: LaunchResult, process: str, name: str) -> dict[str, Any
     return found
 
 
+@pytest.mark.sampled("name")
 @pytest.mark.parametrize(("name", "strategy"), CASES)
 def test_workers_and_servers_have_the_threads_that_the_job_says(trained_framework, name, strategy, tmp_path):
     result, workers, servers = trained(tmp_path, name, strategy)

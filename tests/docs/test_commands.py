@@ -97,13 +97,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "small.yaml").write_text(SMALL)
     for command in (
         "run small.yaml -o results",
-        "run small.yaml -o other",
         "fit results -o results.profile.json",
         "workloads new mine",
     ):
         steptime(*command.split(), cwd=path)
-    for name in ("buckets", "STUDY", "attach-slow_script"):
-        shutil.copytree(path / "results", path / "steptime-results" / name)
+    for name in ("other", "steptime-results/buckets", "steptime-results/STUDY", "steptime-results/attach-slow_script"):
+        shutil.copytree(path / "results", path / name)
     for name in ("slow", "buckets"):
         shutil.copy(path / "results.profile.json", path / f"{name}.profile.json")
     (path / "buckets.yaml").write_text(block("docs/start.md", "yaml", "bucket_mb"))
@@ -150,6 +149,7 @@ def test_a_command_is_one_that_the_program_takes(line):
         assert len(line.split()) <= 3, "an argument is missing"  # the name of the verb, in a sentence
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("there")
 @pytest.mark.parametrize("line", [line for line in OF_STEPTIME if works_here(line)])
 def test_a_command_that_measures_nothing_or_can_be_planned_works(line):
@@ -162,6 +162,7 @@ def test_a_command_that_measures_nothing_or_can_be_planned_works(line):
     assert done.exit_code == 0 or refused or slower, done.output or done.exception
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("line", OTHERS)
 def test_a_command_of_another_program_is_there(line):
     words = shlex.split(line)

@@ -55,6 +55,7 @@ def run_line(line):
         pytest.fail(f"{line}\n{result.output}")
 
 
+@pytest.mark.costly
 def test_every_command_runs_as_printed_in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for kind, text in BLOCKS:

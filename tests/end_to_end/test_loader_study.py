@@ -32,6 +32,7 @@ def test_the_report_has_a_verdict(results: Path) -> None:
     assert row["limit"] in {"training", "undecided"}  # so few short launches may not tell on a busy machine
 
 
+@pytest.mark.costly
 def test_the_verdict_is_on_the_page_and_in_the_terminal(results: Path) -> None:
     page = (results / "report.html").read_text()
     shown = steptime("report", "--all", str(results), cwd=results).stdout

@@ -45,6 +45,7 @@ def test_only_their_owner_opens_new_results_and_nobody_else_writes_below_them(ru
     assert not [path for path in results.rglob("*") if _mode(path) & 0o022]
 
 
+@pytest.mark.costly
 def test_the_mode_that_a_user_gave_to_results_stays(run, tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     (tmp_path / "results").chmod(0o755)

@@ -31,6 +31,7 @@ def start_in_terminal(folder: Path, study: str) -> tuple[int, int]:
     return pid, terminal
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_workers_keeps_the_results_and_says_how_to_resume(tmp_path, number):
     running = start("run", write_study(tmp_path, LONG), "-o", "results", QUICK, cwd=tmp_path)
@@ -44,6 +45,7 @@ def test_a_signal_ends_the_workers_keeps_the_results_and_says_how_to_resume(tmp_
     assert all_have_left(tmp_path / "results")
 
 
+@pytest.mark.costly
 def test_a_terminal_that_goes_away_ends_the_run_without_a_process_left(tmp_path):
     pid, terminal = start_in_terminal(tmp_path, LONG)
     drained = subprocess.Popen(["cat"], stdin=terminal, stdout=subprocess.DEVNULL)
@@ -75,6 +77,7 @@ def test_a_terminal_gets_its_cursor_back(tmp_path):
     assert said.rfind(b"\x1b[?25h") > said.rfind(b"\x1b[?25l")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("module", ["shlex", "steptime.cli.verbs", "steptime.interruption", "steptime.cli.console"])
 def test_ctrl_c_while_the_program_is_imported_ends_it_without_a_traceback(tmp_path, module):
     command = [sys.executable, "-X", "importtime", *PROGRAM[1:], "list", "workloads"]

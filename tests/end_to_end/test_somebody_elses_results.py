@@ -131,6 +131,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.sampled("make")
 @as_root
 @pytest.mark.parametrize("make", FOREIGN, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("verb", LAUNCHING)
@@ -146,6 +147,7 @@ def test_a_verb_that_launches_refuses_a_folder_of_others_with_owner_and_mode(ver
     assert contents(folder) == before
 
 
+@pytest.mark.sampled("make")
 @as_root
 @pytest.mark.parametrize("make", [given_away, everyone_may_write], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("verb", READING)
@@ -256,6 +258,7 @@ def test_a_second_name_in_a_checkpoint_is_not_written_through(tmp_path):
     assert victim.read_text() == "the user's own"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("key", ["engine", "scaler"])
 def test_a_training_whose_checkpoint_was_pickled_begins_again_and_says_so(key, tmp_path):
     results, trial = planned(tmp_path)

@@ -125,6 +125,7 @@ def test_a_broken_jpeg_is_named_before_anything_is_launched(tmp_path):
     assert not launches(tmp_path / "results")
 
 
+@pytest.mark.costly
 def test_a_hung_launch_is_ended_and_reported_and_the_others_run(tmp_path):
     text = STUDY + "time_limit: 0.05\n"
     study = write_study(tmp_path, text)
@@ -133,6 +134,7 @@ def test_a_hung_launch_is_ended_and_reported_and_the_others_run(tmp_path):
     assert all_have_left(tmp_path / "results")
 
 
+@pytest.mark.costly
 def test_an_environment_that_does_not_work_fails_its_framework_only(tmp_path):
     text = STUDY.replace("[reference]", "[reference, pytorch]")
     study = write_study(tmp_path, text + "environments: {pytorch: {kind: existing, python: /no/such/python}}\n")
@@ -151,6 +153,7 @@ def fill(path: Path) -> None:
                     filler.write(b"x" * size)
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk to fill")
 def test_a_full_disk_is_reported_and_what_was_measured_stays(tmp_path):
     disk = tmp_path / "disk"
@@ -195,6 +198,7 @@ def test_the_version_is_printed(tmp_path):
     assert re.fullmatch(r"steptime \d+\.\d+\.\d+\n", steptime("--version", cwd=tmp_path).stdout)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_can_be_shown_for_every_common_shell(tmp_path, shell):
     # Otherwise the shell that happens to run the tests is looked for.

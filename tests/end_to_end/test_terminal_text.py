@@ -148,6 +148,7 @@ def test_every_verb_is_tried():
     assert set(COMMANDS) == set(verbs())
 
 
+@pytest.mark.sampled("verb")
 @pytest.mark.parametrize(("verb", "command"), commands())
 def test_a_terminal_obeys_nothing_of_what_is_printed(verb, command, folder, monkeypatch, capfd):
     words = {"STUDY": str(folder / f"{HOSTILE}.yaml"), "RESULTS": str(folder / "results")}

@@ -53,6 +53,7 @@ def test_bad_text_ends_with_its_files_and_no_traceback(place: Path) -> None:
     assert "empty.jsonl: is empty" in ended.stderr
 
 
+@pytest.mark.costly
 def test_launches_in_one_process_count_each_their_own_batches(place: Path) -> None:
     """Synthetic batches are drawn of no dataset, whatever the launch before them drew."""
     study = STUDY.replace("train: {epochs: 1, seeds: 1}", "loaders: [native, synthetic]")

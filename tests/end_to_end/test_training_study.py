@@ -98,6 +98,7 @@ def kept(folder: Path) -> int:
     return len(json.loads(found[0].read_text())) if found else 0
 
 
+@pytest.mark.costly
 def test_a_budget_ends_a_training_midway_and_its_checkpoint_is_kept(cut: CutTraining) -> None:
     told = re.search(r"the budget ended (.+?): epoch (\d+) of 100000 is kept", cut.said)
 
@@ -107,12 +108,14 @@ def test_a_budget_ends_a_training_midway_and_its_checkpoint_is_kept(cut: CutTrai
     assert "the budget left out 1 trial; to continue: steptime run" in cut.said
 
 
+@pytest.mark.costly
 def test_a_training_that_a_budget_ended_is_no_failure(cut: CutTraining) -> None:
     assert list(cut.folder.glob("results/trials/*/training.jsonl")) == []
     (trial,) = report(cut.folder, "results")["trials"]
     assert "not finished: the budget is spent" in trial["reason"]
 
 
+@pytest.mark.costly
 def test_the_next_run_goes_on_from_the_checkpoint(cut: CutTraining, tmp_path: Path) -> None:
     folder = shutil.copytree(cut.folder, tmp_path / "copy")
     steptime("run", cut.study, "-o", "results", "--budget", "30s", cwd=folder)

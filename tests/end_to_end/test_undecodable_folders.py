@@ -40,6 +40,7 @@ def test_launches_in_such_a_folder_are_refused_by_its_name(command, folder):
     assert not (folder / "results").exists()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("verb", ["status", "report", "export", "fit"])
 def test_results_in_such_a_folder_are_read(verb, folder):
     copy = folder / "copied"

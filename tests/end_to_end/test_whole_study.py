@@ -133,6 +133,7 @@ def test_status_counts_launches(measured):
     assert sorted((row["ok"], row["failed"]) for row in rows) == [(3, 0), (3, 0)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_export_has_a_row_for_every_timed_step(measured, tmp_path, form):
     written = steptime("export", "results", "--to", form, "-o", str(tmp_path), cwd=measured).stdout.split()
@@ -157,6 +158,7 @@ def test_overrides_change_the_study(tmp_path):
     assert [trial["workers"] for trial in json.loads(text)["trials"]] == [1]
 
 
+@pytest.mark.costly
 def test_a_budget_ends_the_study_in_time_and_keeps_what_was_measured(tmp_path):
     study = write_study(tmp_path, STUDY.replace("max: 3}", "max: 1000}").replace("min: 3,", "min: 900,"))
     # Room for two launches on a busy machine too, where six seconds were once over after the first.

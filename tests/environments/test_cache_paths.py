@@ -69,6 +69,7 @@ def test_an_environment_that_is_reached_by_a_link_is_listed_as_ready(made: Path,
     assert [(each.ready, each.current, each.unusable) for each in listed] == [(True, True, None)]
 
 
+@pytest.mark.costly
 def test_programs_of_an_environment_that_is_reached_by_a_link_run(
     cache: Path, link: Path, spec_of: SpecMaker, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ def test_an_interrupted_maker_of_several_leaves_nothing_and_no_process(
     _until(lambda: _gone(proofs))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_what_an_installer_started_ends_with_its_maker_and_before_the_lock_is_free(
     number: signal.Signals, cache: Path, spec_of: SpecMaker, tmp_path: Path
@@ -176,6 +177,7 @@ def test_an_environment_in_the_making_is_not_removed(cache: Path, spec_of: SpecM
         maker.communicate()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("size", ["512k", "48m"])
 def test_a_full_disk_is_named_with_the_remedy(size: str, cache: Path, spec_of: SpecMaker, tmp_path: Path) -> None:
     cache.mkdir()

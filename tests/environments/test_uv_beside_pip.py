@@ -58,12 +58,14 @@ def programs(spec: EnvironmentSpec, version: str, folder: Path) -> list[str]:
     return tried
 
 
+@pytest.mark.costly
 def test_uv_installs_a_lock_from_where_pip_is_configured_to_look(locked: EnvironmentSpec, cache: Path) -> None:
     ready = create(locked, cache=cache)
 
     assert (ready.packages["tiny-one"], installers(ready)) == ("1.0", ["uv"])
 
 
+@pytest.mark.costly
 def test_what_uv_cannot_install_pip_does(
     locked: EnvironmentSpec, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

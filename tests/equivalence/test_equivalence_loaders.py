@@ -94,11 +94,13 @@ def refusal(
     return Checker(faulty, folder / "check", 19, 2).check(case.trial, case.workload, truth_of, "1", [case.probe]).reason
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("images", IMAGES)
 def test_a_loader_that_reads_what_it_should_passes(executor, tmp_path, images):
     assert refusal(executor, tmp_path, images) is None
 
 
+@pytest.mark.sampled("fault")
 @pytest.mark.parametrize("images", IMAGES)
 @pytest.mark.parametrize("fault", PLANTS)
 def test_a_planted_fault_of_a_loader_is_refused(executor, tmp_path, images, fault):

@@ -115,6 +115,7 @@ def require_bubblewrap() -> None:
         pytest.skip(reason)
 
 
+@pytest.mark.costly
 @pytest.mark.framework("pytorch")
 @pytest.mark.needs("containers")
 def test_two_pods_with_the_variables_of_a_manifest_alone_are_measured_and_the_slow_one_is_found(tmp_path, capsys):
@@ -143,6 +144,7 @@ def test_two_pods_with_the_variables_of_a_manifest_alone_are_measured_and_the_sl
     assert found.waited_for.rank in {1, None}  # a busy machine delays the other, too
 
 
+@pytest.mark.costly
 @pytest.mark.needs("containers")
 def test_a_container_has_the_hook_read_only_and_its_exit_code_is_kept(tmp_path):
     require_bubblewrap()

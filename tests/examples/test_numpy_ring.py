@@ -93,7 +93,6 @@ def test_predictions_follow_its_own_communication_rule(installed):
     assert done.stdout.strip() == "True"
 
 
-@pytest.mark.costly
 def test_the_check_of_a_framework_that_a_template_wrote_passes(python, tmp_path):
     printed = run(python, "frameworks", "new", "my_trainer", cwd=tmp_path)
     assert "steptime check my_trainer" in printed
@@ -111,7 +110,6 @@ def test_the_check_of_a_framework_that_a_template_wrote_passes(python, tmp_path)
     } <= subjects
 
 
-@pytest.mark.costly
 def test_the_check_of_a_framework_that_computes_something_else_fails_and_says_what(python, tmp_path):
     run(python, "frameworks", "new", "wrong_trainer", cwd=tmp_path)
     adapter = tmp_path / "wrong_trainer" / "steptime_wrong_trainer" / "framework" / "adapter.py"
@@ -140,7 +138,6 @@ MARKED_TOO_EARLY = """
 """
 
 
-@pytest.mark.costly
 def test_the_check_refuses_marks_that_contradict_the_stages(python, tmp_path):
     run(python, "frameworks", "new", "early_trainer", cwd=tmp_path)
     adapter = tmp_path / "early_trainer" / "steptime_early_trainer" / "framework" / "adapter.py"

@@ -143,6 +143,7 @@ def test_losses_behind_timed_steps_are_those_of_a_replay(normed):
     )
 
 
+@pytest.mark.costly
 def test_a_parameter_that_is_not_synchronised_is_refused_by_its_name(tmp_path):
     store = raced(tmp_path, "unsynchronised", 1)
     (check,) = store.equivalence()
@@ -193,10 +194,12 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", CASES)
 def test_a_loader_or_module_that_cannot_be_used_is_told_what_is_wrong(said, name):
     assert CASES[name][2] in said[name]
 
 
+@pytest.mark.costly
 def test_a_loader_that_ends_is_begun_anew(said):
     assert said["once"] == [2, 2, 2]

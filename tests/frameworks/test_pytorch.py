@@ -157,6 +157,7 @@ def test_mixed_precision_starts_from_nearly_the_same_loss(tmp_path: Path) -> Non
     assert 1e-6 < relative_error(mixed, full) < 2e-2
 
 
+@pytest.mark.costly
 @pytest.mark.needs("compiler")
 def test_a_compiled_network_trains_the_same(tmp_path: Path) -> None:
     """With DDP around it."""

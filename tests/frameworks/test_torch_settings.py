@@ -237,6 +237,7 @@ BESIDE: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.sampled("name", "strategy")
 @pytest.mark.parametrize(
     ("name", "strategy", "options"),
     [

@@ -191,6 +191,7 @@ def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return dict(zip(CASES, found, strict=True))
 
 
+@pytest.mark.costly
 @pytest.mark.needs("compiler")
 @pytest.mark.framework("pytorch")
 @pytest.mark.parametrize(
@@ -208,6 +209,7 @@ def test_a_step_of_torch_multiplies_on_the_device_in_the_types_of_its_precision_
     assert found["types"] == kinds
 
 
+@pytest.mark.costly
 @pytest.mark.needs("compiler")
 @pytest.mark.framework("pytorch")
 def test_loss_scaling_of_torch_asks_the_device_for_a_number_where_a_study_wants_its_other_update(steps: Steps) -> None:

@@ -92,6 +92,7 @@ def own_mounts() -> int:
     return Path("/proc/self/ns/mnt").stat().st_ino
 
 
+@pytest.mark.sampled
 @BWRAP
 @pytest.mark.parametrize("container", [CONTAINER, TIED, (*WHOLE, "--chdir", "/", "--")])
 def test_workers_run_in_containers_of_their_own_within_the_launchs_network(tmp_path, container):
@@ -122,6 +123,7 @@ def test_an_mpiexec_of_the_system_starts_each_worker_in_a_container_of_its_own(t
     assert len({own_mounts(), *(place["mounts"] for place in places(tmp_path))}) == 3
 
 
+@pytest.mark.costly
 @BWRAP
 def test_workers_on_emulated_hosts_run_in_containers_within_the_hosts_networks(tmp_path):
     skip_where_impossible()
@@ -139,6 +141,7 @@ def skip_where_it_cannot_run(launcher: str) -> None:
         pytest.skip(reason)
 
 
+@pytest.mark.sampled
 @BWRAP
 @pytest.mark.parametrize("launcher", ["local", "mpi", "emulated"])
 @pytest.mark.parametrize("container", [CONTAINER, TIED])
@@ -161,6 +164,7 @@ launcher_named(launcher).run(request)
 """
 
 
+@pytest.mark.sampled
 @BWRAP
 @pytest.mark.parametrize("launcher", ["local", "mpi", "emulated"])
 @pytest.mark.parametrize("container", [CONTAINER, TIED])

@@ -106,6 +106,7 @@ def test_the_command_is_the_one_that_can_be_typed(run_folder, interpreter):
     assert by_hand.returncode == 0, by_hand.stderr
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_worker_that_is_killed_ends_all_others(run_folder, interpreter, failing):
     program = f"{WRITE_PLACE}    os.kill(os.getpid(), 9) if place.rank == {failing} else time.sleep(600)"

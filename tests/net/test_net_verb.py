@@ -90,6 +90,7 @@ def test_a_plan_has_its_sizes_and_its_folder_or_table_in_every_form(form, capfd,
     assert not (tmp_path / "found").exists()
 
 
+@pytest.mark.costly
 def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tmp_path):
     process = start(*QUICK, "--launches", "500", cwd=tmp_path)
     found = tmp_path / "found" / "net.jsonl"

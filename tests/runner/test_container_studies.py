@@ -97,6 +97,7 @@ def test_a_container_program_that_this_machine_lacks_fails_the_trial_with_the_wa
     capsys.readouterr()
 
 
+@pytest.mark.costly
 @BWRAP
 @pytest.mark.usefixtures("folder")
 def test_a_study_is_checked_and_measured_in_a_container_and_keeps_which_it_was(tmp_path):

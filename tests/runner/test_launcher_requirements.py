@@ -146,6 +146,7 @@ def test_a_refused_trial_has_the_reason_in_the_report(tmp_path):
     assert verdict["reason"].startswith("no mpiexec beside")
 
 
+@pytest.mark.costly
 def test_an_environment_without_mpiexec_is_told_as_soon_as_it_is_made(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path / "cache"))
     plan = planned(tmp_path, STUDY + "environments: {reference: {kind: venv}}\n")

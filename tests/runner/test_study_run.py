@@ -204,6 +204,7 @@ def test_a_check_that_an_interruption_ended_is_no_failure(tmp_path):
     assert check.failures == {}
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("without_launches")
 def test_checks_of_an_earlier_run_are_made_again_where_that_is_wanted(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path / "cache"))

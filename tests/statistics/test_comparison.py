@@ -31,6 +31,7 @@ def compared(rng, slow_blocks, fast_blocks, drift):
 SAME_3, SAME_10 = np.arange(3), np.arange(10)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("drift", [0.0, 0.05])
 @pytest.mark.parametrize("blocks", [SAME_3, np.arange(5), SAME_10], ids=len)
 def test_trials_of_the_same_blocks_cover_the_true_ratio_whatever_drifts(blocks, drift):
@@ -40,6 +41,7 @@ def test_trials_of_the_same_blocks_cover_the_true_ratio_whatever_drifts(blocks, 
     assert np.mean([each.low <= RATIO <= each.high for each in found]) == pytest.approx(0.95, abs=0.015)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("slow", "fast"), [(3, 3), (3, 10), (5, 5)])
 def test_trials_without_a_common_block_cover_the_true_ratio(slow, fast):
     """Welch's interval is known to be a little wide with very few launches: 93.5 to 97.5 %."""
@@ -48,6 +50,7 @@ def test_trials_without_a_common_block_cover_the_true_ratio(slow, fast):
     assert 0.935 <= np.mean([each.low <= RATIO <= each.high for each in found]) <= 0.975
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("drift", [0.0, 0.02])
 @pytest.mark.parametrize(("slow", "fast"), [(10, 3), (3, 10), (6, 4)])
 def test_trials_that_share_some_blocks_cover_the_true_ratio(slow, fast, drift):

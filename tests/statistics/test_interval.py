@@ -18,6 +18,7 @@ REPETITIONS = 2000
 MARGIN = 0.015
 
 
+@pytest.mark.sampled("launches")
 @pytest.mark.parametrize("effect", [0.0, 0.5, 2.0])
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("launches", [2, 3, 5, 10])
@@ -34,6 +35,7 @@ def coverage(series, truth):
     return np.mean([each.low <= truth <= each.high for each in found])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("launches", "phi", "effect"), [(3, 0.9, 0.0), (5, 0.5, 2.0)])
 def test_it_covers_with_the_detection_of_the_warm_up_too(launches, phi, effect):
     """Over 1000 repetitions of the whole way from step times; 93 to 97 %, with a standard error of 0.7 %."""
@@ -41,6 +43,7 @@ def test_it_covers_with_the_detection_of_the_warm_up_too(launches, phi, effect):
     assert coverage(np.exp(logs), np.exp(SPREAD**2 / 2)) == pytest.approx(0.95, abs=0.02)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("launches", "phi"), [(1, 0.5), (3, 0.9), (10, 0.5)])
 @pytest.mark.parametrize(("period", "length"), [(4, 2.0), (7, 2.0), (25, 5.0)])
 def test_it_covers_the_true_mean_where_steps_stall_regularly(launches, phi, period, length):

@@ -27,6 +27,7 @@ def studies(trials, launches, *, factor=1.0, drift=0.0, repetitions=100):
         yield spread * rng.standard_normal((trials, launches)) + drift * rng.standard_normal(launches)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("factor", [1.0, 3.0], ids=["alike", "threefold"])
 @pytest.mark.parametrize(("trials", "launches"), [(6, 2), (6, 3), (18, 2), (18, 3), (18, 5), (18, 10)])
 def test_intervals_hold_the_truth_whether_spreads_differ_or_not(trials, launches, factor):
@@ -34,6 +35,7 @@ def test_intervals_hold_the_truth_whether_spreads_differ_or_not(trials, launches
     assert np.mean(covered) == pytest.approx(0.95, abs=0.025)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("launches", [2, 3, 5])
 def test_intervals_hold_the_truth_where_the_machine_drifts_between_blocks(launches):
     logs = list(studies(6, launches, drift=3.0, repetitions=200))
@@ -122,6 +124,7 @@ def in_two_states(trials, launches, repetitions):
         yield 0.05 * states + 0.004 * rng.standard_normal((trials, launches))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("trials", "launches"), [(4, 2), (4, 3), (8, 4)])
 def test_trials_that_saw_one_of_two_states_have_intervals_that_hold_the_middle(trials, launches):
     covered = [np.abs(logs.mean(axis=1)) <= half_widths(logs) for logs in in_two_states(trials, launches, 60)]

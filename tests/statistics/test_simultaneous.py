@@ -67,6 +67,7 @@ def equal_trials(trials, count, threefold):
         yield spread[:, None] * rng.standard_normal((trials, count)) + 0.02 * rng.standard_normal(count)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("trials", "count", "threefold"), [(3, 3, False), (8, 2, False), (8, 2, True), (20, 3, False)])
 def test_a_ranking_of_equal_trials_calls_one_slower_in_one_of_twenty_studies(trials, count, threefold):
     """At most 6 %, and three standard errors of 200 studies."""
@@ -118,6 +119,7 @@ def computations(launch_effect, launches, workers, slower):
         yield list(np.exp(logs))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("count", [2, 3])
 def test_of_equal_workers_one_is_blamed_in_one_of_twenty_breakdowns(workers, count):

@@ -182,6 +182,7 @@ def half_width(reduced: dict[str, list[LaunchTimes]]) -> float:
     return pooled_error([(spread, {launch.block: share for launch in reduced["0"]})], 0.95).half_width
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("launches", [2, 3, 5])
 @pytest.mark.parametrize("stalls_per_launch", [4, 16])
 def test_the_interval_of_a_stalling_trial_is_not_narrowed_by_trials_without_stalls(stalls_per_launch, launches):

@@ -18,6 +18,7 @@ def final_counts(centres, error):
     return np.array(counts)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("within", [1.0, 0.45], ids=["no launch effect", "launch effect of twice the steps'"])
 @pytest.mark.parametrize("spread", [0.002, 0.006, 0.013, 0.03])
 def test_intervals_cover_although_the_study_stopped_when_they_were_narrow(spread, within):

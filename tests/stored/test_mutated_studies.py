@@ -15,6 +15,7 @@ def folders(tmp_path_factory):
     return {study: unpacked(study, tmp_path_factory.mktemp(study)) for study in STUDIES}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mutation", MUTATIONS)
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())

@@ -61,17 +61,20 @@ def absurd(study: str, of: Callable[[str], Iterator[str]]) -> list[str]:
     return [f"{verb}: {line}" for verb, text in outputs(study).items() for line in of(text)]
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.sampled
+@pytest.mark.parametrize("study", STUDIES[::-1])
 def test_no_interval_whose_ends_differ_by_more_than_four_times_claims_its_number(study):
     assert not absurd(study, too_wide)
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.sampled
+@pytest.mark.parametrize("study", STUDIES[::-1])
 def test_no_percentage_is_above_300(study):
     assert not absurd(study, large_percentages)
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.sampled
+@pytest.mark.parametrize("study", STUDIES[::-1])
 def test_no_number_has_digits_beyond_its_interval(study):
     assert not absurd(study, further_digits)
 

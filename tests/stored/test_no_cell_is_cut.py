@@ -55,6 +55,7 @@ def printed(table: SectionTable, width: int, capsys) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.sampled("options", "width")
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("options", [[], ["--all"]], ids=["short", "all"])
 def test_no_line_of_a_report_is_cut_or_wider_than_the_terminal(folder, options, width):
@@ -63,6 +64,7 @@ def test_no_line_of_a_report_is_cut_or_wider_than_the_terminal(folder, options, 
     assert [line for line in text.splitlines() if "…" in line or len(line) > width] == []
 
 
+@pytest.mark.sampled("width")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_letter_of_every_table_of_a_report_is_shown(tables, width, capsys):
     laid_out = [table for table in tables if table.layouts]

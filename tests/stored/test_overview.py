@@ -47,6 +47,7 @@ def of_workloads(summary: Summary, *names: str) -> Summary:
     return summary.model_copy(update={"trials": trials, "ranking": ranking, "equivalence": checks})
 
 
+@pytest.mark.sampled("study")
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("study", STUDIES)
 def test_the_report_of_a_stored_study_takes_a_screen_and_begins_with_the_verdict(folders, study, width):

@@ -29,18 +29,21 @@ def stored(request, tmp_path_factory):
     return sections(StudyFindings(summary, net)), page, printed(WholeReport(StudyFindings(summary, net)))
 
 
+@pytest.mark.sampled
 def test_every_section_of_a_stored_study_is_on_its_page(stored):
     found, page, _ = stored
     for section in found:
         assert (f'<section id="{section.id}">' in page) == section.is_within("page")
 
 
+@pytest.mark.sampled
 def test_every_section_of_a_stored_study_is_in_its_terminals_report(stored):
     found, _, text = stored
     for section in found:
         assert printed(SectionText([section])).strip() in text
 
 
+@pytest.mark.sampled
 def test_a_terminal_leaves_nothing_but_curves_and_conditions_to_the_page(stored):
     found, _, _ = stored
     assert {section.id for section in found if not section.is_within("terminal")} <= {"scaling", "conditions"}

@@ -56,6 +56,7 @@ def sides(key: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return [] if key in before and key in after else ["before" if key in before else "after"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_stored_study_gives_the_report_that_it_gave_before(study, unpack):
     """The JSON report of a stored study is the one that was made of it when it was measured."""

@@ -14,6 +14,7 @@ def test_a_timed_worker_writes_every_record_in_its_order(python, tmp_path):
     assert played.kinds == ["process", "session", "warmup", "steps", "threads", "done"]
 
 
+@pytest.mark.sampled
 def test_ends_of_steps_rise_and_are_as_far_apart_as_the_steps_take(python, tmp_path):
     played = play(python, fill_standin(tmp_path, sleep_s=0.005))
     steps = played.record("steps")
@@ -22,6 +23,7 @@ def test_ends_of_steps_rise_and_are_as_far_apart_as_the_steps_take(python, tmp_p
     assert min(later - earlier for earlier, later in itertools.pairwise(ends)) >= 0.005
 
 
+@pytest.mark.sampled
 def test_two_workers_time_the_same_number_of_steps_though_one_is_slower(python, tmp_path):
     run = fill_standin(tmp_path, slow_rank=1)
     processes = [start(python, run, STEPTIME_RANK=str(rank), **TWO) for rank in range(2)]
@@ -32,6 +34,7 @@ def test_two_workers_time_the_same_number_of_steps_though_one_is_slower(python, 
     assert SCHEDULE["min_steps"] <= counts.pop() <= SCHEDULE["max_steps"]
 
 
+@pytest.mark.sampled
 def test_a_failed_step_leaves_its_cause_in_the_records_and_on_standard_error(python, tmp_path):
     run = fill_standin(tmp_path, fail_at=2)
     played = play(python, run)
@@ -43,6 +46,7 @@ def test_a_failed_step_leaves_its_cause_in_the_records_and_on_standard_error(pyt
     assert "done" not in played.kinds
 
 
+@pytest.mark.sampled
 def test_a_failed_worker_aborts_its_session_and_does_not_close_it(python, tmp_path):
     run = fill_standin(tmp_path, fail_at=2)
     play(python, run)
@@ -50,6 +54,7 @@ def test_a_failed_worker_aborts_its_session_and_does_not_close_it(python, tmp_pa
     assert not (run / "closed-0").exists()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("role", ["server", "scheduler"])
 def test_other_roles_serve_and_train_nothing(python, tmp_path, role):
     run = fill_standin(tmp_path)

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from standin import fill_standin, run_code
 
 import steptime
@@ -45,6 +46,7 @@ NOT_STANDARD = {
 }
 
 
+@pytest.mark.sampled
 def test_every_file_that_is_staged_can_be_compiled(python):
     paths = [str(path) for path in [*WORKER, *ADAPTERS, *LIBRARIES]]
     code = f"""
@@ -55,6 +57,7 @@ def test_every_file_that_is_staged_can_be_compiled(python):
     run_code(python, code, SOURCE.parent)
 
 
+@pytest.mark.sampled
 def test_every_module_that_needs_the_standard_library_alone_can_be_imported(python, tmp_path):
     names = list(without_numpy())
     code = f"""

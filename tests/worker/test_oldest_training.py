@@ -30,6 +30,7 @@ def train(folder: Path, strategy: str, workers: int, python: Path | None = None)
     return launch_ok(folder, job, workers=workers, python=python)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("strategy", "workers"), [("single", 1), ("allreduce", 2)])
 def test_the_reference_gives_the_same_weights_as_under_the_core_s_python(oldest, tmp_path, strategy, workers):
     (old, new) = train(tmp_path, strategy, workers, oldest), train(tmp_path, strategy, workers)
