@@ -10,7 +10,8 @@ from launching import interpreter_for
 from steptime.attach.folder import environment, write_hook
 from steptime.attached.summary import attached_run
 from steptime.plain_file import PlainFolder
-from steptime.results.attached_files import RECORDS, AttachedHeader, read_attached
+from steptime.results.attached_files import AttachedHeader, read_attached
+from steptime.results.gpu_windows import RECORDS
 
 FRAMEWORK = "horovod_pytorch"
 pytestmark = pytest.mark.framework(FRAMEWORK)

@@ -8,7 +8,8 @@ from typing import Any
 from steptime.attached.form import AttachedRun
 from steptime.attached.summary import attached_run
 from steptime.plain_file import PlainFolder
-from steptime.results.attached_files import RECORDS, AttachedHeader, read_attached
+from steptime.results.attached_files import AttachedHeader, read_attached
+from steptime.results.gpu_windows import RECORDS
 
 MS = 1_000_000
 BEGIN = 10_000 * MS

@@ -10,7 +10,7 @@ from stored_processes import COMMAND, ddp_steps, found_in, process_lines, write
 from typer.testing import CliRunner
 
 from steptime.cli.app import app, run_program
-from steptime.results.attached_files import RECORDS
+from steptime.results.gpu_windows import RECORDS
 from steptime.results.store import Store
 
 

@@ -74,6 +74,28 @@ def test_a_full_disk_keeps_no_command_from_running(tmp_path):
     assert not (tmp_path / "results").exists()
 
 
+ONLY_OF_ANSWERS = ("numpy", "scipy", "rich.console", "steptime.study.trial", "steptime.results.attached_files")
+
+
+@pytest.mark.parametrize("module", ONLY_OF_ANSWERS)
+def test_a_command_waits_for_no_import_that_its_answer_alone_needs(imports, module):
+    before, after = imports
+
+    assert module not in before
+    assert module in after
+
+
+@pytest.fixture(scope="module")
+def imports(tmp_path_factory):
+    """What the program imports before and after its command runs, which is no Python process."""
+    place = tmp_path_factory.mktemp("imports")
+    environment = os.environ | {"PYTHONPROFILEIMPORTTIME": "1"}
+    done = attach(place / "results", "sh", "-c", "echo BEGUN >&2", cwd=place, env=environment)
+    parts = done.stderr.split("BEGUN\n")
+    assert len(parts) == 2, done.stderr
+    return [{line.rpartition("|")[2].strip() for line in part.splitlines()} for part in parts]
+
+
 def test_a_signal_ends_a_command_that_is_not_measured(tmp_path):
     done = attach(Path("/proc/results"), "sh", "-c", "kill -KILL $$", cwd=tmp_path)
     assert done.returncode == -9

@@ -8,7 +8,7 @@ from stored_processes import MS, ddp_steps, found_in, process_lines, write
 from steptime.cli.console import PlainConsole
 from steptime.errors import StoreError
 from steptime.report.attached_answer import AttachedAnswer
-from steptime.results.attached_files import RECORDS
+from steptime.results.gpu_windows import RECORDS
 
 
 def lines_of_one():

@@ -13,7 +13,7 @@ from steptime.report.advice import script_section
 from steptime.report.attached import attached_section, headline
 from steptime.report.attached_answer import AttachedAnswer
 from steptime.report.terminal import SectionText
-from steptime.results.attached_files import RECORDS
+from steptime.results.gpu_windows import RECORDS
 
 
 def plain_steps(count, begin_ms=0.0, input_ms=20.0):

@@ -13,7 +13,7 @@ from stored_processes import BEGIN, MS, found_in, process_lines, step, write
 from steptime.attached import gpus
 from steptime.execution import gpu_watch
 from steptime.report.attached import attached_section, run_notes
-from steptime.results.attached_files import RECORDS
+from steptime.results.gpu_windows import RECORDS
 from steptime.results.gpus import GpuState
 
 GIB = 2**30

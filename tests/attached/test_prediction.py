@@ -16,7 +16,8 @@ from steptime.fitting.profile import NetLink
 from steptime.plain_file import PlainFolder
 from steptime.predict.attached import predict_attached
 from steptime.report.predictions import script_section
-from steptime.results.attached_files import RECORDS, read_attached
+from steptime.results.attached_files import read_attached
+from steptime.results.gpu_windows import RECORDS
 from steptime.results.json_form import Interval
 from steptime.results.store import Store
 from steptime.scaling.predicted_knees import attached_knees

@@ -14,7 +14,7 @@ from steptime.attach import process
 from steptime.attach.record_file import ProcessRecord
 from steptime.attach.recorder import Recorder
 from steptime.execution.progress import Silent
-from steptime.results.attached_files import RECORDS
+from steptime.results.gpu_windows import RECORDS
 from steptime.results.store import Store
 from steptime.runner.attached_run import AttachedCommand
 from steptime.sweep.early_end import SAVES, EarlyEnd, is_narrow

@@ -9,7 +9,8 @@ from steptime.attached.exchange import split_exchange
 from steptime.attached.step_parts import KeptSteps, step_parts, title_of
 from steptime.attached.straggler import whom_ranks_wait_for
 from steptime.plain_file import PlainFolder
-from steptime.results.attached_files import RECORDS, read_latest
+from steptime.results.attached_files import read_latest
+from steptime.results.gpu_windows import RECORDS
 from steptime.units import format_seconds
 
 _STEPS = 20

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import steptime
-from steptime.cli.section_output import PAGE
 from steptime.cli.streams import say, warn
 from steptime.errors import UsageError
 from steptime.plain_file import PlainFolder
+from steptime.report.export_formats import PAGE
 
 if TYPE_CHECKING:
     from steptime.cli.reported_results import ReportedResults

@@ -10,7 +10,6 @@ from steptime.analysis.summary import summarise
 from steptime.attached.summary import attached_run
 from steptime.cli.arguments import open_results
 from steptime.cli.console import report_console
-from steptime.cli.section_output import PAGE
 from steptime.cli.streams import print_json, say, warn
 from steptime.cli.trackers import write_to_trackers
 from steptime.diagnosis.expected import expected_steps
@@ -23,6 +22,7 @@ from steptime.model.measured_links import stored_links
 from steptime.report.attached import attached_section
 from steptime.report.attached_answer import AttachedAnswer
 from steptime.report.expectations import what_if_section
+from steptime.report.export_formats import PAGE
 from steptime.report.links import link_section
 from steptime.report.overview import MOST_LINES, overview
 from steptime.report.sections import StudyFindings, WholeReport, sections

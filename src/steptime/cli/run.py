@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steptime.cli.console import stderr_console
-from steptime.cli.section_output import PAGE, FormOption, chosen_form
+from steptime.cli.section_output import FormOption, chosen_form
 from steptime.errors import SteptimeError, Unfinished, UsageError
 from steptime.interruption import Interrupted, unmasked
+from steptime.report.export_formats import PAGE
 from steptime.units import format_count
 
 if TYPE_CHECKING:

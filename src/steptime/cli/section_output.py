@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from steptime.document.section import Section
 
 
-PAGE = "report.html"
-"""In a results folder, where a run writes its page."""
-
 FormOption = Annotated[
     str,
     typer.Option("--format", help=format_help(SectionFormat), autocompletion=lambda: list(formats_of(SectionFormat))),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from steptime.imported.transfers import CollectiveRecords, RankTrace, split_of_ranks
 from steptime.plain_file import PlainFolder
-from steptime.results.attached_files import FORMAT, RECORDS, AttachedFiles, AttachedHeader, ProcessLines
+from steptime.results.attached_files import FORMAT, AttachedFiles, AttachedHeader, ProcessLines
 from steptime.results.attached_lines import (
     MEAN,
     Clock,
@@ -25,6 +25,7 @@ from steptime.results.attached_lines import (
     StepLine,
     UnseenLine,
 )
+from steptime.results.gpu_windows import RECORDS
 from steptime.results.store import Store
 
 PARTS = ("input_wait", "forward", "backward", "comm_exposed", "sync_wait", "update")

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from steptime.report.sections import StudyFindings
     from steptime.results.store import Store
 
+PAGE = "report.html"
+"""In a results folder, where a run writes its page."""
+
 
 @dataclass(frozen=True)
 class ExportFormat:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import Field, ValidationError
 from pydantic_core import from_json
 
@@ -37,22 +36,18 @@ from steptime.results.attached_lines import (
     WeightsLine,
 )
 from steptime.results.consistency import SetAside
-from steptime.results.gpu_windows import WRITTEN, GpuWindow, NoGpus, read_windows
+from steptime.results.gpu_windows import RECORDS, WRITTEN, GpuWindow, NoGpus, read_windows
 from steptime.results.jsonlines import read_lines
 from steptime.results.peaks import StoredPeaks
 from steptime.results.stored_record import FlagCode, Quantity, StoredObject, first_mistake
 
 FORMAT = 1
-RECORDS = "attached"
-"""The folder with the files of the processes, in a results folder."""
 FAILED = "failed-"
 """What names of files begin with that hold the exceptions that ended processes."""
 _MOST_FILES = 20_000
 _MOST_BYTES = 4 << 20
 """Of a line."""
 _MOST_WATCHED = 64
-_MOST_STEPS = 50_000_000
-"""Of a process, that are looked at for missing ones."""
 _START = "start>"
 _AT_EDGES = 65536
 """Bytes at both ends of a file that are read while its process runs."""
@@ -98,15 +93,13 @@ class ProcessLines:
     @property
     def missing_steps(self) -> int:
         """How many of its steps are neither on record nor in a sum; of a process without an end up to its last one."""
-        numbers = {each.number for each in self.steps}
-        summed = [(each.first, each.last) for each in self.summed]
-        reached = max([*numbers, *(last for _, last in summed)], default=-1) + 1
-        count = max(reached, self.end.steps if self.end else 0)
-        covered = np.zeros(min(count, _MOST_STEPS), dtype=bool)
-        covered[[number for number in numbers if number < len(covered)]] = True
-        for first, last in summed:
-            covered[first : last + 1] = True
-        return int(len(covered) - covered.sum())
+        stretches = [(each.number, each.number) for each in self.steps]
+        stretches += [(each.first, each.last) for each in self.summed]
+        reached = covered = 0
+        for first, last in sorted(stretches):
+            covered += max(0, last + 1 - max(first, reached))
+            reached = max(reached, last + 1)
+        return max(reached, self.end.steps if self.end else 0) - covered
 
     def take(self, line: Line) -> None:
         """Keep a further line; raises ValueError where it does not fit those before."""

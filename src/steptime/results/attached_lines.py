@@ -10,14 +10,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from steptime.results.stored_record import STRICT, Bytes, Count, Quantity, StoredObject
+from steptime.results.stored_record import STRICT, Bytes, Count, Name, Nanoseconds, Quantity, StoredObject
 
 _PER_S = 1e-9
 MEAN = "mean"
 """Flag of a step of an imported file that is the mean of several."""
 
-Nanoseconds = Annotated[int, Field(ge=0, le=2**62)]
-Name = Annotated[str, Field(max_length=400)]
 Durations = Annotated[dict[Name, Nanoseconds], Field(max_length=2000)]
 Backward = tuple[Nanoseconds, Nanoseconds, Nanoseconds, bool | None]
 """Begin, last gradient (0 if it was not seen), end, and whether DDP exchanged gradients (None if it is not DDP)."""

@@ -10,9 +10,10 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from steptime.results.attached_lines import Name, Nanoseconds
-from steptime.results.stored_record import STRICT, Bytes, Count, Quantity
+from steptime.results.stored_record import STRICT, Bytes, Count, Name, Nanoseconds, Quantity
 
+RECORDS = "attached"
+"""The folder with the files of the processes of a user's own command, in a results folder."""
 WRITTEN = "gpus-"
 """What names of these files begin with."""
 OWN, OTHER, UNSEEN = "own", "other", "unseen"

@@ -11,7 +11,8 @@ from typing import IO
 
 from steptime.errors import StoreError, UsageError
 from steptime.plain_file import MOST_BYTES, PlainFolder, temporary_folder
-from steptime.results.attached_files import RECORDS, AttachedFiles, AttachedHeader, read_attached
+from steptime.results.attached_files import AttachedFiles, AttachedHeader, read_attached
+from steptime.results.gpu_windows import RECORDS
 from steptime.results.store import Store
 from steptime.synonyms import path_hint
 

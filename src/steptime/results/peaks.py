@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from steptime.catalog.accelerators import data_sheet_flop_per_s
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.results.stored_record import Count, Quantity, StoredObject
-from steptime.study.trial import Trial
+
+if TYPE_CHECKING:
+    from steptime.study.trial import Trial
 
 PEAKS = "peaks"
 """The object of a results folder that holds ``StoredPeaks``."""
@@ -51,7 +53,7 @@ class StoredPeaks(StoredObject):
     peaks: list[Peak] = Field(default_factory=list)
 
 
-def setting_of(trial: Trial) -> tuple[str, str, int]:
+def setting_of(trial: "Trial") -> tuple[str, str, int]:
     """Return device, precision and threads whose peak a trial's MFU needs."""
     return (trial.device, trial.precision, trial.threads if trial.device == "cpu" else 0)
 

@@ -75,6 +75,9 @@ Duration = Annotated[float, Field(ge=0.0, le=1e12)]
 """Seconds that something took."""
 Staleness = dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Count]
 """How many of a worker's updates were 0, 1, 2, … updates of others late."""
+Nanoseconds = Annotated[int, Field(ge=0, le=2**62)]
+"""A moment on a monotonic clock, or what something took."""
+Name = Annotated[str, Field(max_length=400)]
 Option = bool | int | float | str
 FlagCode = Annotated[str, AfterValidator(read_stored)]
 """A code of ``steptime/flags.py``, with the detail behind it; older records have the sentence."""

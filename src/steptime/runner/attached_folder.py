@@ -6,14 +6,18 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import count, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steptime.attached.user_command import script_of
 from steptime.errors import StoreError
 from steptime.file_name import as_file_name
 from steptime.foreign_writers import require_folder_for_launches
-from steptime.results.attached_files import RECORDS, AttachedHeader
-from steptime.results.store import Store
+from steptime.results.folder import ResultsFolder
+from steptime.results.gpu_windows import RECORDS
 from steptime.runner.job_member import JobMember
+
+if TYPE_CHECKING:
+    from steptime.results.attached_files import AttachedHeader
 
 _MOST_SIBLINGS = 1000
 _MAKING_S, _LOOK_S = 5.0, 0.1
@@ -71,12 +75,14 @@ def member_file(folder: Path, member: JobMember) -> Path:
     return folder / RECORDS / f"member-{as_file_name(member.member, 'member')}.json"
 
 
-def _header(place: Path) -> AttachedHeader | None:
+def _header(place: Path) -> "AttachedHeader | None":
     """Return what the first command of a results folder noted, for which one that is being made is waited for."""
+    from steptime.results.attached_files import AttachedHeader  # noqa: PLC0415 - a command is begun without it
+
     until = time.monotonic() + _MAKING_S
     while True:
         try:
-            value = Store.open(place).get("attached")
+            value = ResultsFolder.open(place).get("attached")
             if value is not None:
                 return AttachedHeader.model_validate(value)
             is_young = time.time() - place.stat().st_mtime < _MAKING_S
@@ -87,8 +93,8 @@ def _header(place: Path) -> AttachedHeader | None:
         time.sleep(_LOOK_S)
 
 
-def make_results(folder: Path, command: str) -> Store:
+def make_results(folder: Path, command: str) -> ResultsFolder:
     """Make a results folder of the run of a command; raises StoreError where it cannot be made or used."""
     require_folder_for_launches(folder)
     study = {"name": folder.absolute().name, "question": _QUESTION.format(command=command)}
-    return Store.create(folder, study_text=_TEXT, study_json=study)
+    return ResultsFolder.create(folder, study_text=_TEXT, study_json=study)

@@ -17,21 +17,20 @@ from steptime.attach.folder import environment, write_hook
 from steptime.attach.record_file import boot_id
 from steptime.errors import LaunchError, StoreError, error_line
 from steptime.execution.gpu_watch import GpuWatch
-from steptime.execution.progress import Observer
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.launchers.own_command import CommandEnd, run_command
 from steptime.plain_file import PlainFolder, cannot_write, make_exclusively
-from steptime.results.attached_files import FAILED, RECORDS, read_latest
-from steptime.results.gpu_windows import WRITTEN
+from steptime.results.gpu_windows import RECORDS, WRITTEN
 from steptime.results.machine import fingerprint
 from steptime.results.noise import Snapshot, difference, flags, snapshot
-from steptime.results.store import Store
 from steptime.runner.attached_folder import make_results, member_file
 from steptime.runner.job_member import JobMember, job_member
 from steptime.runner.process_watch import ProcessWatch, processes_below, variables_of
 
 if TYPE_CHECKING:
     from steptime.analysis.compared.sides import ComparedSide
+    from steptime.execution.progress import Observer
+    from steptime.results.store import Store
 
 OUTPUT = "output.txt"
 HOOK = "hook"
@@ -234,6 +233,8 @@ class PreparedCommand:
 
         Those do not descend from this process.
         """
+        from steptime.results.attached_files import read_latest  # noqa: PLC0415 - a command is begun without it
+
         try:
             ended = [each.end for each in read_latest(folder, self.folder / RECORDS) if each.process.boot == boot]
         except (StoreError, OSError):  # the answer names what is wrong with the records
@@ -242,6 +243,8 @@ class PreparedCommand:
 
     def _why_nothing(self) -> str | None:
         """Return why no process wrote anything; None if some did."""
+        from steptime.results.attached_files import FAILED  # noqa: PLC0415 - likewise
+
         words = self.command.words
         written = [each for each in (self.folder / RECORDS).iterdir() if not each.name.startswith((FAILED, WRITTEN))]
         if any(each.suffix == ".jsonl" for each in written):
@@ -250,7 +253,7 @@ class PreparedCommand:
 
 
 def run_in_turns(
-    commands: Sequence[Sequence[str]], folder: Path, runs: int, observer: Observer
+    commands: Sequence[Sequence[str]], folder: Path, runs: int, observer: "Observer"
 ) -> "tuple[ComparedSide, ComparedSide]":
     """Run two commands in turns, which of them first by chance, and return the sides of a comparison that they make.
 
@@ -265,6 +268,8 @@ def run_in_turns(
 
     Raises LaunchError where a command fails, and StoreError where no run of a command trained a step.
     """
+    from steptime.results.store import Store  # noqa: PLC0415 - likewise
+
     names = ("before", "after")
     observer.stage("Running both scripts in turns", 2 * runs)
     for number in range(1, runs + 1):
@@ -287,6 +292,6 @@ def run_in_turns(
     return attached_sides(stores, names, [str(folder / name) for name in names])
 
 
-def _ended_well(store: Store) -> bool:
+def _ended_well(store: "Store") -> bool:
     found = store.attached()
     return found is not None and found[0].exit_code == 0

@@ -10,11 +10,13 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steptime.attached.user_command import script_of
-from steptime.results.attached_files import AttachedHeader
 from steptime.results.stored_record import StoredObject
+
+if TYPE_CHECKING:
+    from steptime.results.attached_files import AttachedHeader
 
 _TOGETHER_S = 900.0
 """Members of a job start within this time of one another: launchers wait for the others about as long."""
@@ -68,7 +70,7 @@ class JobMember:
         """Return what the first member notes for the others."""
         return {"job": self.job.model_dump(mode="json"), "member": self.member}
 
-    def belongs_to(self, header: AttachedHeader, now: datetime) -> bool:
+    def belongs_to(self, header: "AttachedHeader", now: datetime) -> bool:
         """Say whether the run of a header is that of this job: it goes on, began a short time ago, and is not its own.
 
         What either does not know is not compared; of run id, address and port one must be known to both.

@@ -16,7 +16,7 @@ from typing import Any
 from steptime.attach.early_end import END, GO_ON, ORDER, WAITING
 from steptime.attached.summary import attached_run
 from steptime.plain_file import PlainFolder
-from steptime.results.attached_files import RECORDS
+from steptime.results.gpu_windows import RECORDS
 from steptime.results.store import Store
 from steptime.runner.attached_run import PreparedCommand
 
