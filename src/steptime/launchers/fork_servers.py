@@ -1,7 +1,7 @@
 """Processes of launches that time nothing begin with their framework imported, by a fork of a process that has done so.
 
 Most of a check's time would be the import: two to four processor seconds for each of some hundred processes. A launch
-that is timed has fresh processes, since how these differ belongs to its interval.
+that is timed has fresh processes, since how these differ belongs to its interval (docs/decisions/0019-short-runs.md).
 """
 
 import contextlib
