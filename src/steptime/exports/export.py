@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, chain, islice, repeat
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast, get_origin, get_type_hints
 
@@ -263,7 +263,7 @@ def _worker_columns(trial: Trial, launches: Sequence[Launch]) -> dict[str, Any]:
     return {
         **_names(trial, [launch for launch, _ in workers], sizes),
         "worker": np.repeat([worker.rank for _, worker in workers], sizes),
-        "host": [host for _, worker in workers for host in repeat(worker.host, len(worker.ends_s))],
+        "host": _repeated([worker.host for _, worker in workers], sizes),
         "step": numbers,
         "end_s": ends - origins,
         "step_time_s": ends - np.where(numbers == 0, origins, np.roll(ends, 1)),
@@ -275,9 +275,16 @@ def _numbers(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
+def _repeated(names: Sequence[str], sizes: NDArray[np.int64]) -> "pl.Series":
+    """Return each of some names so many times; a million of them need no text each."""
+    import polars as pl  # noqa: PLC0415 - as above
+
+    return pl.Series(names, dtype=pl.Categorical).gather(np.repeat(np.arange(len(names)), sizes))
+
+
 def _names(trial: Trial, launches: Sequence[Launch], sizes: NDArray[np.int64]) -> dict[str, Any]:
     return {
-        "trial": [trial.id] * int(sizes.sum()),
+        "trial": _repeated([trial.id], np.array([sizes.sum()])),
         "launch": np.repeat(np.array([launch.launch for launch in launches], dtype=np.int64), sizes),
         "block": np.repeat(np.array([launch.block for launch in launches], dtype=np.int64), sizes),
     }
