@@ -78,4 +78,4 @@ def test_no_part_of_the_core_that_prints_json_writes_it_by_itself():
         if "json.dumps(" in path.read_text()
     }
 
-    assert written == {"results/net_records.py", "results/store.py"}, "an id, and a comparison"
+    assert written == {"results/net_records.py", "results/folder.py"}, "an id, and a comparison"
