@@ -224,3 +224,35 @@ def test_without_a_driver_the_reason_is_on_record(tmp_path):
     lines, _ = attach(tmp_path, "none", FAKE_GPU_PROCESSES=str(tmp_path / "pids"))
     (line,) = lines
     assert line["reason"].startswith("NVIDIA's management library cannot be used: NVMLError")
+
+
+FULL = "resource.prlimit(os.getppid(), resource.RLIMIT_FSIZE, ({}, resource.RLIM_INFINITY))"
+UNWRITABLE = {
+    "full disk": FULL.format(0),
+    "records gone": "shutil.rmtree(records)",
+    "a folder in the file's place": "[(path.unlink(), path.mkdir()) for path in records.glob('gpus-*')]",
+    "a link in the file's place": "[(path.unlink(), path.symlink_to('/dev/full')) for path in records.glob('gpus-*')]",
+}
+
+
+@pytest.mark.parametrize("what", UNWRITABLE)
+def test_gpus_that_cannot_be_written_about_are_one_line_and_the_command_goes_on(tmp_path, what):
+    script = f"""
+import os, pathlib, resource, shutil, time
+records = pathlib.Path("results/attached")
+while {not what.startswith(("full", "records"))} and not list(records.glob("gpus-*")):
+    time.sleep(0.1)
+{UNWRITABLE[what]}
+time.sleep(3.5)
+{FULL.format("resource.RLIM_INFINITY")}
+print("out")
+raise SystemExit(7)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(DRIVER), "FAKE_GPUS": "h100"}
+    command = [*PROGRAM, "attach", "-o", "results", "--", sys.executable, "-c", script]
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (7, "out\n")
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("steptime attach: what the GPUs did is not on record to the end: ") == 1

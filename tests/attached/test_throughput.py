@@ -160,3 +160,33 @@ def test_where_steps_ask_unevenly_samples_are_the_rows_that_go_forward(tmp_path,
 def test_passes_beside_micro_steps_are_named(tmp_path):
     notes = run_notes(job(tmp_path, lambda _, __: {"samples": 8, "dropped": 3}))
     assert any("steps have 3 more backward passes, whose gradients the script drops" in note for note in notes)
+
+
+BY_HAND = {"flags": ["no_loader"], "tokens": 512}
+
+
+def test_without_a_loader_the_tensors_that_go_forward_are_counted_and_named(tmp_path):
+    run = job(tmp_path, lambda _, __: BY_HAND)
+    assert (run.throughput.tokens.per_step, run.throughput.samples.per_s.value) == (1024.0, None)
+    notes = list(run_notes(run))
+    assert any(line.startswith("The ranks train on 25600 tokens/s (25600 to 25600), 1024 a step") for line in notes)
+    note = "tokens are of the tensors that go forward: no loader that steptime knows was seen"
+    assert f"note: {note}" in notes
+
+
+@pytest.mark.parametrize("backwards", [True, False], ids=["averaged", "not averaged"])
+def test_ranks_that_were_not_compared_count_each_where_they_average_gradients(tmp_path, backwards):
+    own = {**BY_HAND, **({} if backwards else {"backwards": []})}
+    tokens = job(tmp_path, lambda _, __: own).throughput.tokens
+    assert tokens.per_step == (1024.0 if backwards else None)
+    assert tokens.ranks_per_s == [12_800.0, 12_800.0]
+    assert (tokens.reason is None) == backwards
+
+
+def test_why_what_goes_forward_is_not_counted_is_behind_that_there_is_no_loader(tmp_path):
+    why = {"kind": "unseen", "phases": ["samples", "tokens"], "reason": "several arrays go forward for one update"}
+    steps = [{**step, "flags": ["no_loader"]} for step in ddp_steps(0, lambda _: [0.0])]
+    run = found_in(write(tmp_path, process_lines(0, 1, steps, lines=[why])), 60_000.0)
+    reason = "no loader that steptime knows was seen, and several arrays go forward for one update"
+    assert run.throughput.samples.reason == run.throughput.tokens.reason == reason
+    assert not {"samples", "tokens"} & {part.name for part in run.parts}

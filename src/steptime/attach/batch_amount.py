@@ -169,7 +169,7 @@ class BatchReader:
                 self.forms[form] = amount.samples, amount.tokens
             self.batches += 1
             if self.batches <= COMPARED:
-                amount.checksum = self._checksum(batch)
+                amount.checksum = self.checksum(batch)
             else:
                 self.form = form
         except Exception as error:
@@ -188,7 +188,7 @@ class BatchReader:
             form += (each.__class__, tuple(each.shape), each.dtype)
         return (batch.__class__, *form)
 
-    def _checksum(self, batch: Any) -> int | None:
+    def checksum(self, batch: Any) -> int | None:
         """Return a checksum of the first values of the first arrays, or None if one of them cannot be read."""
         checksum, arrays = 0, 0
         for array in self._arrays(batch, DEPTH):

@@ -17,6 +17,8 @@ SUMMED_NS = 1_000_000_000
 FEWEST = 1 << 20
 # Behind the first steps, lines wait so long for those of further steps, and at most so many.
 AT_ONCE, TOGETHER_NS, MOST_TOGETHER = 64, 250_000_000, 256
+# Lines about amounts that are not known, of a script whose steps take turns.
+MOST_REASONS = 32
 # A thread looks as often whether lines wait for a step that does not come: ever more seldom while steps come.
 SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.25, 2.0
 JOINED_WITHIN_S = 1.0
@@ -31,6 +33,8 @@ class StepLines:
         self.sums: dict[str, Any] | None = None
         self.waiting: list[Any] = []  # dictionaries, or what makes one by `line`
         self.latest: dict[str, Any] | None = None
+        self.unknown: dict[str, str] = {}  # why amounts of steps are not known, as written
+        self.reasons = 0  # that were
         self.texts: list[str] = []
         self.size = 0  # of these
         self.due = 0
@@ -49,6 +53,13 @@ class StepLines:
             self.due = at + TOGETHER_NS
         elif self.thread is None:
             self._start()
+
+    def note_unknown(self, amount: str, reason: str) -> None:
+        """Write why an ``amount`` of steps is not known, once for each reason in turn."""
+        if self.unknown.get(amount) != reason and self.reasons < MOST_REASONS:
+            self.unknown[amount] = reason
+            self.reasons += 1
+            self.file.write({"kind": "unseen", "phases": [amount], "reason": reason})
 
     def _start(self) -> None:
         self.stopping.acquire()  # until the end

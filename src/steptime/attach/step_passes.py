@@ -9,6 +9,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from .step_inputs import PassInputs
+
 if TYPE_CHECKING:
     from .batch_amount import BatchAmount
 
@@ -23,6 +25,7 @@ class StepPasses:
         self.dropped = 0
         # Of the forwards behind each backward pass: their rows, None if not known, or `MIXED`, and the first's array.
         self.rows: dict[int, tuple[int | None, Any]] = {}
+        self.inputs = PassInputs()  # where no loader is known
         self.at_update = (0, 0, 0)  # backward passes, forward passes and dropped ones at the latest update
 
     def forward(self, index: int, array: Any) -> None:
@@ -43,6 +46,7 @@ class StepPasses:
         """Note that the gradients of the passes since the latest update were dropped."""
         for index in range(self.settled, recorder.micro_steps):
             self.rows.pop(index, None)
+        self.inputs.drop(self.settled, recorder.micro_steps)
         self.dropped += max(0, recorder.micro_steps - self.settled)
         self.settled = recorder.micro_steps
 
@@ -74,6 +78,7 @@ class StepPasses:
         rest.dropped, rest.settled = self.dropped - dropped, max(0, self.settled - backward)
         rest.rows = {index - backward: known for index, known in self.rows.items() if index >= backward}
         self.rows = {index: known for index, known in self.rows.items() if index < backward}
+        rest.inputs = self.inputs.part(backward)
         self.dropped = dropped
         recorder.micro_steps, recorder.forwards = backward, forward
         del recorder.backwards[backward:]
@@ -89,7 +94,7 @@ class StepPasses:
         if self.dropped:
             line["dropped"] = recorder.micro_steps - micro_steps
         if recorder.sources.latest is None:
-            return line
+            return line if amount is not None else {**line, **self.inputs.form(recorder)}
         if requests != 1:
             line["requests"] = requests
         rows = self.known_rows()

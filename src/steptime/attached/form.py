@@ -175,7 +175,7 @@ class TrainedAmount(JsonForm):
 
 
 class Throughput(JsonForm):
-    """By the batches of loaders."""
+    """Of loaders' batches, or what goes forward."""
 
     samples: TrainedAmount
     tokens: TrainedAmount

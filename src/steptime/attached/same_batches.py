@@ -48,10 +48,15 @@ def same_batches(attempt: Attempt) -> str | None:
         f"{samples:,} samples, not {samples * len(attempt.ranks):,}" if samples else "as many samples as one rank reads"
     )
     who = "both ranks" if len(attempt.ranks) == 2 else f"all {len(attempt.ranks)} ranks"  # noqa: PLR2004 - a pair
+    drawn = all("no_loader" in step.flags for steps in attempt.steps.values() for step in steps)
     return (
         f"{who} train on the same batches ({len(_compared(attempt))} were compared): a step "
-        f"learns from {whole}; unless they divide each sample (context parallel), the sampler that divides "
-        "the data is missing (DistributedSampler)"
+        f"learns from {whole}; unless they divide each sample (context parallel), "
+        + (
+            "a seed of its own for each rank is missing"
+            if drawn
+            else "the sampler that divides the data is missing (DistributedSampler)"
+        )
     )
 
 

@@ -56,6 +56,8 @@ _LINE = re.compile(r"(?P<own>.*:\d+ \S+?)(, (?P<library>\S+): \S+)?", re.DOTALL)
 _COLLECTIVE = "collective"
 _DIVIDED = {"sync_wait": "waiting", "comm_exposed": "transfer"}
 """Regions of imported traces, whose collectives have been divided."""
+_AMOUNTS = {"samples", "tokens"}
+"""Not known for the reasons that lines for phases have, too."""
 _ROUNDING_S = 1e-9
 _ORDER = (
     *("input_wait", "call", "compute", "copy", "no_grad", "forward", "backward"),
@@ -255,6 +257,8 @@ def _unseen(kept: KeptSteps) -> dict[str, str]:
     found: dict[str, str] = {}
     for process in kept.attempt.processes.values():
         found |= process.unseen
+    for amount in _AMOUNTS & found.keys():
+        del found[amount]
     alone = len(kept.attempt.ranks) < 2 and kept.attempt.world < 2  # noqa: PLR2004 - it exchanges with no other
     return {name: reason for name, reason in found.items() if not (alone and name in EXCHANGED)}
 
@@ -354,7 +358,12 @@ def most_seen_line(processes: Iterable[ProcessLines], places: Iterable[str]) -> 
 
 def why_input_is_unseen(kept: KeptSteps) -> str | None:
     """Return why a library shows no waiting for input; None if it does."""
-    return _unseen(kept).get("input_wait")
+    return why_unseen(kept, "input_wait")
+
+
+def why_unseen(kept: KeptSteps, name: str) -> str | None:
+    """Return why a phase or an amount, `samples` or `tokens`, is not on record, or None."""
+    return next((each.unseen[name] for each in kept.attempt.processes.values() if name in each.unseen), None)
 
 
 def loader_starts(kept: KeptSteps) -> tuple[int, float]:

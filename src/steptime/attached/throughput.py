@@ -1,4 +1,7 @@
-"""Samples and tokens that an attached script trains on in a second, by the shapes of its loader's batches."""
+"""Samples and tokens that an attached script trains on in a second, by the shapes of its loader's batches.
+
+Without a loader, by those of the tensors that go forward.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +12,8 @@ from numpy.typing import NDArray
 
 from steptime.attached.form import Throughput, TrainedAmount
 from steptime.attached.same_batches import batch_groups
-from steptime.attached.step_parts import KeptSteps, why_input_is_unseen
+from steptime.attached.separate_models import averages_by_horovod, averages_gradients, averages_shards
+from steptime.attached.step_parts import KeptSteps, why_input_is_unseen, why_unseen
 from steptime.results.attached_lines import StepLine
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.statistics.interval import difference_within
@@ -30,17 +34,19 @@ _AT_ENDS = 1
 _FEWEST_BATCHES = 8
 """Steps of a size of batches, from which on it is named."""
 _SPLIT = "ranks hold pieces of one model, and may read the same batches"
+_NOT_COMPARED = "ranks may train on the same: what goes forward was not compared, and they average no gradients"
 
 
 def throughput(kept: KeptSteps) -> Throughput:
     """Return what the kept steps, of which there is one at least, train on in a second."""
     steps = [step for number in kept.numbers for step in kept.attempt.steps[number]]
-    alone = all("no_loader" in step.flags and step.elsewhere is None for step in steps)
-    unseen = (why_input_is_unseen(kept) or _NO_LOADER) if alone else None
+    alone = _has_no_loader(kept)
     groups = batch_groups(kept.attempt)
     readers = _readers(kept.attempt.ranks, groups)
     shares = any(len(group) > 1 for group in groups or ())
     split = _SPLIT if not shares and kept.attempt.is_pipeline(kept.numbers) else None
+    if alone and groups is None:
+        split = split or _why_not_added(kept)
     # Of all steps, since few masks are looked at, and what they hold does not hang on when.
     masks = [step.mask for group in kept.attempt.steps.values() for step in group if step.mask is not None]
     looked_at = sum(tokens for tokens, _ in masks)
@@ -48,18 +54,43 @@ def throughput(kept: KeptSteps) -> Throughput:
     rows = uneven is not None and _rows_are_samples(kept)
     return Throughput(
         samples=_amount(
-            kept, _rows if rows else _unknown if uneven else _samples, unseen or uneven or _NO_BATCH, split, readers
+            kept,
+            _rows if rows else _unknown if uneven else _samples,
+            _why_not_forward(kept, "samples") if alone else uneven or _NO_BATCH,
+            split,
+            readers,
         ),
         tokens=_amount(
             kept,
             _unknown if uneven else lambda step: step.tokens,
-            unseen or (uneven if any(step.tokens for step in steps) else None) or _NO_TEXT,
+            (
+                _why_not_forward(kept, "tokens")
+                if alone
+                else (uneven if any(step.tokens for step in steps) else None) or _NO_TEXT
+            ),
             split,
             readers,
         ),
         same_batches=[ranks for ranks in groups or () if len(ranks) > 1],
         padding=1.0 - sum(real for _, real in masks) / looked_at if looked_at else None,
     )
+
+
+def _has_no_loader(kept: KeptSteps) -> bool:
+    steps = [step for number in kept.numbers for step in kept.attempt.steps[number]]
+    return all("no_loader" in step.flags and step.elsewhere is None for step in steps)
+
+
+def _why_not_added(kept: KeptSteps) -> str | None:
+    """Return why amounts of ranks that were not compared make no sum, or None if they average gradients."""
+    averages = any(way(kept.attempt) for way in (averages_gradients, averages_shards, averages_by_horovod))
+    return None if averages or len(kept.attempt.ranks) < 2 else _NOT_COMPARED  # noqa: PLR2004 - ranks
+
+
+def _why_not_forward(kept: KeptSteps, amount: str) -> str:
+    """Return why an amount is not known of a script without a loader."""
+    hidden, why = why_input_is_unseen(kept) or _NO_LOADER, why_unseen(kept, amount)
+    return f"{hidden}, and {why}" if why else hidden
 
 
 def _samples(step: StepLine) -> int | None:
@@ -118,8 +149,16 @@ def batch_notes(kept: KeptSteps) -> Iterator[str]:
         yield f"sizes of batches change for good: {listed} samples; the parts are of steps from {kept.numbers[0]} on"
 
 
+def _forward_note(kept: KeptSteps) -> Iterator[str]:
+    first = kept.attempt.steps[kept.numbers[0]][0]
+    counted = [name for name in ("samples", "tokens") if getattr(first, name) is not None]
+    if counted and _has_no_loader(kept):
+        yield f"{' and '.join(counted)} are of the tensors that go forward: {_NO_LOADER}"
+
+
 def sample_notes(kept: KeptSteps) -> Iterator[str]:
     """Yield what counts as a sample, where batches have another number of rows than their loader was asked for."""
+    yield from _forward_note(kept)
     steps = [step for number in kept.numbers for step in kept.attempt.steps[number] if step.asked is not None]
     rows, asked = sum(step.samples or 0 for step in steps), sum(step.asked or 0 for step in steps)
     if _uneven_requests(kept) and _rows_are_samples(kept):

@@ -65,6 +65,8 @@ class GpuWatch:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._whose: dict[int, tuple[str, str]] = {}
+        self.problem: str | None = None
+        """Why the lines are not all there, once the reading has ended; the disk was full, or the folder gone."""
 
     def look(self, process: int) -> None:
         """Begin with the first beat, when the command is ``process``; a thread of before would take its signals."""
@@ -85,8 +87,12 @@ class GpuWatch:
                 self._read(command)
         except Exception as error:  # noqa: BLE001 - the command goes on
             reason = f"GPUs were not read to the end: {error_line(error)}"
-        if reason is not None:
+        if reason is None:
+            return
+        try:
             self._write([asdict(NoGpus(self._host, self._boot, reason[:_LONGEST_REASON]))])
+        except Exception as error:  # noqa: BLE001 - likewise
+            self.problem = f"what the GPUs did is not on record to the end: {error_line(error)}"
 
     def _read(self, command: int) -> None:
         began = time.monotonic()

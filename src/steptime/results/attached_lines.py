@@ -96,7 +96,7 @@ class StepLine:
     intervals: list[CollectiveInterval] = field(default_factory=list)
     optimizers: list[Count] = field(default_factory=list)
     flags: list[Name] = field(default_factory=list)
-    samples: Bytes | None = None  # of the batches that it trains on; None if they do not show it
+    samples: Bytes | None = None  # of its batches, or of what goes forward; None if these do not show it
     requests: Count = 1  # to loaders, which brought these
     rows: Bytes | None = None  # of the arrays that went forward, where these are not as many as the samples
     asked: Bytes | None = None  # of loaders, where batches have another number of rows
@@ -353,7 +353,7 @@ class NoteLine:
 
 @dataclass(frozen=True)
 class UnseenLine:
-    """Phases of a step of which a library shows no times, and why; what is recorded as them is asking for them."""
+    """Phases that a library shows no times of, but of asking; or amounts that arrays do not show; and why."""
 
     __pydantic_config__ = STRICT
 

@@ -193,6 +193,7 @@ class PreparedCommand:
             with self._output(folder) as output:
                 ended = run_command(self.words, {**os.environ, **self.variables}, observe, _BEAT_S, output)
             gpus.end()
+            self.problems += [gpus.problem] if gpus.problem else []
             try:
                 self._note_end(ended, before)
             except Exception as error:  # noqa: BLE001 - the end is that of the command

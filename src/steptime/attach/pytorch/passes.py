@@ -21,6 +21,7 @@ from ..record_file import now
 from ..usual_steps import BACKWARD, FORWARD, UPDATE, UsualSteps
 from . import collectives, device_events, graphs
 from .dropped_gradients import DroppedGradients
+from .forward_inputs import ForwardInputs
 from .gradients import Gradients, UpdatesByHand
 from .untrained_passes import FAILED, DroppedPasses, failed
 from .weights import Weights
@@ -96,6 +97,7 @@ class TorchTraining:
         self.dropped = DroppedPasses(self.recorder)
         self.unused = DroppedGradients(torch, self.recorder)
         self.reader, self.sizes = BatchReader(), AskedSizes()
+        self.inputs = ForwardInputs(torch, self.recorder, self.reader, self.weights)
         self.usual = self.unused.usual = UsualSteps(self.recorder, self.reader, self.sizes, self.unused)
         self.optimizers = OptimizerNumbers()
         self.evaluates = False  # whether the last forward of a gradient was of a module in evaluation mode
@@ -212,7 +214,8 @@ class TorchTraining:
         begun = self.dropped.begin() if training and trainable else 0
         array = next(iter(args or kwargs.values()), None) if training and trainable else None
         name = recorder.forward_begin(training=training, trainable=trainable, array=array)
-        return name, self.flops.enter("forward") if counted else None, begun
+        given = self.inputs.given(name, module, args, kwargs) if begun else None
+        return name, self.flops.enter("forward") if counted else None, begun, given
 
     def _adopts(self, module: Any) -> bool:
         """Return whether the calling thread is the one to record: not where it prepares batches by modules."""
@@ -224,8 +227,8 @@ class TorchTraining:
             if result is not FAILED and usual.end(FORWARD):
                 return
             usual.settle()
-            mark = FORWARD, None, 1
-        name, counting, begun = mark
+            mark = FORWARD, None, 1, None
+        name, counting, begun, given = mark
         self.flops.leave(counting)
         self.recorder.forward_end(name)
         if name == "forward" and begun and not self.recorder.stack:
@@ -234,6 +237,8 @@ class TorchTraining:
             else:
                 self.dropped.end(begun, result)
                 self.weights.look_into(result)
+        if given is not None and result is not FAILED:
+            self.inputs.note(given, result)
 
     # Backward
 

@@ -50,6 +50,7 @@ class DroppedPasses:
             del self.passes[:dropped]
             recorder.ledger.set_apart(recorder.begin or 0, self.passes[0][0] if self.passes else at)
             recorder.forwards -= dropped
+            recorder.passes.inputs.forget(recorder.micro_steps, dropped)
         recorder.ledger.waits = True  # whose they are is known later
         return at
 
@@ -91,5 +92,6 @@ def failed(recorder: Recorder, *, backward: bool) -> None:
     if backward and recorder.micro_steps:
         recorder.micro_steps -= 1
         del recorder.backwards[-1:]
+        recorder.passes.inputs.drop(recorder.micro_steps, recorder.micro_steps + 1)
     recorder.forwards = max(0, recorder.forwards - 1)
     recorder.batches.fail()
