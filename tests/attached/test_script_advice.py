@@ -39,6 +39,12 @@ def test_a_gain_is_at_most_that_of_a_step_without_the_part(tmp_path):
     assert 0.9 <= gain.low < 1.0 < gain.value < gain.high <= 1.0 / (1.0 - 20.0 / STEP_MS) * 1.01
 
 
+def test_a_gain_reaches_that_of_a_step_without_the_part(tmp_path):
+    gain = by_rule(ddp_job(tmp_path, lambda _: [0.0, 0.0]))["own_input"].rule_gain
+
+    assert gain.high == pytest.approx(1.0 / (1.0 - 20.0 / STEP_MS), rel=0.01)
+
+
 def test_a_rank_that_is_waited_for_is_named(straggling):
     assert "rank 1" in by_rule(straggling)["own_straggler"].claim
 
@@ -84,6 +90,43 @@ def test_a_script_that_saves_in_each_step_is_told_to_save_seldom(tmp_path):
     found = by_rule(found_in(write(tmp_path, process_lines(0, 1, saving)), 12_000.0))["own_checkpoint"]
 
     assert found.evidence[0].value.value == pytest.approx(10.0 / (STEP_MS + 10.0), rel=0.02)
+
+
+def with_region(folder, name, took_ms, **more):
+    """A run whose steps have a further region."""
+    steps = [
+        {
+            **each,
+            "duration_ns": each["duration_ns"] + took_ms * MS,
+            "begin_ns": each["begin_ns"] + number * took_ms * MS,
+            "regions": {**each["regions"], name: took_ms * MS},
+        }
+        for number, each in enumerate(ddp_steps(0, lambda _: [0.0, 0.0]))
+    ]
+    return found_in(write(folder, process_lines(0, 1, steps, **more)), 32_000.0)
+
+
+def test_a_gain_of_saving_seldom_reaches_that_of_never_saving(tmp_path):
+    gain = by_rule(with_region(tmp_path, "save", 360))["own_checkpoint"].rule_gain
+
+    assert gain.high == pytest.approx((STEP_MS + 360.0) / STEP_MS, rel=0.01)
+
+
+def test_passes_without_gradient_are_a_finding_with_their_share(tmp_path):
+    found = by_rule(with_region(tmp_path, "nograd", 10))["own_passes"]
+
+    assert found.evidence[0].value.value == pytest.approx(10.0 / (STEP_MS + 10.0), rel=0.02)
+
+
+def test_passes_without_gradient_are_named_by_their_line(tmp_path):
+    lines = [{"kind": "lines", "every_ns": 10 * MS, "places": {"nograd": {"train.py:9 main": 90}}}]
+
+    assert by_rule(with_region(tmp_path, "nograd", 10, lines=lines))["own_passes"].change.endswith("(train.py:9 main)")
+
+
+@pytest.mark.parametrize("took_ms", [0, 3], ids=["none", "few"])
+def test_few_passes_without_gradient_are_no_finding(tmp_path, took_ms):
+    assert "own_passes" not in by_rule(with_region(tmp_path, "nograd", took_ms))
 
 
 def test_the_share_of_a_straggler_is_what_the_others_wait(straggling):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from launch_phases import STAGES, launch_of
-from simulated import a_trial
+from simulated import a_launch, a_trial, a_worker
 from summaries import trial as summary_of
 
 from steptime.analysis.ablation.breakdown import break_down
@@ -14,7 +14,7 @@ from steptime.analysis.work import WorkRates
 from steptime.catalog.manifest import load_manifests
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
 from steptime.diagnosis.own_script import ScriptRule
-from steptime.diagnosis.rules import RULES, diagnosis_of
+from steptime.diagnosis.rules import RULES, counted_buckets, diagnosis_of
 from steptime.results.json_form import NOT_MEASURED, Interval, IntervalOverLaunches
 
 CLEAN = {"forward": 0.010, "backward": 0.020, "local": 0.0005, "exchange": 0.0005, "step": 0.0002}
@@ -147,6 +147,47 @@ def test_a_number_that_is_large_by_chance_is_unsettled():
 
     assert "update_bound" not in {each.rule for each in found.findings}
     assert "more launches would tell" in next(each.reason for each in found.unsettled if each.rule == "update_bound")
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "trial"),
+    [
+        ("framework_overhead", "options.jax.windows=hand_written", {"framework": "jax"}),
+        ("framework_overhead", "options.mxnet.bulk_nodes=1000", {"framework": "mxnet"}),
+        ("framework_overhead", "options.chainer.ideep=auto", {"framework": "chainer"}),
+        ("small_batch", "batch_per_worker=256", {"framework": "pytorch"}),
+    ],
+    ids=["jax", "mxnet", "chainer", "batch"],
+)
+def test_what_a_belief_about_cores_leaves_open_a_trial_of_the_change_would_tell(rule, change, trial):
+    at = looked_at(strategy="single", workers=1, batch_per_worker=64, **trial)
+    reason = next(each.reason for each in diagnosis_of([at]).unsettled if each.rule == rule)
+
+    assert reason.endswith(f"; a trial with {change} would tell")
+
+
+def a_launch_with(trial, **facts):
+    return a_launch(trial, workers=[replace(a_worker([0.1]), facts=facts)])
+
+
+@pytest.mark.parametrize(
+    ("facts", "pieces"),
+    [({"buckets": 5}, 5.0), ({"buckets": 1}, 1.0), ({}, None), ({"buckets": "many"}, None)],
+    ids=["five", "one", "not counted", "no number"],
+)
+def test_buckets_that_a_framework_counts_are_its_messages(facts, pieces):
+    trial = a_trial(workload="lenet5", input_shape=(1, 28, 28))
+    counted = counted_buckets(trial, [a_launch_with(trial, **facts)])
+
+    assert counted == (None if pieces is None else Exchanged(pieces, 4 * 61_706))
+
+
+@pytest.mark.parametrize(("pieces", "speaks"), [(9, True), (1, False)], ids=["nine", "one"])
+def test_small_buckets_of_a_framework_that_counts_them_are_found(pieces, speaks):
+    at = looked_at(
+        exchanging(0.020), framework="paddle", options={"bucket_mb": 0.01}, around={"exchanged": Exchanged(pieces, 2e5)}
+    )
+    assert ("latency_bound" in said_of(at)) is speaks
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,7 @@ BATCH = DiagnosisRule(
     _NOTABLE_FIXED,
     _small_batch,
     "a step takes four times as long with four times the batch",
+    believed=True,
 )
 OVERHEAD = DiagnosisRule(
     "framework_overhead",
@@ -134,6 +135,7 @@ OVERHEAD = DiagnosisRule(
     _NOTABLE,
     _overhead,
     "passes take four times as long with four times the batch",
+    believed=True,
 )
 HOST = DiagnosisRule(
     "host_bound",
@@ -142,6 +144,7 @@ HOST = DiagnosisRule(
     _NOTABLE_IDLE,
     _host_bound,
     "a step takes as long when it is replayed as CUDA graphs",
+    believed=True,
 )
 PRECISION = DiagnosisRule(
     "precision_unused",

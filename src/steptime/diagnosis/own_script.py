@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from steptime.attached.form import AttachedRun, StepPart, WaitedFor
 from steptime.attached.step_parts import at_line, is_in_turn, known_part, library_of, title_of, whose_code
-from steptime.diagnosis.gain import gain_without
+from steptime.diagnosis.gain import gain_of_rewriting, gain_without
 from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.flags import FOREIGN_CORES
 from steptime.results.json_form import Interval
@@ -45,7 +45,7 @@ def _input(run: AttachedRun, share: Interval) -> Claim:
     change = f"load batches in other processes (DataLoader: num_workers), or make a batch cheaper{where}"
     if _has_finding(run, "loader_starts"):
         change = f"keep the loader's processes from epoch to epoch (DataLoader: persistent_workers){where}"
-    return Claim("each step waits for its batch", change, gain=gain_without(share))
+    return Claim("each step waits for its batch", change, gain=gain_of_rewriting(share))
 
 
 def _exposed(run: AttachedRun) -> Interval | None:
@@ -69,7 +69,7 @@ def _exchange(run: AttachedRun, share: Interval) -> Claim:
     change = (
         "exchange less or less often: larger buckets, gradients of 16 bits, no_sync() in all but the last micro-step"
     )
-    return Claim("communication that nothing covers", change, gain=gain_without(_with_waiting(run, share)))
+    return Claim("communication that nothing covers", change, gain=gain_of_rewriting(_with_waiting(run, share)))
 
 
 def _waited(run: AttachedRun) -> Interval | None:
@@ -86,7 +86,7 @@ def _straggler(run: AttachedRun, share: Interval) -> Claim | None:
     own, what = "their" if len(whom.ranks) > 1 else "its", title_of(whom.part) if whom.part else "steps"
     time = f"{own} time {what}" if what.startswith("between ") else f"{own} {what}"
     change = f"make {whom.title} as quick as the others: {time}{at_line(whom.where)}"
-    return Claim(f"the others wait for {whom.title}", change, gain=gain_without(share))
+    return Claim(f"the others wait for {whom.title}", change, gain=gain_of_rewriting(share))
 
 
 def _others_may_slow(run: AttachedRun, whom: WaitedFor) -> bool:
@@ -117,7 +117,7 @@ def _gap(run: AttachedRun, share: Interval) -> Claim | None:
     largest = _largest_gap(run)
     if largest is None:
         return None
-    line, gain = at_line(largest.where), gain_without(share)
+    line, gain = at_line(largest.where), gain_of_rewriting(share)
     if _has_finding(run, "loader_elsewhere"):
         change = f"load batches in more processes (DataLoader: num_workers), or make a batch cheaper{line}"
         return Claim("each step waits for a thread that asks the loader", change, gain=gain)
@@ -147,15 +147,23 @@ def _host(_: AttachedRun, share: Interval) -> Claim:
     return Claim(claim, fewer_calls, gain=gain_without(share))
 
 
+def _passes(run: AttachedRun, share: Interval) -> Claim:
+    change = (
+        "take their numbers from the pass that trains, run them every few steps, or, of a teacher, once for all epochs"
+        f"{_where(run, 'no_grad')}"
+    )
+    return Claim("steps have passes without gradient", change, gain=gain_of_rewriting(share))
+
+
 def _garbage(_: AttachedRun, share: Interval) -> Claim:
     change = "call gc.freeze() behind the set-up, or gc.disable() and gc.collect() on all ranks in the same steps"
-    return Claim("Python collects garbage", change, gain=gain_without(share))
+    return Claim("Python collects garbage", change, gain=gain_of_rewriting(share))
 
 
 def _checkpoint(run: AttachedRun, share: Interval) -> Claim:
     where = _where(run, "checkpoint")
     change = f"save every few hundred steps{where}"
-    return Claim("steps save checkpoints", change, gain=gain_without(share, _MOST_SAVES))
+    return Claim("steps save checkpoints", change, gain=gain_of_rewriting(share, _MOST_SAVES))
 
 
 def _ranks_alone(run: AttachedRun) -> Interval | None:
@@ -209,6 +217,14 @@ STRAGGLER = ScriptRule(
     "own_straggler", "waiting for slow ranks", _waited, 0.05, _straggler, "as long a step without them"
 )
 GAP = ScriptRule("own_gap", "code that nothing marks", _gap_share, 0.05, _gap, "as long a step without that code")
+PASSES = ScriptRule(
+    "own_passes",
+    "passes without gradient",
+    _share_of_part("no_grad"),
+    0.1,
+    _passes,
+    "as long a step without these passes",
+)
 GARBAGE = ScriptRule(
     "own_garbage",
     "garbage collection",

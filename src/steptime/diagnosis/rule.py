@@ -43,6 +43,8 @@ class DiagnosisRule(Generic[Subject]):
     unit: Unit = "share"
     alone: bool = False
     """Whether the machine must be the trial's own: of cores that others use, nothing follows from a count."""
+    believed: bool = False
+    """Whether the interval of its number is a belief, such as how fast a core multiplies, that no launch narrows."""
 
     def judge(self, subject: Subject, trial: str, foreign_cores: float) -> TrialFinding | Unsettled | None:
         """Return the finding about a trial or a run, or why it is not settled; None if the rule is silent.
@@ -58,7 +60,7 @@ class DiagnosisRule(Generic[Subject]):
         claim = self.claim(subject, number)
         if claim is None:
             return None
-        reason = self._unsettled(number, foreign_cores)
+        reason = self._unsettled(number, foreign_cores, claim)
         if reason is not None:
             return Unsettled(rule=self.name, trial=trial, reason=reason)
         own = EvidenceNumber(what=self.title, value=number, unit=self.unit)
@@ -75,7 +77,7 @@ class DiagnosisRule(Generic[Subject]):
             record=record_of_rule(self.name),
         )
 
-    def _unsettled(self, number: Interval, foreign_cores: float) -> str | None:
+    def _unsettled(self, number: Interval, foreign_cores: float, claim: Claim) -> str | None:
         """Return why nothing follows from a number that is large, None if something does."""
         shown = self._with_interval(number)
         if self.alone and foreign_cores > FOREIGN_CORES:
@@ -85,7 +87,10 @@ class DiagnosisRule(Generic[Subject]):
             return f"a single launch has no interval of its {self.title}"
         if number.low <= self.least:
             bounds = f"{shown}, not shown to be above {self._shown(self.least)}"
-            return f"{self.title}: {bounds}; more launches would tell"
+            change = (
+                f"a trial with {' '.join(claim.overrides)}" if self.believed and claim.overrides else "more launches"
+            )
+            return f"{self.title}: {bounds}; {change} would tell"
         return None
 
     def _with_interval(self, number: Interval) -> str:

@@ -1,6 +1,6 @@
 """All rules, about a study's trials and about a user's own script, and what they say of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -8,14 +8,18 @@ from steptime.analysis.message_times import NetSummary
 from steptime.analysis.summary_form import Summary, TrialSummary
 from steptime.attached.form import AttachedRun
 from steptime.catalog.manifest import find_manifest
+from steptime.catalog.workloads.costs import costs
 from steptime.diagnosis import communication, computation, input_rules, own_script, workers
 from steptime.diagnosis.diagnosed_trial import DiagnosedTrial, Exchanged
 from steptime.diagnosis.form import OWN_SCRIPT, Diagnosis, TrialFinding, Unsettled
 from steptime.diagnosis.own_script import ScriptRule
 from steptime.diagnosis.rule import DiagnosisRule, worth
+from steptime.errors import SteptimeError
 from steptime.results.ablation_records import AblationLaunch
-from steptime.results.record_kinds import ABLATION
+from steptime.results.record_kinds import ABLATION, TIMING
+from steptime.results.records import Launch
 from steptime.results.store import Store
+from steptime.study.trial import Trial
 
 RULES: tuple[DiagnosisRule[DiagnosedTrial] | ScriptRule, ...] = (
     workers.NOISE,
@@ -42,6 +46,7 @@ RULES: tuple[DiagnosisRule[DiagnosedTrial] | ScriptRule, ...] = (
     own_script.EXCHANGE,
     own_script.STRAGGLER,
     own_script.GAP,
+    own_script.PASSES,
     own_script.GARBAGE,
     own_script.CHECKPOINT,
 )
@@ -79,7 +84,8 @@ def diagnose(store: Store, summary: Summary, net: NetSummary | None = None) -> D
             machine=summary.machine,
             manifest=find_manifest(each.framework),
             loading=loading.get(each.id),
-            exchanged=exchanged_of(store.records(ABLATION, each.id)),
+            exchanged=exchanged_of(store.records(ABLATION, each.id))
+            or counted_buckets(trials[each.id], store.iter_records(TIMING, each.id)),
             links=net.rows if net else (),
             trivial_step_s=_trivial(each, measured),
         )
@@ -114,6 +120,20 @@ def exchanged_of(launches: Sequence[AblationLaunch]) -> Exchanged | None:
     pieces = float(np.mean([len(each.transfers) / len(each.marked) for each in seen]))
     sent = float(np.mean([sum(piece[1] for piece in each.transfers) / len(each.marked) for each in seen]))
     return Exchanged(pieces, sent)
+
+
+def counted_buckets(trial: Trial, launches: Iterable[Launch]) -> Exchanged | None:
+    """Return the buckets of a step as the framework itself counted them, where its transfers cannot be seen.
+
+    None of a framework that does not count them (the fact ``buckets``), and of a network of somebody's own.
+    """
+    count = next((worker.facts.get("buckets") for launch in launches for worker in launch.workers), None)
+    if not isinstance(count, int) or trial.own is not None:
+        return None
+    try:
+        return Exchanged(float(count), float(costs(trial.build()).gradient_bytes))
+    except SteptimeError:  # a workload of somebody's that is not installed here
+        return None
 
 
 def _trivial(trial: TrialSummary, measured: Sequence[TrialSummary]) -> float | None:
