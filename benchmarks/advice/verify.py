@@ -97,17 +97,26 @@ def main() -> None:
         place.mkdir(parents=True, exist_ok=True)
         study = place / "study.yaml"
         study.write_text(json.dumps({**CELLS[name], "name": name}))
-        subprocess.run([*PROGRAM, "run", str(study), "-o", str(place / "results")], cwd=ROOT, check=False)
+        run_steptime("run", study, "-o", place / "results")
         rows = verify_folder(place / "results")
         print(name, len(rows), flush=True)
         add_rows(rows)
 
 
-def verify_folder(results: Path) -> list[VerifiedAdvice]:
-    """Verify the first findings of a results folder, and return what came of them."""
-    advice = [*PROGRAM, "advise", str(results), "--verify", "--most", str(MOST), "--launches", str(LAUNCHES)]
-    subprocess.run(advice, cwd=ROOT, check=False)
+def verify_folder(results: Path, most: int = MOST, seconds: float | None = None) -> list[VerifiedAdvice]:
+    """Verify the first ``most`` findings of a results folder, and return what came of them."""
+    run_steptime("advise", results, "--verify", "--most", most, "--launches", LAUNCHES, seconds=seconds)
     return read_verified(results / "advice" / "verified.csv")
+
+
+def run_steptime(*words: object, seconds: float | None = None) -> None:
+    """Run a command of steptime, which ends its workers where it takes more than ``seconds`` or is interrupted."""
+    with subprocess.Popen([*PROGRAM, *map(str, words)], cwd=ROOT) as process:
+        try:
+            process.wait(seconds)
+        except BaseException:
+            process.terminate()
+            raise
 
 
 def add_rows(rows: Sequence[VerifiedAdvice]) -> None:
