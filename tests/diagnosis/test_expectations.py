@@ -7,9 +7,12 @@ from summaries import summary
 from summaries import trial as summary_of
 
 from steptime.diagnosis.expected import expected_steps
+from steptime.diagnosis.form import Scenario
 from steptime.diagnosis.scenarios import scenarios_of
 from steptime.errors import UsageError
-from steptime.report.expectations import judgement_in_words
+from steptime.report.expectations import expected_section, judgement_in_words, what_if_section
+from steptime.report.trial_names import Names
+from steptime.results.json_form import Interval
 
 COMPUTED = STAGES["forward"] + STAGES["backward"] + STAGES["local"]
 STEP_S = COMPUTED + STAGES["exchange"] + STAGES["step"]
@@ -80,3 +83,33 @@ def test_all_mistakes_of_a_table_of_figures_are_told(tmp_path):
         expected_by(tmp_path, "pytorch,2,fast,,\npytorch,4,,,\n")
 
     assert len(refused.value.mistakes) == 2
+
+
+def test_a_page_names_trials_without_an_expectation_in_one_sentence(tmp_path):
+    table = tmp_path / "vendor.csv"
+    table.write_text(HEADER + "pytorch,2,0.128,0.12,0.14\n")
+    study = summary([summary_of(name, rate=1000.0, batch=64, id=name) for name in ("pytorch", "mxnet", "chainer")])
+    section = expected_section(study, expected_steps(tmp_path, study, table), Names(study.trials))
+    judged, sentences = section.within("page")
+
+    assert [row.name for row in judged.rows] == ["pytorch allreduce, lenet5, 2 workers"]
+    (text,) = sentences.texts
+    assert text.startswith(
+        "No expectation of mxnet allreduce, lenet5, 2 workers; chainer allreduce, lenet5, 2 workers: "
+    )
+
+
+def test_a_page_has_a_row_for_each_trial_and_a_column_for_each_change():
+    study = summary([summary_of(workers=count, id=f"w{count}") for count in (1, 2)])
+    scenarios = [
+        Scenario(trial="w1", change="without waiting for input", step_s=0.1, speedup=Interval(1.1, 1.0, 1.2)),
+        Scenario(trial="w2", change="without waiting for input", step_s=0.2, speedup=Interval(1.2, 1.1, 1.3)),
+        Scenario(trial="w2", change="with perfect overlap", step_s=0.3, speedup=Interval(1.3, 1.2, 1.4)),
+    ]
+    (table,) = what_if_section(study, scenarios, Names(study.trials)).within("page")
+
+    assert [column.title for column in table.columns] == ["without waiting for input", "with perfect overlap"]
+    assert [[cell.line for cell in row.cells] for row in table.rows] == [
+        ["1.10x (1.00 to 1.20) 100 ms", "-"],
+        ["1.20x (1.10 to 1.30) 200 ms", "1.30x (1.20 to 1.40) 300 ms"],
+    ]

@@ -71,6 +71,39 @@ def test_a_finding_without_a_sure_gain_says_so():
     assert "[batch_per_worker=128]; may be no gain: predicted" in finding_sentence(finding(0.79, 1.58), "lenet5")
 
 
+def alike(*trials, bounds=((0.79, 1.58), (0.80, 1.60))):
+    """The rows of the page's table of findings that a rule has of several trials."""
+    measured = summary([trial(name, id=name) for name in trials])
+    found = [finding(*gain).model_copy(update={"trial": name}) for name, gain in zip(trials, bounds, strict=True)]
+    _, table = advice_section(measured, Diagnosis(findings=found), Names(measured.trials)).parts[:2]
+    return table.rows
+
+
+def test_trials_of_which_a_rule_finds_the_same_share_a_row():
+    (row,) = alike("mxnet", "pytorch")
+
+    assert [row.name, *row.under] == ["mxnet allreduce, lenet5, 2 workers", "pytorch allreduce, lenet5, 2 workers"]
+    assert (row.cells[2].text, row.cells[2].interval) == ("1.12x to 1.13x", "0.79 to 1.60")
+
+
+@pytest.mark.parametrize(
+    "bounds", [((0.79, 1.58), (1.2, 1.3)), ((0.3, 1.58), (0.3, 1.58)), ((0.5, 1.01), (0.9, 2.5))]
+)
+def test_trials_of_unlike_or_undecided_gains_have_rows_of_their_own(bounds):
+    assert len(alike("mxnet", "pytorch", bounds=bounds)) == 2
+
+
+def test_a_rule_that_is_undecided_of_several_trials_is_stated_once():
+    measured = summary([trial(name, id=name) for name in ("mxnet", "pytorch")])
+    doubts = [Unsettled(rule="update_bound", trial=each.id, reason=REASON) for each in measured.trials]
+    (line,) = advice_section(measured, Diagnosis(unsettled=doubts), Names(measured.trials)).parts[-1].parts[0].texts
+
+    assert line == (
+        "update_bound, update, not shown to be above 10 %. mxnet allreduce, lenet5, 2 workers: 13 % (7 % to 19 %); "
+        "pytorch allreduce, lenet5, 2 workers: 13 % (7 % to 19 %)."
+    )
+
+
 def test_the_column_of_gains_says_of_which_there_may_be_none():
     measured = summary([trial()])
     found = Diagnosis(findings=[finding(0.79, 1.58), finding(1.2, 1.3)])

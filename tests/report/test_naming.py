@@ -69,6 +69,12 @@ def test_a_full_name_says_only_those_conditions_that_vary():
     assert Names(trials).full(trials[0]) == "pytorch allreduce, lenet5, 2 workers, batch 32 per worker"
 
 
+def test_of_who_implements_a_strategy_a_full_name_has_the_first_word():
+    each = trial("caffe", implementation="steptime's exchange over MPI")
+
+    assert Names([each]).full(each) == "caffe allreduce (steptime's), lenet5, 2 workers"
+
+
 def test_a_condition_that_the_workload_decides_stays_out_of_the_full_name():
     trials = [trial(), trial(workload="resnet50")]
 

@@ -81,10 +81,50 @@ def test_every_section_but_the_first_is_folded_below_its_title():
 
 
 def test_the_answer_is_stated_once():
-    verdicts = [verdict(group) for group in StudyFindings(quickstart()).groups]
+    verdicts = [verdict(group) for group in StudyFindings(quickstart()).groups if len(group.rows) > 1]
+    stated = [sentence for each in verdicts for sentence in each.removesuffix(".").split(". ")]
 
     assert len(verdicts) > 2
-    assert [drawn_page(quickstart).count(each) for each in verdicts] == [1] * len(verdicts)
+    assert [drawn_page(quickstart).count(each) for each in stated] == [1] * len(stated)
+
+
+def first_screen(shown):
+    """The paragraphs of the answer that a page shows, and those that it folds."""
+    answer = shown.partition('<div class="answer">')[2].partition('<p class="dim">')[0]
+    return [re.findall(r"<p>(.*?)</p>", part) for part in answer.split("<details>")]
+
+
+def test_a_long_answer_begins_with_a_sentence_for_each_workload_at_most_workers_and_folds_the_rest():
+    shown, folded = first_screen(drawn_page(quickstart))
+
+    assert [each.partition(":")[0] for each in shown] == ["lenet5, 2 workers", "resnet50, 2 workers"]
+    assert all(each.count(". ") == 0 for each in shown)
+    assert [each.partition(":")[0] for each in folded][:2] == ["lenet5, 1 worker", "resnet50, 1 worker"]
+
+
+def test_a_short_answer_is_not_folded():
+    assert "The rest of the answer" not in page(sweep())
+
+
+def test_the_ranking_of_most_workers_comes_before_the_folded_ones():
+    _, _, rankings = drawn_page(quickstart).partition('id="rankings"')
+    titles = re.findall(r"<(h3|summary)>([^<]*)", rankings.partition("</section>")[0])
+
+    assert [tag for tag, _ in titles if tag == "h3"] == ["h3"]
+    assert titles[0][0] == "h3"
+
+
+def test_rows_of_one_name_share_it():
+    rows = [TableRow(name, cells(str(number))) for number, name in enumerate("aab")]
+    found = sections_page([Section("t", [SectionTable([Column("x")], rows)], id="t")], "t", "steptime t")
+
+    assert re.findall(r'<th class="name"( rowspan="\d")? scope="row">(\w)', found) == [(' rowspan="2"', "a"), ("", "b")]
+
+
+def test_a_command_that_several_processes_ran_is_listed_once():
+    each = trial(commands=[["python", "start.py"]] * 3, id="a")
+
+    assert "python start.py  # 3 processes" in page(summary([each]))
 
 
 def test_of_more_than_four_groups_the_page_begins_with_a_sentence_for_each_workload():
@@ -101,7 +141,9 @@ def test_of_more_than_four_groups_the_page_begins_with_a_sentence_for_each_workl
 
 
 def test_every_trial_has_its_commands():
-    assert drawn_page(quickstart).count("<h4>Commands</h4>") == len(quickstart().trials)
+    _, _, listed = drawn_page(quickstart).partition("exact commands of every trial")
+
+    assert listed.count("start.py job.json --rank 0") == len(quickstart().trials)
 
 
 def test_every_number_of_a_ranking_has_its_interval():
@@ -138,7 +180,15 @@ def test_packages_of_one_environment_are_listed_once():
     study = summary([trial(environment=known, id="a"), trial("mxnet", environment=known, id="b")])
 
     assert page(study).count("numpy 2.0.0") == 1
-    assert "Packages: as of pytorch" in page(study)
+    assert "<summary>pytorch</summary>" in page(study)
+
+
+def test_packages_of_an_environment_of_two_versions_name_the_trials_of_each():
+    known = {"name": "pytorch", "packages": {"numpy": "2.0.0"}}
+    other = {"name": "pytorch", "packages": {"numpy": "2.0.1"}}
+    study = summary([trial(environment=known, id="a"), trial("mxnet", environment=other, id="b")])
+
+    assert re.findall(r"<summary>pytorch: (\w+) ", page(study)) == ["pytorch", "mxnet"]
 
 
 @pytest.mark.parametrize(

@@ -131,3 +131,12 @@ def test_a_page_states_the_day_of_each_check_that_is_known():
     found = set(re.findall(r"checked on ([^<]*)</", page))
     assert {"2026-11-27", "2026-11-20, kept"} <= found
     assert "2026-11-27, kept" not in found
+
+
+def test_a_page_states_what_all_checks_share_once():
+    checks = [check(name, checked_at=MADE, learning_rate=0.01, rounds=6) for name in ("pytorch", "mxnet")]
+    page = page_text(StudyFindings(summary([trial()], equivalence=checks), study_text="version: 1\n"), "results")
+
+    assert page.count("checked on 2026-11-27") == page.count("learning rate 0.01") == 1
+    assert "All were checked on 2026-11-27, with learning rate 0.01." in page
+    assert page.count("3 times, 6 rounds") == len(checks)

@@ -6,6 +6,7 @@ section: ``sections`` lists those of a report.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import ClassVar, Literal
 
 from steptime.document.charts.chart import Figure
@@ -144,6 +145,14 @@ class SectionTable(Part):
     def has_ranks(self) -> bool:
         """Whether its rows are in the order of a ranking."""
         return any(row.rank for row in self.rows)
+
+    @property
+    def spans(self) -> list[int]:
+        """For each row, over how many rows its name stretches on a page; 0 where the row above has the same."""
+        if self.has_ranks:
+            return [1] * len(self.rows)
+        runs = [len([*same]) for _, same in groupby(self.rows, lambda row: (row.name, *row.under))]
+        return [span for run in runs for span in (run, *[0] * (run - 1))]
 
     def columns_of(self, place: Layout | Medium) -> list[tuple[int, Column]]:
         """Return the columns that are shown in a place, each with its index among the cells.

@@ -1,6 +1,7 @@
 """Findings and the advice that follows: what is wrong, what to change, what that gains, and whether it did."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from steptime.analysis.summary_form import Summary
 from steptime.attached.form import AttachedRun
@@ -9,6 +10,7 @@ from steptime.diagnosis.form import (
     EvidenceNumber,
     RuleRecord,
     TrialFinding,
+    Unsettled,
 )
 from steptime.diagnosis.verification import AdviceOutcome
 from steptime.document.number_format import (
@@ -24,6 +26,7 @@ from steptime.document.number_format import (
 from steptime.document.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.report.trial_names import Names
 from steptime.results.json_form import Interval
+from steptime.units import is_undecided
 
 _MOST_SHOWN = 40
 _ABOUT = (
@@ -35,24 +38,30 @@ _ABOUT_VERIFIED = (
     "Measured with and without the change in the same randomised blocks: samples per second with it over those without."
 )
 _MIB = 1024**2
+_FINDING_COLUMNS = ("finding", "change", "predicted gain", "evidence", "would disprove it", "record")
+_GAIN = _FINDING_COLUMNS.index("predicted gain")
+_LIMIT = ", not shown to be above "
+"""Behind the number in the reason of a rule that is undecided."""
 
 
 def advice_section(summary: Summary, diagnosis: Diagnosis, names: Names) -> Section:
     """Return the findings of a study, certain gains before possible ones, and the rules that noise keeps silent."""
     called = {trial.id: names.full(trial) for trial in summary.trials}
     rows = [_row(each, called.get(each.trial, each.trial)) for each in diagnosis.findings[:_MOST_SHOWN]]
-    parts: list[Part] = [_findings_table(rows)] if rows else []
+    parts: list[Part] = []
+    if rows:
+        merged = _merged(diagnosis.findings[:_MOST_SHOWN], called)
+        parts += [replace(_findings_table(rows), only="terminal"), replace(_findings_table(merged), only="page")]
     if not rows:
         broken = any(trial.breakdown for trial in summary.trials)
         why = "No rule found anything." if broken else "Without a breakdown no rule about phases can speak."
         parts.append(Sentences([why]))
     left = len(diagnosis.findings) - len(rows)
-    doubts = [f"{called[each.trial]}, {each.rule}: {each.reason}." for each in diagnosis.unsettled]
     more = [f"{count(left, 'further finding')} of smaller or less sure gain: steptime report --json."] if left else []
     parts.append(Sentences(more, "dim"))
-    if doubts:
-        title = f"{count(len(doubts), 'rule')} that noise leaves undecided"
-        parts.append(Section(title, [Sentences(doubts, "dim")], folded=True))
+    if diagnosis.unsettled:
+        title = f"{count(len(diagnosis.unsettled), 'rule')} that noise leaves undecided"
+        parts.append(Section(title, [Sentences(_doubts(diagnosis.unsettled, called), "dim")], folded=True))
     return Section("Findings", parts, _ABOUT, id="findings")
 
 
@@ -85,9 +94,59 @@ def finding_sentence(found: TrialFinding, called: str) -> str:
     return f"{called}: {found.claim}. {found.change[:1].upper()}{found.change[1:]}{pasted}{predicted}."
 
 
+def _doubts(undecided: Sequence[Unsettled], called: Mapping[str, str]) -> list[str]:
+    """Return why each rule is undecided, once for the trials that it is undecided of for the same reason."""
+    alike: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    for each in undecided:
+        title, _, bounds = each.reason.partition(": ")
+        shown, parted, rest = bounds.partition(_LIMIT)
+        common = (each.rule, title, f"{_LIMIT}{rest}" if parted else each.trial)
+        alike.setdefault(common, []).append((called[each.trial], shown if parted else each.reason))
+    lines = []
+    for (rule, title, rest), trials in alike.items():
+        limit = rest if rest.startswith(_LIMIT) else ""
+        if len(trials) == 1:
+            name, shown = trials[0]
+            lines.append(f"{name}, {rule}: {f'{title}: {shown}{limit}' if limit else shown}.")
+        else:
+            of_trials = "; ".join(f"{name}: {shown}" for name, shown in trials)
+            lines.append(f"{rule}, {title}{limit}. {of_trials}.")
+    return lines
+
+
+def _merged(findings: Sequence[TrialFinding], called: Mapping[str, str]) -> list[TableRow]:
+    """Return a row for each finding; trials of which a rule finds the same, with the same advice, share one."""
+    alike: dict[tuple[Cell | str, ...], list[tuple[TableRow, TrialFinding]]] = {}
+    for each in findings:
+        row = _row(each, called.get(each.trial, each.trial))
+        claimed = each.gain.value is not None and not is_undecided(each.gain.low, each.gain.high)
+        doubt = row.cells[_GAIN].note if claimed else each.trial
+        alike.setdefault((doubt, *(cell for cell in row.cells if cell is not row.cells[_GAIN])), []).append((row, each))
+    rows = []
+    for same in alike.values():
+        gain = _gains([each.gain for _, each in same]) if len(same) > 1 else None
+        if gain is None:
+            rows += [row for row, _ in same]
+        else:
+            first, *others = [row for row, _ in same]
+            shown = [*first.cells[:_GAIN], replace(gain, note=first.cells[_GAIN].note), *first.cells[_GAIN + 1 :]]
+            rows.append(replace(first, cells=shown, under=[row.name for row in others]))
+    return rows
+
+
+def _gains(gains: Sequence[Interval[float | None]]) -> Cell | None:
+    """Return the smallest and the largest gain with what holds the intervals of all; None if that is too wide."""
+    smallest, *_, largest = sorted(gains, key=lambda gain: gain.value or 0.0)
+    low = min((each.low for each in gains if each.low is not None), default=None)
+    high = max((each.high for each in gains if each.high is not None), default=None)
+    if low is None or high is None or is_undecided(low, high):
+        return None
+    texts = dict.fromkeys(_gain(each).text for each in (smallest, largest))
+    return Cell(" to ".join(texts), times(largest.value, low, high).interval)
+
+
 def _findings_table(rows: Sequence[TableRow]) -> SectionTable:
-    columns = [Column(title, "prose") for title in ("finding", "change", "evidence", "would disprove it", "record")]
-    columns.insert(2, Column("predicted gain"))
+    columns = [Column(title, "number" if title == "predicted gain" else "prose") for title in _FINDING_COLUMNS]
     return SectionTable(columns, rows, "trial", label="Findings")
 
 

@@ -17,6 +17,7 @@ from steptime.document.section import (
     Chooser,
     Column,
     Figures,
+    Pairs,
     Part,
     Section,
     SectionTable,
@@ -218,9 +219,11 @@ def _parts(
         table = SectionTable(_ACCOUNT_COLUMNS, accounts, label=f"Own accounts: {group.title}")
         yield Section(title, [table], ABOUT_ACCOUNTS if group is with_accounts else "", folded=True, only="page")
     notes = [f"{row.row.name}: {note}." for row in group.rows for note in (*row.notes, *disagreements(row))]
+    by_trial = [(row.row.name, f"{'. '.join(note[:1].upper() + note[1:] for note in row.notes)}.") for row in group.rows]
     marks = mark_notes([(row.row.name, row.breakdown.flags) for row in group.rows])
     title = "Imbalance, overlap and what the breakdown costs, trial by trial"
-    yield Section(title, [Sentences(notes), *marks], folded=True)
+    # The page has the accounts in a table.
+    yield Section(title, [Sentences(notes, only="terminal"), Pairs(by_trial, only="page"), *marks], folded=True)
 
 
 def _phase_table(group: BreakdownGroup) -> SectionTable:

@@ -1,6 +1,7 @@
 """Under what conditions numbers were measured: the machine, the environments and the marks."""
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -51,30 +52,42 @@ def conditions_section(summary: Summary, names: Names, study_text: str) -> Secti
     if summary.datasets:
         folders = [Sentences([each.sentence for each in summary.datasets], listed=True)]
         parts.append(Section("Folders of images", folders))
-    shown: dict[str, str] = {}
-    trials = [_trial_section(trial, names.full(trial), shown) for trial in summary.trials]
+    trials = [_trial_section(trial, names.full(trial)) for trial in summary.trials]
     note = "Commands run in the run folder of the last launch, one per process."
     study = Section("The study file, word by word", [Verbatim(study_text)], folded=True)
     parts += [
         Section("Machine", [Pairs(machine_rows(summary.machine))], only="page"),
-        *_noise_section(summary.trials, names),
+        *_noise_section(summary.trials),
         Section("Environment and exact commands of every trial", trials, note, only="page"),
+        *_package_sections(summary.trials, names),
         Section("Study", [study], only="page"),
     ]
     return Section("Conditions", parts, id="conditions")
 
 
-def _trial_section(trial: TrialSummary, name: str, shown: dict[str, str]) -> Section:
-    """Return how a trial was run; ``shown`` has the packages listed so far, with the trial that lists them."""
-    commands = "\n".join(command_lines(trial)) or "nothing was started"
-    found = f"{environment_in_a_line(trial)}; {settings(trial)}; trial {trial.id}"
-    parts: list[Part] = [Sentences([found], "dim"), Section("Commands", [Verbatim(commands)])]
-    if (installed := packages(trial)) in shown:
-        parts.append(Sentences([f"Packages: as of {shown[installed]}."], "dim"))
-    elif installed:
-        shown[installed] = name
-        parts.append(Section("Packages", [Verbatim(installed)]))
-    return Section(name, parts, folded=True)
+def _trial_section(trial: TrialSummary, name: str) -> Section:
+    """Return how a trial was run; a command that several processes ran is there once."""
+    processes = Counter(command_lines(trial))
+    commands = [f"{line}{f'  # {each} processes' if each > 1 else ''}" for line, each in processes.items()]
+    whole = f"{environment_in_a_line(trial)}; {settings(trial)}; trial {trial.id}"
+    return Section(
+        name, [Sentences([whole], "dim"), Verbatim("\n".join(commands) or "nothing was started")], folded=True
+    )
+
+
+def _package_sections(trials: Sequence[TrialSummary], names: Names) -> list[Part]:
+    """Return the packages of each environment; one whose trials saw other versions names the trials of each."""
+    bearers: dict[tuple[str, str], list[str]] = {}
+    for trial in trials:
+        if installed := packages(trial):
+            place = (str(trial.environment.get("name") or trial.framework), installed)
+            bearers.setdefault(place, []).append(names.full(trial))
+    versions = Counter(environment for environment, _ in bearers)
+    parts = []
+    for (environment, installed), of in bearers.items():
+        title = environment if versions[environment] == 1 else f"{environment}: {'; '.join(of)}"
+        parts.append(Section(title, [Verbatim(installed)], folded=True))
+    return [Section("Packages of every environment", parts, only="page")] if parts else []
 
 
 def set_aside_in_words(found: Sequence[SetAside]) -> str:
@@ -149,33 +162,33 @@ def settings(trial: TrialSummary) -> str:
     return ", ".join(parts)
 
 
-def _noise_section(trials: Sequence[TrialSummary], names: Names) -> list[Part]:
+def _noise_section(trials: Sequence[TrialSummary]) -> list[Part]:
     """Return what else the machine did, with the range over trials; JSON has it of each trial."""
-    rows = noise_rows([(names.full(trial), trial.noise) for trial in trials])
+    rows = noise_rows([trial.noise for trial in trials])
     title = "What else the machine did (medians over the launches of each trial)"
     return [Section(title, [Pairs(rows)], folded=True, only="page")] if rows else []
 
 
-def noise_rows(noise: Sequence[tuple[str, Mapping[str, float | None]]]) -> list[tuple[str, str]]:
+def noise_rows(noise: Sequence[Mapping[str, float | None]]) -> list[tuple[str, str]]:
     """Return names and ranges of what else the machine did, in the units that the names' endings say.
 
     What there was none of is one row, and what is not known another.
 
     Args:
-        noise: of each trial, with its name, which follows the largest value.
+        noise: of each trial.
     """
     rows, of_none, unknown = [], [], []
-    for name in dict.fromkeys(name for _, own in noise for name in own):
-        known = [(value, trial) for trial, own in noise if (value := own.get(name)) is not None]
-        title, least = _noise(name, min((value for value, _ in known), default=None))
-        most, trial = max(known, default=(0.0, ""))
+    for name in dict.fromkeys(name for own in noise for name in own):
+        known = [value for own in noise if (value := own.get(name)) is not None]
+        title, least = _noise(name, min(known, default=None))
+        most = max(known, default=0.0)
         largest = _noise(name, most)[1]
         if not known:
             unknown.append(title)
         elif most == 0:
             of_none.append(title)
         else:
-            rows.append((title, largest if least == largest else f"{least} to {largest} ({trial})"))
+            rows.append((title, largest if least == largest else f"{least} to {largest}"))
     rows += [("none", ", ".join(of_none))] if of_none else []
     return [*rows, *([("not known", ", ".join(unknown))] if unknown else [])]
 

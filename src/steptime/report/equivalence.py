@@ -1,6 +1,6 @@
 """The equivalence checks as a section: which passed, by how much, and which failed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from steptime.analysis.summary_form import EquivalenceSummary
@@ -71,28 +71,52 @@ def equivalence_section(checks: Sequence[EquivalenceSummary]) -> Section:
     ]
     columns = [Column("result", "prose" if failed else "text"), Column("workload", "text")]
     columns += [Column(title) for title in ("workers", "steps", "parameters", *_DISTANCES)]
+    day, rate = (_shared(checks, word) for word in (_made, _learning_rate))
     rows = [
-        TableRow(check_name(check, checks), _check_cells(check), under=[check.framework_version]) for check in checks
+        TableRow(check_name(check, checks), _check_cells(check, day, rate), under=[check.framework_version])
+        for check in checks
     ]
     parts = [
         Sentences([*failed, *crashed], "bad", only="terminal"),
         SectionTable(columns, rows, label="Checks of the equivalence check", only="page"),
-        Sentences([_ABOUT_DISTANCES], "dim", only="page"),
+        Sentences([f"{_ABOUT_DISTANCES} {_shared_sentence(day, rate)}".rstrip()], "dim", only="page"),
     ]
     style: Style = "bad" if failed else "good"
     return Section(passed_checks(checks), parts, _ABOUT_CHECKS, style=style, id="equivalence")
 
 
-def _check_cells(check: EquivalenceSummary) -> list[Cell]:
+def _shared(checks: Sequence[EquivalenceSummary], word: Callable[[EquivalenceSummary], str]) -> str:
+    """Return what a word of all checks is, which is then shown once; empty where they differ."""
+    words = {*map(word, checks)}
+    return words.pop() if len(words) == 1 else ""
+
+
+def _shared_sentence(day: str, rate: str) -> str:
+    """``All were checked on 2026-11-29, with learning rate 0.01.``; empty where checks share neither."""
+    parts = [day, f"with {rate}" if rate else ""]
+    return f"All were {', '.join(filter(None, parts))}." if day else f"All were made with {rate}." if rate else ""
+
+
+def _made(check: EquivalenceSummary) -> str:
+    if not check.checked_at:
+        return ""
+    return f"checked on {check.checked_at[:10]}" + (", kept" if check.kept else "")
+
+
+def _learning_rate(check: EquivalenceSummary) -> str:
+    return f"learning rate {check.learning_rate:g}" if check.learning_rate else ""
+
+
+def _check_cells(check: EquivalenceSummary, day: str, rate: str) -> list[Cell]:
+    """Return the cells of a row, without the day and the learning rate that all have, if they do."""
     passed = Cell("passed", style="good")
     result = passed if check.passed else Cell(f"not passed: {check.reason or 'no reason known'}", style="bad")
-    if check.checked_at:
-        made = f"checked on {check.checked_at[:10]}" + (", kept" if check.kept else "")
-        result = replace(result, note=made)
+    if not day:
+        result = replace(result, note=_made(check))
     steps = [
-        f"{check.repeats} times",
+        f"{check.repeats} times" if check.repeats > 1 else "",
         f"{check.rounds} rounds" if check.rounds else "",
-        f"learning rate {check.learning_rate:g}" if check.learning_rate else "",
+        "" if rate else _learning_rate(check),
         f"{count(check.crashes, 'crash')} repeated" if check.crashes else "",
     ]
     differs = check.parameters != check.parameters_expected

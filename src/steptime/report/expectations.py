@@ -1,6 +1,7 @@
 """Measured steps against expected ones, steps with one thing changed, and whole jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from steptime.analysis.summary_form import Summary
@@ -23,7 +24,7 @@ _ABOUT_EXPECTED = (
 
 _ABOUT_WHAT_IF = (
     "Simulated from the records of the breakdown: how many times as fast the step would be, with the interval of all "
-    "phases. Nothing but the change is otherwise; what it costs elsewhere is not in it."
+    "phases, and how long it would take. Nothing but the change is otherwise; what it costs elsewhere is not in it."
 )
 
 
@@ -39,21 +40,28 @@ def expected_section(summary: Summary, expected: Sequence[ExpectedStep], names: 
         return None
     trials = {trial.id: trial for trial in summary.trials}
     columns = [Column("measured"), Column("expected"), Column("ratio"), Column("judgement", "prose")]
-    rows = []
+    rows, judged = [], []
+    without: dict[str, list[str]] = {}
     for each in expected:
         trial = trials[each.trial]
         time = trial.step_time_s
         band, ratio = each.expected_s, each.ratio
         shown = [Cell(*seconds(time.mean, time.low, time.high))]
         if each.judgement is None:
+            without.setdefault(each.reason or "", []).append(names.full(trial))
             shown += [Cell(UNKNOWN), Cell(UNKNOWN), Cell(f"no expectation: {each.reason}")]
         else:
             shown += [Cell(*seconds(band.value, band.low, band.high)), Cell(*times(ratio.value, ratio.low, ratio.high))]
             shown.append(Cell(judgement_in_words(each), style="bad" if each.judgement == "slower" else ""))
         rows.append(TableRow(names.full(trial), shown, sentence=f"{names.full(trial)}: {shown[-1].text}"))
+        judged += [] if each.judgement is None else [rows[-1]]
     source = f"By {expected[0].source}. "
-    table = SectionTable(columns, rows, "trial", label="Expected and measured")
-    return Section("Expected and measured", [table], source + _ABOUT_EXPECTED, id="expected")
+    parts = [
+        SectionTable(columns, rows, "trial", only="terminal"),
+        SectionTable(columns, judged, "trial", label="Expected and measured", only="page"),
+        Sentences([f"No expectation of {'; '.join(of)}: {why}." for why, of in without.items()], only="page"),
+    ]
+    return Section("Expected and measured", parts, source + _ABOUT_EXPECTED, id="expected")
 
 
 def judgement_in_words(each: ExpectedStep) -> str:
@@ -75,28 +83,35 @@ def what_if_section(summary: Summary, scenarios: Sequence[Scenario], names: Name
     called = {each.trial: names.full(trials[each.trial]) for each in scenarios}
     parts: list[Part] = [
         Section(
-            called[trial], [_scenario_table([(each.change, each) for each in own], "the step", "")], only="terminal"
+            called[trial], [_scenario_table([(each.change, each) for each in own])], only="terminal"
         )
         for trial, own in groupby(scenarios, key=lambda each: each.trial)
     ]
-    for change in dict.fromkeys(each.change for each in scenarios):
-        rows = [(called[each.trial], each) for each in scenarios if each.change == change]
-        parts.append(Section(f"The step {change}", [_scenario_table(rows, "trial", f"What if: {change}")], only="page"))
-    return Section("What if", parts or [Sentences([])], _ABOUT_WHAT_IF, id="what-if")
+    return Section("What if", [*parts, _table_of_all(scenarios, called)], _ABOUT_WHAT_IF, id="what-if")
 
 
-def _scenario_table(named: Sequence[tuple[str, Scenario]], names: str, label: str) -> SectionTable:
+def _scenario_table(named: Sequence[tuple[str, Scenario]]) -> SectionTable:
+    rows = [TableRow(name, [_speedup(each), Cell(_step(each))]) for name, each in named]
+    return SectionTable([Column("times as fast"), Column("step")], rows, "the step", ("wide",))
+
+
+def _table_of_all(scenarios: Sequence[Scenario], called: Mapping[str, str]) -> SectionTable:
+    """Return the page's table: a row for each trial, a column for each change."""
+    changes = list(dict.fromkeys(each.change for each in scenarios))
+    filled = {(each.trial, each.change): replace(_speedup(each), note=_step(each)) for each in scenarios}
     rows = [
-        TableRow(
-            name,
-            [
-                Cell(*times(each.speedup.value, each.speedup.low, each.speedup.high)),
-                Cell(seconds(each.step_s, None, None).text),
-            ],
-        )
-        for name, each in named
+        TableRow(called[trial], [filled.get((trial, change), Cell(UNKNOWN)) for change in changes])
+        for trial in dict.fromkeys(each.trial for each in scenarios)
     ]
-    return SectionTable([Column("times as fast"), Column("step")], rows, names, ("wide",), label)
+    return SectionTable([Column(change) for change in changes], rows, "trial", label="What if", only="page")
+
+
+def _speedup(each: Scenario) -> Cell:
+    return Cell(*times(each.speedup.value, each.speedup.low, each.speedup.high))
+
+
+def _step(each: Scenario) -> str:
+    return seconds(each.step_s, None, None).text
 
 
 _ABOUT_OTHERWISE = (

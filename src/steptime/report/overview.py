@@ -58,11 +58,30 @@ def scaling_sentences(groups: Sequence[RankedGroup]) -> list[str]:
     return [f"{f'{each.name}: ' if len(workloads) > 1 else ''}{each.scaling}" for each in workloads if each.scaling]
 
 
-def verdicts(groups: Sequence[RankedGroup]) -> list[tuple[str, str]]:
-    """Return for each group that compares several trials what it is, where there are several, and its verdict."""
+@dataclass(frozen=True)
+class Verdict:
+    """Who is fastest in a group."""
+
+    label: str
+    """What the group is, where there are several."""
+    text: str
+    leads: bool
+    """Whether it is the last group of its workload, of most workers."""
+
+    def line(self, text: str) -> str:
+        """Return a part of the text, behind what it is about."""
+        return f"{self.label}: {text}" if self.label else text
+
+
+def verdicts(groups: Sequence[RankedGroup]) -> list[Verdict]:
+    """Return the verdict of each group that compares several trials."""
     compared = [group for group in groups if len(group.rows) > 1]
     return [
-        (", ".join(filter(None, (workload.name, label))) if len(compared) > 1 else "", verdict(group))
+        Verdict(
+            ", ".join(filter(None, (workload.name, label))) if len(compared) > 1 else "",
+            verdict(group),
+            group is workload.groups[-1],
+        )
         for workload in _workloads(compared)
         for label, group in zip(workload.labels, workload.groups, strict=True)
     ]

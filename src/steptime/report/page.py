@@ -14,11 +14,14 @@ from steptime.report.advice import largest_finding
 from steptime.report.answer import first_answer, in_order, paper_line
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.groups import MOST_ANSWERS
-from steptime.report.overview import scaling_sentences, sentences, verdicts
+from steptime.report.overview import Verdict, scaling_sentences, sentences, verdicts
 from steptime.report.sections import EXPLAINED, StudyFindings, sections
 from steptime.results.record_kinds import TIMING
 from steptime.results.store import Store
 from steptime.statistics.estimate import step_time_quantiles
+
+_MOST_PARAGRAPHS = 3
+"""Of an answer, before a page folds what is not of the most workers."""
 
 
 def write_page(store: Store, found: StudyFindings, path: Path, *, notice: str = "") -> None:
@@ -55,15 +58,17 @@ def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s:
     ranked = ranked if len(ranked) <= MOST_ANSWERS else []
     shown = sections(found)
     of_command = shown[0].verdict if found.has_no_trials else ""
+    answers, further = _answers(found, ranked)
     return _page(
         shown,
         title=summary.study,
         question=summary.question,
         notice=notice,
         refresh_s=refresh_s,
-        answers=[*([of_command] if of_command else []), *_answers(found, ranked)],
+        answers=[*([of_command] if of_command else []), *answers],
+        further=further,
         is_whole=False,
-        answered=[of_command, *(text for _, text in ranked)],
+        answered=[of_command, *(each.text for each in ranked)],
         paper=paper_line(summary),
         machine=machine_in_a_line(summary.machine),
         origin=f"from the results in {folder}.",
@@ -85,6 +90,7 @@ def sections_page(shown: Sequence[Section], title: str, command: str) -> str:
         notice="",
         refresh_s=None,
         answers=[f"{each.title}: {each.verdict}" if several else each.verdict for each in answered],
+        further=[],
         answered=[each.verdict for each in answered],
         is_whole=True,
         paper="",
@@ -118,11 +124,27 @@ def _page(shown: Sequence[Section], *, answered: Sequence[str], **values: object
     return plain_text(page)
 
 
-def _answers(found: StudyFindings, ranked: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the first screen: the study's answer, who is fastest by which ratio, and the largest finding."""
+def _answers(found: StudyFindings, ranked: Sequence[Verdict]) -> tuple[list[str], list[str]]:
+    """Return the answer of the first screen, and what is folded below it.
+
+    All of it is there if it is short; else who is fastest with the most workers by which ratio to the next.
+    """
     summary, diagnosis = found.summary, found.diagnosis
     called = {each.id: found.names.full(each) for each in summary.trials}
     largest = largest_finding(diagnosis, called) if diagnosis else ""
-    fastest = [f"{label}: {text}" if label else text for label, text in ranked] or sentences(summary)
+    first = first_answer(summary)
+    fastest = [each.line(each.text) for each in ranked] or sentences(summary)
     more = scaling_sentences(found.groups) if ranked else []
-    return [each for each in in_order(summary, first_answer(summary), [*fastest, *more, largest]) if each]
+    whole = [each for each in in_order(summary, first, [*fastest, *more, largest]) if each]
+    if not ranked or len(whole) <= _MOST_PARAGRAPHS:
+        return whole, []
+    leading, further = [], []
+    for each in ranked:
+        sentence, _, rest = each.text.partition(". ")
+        if each.leads:
+            leading.append(each.line(f"{sentence}." if rest else sentence))
+            further += [each.line(rest)] if rest else []
+        else:
+            further.append(each.line(each.text))
+    shown = [each for each in in_order(summary, first, leading) if each]
+    return shown, [*further, *more, *([largest] if largest else [])]

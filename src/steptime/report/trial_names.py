@@ -46,8 +46,13 @@ class Names:
         return self._without_tier[trial.id]
 
     def full(self, trial: TrialSummary) -> str:
-        """The short name with the workload, the workers and every other condition that the study varies."""
-        parts = [self.short(trial), trial.workload, count(trial.workers, "worker")]
+        """The short name with the workload, the workers and every other condition that the study varies.
+
+        Of who implements its strategy it has the first word: rankings have all of it.
+        """
+        by = trial.implementation or ""
+        short = self.short(trial).replace(f"({by})", f"({by.partition(' ')[0]})") if by else self.short(trial)
+        parts = [short, trial.workload, count(trial.workers, "worker")]
         parts += [words(getattr(trial, field)) for field, words in _CONDITIONS.items() if field in self._varying]
         return ", ".join(parts)
 
