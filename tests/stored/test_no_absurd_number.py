@@ -1,6 +1,7 @@
 """No output of a stored study claims what its measurements cannot show."""
 
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from html import unescape
@@ -10,6 +11,12 @@ from tempfile import TemporaryDirectory
 import pytest
 from claims import further_digits, large_percentages, too_wide
 from stored_studies import ARCHIVES, FITTED, PREDICTIONS, STUDIES, output_of, unpacked
+
+from steptime.cli.console import PlainConsole
+from steptime.report.page import sections_page
+from steptime.report.sweep import sweep_section
+from steptime.report.terminal import SectionText
+from steptime.scaling.sweep_answer import SweepAnswer
 
 COMPARED = {
     "four-frameworks": "framework=pytorch,mxnet",
@@ -39,6 +46,9 @@ def outputs(study: str) -> dict[str, str]:
             "csv": output_of("report", "--format", "csv", results).replace(",", "\n"),
             "export": output_of("export", results, "--to", "csv", "-o", str(Path(root, "tables")), columns=80),
         }
+        same = shutil.copytree(results, Path(root, "same"))
+        for columns in (80, 120):
+            found[f"compare with itself, {columns}"] = output_of("compare", results, str(same), columns=columns)
         if study in COMPARED:
             found["compare"] = output_of("compare", results, "--by", COMPARED[study], columns=200)
         if study in FITTED:
@@ -99,15 +109,92 @@ def test_a_line_that_claims_what_it_may_is_none(rule):
     assert not [*rule("33.4 ms (25.8 to 62.6), 300 %, inconclusive (9.5 ms to 52.1 ms), +3 % (-1 to +7)")]
 
 
-@pytest.mark.parametrize("arguments", [[], ["--all"]], ids=["answer", "all"])
-@pytest.mark.parametrize("run", ["ray-train", "ray-data"])
-def test_an_attached_run_claims_what_it_may(run, arguments, tmp_path):
-    page = tmp_path / "page.html"
-    archive = str(ARCHIVES.parent / f"{run}.tar.xz")
-    text = output_of("report", *arguments, archive, "--html", str(page), columns=80) + text_of(page)
+def absurdities(text: str) -> list[str]:
+    """Return what all rules find in a text."""
+    return [*too_wide(text), *large_percentages(text), *further_digits(text)]
 
-    assert "a step takes" in text
-    assert not [*too_wide(text), *large_percentages(text), *further_digits(text)]
+
+OF_A_RUN = {
+    "answer": ["report"],
+    "all": ["report", "--all"],
+    "what if": ["report", "--what-if"],
+    "markdown": ["report", "--format", "markdown"],
+    "latex": ["report", "--format", "latex"],
+    "advise": ["advise"],
+    "status": ["status"],
+}
+"""What each verb is asked of a user's own run."""
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("arguments", OF_A_RUN.values(), ids=OF_A_RUN)
+@pytest.mark.parametrize("run", ["ray-train", "ray-data"])
+def test_an_attached_run_claims_what_it_may(run, arguments, columns):
+    text = output_of(*arguments, str(ARCHIVES.parent / f"{run}.tar.xz"), columns=columns)
+
+    assert text
+    assert not absurdities(text)
+
+
+@pytest.mark.parametrize("run", ["ray-train", "ray-data"])
+def test_the_page_of_an_attached_run_claims_what_it_may(run, tmp_path):
+    page = tmp_path / "page.html"
+    output_of("report", str(ARCHIVES.parent / f"{run}.tar.xz"), "--html", str(page), columns=80)
+
+    assert "a step takes" in text_of(page)
+    assert not absurdities(text_of(page))
+
+
+@pytest.fixture(scope="module")
+def swept():
+    """The section of a stored sweep."""
+    return sweep_section(SweepAnswer.model_validate_json((ARCHIVES.parent / "sweep.json").read_text()))
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_sweep_claims_what_it_may(swept, columns, capsys):
+    PlainConsole(width=columns).print(SectionText([swept]))
+    text = capsys.readouterr().out
+
+    assert "workers" in text
+    assert not absurdities(text)
+
+
+def test_the_page_of_a_sweep_claims_what_it_may(swept, tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text(sections_page([swept], "sweep", "steptime sweep"))
+
+    assert "workers" in text_of(page)
+    assert not absurdities(text_of(page))
+
+
+CURVES = {
+    "smooth": {1: 0.2, 2: 0.204, 4: 0.21, 8: 0.22},
+    "two points": {1: 0.2, 2: 0.25},
+    "scattered": {1: 0.2, 2: 0.1, 4: 0.6, 8: 0.15},
+    "slower and slower": {1: 0.001, 2: 0.1, 4: 3.0},
+}
+"""Seconds of a step by the number of workers."""
+
+
+@pytest.mark.parametrize("points", CURVES.values(), ids=CURVES)
+def test_a_predicted_curve_claims_what_it_may(points, tmp_path):
+    table, page = tmp_path / "points.csv", tmp_path / "page.html"
+    table.write_text("workers,step_time_s\n" + "".join(f"{count},{seconds}\n" for count, seconds in points.items()))
+    asked = ["predict", "--curve", str(table), "--workers", "16,256,4096"]
+    text = output_of(*asked, "--html", str(page), columns=80) + text_of(page)
+
+    assert "4096" in text
+    assert not absurdities(text)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_demo_claims_what_it_may(columns, tmp_path):
+    text = output_of("demo", "-o", str(tmp_path), columns=columns)
+    (page,) = tmp_path.glob("*/report.html")
+
+    assert "samples/s" in text
+    assert not absurdities(text + text_of(page))
 
 
 @pytest.mark.parametrize("script", ["study", "--net"])
@@ -119,4 +206,4 @@ def test_a_plan_claims_what_it_may(script, tmp_path):
     text = output_of(*arguments, columns=80)
 
     assert text
-    assert not [*too_wide(text), *large_percentages(text), *further_digits(text)]
+    assert not absurdities(text)
