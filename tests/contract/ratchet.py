@@ -42,7 +42,8 @@ BANNED = {
     r"|environments made|behind the last step|sign right in|efficiency of 1 worker|What does it learn|Start goes on"
     r"|not settled [(]|[Uu]ndecided whether|faster than expected by|without a worker does nothing|from which srun takes"
     r"|mostly: residual|[Ww]ins? over|to go on[,:]|go on with:|same command goes on|as wide an interval|holds? together"
-    r"|same sweep goes on",
+    r"|same sweep goes on|small letters, digits and '_'|that mends it|As you start it|is to be different|or say --all"
+    r"|at least so often|[Aa]t most so often",
 }
 """Patterns of words that a reader outside of this project would not expect, by their name in ratchet.toml."""
 GROUP_LINES = 35

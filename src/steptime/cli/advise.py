@@ -26,8 +26,8 @@ def advise(
     verify: Annotated[
         bool, typer.Option("--verify", help="Measure the best changes beside what they change, in the same blocks.")
     ] = False,
-    most: Annotated[int, typer.Option("--most", min=1, help="How many changes are verified.")] = 3,
-    launches: Annotated[int, typer.Option(min=3, max=100, help="Of each side of a verification.")] = 5,
+    most: Annotated[int, typer.Option("--most", min=1, help="How many changes to verify.")] = 3,
+    launches: Annotated[int, typer.Option(min=3, max=100, help="Launches of each side of a verification.")] = 5,
     budget: Annotated[str | None, typer.Option(help="Stop verifying after this time, for example 8m.")] = None,
     rule: Annotated[
         str | None, typer.Option(help="Of your own script: the finding that the change is for (default: the first).")

@@ -34,7 +34,7 @@ _WIDTH = 80
 
 def attach(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND...", help="As you start it: torchrun train.py.")
+        list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Your training command, such as torchrun train.py.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -54,7 +54,7 @@ def attach(
             "script writes to are still written.",
         ),
     ] = False,
-    live: Annotated[bool, typer.Option("--live", help="Say on the terminal how far it is, every ten seconds.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Print progress to the terminal every ten seconds.")] = False,
     serve: Annotated[
         bool, typer.Option("--serve", help="Show the page of the run in a browser of this machine while it runs.")
     ] = False,
@@ -71,7 +71,7 @@ def attach(
     form: Annotated[
         str | None,
         typer.Option(
-            "--format", help="Of --environment: sh, yaml, json, docker or trainjob.", autocompletion=lambda: FORMS
+            "--format", help="With --environment: sh, yaml, json, docker or trainjob.", autocompletion=lambda: FORMS
         ),
     ] = None,
     to: ToTrackers = None,

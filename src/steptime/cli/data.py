@@ -38,11 +38,11 @@ def make(
         list[str],
         typer.Argument(
             metavar="DATASET... [DIR]",
-            help="As in steptime list datasets; and the folder that a single one is written to.",
+            help="Datasets of steptime list datasets, or one of them and the folder to write it to.",
             autocompletion=_complete_dataset,
         ),
     ],
-    images: Annotated[int | None, typer.Option(min=1, help="How many; only with DIR.")] = None,
+    images: Annotated[int | None, typer.Option(min=1, help="How many images; only with DIR.")] = None,
     size: Annotated[str | None, typer.Option(metavar="WxH", help="Width and height; only with DIR.")] = None,
     to: Annotated[str, typer.Option(metavar="FORM", help=f"How DIR stores them: {', '.join(FORMS)}.")] = _FOLDER,
 ) -> None:

@@ -36,7 +36,7 @@ _COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FRAMEWORK]...", help="As in steptime list frameworks.", autocompletion=complete_framework),
+    typer.Argument(metavar="[FRAMEWORK]...", help="Frameworks of steptime list frameworks.", autocompletion=complete_framework),
 ]
 OnDevice = Annotated[
     str | None,
@@ -121,7 +121,7 @@ def remove(
         of_device = {each.name for each in listed if environment_parts(each.name)[1] == device}
         chosen = [name for name in of_device if everything or {name, environment_parts(name)[0]} & set(chosen)]
     if not chosen and not everything:
-        message = "which environment? name one or more as in steptime env list, or say --all"
+        message = "which environment? name one or more as in steptime env list, or use --all"
         raise UsageError(message)
     known = {each.name for each in listed} | {Path(each.folder).name for each in listed}
     if unknown := [choices_message("environment", name, known) for name in chosen if name not in known]:
@@ -252,7 +252,7 @@ def _chosen(names: list[str], *, everything: bool) -> "list[EnvironmentSpec]":
     if everything:
         return list(specs.values())
     if not names:
-        message = f"which environment? name one or more of {', '.join(specs)}, or say --all"
+        message = f"which environment? name one or more of {', '.join(specs)}, or use --all"
         raise UsageError(message)
     broken = broken_frameworks()
     unknown = [broken.get(name) or choices_message("environment", name, specs) for name in names if name not in specs]
@@ -264,7 +264,7 @@ def _chosen(names: list[str], *, everything: bool) -> "list[EnvironmentSpec]":
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
-    """Show what this machine has, what is missing, and the command that mends it."""
+    """Show what this machine has, what is missing, and the command that fixes it."""
     from steptime.runner.doctor import examine  # noqa: PLC0415 - other verbs examine nothing
 
     if as_json:

@@ -13,7 +13,7 @@ from steptime.report.export_formats import FileFormat, format_help, formats_of
 
 def export(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="A results folder; of machines or a history several.")
+        list[Path], typer.Argument(metavar="DIR...", help="A results folder, or several of machines or a history.")
     ],
     to: Annotated[
         str,
@@ -24,7 +24,7 @@ def export(
         ),
     ] = "parquet",
     trial: Annotated[str | None, typer.Option(metavar="ID", help="Only this trial; with --to chrome.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Where to (default: DIR/export).")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Folder to write to (default: DIR/export).")] = None,
 ) -> None:
     """Write tables of trials, steps and epochs for notebooks, traces for Perfetto, or what other tools read."""
     formats = formats_of(FileFormat)

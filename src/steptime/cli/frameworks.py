@@ -35,12 +35,12 @@ _MARKED = 8
 
 @app.callback()
 def _group() -> None:
-    """Begin a framework of your own (steptime list frameworks shows those that are there)."""
+    """Create a framework of your own (steptime list frameworks shows those that are there)."""
 
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="Of the framework: small letters, digits and '_'.")],
+    name: Annotated[str, typer.Argument(help="Its name: lower-case letters, digits and '_'.")],
     folder: Annotated[
         Path | None, typer.Option("-o", "--output-dir", help="Folder of the package (default: NAME).")
     ] = None,
@@ -144,15 +144,15 @@ workloads_app = typer.Typer(no_args_is_help=True)
 
 @workloads_app.callback()
 def _workloads_group() -> None:
-    """Begin with a module of your own (steptime list workloads shows those that come with steptime)."""
+    """Create a workload of your own (steptime list workloads shows those that come with steptime)."""
 
 
 @workloads_app.command("new")
 def new_workload(
-    name: Annotated[str, typer.Argument(help="Of the workload and its files: small letters, digits and '_'.")],
+    name: Annotated[str, typer.Argument(help="Name of the workload and its files: lower-case letters, digits and '_'.")],
     folder: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Folder of the files (default: .).")] = None,
     framework: Annotated[
-        str, typer.Option(help="That trains it: pytorch, jax, tensorflow …", autocompletion=complete_framework)
+        str, typer.Option(help="Framework that trains it: pytorch, jax, tensorflow …", autocompletion=complete_framework)
     ] = "pytorch",
 ) -> None:
     """Write a module with its batches, and a study that races it; put your own in its place."""

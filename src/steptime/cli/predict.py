@@ -35,20 +35,20 @@ def predict(
         list[str] | None,
         typer.Argument(
             metavar="[KEY.PATH=VALUE]...",
-            help="What is to be different, such as interconnect.bandwidth=25Gbit/s or bucket_mb=25,50.",
+            help="What to change, such as interconnect.bandwidth=25Gbit/s or bucket_mb=25,50.",
             autocompletion=_complete_keys,
         ),
     ] = None,
     workers: Annotated[
         str | None,
-        typer.Option(help="How many, such as 4,8,16 or 4,8,...,1024 (default: as many as hosts=N, else 1,2,4,8)."),
+        typer.Option(help="Numbers of workers, such as 4,8,16 or 4,8,...,1024 (default: as many as hosts=N, else 1,2,4,8)."),
     ] = None,
     curve: Annotated[
         Path | None,
         typer.Option(metavar="POINTS.csv", help="Predict a measured scaling curve of your own, without a profile."),
     ] = None,
     knee: Annotated[
-        str, typer.Option(metavar="PERCENT,...", help="Efficiencies below which the number of workers is searched.")
+        str, typer.Option(metavar="PERCENT,...", help="Find the workers at which efficiency falls below each of these.")
     ] = "80,50",
     html: PageOption = None,
     form: FormOption = "text",

@@ -25,7 +25,7 @@ def report(
         list[Path],
         typer.Argument(
             metavar="DIR...",
-            help="A results folder; of several machines several; of a script on several nodes what each wrote: "
+            help="Results folders, one for each machine; for a script on several nodes what each node wrote: "
             "folders, .jsonl files, tars, or - for one from a pipe.",
         ),
     ],
@@ -36,11 +36,11 @@ def report(
     ] = False,
     what_if: Annotated[
         bool,
-        typer.Option("--what-if", help="Show what steps would take without a straggler, input, on a faster network."),
+        typer.Option("--what-if", help="Show steps without a straggler, without input wait, on a faster network."),
     ] = False,
     reference: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Expect what a profile of another machine, or a CSV file of figures, says."),
+        typer.Option(metavar="FILE", help="Compare with a profile of another machine or a CSV file of figures."),
     ] = None,
     form: Annotated[
         str,

@@ -42,7 +42,7 @@ def sweep(
         ),
     ] = None,
     repeats: Annotated[
-        int, typer.Option(help="Run each setting so often, in rounds; with --budget, at least so often.")
+        int, typer.Option(help="How many times to run each setting, in rounds; with --budget, at least.")
     ] = 3,
     budget: Annotated[
         str | None,

@@ -48,7 +48,7 @@ VERBS = (
         "Show the recorded results of a real race: ranking, breakdown and prediction. Nothing is measured or "
         "installed.",
     ),
-    Verb("doctor", "env.doctor", "Show what this machine has, what is missing, and the command that mends it."),
+    Verb("doctor", "env.doctor", "Show what this machine has, what is missing, and the command that fixes it."),
     Verb("list", "list.list_things", "List what can be named in a study."),
     Verb(
         "check",
@@ -126,8 +126,8 @@ VERBS = (
         "evidence.evidence",
         "Predict the large worker counts of measured curves from the small ones, and score it beside null models.",
     ),
-    Verb("frameworks", "frameworks.app", "Begin a framework of your own."),
-    Verb("workloads", "frameworks.workloads_app", "Begin with a module of your own."),
+    Verb("frameworks", "frameworks.app", "Create a framework of your own."),
+    Verb("workloads", "frameworks.workloads_app", "Create a workload of your own."),
     Verb("env", "env.app", "Create, list, lock and remove the environments that frameworks run in."),
     Verb("data", "data.app", "Make the built-in datasets from pictures that ship in Python packages."),
 )

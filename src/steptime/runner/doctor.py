@@ -1,4 +1,4 @@
-"""The examination of this machine: what it has for measuring, what is missing, and the command that mends it."""
+"""The examination of this machine: what it has for measuring, what is missing, and the command that fixes it."""
 
 import contextlib
 import os
@@ -57,7 +57,7 @@ class MachineFinding:
     """``note`` limits what can be measured or believed; ``missing`` keeps something from running."""
     detail: str
     fix: str | None = None
-    """The command, or the setting, that mends it."""
+    """The command, or the setting, that fixes it."""
 
 
 def examine() -> Iterator[MachineFinding]:
@@ -85,7 +85,7 @@ def broken_plugins() -> Iterator[MachineFinding]:
     for registry in (LIBRARY, LAUNCHERS, BUILTINS):
         causes |= registry.broken()
     for name, cause in causes.items():
-        yield MachineFinding(name, "missing", cause, "mend or uninstall the distribution that brings it")
+        yield MachineFinding(name, "missing", cause, "repair or uninstall the distribution that brings it")
 
 
 def _cores() -> MachineFinding:

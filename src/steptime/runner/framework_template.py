@@ -112,7 +112,7 @@ def _library_modules() -> set[str]:
 
 def _require_name(name: str, what: str) -> None:
     if not (name.isascii() and name.isidentifier() and name.islower()) or keyword.iskeyword(name):
-        message = f"{name!r} cannot name {what}: use small letters, digits and '_', beginning with a letter"
+        message = f"{name!r} cannot name {what}: use lower-case letters, digits and '_', beginning with a letter"
         raise UsageError(message)
 
 

@@ -7,9 +7,9 @@ class Launches(Strict):
     """How often a trial is launched in fresh processes."""
 
     min: Count = 3
-    """At least so often, within the budget."""
+    """At least this often, within the budget."""
     max: Count = 10
-    """At most so often."""
+    """At most this often."""
 
 
 class BreakdownChoice(Strict):
