@@ -314,6 +314,20 @@ def banned(pattern: str, texts: Iterable[tuple[str, str]], flags: re.RegexFlag =
     return len(found), found
 
 
+def report_keys_without_example() -> Figure:
+    """Keys of the JSON report of which its page shows no example: no stored report has them."""
+    counted, form = [], ""
+    for line in (ROOT / "docs" / "report-keys.md").read_text().splitlines():
+        form = line.removeprefix("### ") if line.startswith("### ") else form
+        described = re.match(r"(\[?)`([^`]+)`[^:]*: ", line)
+        if described:
+            keys = [] if described[1] else [described[2]]
+        else:
+            keys = re.findall(r"(?:^|, )`([^`]+)`", line) if line.startswith(("`", "[`")) else []
+        counted += [f"{form}.{key}" for key in keys if "=" not in key]
+    return len(counted), counted
+
+
 FIGURES: dict[str, dict[str, Callable[[], Figure]]] = {
     "source": {
         measured.__name__: measured
@@ -332,6 +346,7 @@ FIGURES: dict[str, dict[str, Callable[[], Figure]]] = {
     "words": {
         **{name: partial(words_of_all, *patterns) for name, patterns in OF_ALL.items()},
         **{name: partial(words_of_the_longest, pattern) for name, pattern in OF_THE_LONGEST.items()},
+        report_keys_without_example.__name__: report_keys_without_example,
     },
     "banned": {name: lambda pattern=pattern: banned(pattern, prose()) for name, pattern in BANNED.items()},
     "banned_in_pages": {
