@@ -106,7 +106,7 @@ def test_different_collectives_of_a_step_are_refused(tmp_path):
     steps = ddp_steps(1, alike)
     steps[20]["collectives"] = {"none:barrier": [1, 0, MS]}
     run = found_in(write(tmp_path, process_lines(0, 2, ddp_steps(0, alike)), process_lines(1, 2, steps)))
-    assert part_of(run, "sync_wait").reason == "ranks make different collectives in step 20"
+    assert part_of(run, "sync_wait").reason == "ranks run different collectives in step 20"
 
 
 def test_a_rank_comes_from_the_launcher_where_the_framework_has_none(tmp_path):

@@ -484,7 +484,7 @@ def test_a_sequence_is_as_long_as_the_study_says():
         ),
         (
             {"workloads": {"name": "gpt2_tiny", "dataset": "./own", "classes": 500, "sequence": 99}},
-            "./own has 99 tokens, fewer than a sequence of 99 of gpt2_tiny and the token behind it",
+            "./own has 99 tokens, fewer than a sequence of 99 of gpt2_tiny and the token after it",
         ),
         (
             {"workloads": {"name": "lenet5", "dataset": "./photos", "tokens": "bpe"}},

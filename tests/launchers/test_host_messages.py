@@ -54,7 +54,7 @@ def test_a_missing_piece_is_an_error():
     joiner = Joiner(2)
     first, _, third, *_ = lines_of(LONG, 1)
     joiner.joined(first)
-    with pytest.raises(DamagedMessageError, match=r"piece 3 of \d+ of message 1 came behind 1 pieces"):
+    with pytest.raises(DamagedMessageError, match=r"piece 3 of \d+ of message 1 came after 1 pieces"):
         joiner.joined(third)
 
 

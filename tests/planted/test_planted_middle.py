@@ -96,7 +96,7 @@ def test_a_worker_that_is_wrong_in_the_middle_is_named(tmp_path, monkeypatch, fa
 def test_an_array_that_is_kept_back_in_the_middle_is_named(tmp_path, monkeypatch):
     found = seen(tmp_path, "allreduce", "an array kept back", monkeypatch, IN_THE_MIDDLE).found
 
-    assert "behind 24 steps their weights are" in (found or "")
+    assert "after 24 steps their weights are" in (found or "")
 
 
 def test_right_steps_show_nothing_in_a_pause(tmp_path, monkeypatch):

@@ -47,8 +47,8 @@ def test_hosts_and_slots_of_documented_forms_are_read(tmp_path, text):
         ("aa\nbb slots=x", ":2: 'x' is not a number of slots"),
         ("aa:\n", ":1: '' is not a number of slots"),
         ("aa slots=0", "'0' is not a number of slots, which is 1 to"),
-        ("aa ifname=ib0", "'ifname=ib0' is not understood behind a host; HOST, HOST slots=4"),
-        ("aa 4", "'4' is not understood behind a host"),
+        ("aa ifname=ib0", "'ifname=ib0' is not understood after a host; HOST, HOST slots=4"),
+        ("aa 4", "'4' is not understood after a host"),
         ("^aa", "'^aa' is not a name"),  # Open MPI excludes hosts so
         ("-oProxyCommand=x", "is not a host"),
         ("-x slots=2", "'-x' is not a name"),

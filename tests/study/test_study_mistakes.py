@@ -89,8 +89,8 @@ ONE_MISTAKE = [
     ),
     pytest.param(
         DATA + "train:\n  epochs: 9\n  warmup_epochs: [2, 3]\n  schedules: [cosine, {name: plateau, patience: 5}]",
-        "race.yaml:6: train.schedules.1.patience: with 5, plateau lowers the rate behind 7 epochs at the earliest, and "
-        "the training has 7 behind its warm-up; lower patience, or train longer",
+        "race.yaml:6: train.schedules.1.patience: with 5, plateau lowers the rate after 7 epochs at the earliest, and "
+        "the training has 7 after its warm-up; lower patience, or train longer",
         id="a plateau that never ends",
     ),
     pytest.param(
@@ -372,9 +372,9 @@ NO_YAML = [
     pytest.param(TOP + "seed: 7\n  budget: 2m", "race.yaml:4: not valid YAML: it is indented further than the line "
                  "above; keys of one mapping begin in one column", id="indented"),
     pytest.param(TOP + "seed 7\nbudget: 2m", "race.yaml:3: not valid YAML: a key without its colon; write 'key: "
-                 "value', with a space behind the colon", id="no colon"),
+                 "value', with a space after the colon", id="no colon"),
     pytest.param(TOP + "seed:7\nbudget: 2m", "race.yaml:3: not valid YAML: a key without its colon; write 'key: "
-                 "value', with a space behind the colon", id="no space"),
+                 "value', with a space after the colon", id="no space"),
     pytest.param(TOP + "question: 'q\nbudget: 2m", "race.yaml:3: not valid YAML: the quote that begins here does not "
                  "end", id="open quote"),
     pytest.param(TOP + "launches:\n  min:\xa03\n  max: 4",

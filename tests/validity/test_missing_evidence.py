@@ -122,7 +122,7 @@ def test_the_end_of_every_launch_is_compared(wrong):
     replay(Replaying(), launches, [], kept.append, TRIAL)
     assert kept[0].steps == [1, 9, 10, 11, 12]
 
-    assert f"behind {9 + wrong} steps" in str(mistake(TRIAL, launches, [a_replay_to(9, 10, 11, 12)]))
+    assert f"after {9 + wrong} steps" in str(mistake(TRIAL, launches, [a_replay_to(9, 10, 11, 12)]))
 
 
 def test_launches_of_a_later_run_are_replayed_to_their_own_ends():

@@ -40,7 +40,7 @@ def test_the_loss_of_a_step_that_is_skipped_is_that_of_no_other(tmp_path):
     found = unranked(tmp_path, {"pytorch": RIGHT, "chainer": ROUNDED, "tensorflow": RIGHT, "mxnet": (2.17, 3.9)})
 
     assert found == {
-        "mxnet": "its timed launches train something else: behind 3 steps worker 0 had a loss of 2.17, and "
+        "mxnet": "its timed launches train something else: after 3 steps worker 0 had a loss of 2.17, and "
         "the others of its group have 2.8898"
     }
 

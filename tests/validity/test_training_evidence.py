@@ -94,8 +94,8 @@ def test_a_launch_that_paused_is_compared_there_and_shows_nothing_where_it_is_ri
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"weights": sketches(seed=4)}, "behind 8 steps their weights are"),
-        ({"loss": 2.2}, "behind 8 steps worker 0 had a loss of 2.2"),
+        ({"weights": sketches(seed=4)}, "after 8 steps their weights are"),
+        ({"loss": 2.2}, "after 8 steps worker 0 had a loss of 2.2"),
     ],
 )
 def test_what_is_wrong_in_the_middle_alone_is_named_by_the_pause(changes, found):
@@ -215,7 +215,7 @@ def test_a_loss_that_the_replay_has_not_is_named_with_its_step():
     found = differs_from_replay(trial, a_launch_of(trial, losses=LATE), [a_replay(trial), nudged])
 
     assert found == (
-        "its timed launches train something else: behind 24 steps worker 0 had a loss of 1.2, the same steps without "
+        "its timed launches train something else: after 24 steps worker 0 had a loss of 1.2, the same steps without "
         "timers lead to 0.9, and 0.18 % are allowed"
     )
 
@@ -248,7 +248,7 @@ def test_weights_at_the_end_are_compared():
 
     found = differs_from_replay(trial, a_launch_of(trial), replays)
 
-    assert "behind 24 steps their weights are 1.3 % of the update away" in found
+    assert "after 24 steps their weights are 1.3 % of the update away" in found
 
 
 def test_a_launch_that_leaves_equal_replays_late_is_named_however_far_nudged_ones_lead():
@@ -355,7 +355,7 @@ def of_turns(trial, nudge, *factors):
 
 
 @pytest.mark.parametrize(
-    ("factors", "which"), [((2.0, 1.5), "their first update"), ((1.0, 1.25), "their update behind 3 steps in turn")]
+    ("factors", "which"), [((2.0, 1.5), "their first update"), ((1.0, 1.25), "their update after 3 steps in turn")]
 )
 def test_a_push_that_servers_apply_twice_shows_behind_the_first_turns(factors, which):
     trial = a_trial_of("ps_async")
@@ -398,7 +398,7 @@ def test_turns_behind_the_first_are_compared_where_workers_draw_their_own_batche
     drawn = a_launch(trial, workers=workers_of(first_turns=turns))
     given = a_launch(trial, workers=[replace(each, drawn=None) for each in workers_of(first_turns=turns)])
 
-    assert "behind 3 steps in turn" in differs_from_replay(trial, drawn, replays)
+    assert "after 3 steps in turn" in differs_from_replay(trial, drawn, replays)
     assert differs_from_replay(trial, given, replays) is None
 
 

@@ -53,7 +53,7 @@ def test_a_training_that_leaves_its_replay_is_named_with_the_step(step):
 
     found = training_mistake(TRIAL, [a_run(), a_run(other, number=1)], [a_replay(), a_replay(number=1)])
 
-    assert (found or "").startswith(f"its trainings train something else: behind {step} steps worker 0 had a loss of")
+    assert (found or "").startswith(f"its trainings train something else: after {step} steps worker 0 had a loss of")
     assert (found or "").endswith("(seed 1)")
 
 

@@ -120,7 +120,7 @@ def claimed_folder(wanted: str) -> str:
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(os.path.join(folder, own), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
                 return folder
-    message = f"{wanted} and {MOST_SIBLINGS - 1} folders with numbers behind its name are taken"
+    message = f"{wanted} and {MOST_SIBLINGS - 1} folders with numbers after its name are taken"
     raise FileExistsError(message)
 
 

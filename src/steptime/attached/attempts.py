@@ -103,7 +103,7 @@ class Attempt:
                 return f"step {number} has different numbers of micro-steps: {_listed(steps, self.ranks)}"
             kinds = [{name: count for name, (count, _, _) in step.collectives.items()} for step in steps]
             if any(each.keys() != kinds[0].keys() for each in kinds):
-                return f"ranks make different collectives in step {number}"
+                return f"ranks run different collectives in step {number}"
         return None
 
     def uneven(self) -> str | None:

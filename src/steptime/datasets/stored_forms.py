@@ -272,7 +272,7 @@ def _pixels(source: _Source, _: int) -> int:
 STORED_FORMS: Mapping[str, StoredForm] = {
     form.name: form
     for form in (
-        StoredForm("decoded", "the pixels of every image, one behind the other", _pixels, _write_decoded),
+        StoredForm("decoded", "the pixels of every image, one after the other", _pixels, _write_decoded),
         StoredForm("tar_shards", "WebDataset's shards", lambda s, total: total + 2560 * len(s.files), _write_tar),
         StoredForm("tfrecord", "TFRecord shards", lambda s, total: total + 96 * len(s.files), _write_tfrecord),
         StoredForm("recordio", "MXNet's RecordIO", lambda s, total: total + 48 * len(s.files), _write_recordio),

@@ -60,7 +60,7 @@ def _tokens(dataset: Dataset, input_shape: tuple[int, ...]) -> dict[str, Any]:
     if dataset.samples_of(input_shape) < 1:
         message = (
             f"the dataset {dataset.name} has {dataset.samples} tokens, fewer than a sequence of {input_shape[0]} and "
-            "the token behind it; give it more text, or the workload a shorter sequence"
+            "the token after it; give it more text, or the workload a shorter sequence"
         )
         raise DatasetError(message)
     part = {} if dataset.first_token is None else {"part": [dataset.first_token, dataset.samples]}
@@ -193,7 +193,7 @@ def _split_row(dataset: Dataset, input_shape: tuple[int, ...], own: Dataset | No
     if own.samples_of(input_shape) < 1:
         message = (
             f"the {own.samples} tokens for validation of {dataset.name} are fewer than a sequence of {input_shape[0]} "
-            "and the token behind it; give it more text, or the workload a shorter sequence"
+            "and the token after it; give it more text, or the workload a shorter sequence"
         )
         raise DatasetError(message)
     return Split(training, dataset_json(own, input_shape))

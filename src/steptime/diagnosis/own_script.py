@@ -156,7 +156,7 @@ def _passes(run: AttachedRun, share: Interval) -> Claim:
 
 
 def _garbage(_: AttachedRun, share: Interval) -> Claim:
-    change = "call gc.freeze() behind the set-up, or gc.disable() and gc.collect() on all ranks in the same steps"
+    change = "call gc.freeze() after the set-up, or gc.disable() and gc.collect() on all ranks in the same steps"
     return Claim("Python collects garbage", change, gain=gain_of_rewriting(share))
 
 
@@ -196,11 +196,16 @@ SEPARATE = ScriptRule(
     _ranks_alone,
     1.0,
     _separate,
-    "weights are equal on all ranks of other batches",
+    "weights are equal on all ranks although their batches differ",
     unit="count",
 )
 HOST = ScriptRule(
-    "own_host", "time without work handed over", _host_share, 0.1, _host, "as long a step as a captured CUDA graph"
+    "own_host",
+    "time without work handed over",
+    _host_share,
+    0.1,
+    _host,
+    "a captured CUDA graph of the step takes as long",
 )
 INPUT = ScriptRule(
     "own_input",
@@ -208,22 +213,22 @@ INPUT = ScriptRule(
     _share_of_part("input_wait"),
     0.05,
     _input,
-    "as short a step with one batch that is used again",
+    "steps that reuse one batch take as long",
 )
 EXCHANGE = ScriptRule(
-    "own_exchange", "exposed communication", _exposed, 0.1, _exchange, "as long a step without an exchange"
+    "own_exchange", "exposed communication", _exposed, 0.1, _exchange, "steps take as long without an exchange"
 )
 STRAGGLER = ScriptRule(
-    "own_straggler", "waiting for slow ranks", _waited, 0.05, _straggler, "as long a step without them"
+    "own_straggler", "waiting for slow ranks", _waited, 0.05, _straggler, "steps take as long without those ranks"
 )
-GAP = ScriptRule("own_gap", "code that nothing marks", _gap_share, 0.05, _gap, "as long a step without that code")
+GAP = ScriptRule("own_gap", "code that nothing marks", _gap_share, 0.05, _gap, "steps take as long without that code")
 PASSES = ScriptRule(
     "own_passes",
     "passes without gradient",
     _share_of_part("no_grad"),
     0.1,
     _passes,
-    "as long a step without these passes",
+    "steps take as long without these passes",
 )
 GARBAGE = ScriptRule(
     "own_garbage",
@@ -231,7 +236,7 @@ GARBAGE = ScriptRule(
     _share_of_part("garbage_collection"),
     0.05,
     _garbage,
-    "as long a step behind gc.disable()",
+    "steps take as long after gc.disable()",
 )
 CHECKPOINT = ScriptRule(
     "own_checkpoint",
@@ -239,5 +244,5 @@ CHECKPOINT = ScriptRule(
     _share_of_part("checkpoint"),
     0.05,
     _checkpoint,
-    "as long a step without checkpoints",
+    "steps take as long without checkpoints",
 )

@@ -178,7 +178,7 @@ def _unfit_text(corpus: Corpus, default: Workload, asked: int | None) -> str | N
         )
     length, sequence = corpus.length_of(corpus.training), default.input_shape[0]
     if length is not None and length <= sequence:
-        return f"{data} has {length} tokens, fewer than a sequence of {sequence} of {name} and the token behind it"
+        return f"{data} has {length} tokens, fewer than a sequence of {sequence} of {name} and the token after it"
     return None
 
 

@@ -58,7 +58,7 @@ class Columns:
         if _CALL_TIME in self.names:
             return CALL_TIMES
         if any(self.names[place + 1 : place + 3] != ("algbw", "busbw") for place in self.times) or not self.times:
-            return f"its header has no column time with algbw and busbw behind it (it has {' '.join(self.names)})"
+            return f"its header has no column time followed by algbw and busbw (it has {' '.join(self.names)})"
         return None
 
 

@@ -222,7 +222,7 @@ def read_workers(text: str) -> list[int]:
             dots = False
         found.append(count)
     if dots:
-        wrong.append("--workers: dots need a number behind them, as in 4,8,...,1024")
+        wrong.append("--workers: dots need a number after them, as in 4,8,...,1024")
     if len(found) > _MOST_COUNTS:
         wrong.append(f"--workers: {text[:60]!r} means more than {_MOST_COUNTS} numbers; give fewer, or larger steps")
     if wrong:

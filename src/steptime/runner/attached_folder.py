@@ -50,7 +50,7 @@ def free_folder(folder: Path) -> Path:
         if not os.path.lexists(place) or (place.is_dir() and not any(place.iterdir())):
             return place
     message = (
-        f"{folder} and {_MOST_SIBLINGS - 1} folders with numbers behind its name are taken; choose another with -o"
+        f"{folder} and {_MOST_SIBLINGS - 1} folders with numbers after its name are taken; choose another with -o"
     )
     raise StoreError(message)
 

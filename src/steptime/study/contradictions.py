@@ -251,8 +251,8 @@ def _too_few_epochs(document: Document, top: Path) -> Iterator[Mistake]:
             if isinstance(patience, int) and schedule.get("name") == "plateau" and patience + 2 >= left:
                 yield Mistake(
                     (*where, "patience"),
-                    f"with {patience}, plateau lowers the rate behind {patience + 2} epochs at the earliest, and the "
-                    f"training has {left} behind its warm-up; lower patience, or train longer",
+                    f"with {patience}, plateau lowers the rate after {patience + 2} epochs at the earliest, and the "
+                    f"training has {left} after its warm-up; lower patience, or train longer",
                 )
 
 

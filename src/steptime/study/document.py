@@ -218,7 +218,7 @@ def _no_plain_space(character: str) -> str:
 
 
 _BEGUN = {
-    "while scanning a simple key": "a key without its colon; write 'key: value', with a space behind the colon",
+    "while scanning a simple key": "a key without its colon; write 'key: value', with a space after the colon",
     "while scanning a quoted scalar": "the quote that begins here does not end",
 }
 """Of mistakes that YAML finds behind the line that has them, by its words."""

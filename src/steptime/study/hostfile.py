@@ -79,7 +79,7 @@ def _settings(words: Iterable[str]) -> dict[str, str]:
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or key not in (*_SLOTS, *_LIMITS, *_USERS):
-            message = f"{word!r} is not understood behind a host; {_TAKEN}"
+            message = f"{word!r} is not understood after a host; {_TAKEN}"
             raise ValueError(message)
         settings[key] = value
     return settings

@@ -197,7 +197,7 @@ def delay(value: Any) -> float:  # noqa: ANN401
     """Return the seconds of a delay between emulated hosts, as ``2ms``; raises ValueError for anything else."""
     found = seconds(value)
     if found > _LONGEST_DELAY_S:
-        message = f"a delay must be at most {_LONGEST_DELAY_S:g}s, not {value}; connections are not made behind longer"
+        message = f"a delay must be at most {_LONGEST_DELAY_S:g}s, not {value}; with a longer one no connection is made"
         raise ValueError(message)
     return found
 

@@ -214,7 +214,7 @@ def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) 
         own = dict(losses_of(worker)).get(step)
         if own is not None and loss is not None:
             sentence = (
-                f"behind {step} steps worker {worker.rank} had a loss of {own:.6g}, the same steps without timers "
+                f"after {step} steps worker {worker.rank} had a loss of {own:.6g}, the same steps without timers "
                 f"lead to {loss:.6g}"
             )
             found.append(_Deviation(abs(own - loss) / _scale(loss, first), sentence))
@@ -230,7 +230,7 @@ def _weight_difference(workers: Sequence[WorkerSteps], right: Replay, place: int
     share = distance_of_updates(own, weights)
     return _Deviation(
         share,
-        f"behind {step} steps their weights are {100 * share:.2g} % of the update away from those of the same steps "
+        f"after {step} steps their weights are {100 * share:.2g} % of the update away from those of the same steps "
         "without timers",
     )
 
@@ -333,7 +333,7 @@ def _other_first_updates(
         spread = max(_weight_distance(replay, alike[0], turn) for replay in alike)
         allowed = max(_OF_FIRST_TURNS if turn else _OF_FIRST_UPDATE, _NUDGED_FIRST * spread)
         if share > allowed:
-            which = f"update behind {turn * len(workers) + 1} steps in turn" if turn else "first update"
+            which = f"update after {turn * len(workers) + 1} steps in turn" if turn else "first update"
             return (
                 f"{WRONG}: their {which} is {100 * share:.2g} % away from that of the same step without timers, and "
                 f"{100 * allowed:.2g} % are allowed"

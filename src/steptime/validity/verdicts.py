@@ -258,7 +258,7 @@ def _difference(
         allowed = max(apart * abs(usual), _APART * spread)
         if spread <= _AGREE * abs(usual) and all(abs(loss - usual) > allowed for loss in mine):
             return (
-                f"{WRONG}: behind {steps} steps worker {rank} had a loss of "
+                f"{WRONG}: after {steps} steps worker {rank} had a loss of "
                 f"{median(mine):.6g}, and the others of its group have {usual:.6g}"
             )
     return None

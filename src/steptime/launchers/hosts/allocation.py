@@ -53,7 +53,7 @@ def _slots_in_pairs(written: str) -> dict[str, int]:
         counts = [slot_count(count) for count in words[1::2]]
         pairs = list(zip(words[::2], counts, strict=True))
     except ValueError as error:
-        message = f"$LSB_MCPU_HOSTS is {written!r}; it should name hosts, each with its number of slots behind it"
+        message = f"$LSB_MCPU_HOSTS is {written!r}; it should name hosts, each followed by its number of slots"
         raise LaunchError(message) from error
     return {host: sum(count for name, count in pairs if name == host) for host in dict.fromkeys(words[::2])}
 

@@ -78,7 +78,7 @@ class Joiner:
         if piece["piece"] != len(before) or (before and piece["message"] != before[0]["message"]):
             self._pieces[host] = []
             message = (
-                f"piece {piece['piece'] + 1} of {piece['pieces']} of message {piece['message']} came behind "
+                f"piece {piece['piece'] + 1} of {piece['pieces']} of message {piece['message']} came after "
                 f"{len(before)} pieces"
             )
             raise DamagedMessageError(message)

@@ -10,7 +10,7 @@ from steptime.units import format_seconds
 
 EXPLANATION = (
     "Every number is the mean over seeds with Student's 95 % interval, or the range of the seeds where the ends of "
-    "that interval differ by more than four times (inconclusive). The final accuracy is that behind the last "
+    "that interval differ by more than four times (inconclusive). The final accuracy is that after the last "
     "epoch; the best one was chosen by looking at the validation set, and is optimistic. Differences pair the "
     "trainings of the same seed; = marks those whose interval holds 0. Seconds are of training, without evaluation and "
     "checkpoints; time to accuracy is of the seeds that reached the target, whose number is given."
