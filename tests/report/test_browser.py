@@ -246,3 +246,20 @@ def test_the_page_has_dark_paper_where_that_is_preferred(coloured):
     paper = page.execute_script("return getComputedStyle(document.body).backgroundColor")
 
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 25, 30)"}[colours]
+
+
+def test_a_phone_shows_the_answer_and_the_first_picture_before_the_table(browser, pages):
+    """What a reader of a phone scrolls for comes in the order answer, picture, ranking."""
+    metrics = {"width": PHONE, "height": 800, "deviceScaleFactor": 2, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get((pages / "race.html").as_uri())
+    answer, picture, table = browser.execute_script("""
+        const top = e => e.getBoundingClientRect().top + scrollY;
+        const shown = s => [...document.querySelectorAll(s)].find(e => e.checkVisibility());
+        return [document.querySelector('.answer').getBoundingClientRect().bottom + scrollY,
+                top(shown('#rankings svg')), top(shown('#rankings table'))];
+    """)
+
+    assert answer < picture < table
+    assert answer < 800
+    assert picture < 1000
