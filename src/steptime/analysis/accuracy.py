@@ -31,7 +31,7 @@ class OverSeeds(JsonForm):
 
 
 class EpochPoint(JsonForm):
-    """What the trainings of a trial had reached behind an epoch; those that ended before keep their last value."""
+    """What the trainings of a trial had reached after an epoch; those that ended before keep their last value."""
 
     epoch: int
     """From 1."""

@@ -38,7 +38,7 @@ class StepTime(JsonForm):
     """Seconds from one completed update to the next, on the slowest worker."""
 
     mean: float | None = None
-    """The step time: over all timed steps behind the warm-up."""
+    """The step time: over all timed steps after the warm-up."""
     low: float | None = None
     high: float | None = None
     level: float = 0.95
