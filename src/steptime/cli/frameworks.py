@@ -3,9 +3,11 @@
 ``steptime workloads``: begin with a module of your own.
 """
 
+import re
 import shlex
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 EXIT_FAILED = 1
+_RAISED = re.compile(r"(?P<error>(?<![\w-])[A-Za-z_]\w*): [^;]*?\((?P<line>\S+:\d+) in .*?\)(?= \(|; |$)")
+"""In what is wrong: an exception of a worker with the line that raised it."""
 _MARKED = 8
 """Columns ahead of a demand, which hold whether it is met."""
 
@@ -92,18 +96,19 @@ def check(
     if as_json:
         print_json([{**asdict(each), "detail": each.detail or None} for each in findings])
     else:
-        _show(name, findings, launched=launched)
+        print_findings(name, findings, launched=launched)
     if not all(finding.ok for finding in findings):
         sys.exit(EXIT_FAILED)
 
 
-def _show(name: str, findings: "Sequence[Finding]", *, launched: bool) -> None:
+def print_findings(name: str, findings: "Sequence[Finding]", *, launched: bool) -> None:
     """Print what must hold by what it is of, with what was found, and at the end what does not hold."""
-    console = report_console()
+    console, shown = report_console(), set[str]()
     for subject in dict.fromkeys(each.subject for each in findings):
         console.print(Text(subject, "bold"))
         for each in (finding for finding in findings if finding.subject == subject):
-            sentence = f"{each.what}: {each.detail}" if each.detail else each.what
+            detail = _RAISED.sub(partial(_once, shown), each.detail)
+            sentence = f"{each.what}: {detail}" if detail else each.what
             lines = whole_words(sentence, console.width - _MARKED)
             console.print(
                 Text.assemble(("  ok    ", "green") if each.ok else ("  WRONG ", "red"), lines[0]), soft_wrap=True
@@ -116,6 +121,14 @@ def _show(name: str, findings: "Sequence[Finding]", *, launched: bool) -> None:
     if wrong and not launched:
         verdict.append("Nothing was launched: that follows once its files meet theirs.")
     say("", *verdict)
+
+
+def _once(shown: set[str], raised: re.Match[str]) -> str:
+    """Return an error with its line; of one that was ``shown`` already, which it may be of each launch, its name."""
+    if raised[0] in shown:
+        return f"{raised['error']} as above ({raised['line']})"
+    shown.add(raised[0])
+    return raised[0]
 
 
 def _manifest(name: str) -> Manifest:

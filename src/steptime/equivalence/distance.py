@@ -141,7 +141,7 @@ class Distance:
         """Return how far it is, as the end of a sentence."""
         allowed = self.allowed / max(self.update, 1e-30)
         return (
-            f"is {self.relative:.2g} of its length away from the reference's "
+            f"differs from the reference's by {self.relative:.2g} times its length "
             f"(allowed: {allowed:.2g}, rounding: {self.rounding:.2g})"
         )
 
