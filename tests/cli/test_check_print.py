@@ -3,7 +3,9 @@
 from steptime.cli.frameworks import print_findings
 from steptime.runner.framework_files import Finding
 
-RAISED = "AttributeError: 'S' object has no attribute 'netwrok' (adapter.py:48 in backward: self.netwrok.backward(*loss))"
+RAISED = (
+    "AttributeError: 'S' object has no attribute 'netwrok' (adapter.py:48 in backward: self.netwrok.backward(*loss))"
+)
 
 
 def printed(capsys, *details):
@@ -28,6 +30,8 @@ def test_errors_of_different_lines_are_both_printed(capsys):
 
 
 def test_a_difference_from_the_reference_is_no_error(capsys):
-    words = "the loss is 3.6 instead of 3.7 (allowed: 0.0063 away); the loss is 3.6 instead of 3.7 (allowed: 0.0063 away)"
+    words = (
+        "the loss is 3.6 instead of 3.7 (allowed: 0.0063 away); the loss is 3.6 instead of 3.7 (allowed: 0.0063 away)"
+    )
 
     assert words in printed(capsys, words)

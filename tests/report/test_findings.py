@@ -86,9 +86,7 @@ def test_trials_of_which_a_rule_finds_the_same_share_a_row():
     assert (row.cells[2].text, row.cells[2].interval) == ("1.12x to 1.13x", "0.79 to 1.60")
 
 
-@pytest.mark.parametrize(
-    "bounds", [((0.79, 1.58), (1.2, 1.3)), ((0.3, 1.58), (0.3, 1.58)), ((0.5, 1.01), (0.9, 2.5))]
-)
+@pytest.mark.parametrize("bounds", [((0.79, 1.58), (1.2, 1.3)), ((0.3, 1.58), (0.3, 1.58)), ((0.5, 1.01), (0.9, 2.5))])
 def test_trials_of_unlike_or_undecided_gains_have_rows_of_their_own(bounds):
     assert len(alike("mxnet", "pytorch", bounds=bounds)) == 2
 

@@ -34,7 +34,8 @@ _WIDTH = 80
 
 def attach(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Your training command, such as torchrun train.py.")
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND...", help="Your training command, such as torchrun train.py."),
     ] = None,
     output: Annotated[
         Path | None,

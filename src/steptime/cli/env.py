@@ -36,7 +36,9 @@ _COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FRAMEWORK]...", help="Frameworks of steptime list frameworks.", autocompletion=complete_framework),
+    typer.Argument(
+        metavar="[FRAMEWORK]...", help="Frameworks of steptime list frameworks.", autocompletion=complete_framework
+    ),
 ]
 OnDevice = Annotated[
     str | None,

@@ -24,7 +24,9 @@ def export(
         ),
     ] = "parquet",
     trial: Annotated[str | None, typer.Option(metavar="ID", help="Only this trial; with --to chrome.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Folder to write to (default: DIR/export).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output-dir", help="Folder to write to (default: DIR/export).")
+    ] = None,
 ) -> None:
     """Write tables of trials, steps and epochs for notebooks, traces for Perfetto, or what other tools read."""
     formats = formats_of(FileFormat)

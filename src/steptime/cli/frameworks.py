@@ -162,10 +162,13 @@ def _workloads_group() -> None:
 
 @workloads_app.command("new")
 def new_workload(
-    name: Annotated[str, typer.Argument(help="Name of the workload and its files: lower-case letters, digits and '_'.")],
+    name: Annotated[
+        str, typer.Argument(help="Name of the workload and its files: lower-case letters, digits and '_'.")
+    ],
     folder: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Folder of the files (default: .).")] = None,
     framework: Annotated[
-        str, typer.Option(help="Framework that trains it: pytorch, jax, tensorflow …", autocompletion=complete_framework)
+        str,
+        typer.Option(help="Framework that trains it: pytorch, jax, tensorflow …", autocompletion=complete_framework),
     ] = "pytorch",
 ) -> None:
     """Write a module with its batches, and a study that races it; put your own in its place."""

@@ -41,7 +41,9 @@ def predict(
     ] = None,
     workers: Annotated[
         str | None,
-        typer.Option(help="Numbers of workers, such as 4,8,16 or 4,8,...,1024 (default: as many as hosts=N, else 1,2,4,8)."),
+        typer.Option(
+            help="Numbers of workers, such as 4,8,16 or 4,8,...,1024 (default: as many as hosts=N, else 1,2,4,8)."
+        ),
     ] = None,
     curve: Annotated[
         Path | None,

@@ -219,7 +219,9 @@ def _parts(
         table = SectionTable(_ACCOUNT_COLUMNS, accounts, label=f"Own accounts: {group.title}")
         yield Section(title, [table], ABOUT_ACCOUNTS if group is with_accounts else "", folded=True, only="page")
     notes = [f"{row.row.name}: {note}." for row in group.rows for note in (*row.notes, *disagreements(row))]
-    by_trial = [(row.row.name, f"{'. '.join(note[:1].upper() + note[1:] for note in row.notes)}.") for row in group.rows]
+    by_trial = [
+        (row.row.name, f"{'. '.join(note[:1].upper() + note[1:] for note in row.notes)}.") for row in group.rows
+    ]
     marks = mark_notes([(row.row.name, row.breakdown.flags) for row in group.rows])
     title = "Imbalance, overlap and what the breakdown costs, trial by trial"
     # The page has the accounts in a table.

@@ -82,9 +82,7 @@ def what_if_section(summary: Summary, scenarios: Sequence[Scenario], names: Name
     trials = {trial.id: trial for trial in summary.trials}
     called = {each.trial: names.full(trials[each.trial]) for each in scenarios}
     parts: list[Part] = [
-        Section(
-            called[trial], [_scenario_table([(each.change, each) for each in own])], only="terminal"
-        )
+        Section(called[trial], [_scenario_table([(each.change, each) for each in own])], only="terminal")
         for trial, own in groupby(scenarios, key=lambda each: each.trial)
     ]
     return Section("What if", [*parts, _table_of_all(scenarios, called)], _ABOUT_WHAT_IF, id="what-if")

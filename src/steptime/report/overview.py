@@ -122,14 +122,14 @@ class _WorkloadRanking:
 
 
 def _workloads(groups: Sequence[RankedGroup]) -> list[_WorkloadRanking]:
-    found = []
+    workloads = []
     for name in dict.fromkeys(group.rows[0].trial.workload for group in groups):
         own = [group for group in groups if group.rows[0].trial.workload == name]
         parts = [group.title.split(", ") for group in own]
         common = [part for part in parts[0] if all(part in others for others in parts)]
         labels = [", ".join(part for part in each if part not in common) for each in parts]
-        found.append(_WorkloadRanking(name, ", ".join(common) or name, own, labels))
-    return found
+        workloads.append(_WorkloadRanking(name, ", ".join(common) or name, own, labels))
+    return workloads
 
 
 class _Overview:

@@ -49,9 +49,7 @@ def free_folder(folder: Path) -> Path:
     for place in islice(siblings(folder), _MOST_SIBLINGS):
         if not os.path.lexists(place) or (place.is_dir() and not any(place.iterdir())):
             return place
-    message = (
-        f"{folder} and {_MOST_SIBLINGS - 1} folders with numbers after its name are taken; choose another with -o"
-    )
+    message = f"{folder} and {_MOST_SIBLINGS - 1} folders with numbers after its name are taken; choose another with -o"
     raise StoreError(message)
 
 
