@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -89,3 +91,30 @@ def test_devices_in_use_have_their_peaks():
 @pytest.mark.parametrize("torch", [None, cuda(started=False), cuda(capturing=True)], ids=["none", "unused", "capture"])
 def test_no_device_is_asked_that_is_not_in_use(torch):
     assert memory.devices(torch) == {}
+
+
+BUSY = "import time\nprint(flush=True)\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+
+
+def test_a_look_has_the_processor_time_of_the_process_and_its_children(tmp_path, looks):
+    """Those of a loader go on while it trains, and others have ended."""
+    before = memory.processor_ns()
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdin=-1, stdout=-1, text=True) as child:
+        for _ in range(2):
+            child.stdout.readline()
+        running = memory.processor_ns()
+        child.communicate("\n", timeout=60)
+    looks.step_closed(1)
+    (line,) = lines_in(tmp_path)
+    assert before + 0.28e9 < running <= line["processor_ns"]
+
+
+def test_a_look_has_the_processor_time_of_children_of_children(looks):
+    """As where a server forks the processes of a loader."""
+    before = memory.processor_ns()
+    forks = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
+    with subprocess.Popen([sys.executable, "-c", forks], stdin=-1, stdout=-1, text=True) as child:
+        for _ in range(2):
+            child.stdout.readline()
+        assert memory.processor_ns() > before + 0.28e9
+        child.communicate("\n", timeout=60)

@@ -78,6 +78,7 @@ def transfer_ms(workers):
 
 
 def profile_of(folder, late_ms=0.0, rows=None, cores=64, **more):
+    folder.mkdir(exist_ok=True)
     processes = []
     for rank in range(2):
         steps = ddp_steps(rank, lambda _: [0.0, late_ms], transfer=transfer_ms(2), **more)
@@ -129,7 +130,11 @@ REFUSALS = {
     "no link": ({"rows": []}, 4, "steptime net gloo"),
     "a link of another back end": ({"rows": [row(back_end="mpi", launcher="ssh")]}, 4, "steptime net gloo"),
     "more than the link had on one host": ({"rows": [row(workers=4)]}, 8, "at most 4 on one host"),
-    "more than the cores": ({"rows": [row(workers=8)], "cores": 2}, 4, "share the 2 cores"),
+    "more than the cores": (
+        {"rows": [row(workers=8)], "cores": 2},
+        4,
+        "how many threads each keeps busy is not on record",
+    ),
     "a link that is not that of the run": ({"rows": [row(launcher="ssh")], "slow": True}, 4, "not the link of the run"),
 }
 
@@ -143,6 +148,53 @@ def test_what_the_data_does_not_support_is_refused_with_what_would_help(tmp_path
     found = predict_attached(profile, [workers])[0]
     assert found.step_s is None
     assert said in found.refused
+
+
+def crowded(folder, busy, cores):
+    """The profile of two workers on a host of so many cores, each of which keeps threads busy."""
+    return profile_of(folder, rows=[row(workers=8)], cores=cores).model_copy(update={"busy_threads": busy})
+
+
+@pytest.mark.parametrize(
+    ("busy", "cores", "workers", "longer"),
+    [(1.0, 2, 4, 2.0), (1.0, 2, 8, 4.0), (2.0, 4, 4, 2.0), (1.6, 2, 4, 2.0), (0.5, 2, 8, 2.0), (2.0, 2, 1, 0.5)],
+)
+def test_workers_that_share_cores_compute_as_much_longer_as_their_threads_are_more(
+    tmp_path, busy, cores, workers, longer
+):
+    profile = crowded(tmp_path, busy, cores)
+    [found] = predict_attached(profile, [workers])
+    computing_s = found.step_s.value - found.exposed_s - found.waiting_s
+    assert computing_s / profile.computing_s == pytest.approx(longer * math.exp(0.06 * math.log2(longer)), rel=1e-3)
+    assert found.step_s.low < found.step_s.value < found.step_s.high
+
+
+def test_shared_cores_widen_the_interval(tmp_path):
+    [shared], [own] = (predict_attached(crowded(tmp_path / f"{cores}", 1.0, cores), [8]) for cores in (2, 8))
+    assert shared.step_s.high / shared.step_s.low > 1.2 * own.step_s.high / own.step_s.low
+
+
+@pytest.mark.parametrize("cores", [8, 64, 0])
+def test_cores_that_suffice_or_are_unknown_change_no_prediction(tmp_path, cores):
+    found = predict_attached(crowded(tmp_path / "a", 1.0, cores), [1, 4, 8])
+    assert found == predict_attached(crowded(tmp_path / "b", 1.0, 1000), [1, 4, 8])
+
+
+@pytest.mark.parametrize(
+    ("cores", "said"),
+    [(2, "Cores: from 3 workers of a machine on"), (0, "Cores: how many cores the host has is not known"), (8, None)],
+)
+def test_it_is_said_what_predictions_take_of_cores(tmp_path, cores, said):
+    profile = crowded(tmp_path, 1.0, cores)
+    section = script_section(profile, predict_attached(profile, [4, 8]), "")
+    texts = [text for part in section.parts if isinstance(part, Sentences) for text in part.texts]
+    assert [text.startswith(said or "?") for text in texts if text.startswith("Cores: ")] == ([True] if said else [])
+
+
+def test_between_hosts_each_is_as_full_as_that_of_the_run(tmp_path):
+    profile = profile_of(tmp_path, cores=2).model_copy(update={"busy_threads": 1.0})
+    assert profile.link.between_hosts
+    assert profile.shared_cores is None
 
 
 def test_the_knee_of_a_script_follows_from_its_predictions(tmp_path):

@@ -6,14 +6,14 @@ from world import KEY, World, a_deployment, a_profile, asked, observed
 from steptime.fitting.profile import Machine
 
 
-def on_one_host(seed: int = 1, cores: int = 8, sizes=((1, 32), (2, 32))):
+def on_one_host(seed: int = 1, cores: int = 8, sizes=((1, 32), (2, 32)), *, known: bool = True):
     """Observations without hosts, and without anything known of what joins workers."""
     world = World(machine=Machine(cpu=None, cores=cores, gpus=0))
     found = []
     for each in observed(world, seed, sizes):
         deployment = replace(each.deployment, hosts=1, workers_per_host=each.deployment.workers, emulated=False)
         found.append(replace(each, deployment=deployment, alpha_s=None, rate=None))
-    return a_profile(found, machine=world.machine)
+    return a_profile(found, machine=world.machine if known else Machine(cpu=None, cores=None, gpus=0))
 
 
 def test_far_more_workers_than_measured_need_the_network_benchmark():
@@ -24,6 +24,12 @@ def test_far_more_workers_than_measured_need_the_network_benchmark():
 
 def test_twice_the_workers_measured_do_not():
     assert asked(on_one_host(), 4).refused is None
+
+
+def test_cores_that_are_not_known_are_shared_by_no_workers_which_is_named():
+    unknown = on_one_host(known=False)
+    assert asked(unknown, 4).step_s == asked(on_one_host(cores=8), 4).step_s
+    assert any("how many cores the machine has is not known" in note for note in unknown.groups[0].notes)
 
 
 def test_more_workers_than_the_machine_holds_need_to_be_told_where_they_are():

@@ -1,4 +1,4 @@
-"""Memory of the process and its devices, and pages that it waited for: looked at between steps, ever more seldom."""
+"""Memory and processor time of the process, and pages that it waited for: looked at between steps, ever more seldom."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from .record_file import now, read_text
+from .record_file import delayed_ns, now, read_text
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -25,6 +25,10 @@ GROUPS = (
     ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
+# Of /proc/PID/stat behind the name: processor time of a process and of its awaited children, in ticks.
+TIMES = slice(11, 15)
+TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+MOST_CHILDREN = 256
 # More than any machine has: version 1 of control groups writes a larger number for none.
 UNLIMITED = 1 << 60
 
@@ -57,6 +61,7 @@ class MemoryLooks:
 
     def _write(self, number: int, at: int, *, system: bool) -> None:
         line: dict[str, Any] = {"kind": "memory", "step": number, "at_ns": at}
+        line["processor_ns"], line["delayed_ns"] = processor_ns(), delayed_ns()
         words = read_text("/proc/self/statm").split()
         if len(words) > 1:
             line["resident"] = int(words[1]) * PAGE
@@ -70,6 +75,29 @@ class MemoryLooks:
             line["available"] = min((each for each in available if each is not None), default=None)
             line["devices"] = devices(sys.modules.get("torch"))
         self.recorder.file.write({key: value for key, value in line.items() if value not in (None, {})})
+
+
+def processor_ns() -> int:
+    """Return the processor time so far of this process and its children, such as those of loaders, ended or not."""
+    own = os.times()
+    return round((sum(own[:4]) + sum(map(_processor_s, _children(os.getpid())))) * 1e9)
+
+
+def _children(pid: int) -> list[int]:
+    """Return the children that the first threads of a process and of its children started; none where unknown."""
+    children: list[int] = []
+    asked = [pid]
+    while asked and len(children) < MOST_CHILDREN:
+        parent = asked.pop()
+        own = [int(word) for word in read_text(f"/proc/{parent}/task/{parent}/children").split()]
+        children += own
+        asked += own
+    return children
+
+
+def _processor_s(pid: int) -> float:
+    words = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return sum(map(int, words[TIMES])) / TICKS
 
 
 def devices(torch: Any) -> dict[str, list[int]]:

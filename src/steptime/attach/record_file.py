@@ -173,12 +173,12 @@ class ProcessorUse:
     """How much of the processor this process had, and how long others kept its first thread from running."""
 
     def __init__(self) -> None:
-        self._delayed, self._throttled = _delayed_ns(), _throttled_ns()
+        self._delayed, self._throttled = delayed_ns(), _throttled_ns()
 
     def to_line(self) -> dict[str, int]:
         """Return keys of the line ``end``; without the delay where the kernel does not count it."""
         found = {"processor_ns": round(sum(os.times()[:4]) * 1e9)}
-        delayed = _delayed_ns()
+        delayed = delayed_ns()
         if delayed is not None and self._delayed is not None:
             # A task whose group has used up its quota waits in its queue like any other (kernel/sched/fair.c).
             held_back = _throttled_ns() - self._throttled
@@ -186,7 +186,7 @@ class ProcessorUse:
         return found
 
 
-def _delayed_ns() -> int | None:
+def delayed_ns() -> int | None:
     """Return for how long the first thread could have run and did not (Documentation/scheduler/sched-stats.rst)."""
     words = read_text("/proc/self/schedstat").split()
     return int(words[1]) if len(words) > 1 else None

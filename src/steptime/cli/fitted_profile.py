@@ -35,10 +35,13 @@ def fit_attached(
 ) -> None:
     """Write the profile of a user's own script; raises UsageError for a run that predicts nothing, and writes none."""
     links = stored_links(store)
-    cores = (store.machine() or {}).get("cores")
+    machine = store.machine() or {}
+    cores, quota, threads = (machine.get(name) for name in ("cores", "quota_cores", "threads"))
+    usable = min(float(cores), float(quota or cores)) if cores else 0.0
     run = attached_run(*recorded)
     notes = [each.sentence for each in run.findings if each.kind == "trainings"]
-    profile = attached_profile(run, recorded[1], links.rows if links else [], cores or 1, tables)
+    rows = links.rows if links else []
+    profile = attached_profile(run, recorded[1], rows, usable, tables, hardware_threads=threads)
     profile = profile.model_copy(update={"trainings": " ".join(notes) or None})
     if not profile.refused:
         write_attached_profile(profile, path)

@@ -7,12 +7,14 @@ step hardly becomes shorter, and longer only by what travels; a thousandfold is 
 from collections.abc import Mapping
 from itertools import pairwise
 
+import numpy as np
+
 from steptime.curves.curve import ScalingCurve
 from steptime.units import format_seconds
 
 _SAME = 1.05
 """Two times of a row, and a rate and its limit, may differ by this factor, and times by their rounding."""
-_FLAT = 1.3
+_MORE, _FLAT = 2.0, 1.3
 """Where twice the workers or more together are not faster than this, the throughput may be that of one of them."""
 _FALLS = 1.3
 """Where more workers have a step shorter by this factor, they may share one batch."""
@@ -145,7 +147,10 @@ def _milliseconds(factor: float) -> str:
 def one_throughput(curve: ScalingCurve) -> str:
     """Return that the throughput of all workers hardly grows with their number; empty if it does."""
     first, last = curve.fit[0], curve.fit[-1]
-    if last.workers < 2 * first.workers or last.workers / last.step_time >= _FLAT * first.workers / first.step_time:
+    slower = curve.slowdown(np.array([last.workers, first.workers], dtype=float))
+    # Workers that share cores have no more throughput than these give.
+    ideal = last.workers / slower[0] / (first.workers / slower[1])
+    if ideal < _MORE or last.workers / last.step_time >= _FLAT * first.workers / first.step_time:
         return ""
     return (
         f"{last.workers} workers have at most {_FLAT} times the throughput of {first.workers}; if "

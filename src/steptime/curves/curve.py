@@ -9,6 +9,7 @@ import scipy  # type: ignore[import-untyped]  # scipy ships no types; its module
 from numpy.typing import NDArray
 
 from steptime.errors import UsageError
+from steptime.model.shared_cores import MachineCores
 
 Array = NDArray[np.float64]
 
@@ -65,13 +66,15 @@ class Setup:
     """Samples per second that the store gives to all workers together at most; None if the source does not say."""
     time_includes: tuple[str, ...] | None = None
     """Those of ``TIME_PARTS`` that are in the times beside training; None if the source does not say."""
+    shared_cores: MachineCores | None = None
+    """Of a host, on which its workers compute; None on devices, or if the source does not say."""
     one_batch: bool = False
     """Whether all workers share one batch (strong scaling); else each keeps its own."""
     global_batch: int | None = None
     """Samples of the one batch, if they are known."""
 
     assumed_host_size: float | None = None
-    """Workers that fit in one host, by an assumption where the source does not say."""
+    """Workers that fit in one host, by an assumption where the source does not say; infinite where all share one."""
     assumed_spread: bool = False
     """Whether workers are assumed to be spread over all hosts first, and to share their cards later."""
     assumed_once: float = 0.0
@@ -138,6 +141,12 @@ class ScalingCurve:
     def hosts(self, workers: int) -> int:
         """How many hosts that many workers take; hosts are filled one after the other."""
         return ceil(workers / self.setup.host_size) or 1
+
+    def slowdown(self, counts: Array) -> Array:
+        """Return how many times as long so many workers take for the cores that they share; 1 where none are known."""
+        shared = self.setup.shared_cores
+        together = np.minimum(counts, self.setup.host_size)
+        return np.ones(len(counts)) if shared is None else shared.slowdown(together)
 
     @property
     def left_host(self) -> bool:

@@ -8,10 +8,11 @@ from typing import TypeVar, get_args
 from steptime.catalog.choices import STRATEGIES, SYNTHETIC
 from steptime.curves.contradictions import above_store, disagreement
 from steptime.curves.curve import FIT, HOLDOUT, INPUT, TIME_PARTS, Point, Setup, error_of_mean
-from steptime.curves.facts import Exchange, Messages, stack_names
+from steptime.curves.facts import Exchange, Messages, computes_on_processors, stack_names
 from steptime.curves.input_ceiling import STORES
 from steptime.curves.transformer import wrong_work
 from steptime.errors import choices_message
+from steptime.model.shared_cores import MachineCores
 from steptime.units import parse_duration
 
 Value = TypeVar("Value")
@@ -67,6 +68,7 @@ class CurveRow:
         time_includes = self._time_includes()
         input_rate = self._input_rate(count, seconds, batch, time_includes)
         error = self._error()
+        cores = self._shared_cores()
         if len(self.mistakes) > before or count is None or seconds is None:
             return None
         setup = Setup(
@@ -96,6 +98,7 @@ class CurveRow:
             time_includes=time_includes,
             input_store=store,
             input_rate=input_rate,
+            shared_cores=cores,
         )
         if wrong := wrong_work(setup, seconds):
             self._wrong(*wrong)
@@ -128,6 +131,14 @@ class CurveRow:
         elif _ALONE in words and len(words) > 1:
             self._wrong("time_includes", f"is {' '.join(words)}; write {_ALONE} alone, or what the time includes")
         return tuple(part for part in TIME_PARTS if part in words)
+
+    def _shared_cores(self) -> MachineCores | None:
+        """Return the cores that workers of a host share, where they compute on them."""
+        cores = self._optional("cores_per_host", float, 0.0, above=True)
+        threads = self._optional("threads_per_worker", float, 0.0, above=True)
+        if cores is None or not computes_on_processors(self._text("accelerator")):
+            return None
+        return MachineCores(cores, 1.0 if threads is None else threads)
 
     def _error(self) -> float:
         """Return the standard error of the point's logarithm; 0 where no deviation is stated."""

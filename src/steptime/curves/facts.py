@@ -28,6 +28,8 @@ from steptime.curves.curve import Setup
 
 _GIGA = 1e9
 _GBIT = 1e9 / 8
+_PROCESSOR = "processor"
+"""The name of ``hardware.toml`` for workers without devices."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ def usual_hosts(text: str) -> UsualHosts:
     """Return the accelerator that a table names; spelling does not count, and none is unknown to it."""
     runs = _runs(text)
     return next(found for words, found in _read() if not words or any(_holds(runs, word) for word in words))
+
+
+def computes_on_processors(text: str) -> bool:
+    """Return whether the accelerator that a table names is none, or a processor."""
+    return not text or usual_hosts(text).name == _PROCESSOR
 
 
 def all_usual_hosts() -> tuple[UsualHosts, ...]:

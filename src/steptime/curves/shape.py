@@ -1,11 +1,12 @@
 """The curve model: the time of a step over that of one worker, put together from the performance models.
 
-``r(p) = 1 + inside(g) + exposed(between(h)) / c + straggling(h)`` with g workers in the fullest host, h hosts and c
-the seconds of one worker, or the time of its input where that is longer. What happens inside a host does not change any
-more once a host is full. A flat ring goes through the links inside and between hosts at once and is as slow as the
-slower ones; two levels take turns. Inside a host of which all links meet in a switch, an exchange may cost two workers
-as much as eight. Where workers were spread over all hosts before any had two, those beyond the measured ones share
-cards.
+``r(p) = 1 + inside(g) + exposed(between(h)) / c + straggling(h)`` with g workers in the fullest host, h hosts and c the
+seconds of one worker, or the time of its input where that is longer. Where g workers share fewer cores, all but the
+exchange between hosts takes so many times as long (``model/shared_cores.py``). What happens inside a host does not
+change any more once a host is full. A flat ring goes through the links inside and between hosts at once and is as slow
+as the slower ones; two levels take turns. Inside a host of which all links meet in a switch, an exchange may cost two
+workers as much as eight. Where workers were spread over all hosts before any had two, those beyond the measured ones
+share cards.
 
 Where times hold what an epoch has once (an evaluation, a checkpoint), its share of a step grows with the workers, whose
 epochs have fewer steps.
@@ -222,12 +223,13 @@ def relative_times(  # noqa: PLR0913, PLR0917 - the last two are of workers that
         computing: of a worker of these points, over that of one of the first point.
     """
     value = {parameter.name: parameter.natural(parameters[:, [INDEX[parameter.name]]]) for parameter in PARAMETERS}
-    seconds *= 1.0 - curve.setup.assumed_once
+    first, once = curve.fit[0], curve.setup.assumed_once
+    slower = float(curve.slowdown(np.array([float(first.workers)]))[0])
+    seconds *= (1.0 - once) / slower
     work = _work(curve, workers, servers, seconds * computing, value)
     path = input_path(curve)
     readers = workers * batch / computing
     together = np.minimum(workers, curve.setup.host_size) / full_host(curve) * batch / computing
-    first, once = curve.fit[0], curve.setup.assumed_once
     # ``seconds`` are those of the first point's whole step, of which computing is a part.
     whole: Array | float = 1.0
     if path.samples_s is not None:
@@ -235,7 +237,7 @@ def relative_times(  # noqa: PLR0913, PLR0917 - the last two are of workers that
         whole = _work(curve, np.array([float(first.workers)]), servers_of_first, seconds, value)
     step = with_input(work, path, together, readers, seconds / whole, value)
     # More workers make fewer steps of an epoch, each of which then has more of what an epoch has once.
-    return (1.0 - once) * step + once * workers / first.workers if once else step
+    return (1.0 - once) * step + once * slower * workers / first.workers if once else step
 
 
 def _work(curve: ScalingCurve, workers: Array, servers: Array, seconds: float, value: dict[str, Array]) -> Array:
@@ -262,15 +264,17 @@ def _work(curve: ScalingCurve, workers: Array, servers: Array, seconds: float, v
         between = between * np.maximum(1.0, workers / curve.fit[-1].workers) ** np.minimum(
             value["sharing"], _MOST_EXPONENT
         )
-    waiting = exposed(between / seconds, _window(facts), value["hidden"] if facts.overlaps else 0.0)
+    slower = curve.slowdown(workers)
+    waiting = exposed(between / seconds, _window(facts) * slower, value["hidden"] if facts.overlaps else 0.0)
     passes = _passes(together, value, facts)
     if facts.sharded_over is not None:
         grouped = _passes(np.minimum(together, facts.sharded_over), value, facts)
         passes = grouped * _collectives_of_a_group(facts.accumulation) / 2
-    around = value["inside"] * passes * size / (facts.inside_rate * unstated["unstated_inside"]) / seconds
-    inside = _crowding(together, value) + around - value["flat"] * np.minimum(around, waiting)
-    straggling = value["host_jump"] * (hosts > 1) + value["host_doubling"] * np.log2(hosts)
-    work: Array = 1 + inside + waiting + straggling
+    # What travels inside a host is copied and added by the cores that compute.
+    around = value["inside"] * passes * size / (facts.inside_rate * unstated["unstated_inside"]) / seconds * slower
+    inside = _crowding(together, value) * slower + around - value["flat"] * np.minimum(around, waiting)
+    straggling = (value["host_jump"] * (hosts > 1) + value["host_doubling"] * np.log2(hosts)) * slower
+    work: Array = slower + inside + waiting + straggling
     return work
 
 

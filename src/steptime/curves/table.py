@@ -24,7 +24,8 @@ COLUMNS = (
 
 There may also be ``stack``, ``parameters``, ``active_parameters``, ``tokens_per_sample``, ``exchange``, ``messages``,
 ``value_bytes``, ``sharded_over``, ``accumulation``, ``tensor_parallel``, ``input_store``, ``input_samples_per_s``,
-``time_includes``, ``repetitions`` and ``sd_percent``; further columns are ignored.
+``time_includes``, ``repetitions``, ``sd_percent``, ``cores_per_host`` and ``threads_per_worker``; further columns are
+ignored.
 """
 
 OWN_CURVE = {"source": "own", "strategy": "allreduce", "role": FIT}
@@ -34,7 +35,8 @@ _ENDS = ((min, 0.5), (max, -0.5))
 _NUMBERS = frozenset({
     *TIMES, "workers", "workers_per_host", "inter_host_gbps", "nics_per_host", "parameter_servers",
     "batch_per_worker", "parameters", "active_parameters", "tokens_per_sample", "value_bytes", "sharded_over",
-    "accumulation", "tensor_parallel", "input_samples_per_s", "repetitions", "sd_percent",
+    "accumulation", "tensor_parallel", "input_samples_per_s", "repetitions", "sd_percent", "cores_per_host",
+    "threads_per_worker",
 })  # fmt: skip
 _OTHER_NAMES = {
     "workers": ("gpus", "ranks", "devices", "processes", "num_workers", "world_size", "n"),

@@ -12,10 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from steptime.analysis.message_times import NetRow
 from steptime.attached.exchange import CallKind, sharded_calls
 from steptime.attached.form import AttachedRun, CollectiveCount, StepPart
+from steptime.attached.processor_use import busy_threads
 from steptime.errors import StoreError
 from steptime.fitting.observation import PositiveSeconds, Rate, Seconds, Share
 from steptime.fitting.profile import NetLink
 from steptime.model.measured_links import link_of
+from steptime.model.shared_cores import MachineCores
 from steptime.phases import EXCHANGED, REST
 from steptime.plain_file import write_whole
 from steptime.results.attached_files import AttachedFiles
@@ -90,8 +92,12 @@ class AttachedProfile(_Form):
     format_version: int = Field(SCHEMA, alias="schema")
     command: list[str]
     workers: Count
-    cores: Count
-    """Of the host, which its workers share where they have no devices."""
+    cores: Annotated[float, Field(ge=0.0, le=1e6)]
+    """Of the host, which its workers share where they have no devices; 0 if that is not known."""
+    hardware_threads: Count | None = None
+    """Of these cores; None if that is not known."""
+    busy_threads: Annotated[float, Field(gt=0.0, le=1e6)] | None = None
+    """That a worker keeps busy; None if its record does not show it."""
     on_device: bool
     computing_s: PositiveSeconds
     """All but the exchange."""
@@ -127,6 +133,27 @@ class AttachedProfile(_Form):
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
     @property
+    def shared_cores(self) -> MachineCores | None:
+        """What further workers share with those of the run; None on devices, over several hosts, or if not known."""
+        between = self.link is not None and self.link.between_hosts
+        if self.on_device or between or not self.cores or self.busy_threads is None:
+            return None
+        return MachineCores(self.cores, self.busy_threads, self.hardware_threads)
+
+    def _cores_sentence(self, most: int) -> str:
+        """Return what predictions of up to ``most`` workers take of cores; empty where these suffice."""
+        if self.shared_cores is not None:
+            return self.shared_cores.sentence(most)
+        if self.cores or self.on_device or most <= self.workers:
+            return ""
+        return "how many cores the host has is not known: no workers are taken to share them"
+
+    def notes(self, most: int) -> list[str]:
+        """Return what to know of predictions of up to ``most`` workers."""
+        cores = self._cores_sentence(most)
+        return [each for each in (self.shared_with, f"Cores: {cores}." if cores else "") if each]
+
+    @property
     def shared_with(self) -> str:
         """What other programs took of the run, and what that does to intervals; empty where they took little."""
         if not self.delayed:
@@ -136,8 +163,14 @@ class AttachedProfile(_Form):
         return f"{busy}: intervals allow for an idle machine, and for one as much busier."
 
 
-def attached_profile(
-    run: AttachedRun, files: AttachedFiles, rows: Sequence[NetRow], cores: int, tables: Sequence[NetLink] = ()
+def attached_profile(  # noqa: PLR0913 - a run, its link and its host
+    run: AttachedRun,
+    files: AttachedFiles,
+    rows: Sequence[NetRow],
+    cores: float,
+    tables: Sequence[NetLink] = (),
+    *,
+    hardware_threads: int | None = None,
 ) -> AttachedProfile:
     """Return the profile of an attached run.
 
@@ -145,8 +178,9 @@ def attached_profile(
         run: what was found in it.
         files: its records, of which the gradients are read.
         rows: what the message benchmark found in the same folder.
-        cores: of the host.
+        cores: of the host; 0 if that is not known.
         tables: links behind output of nccl-tests, which replaces the message benchmark.
+        hardware_threads: of these cores.
     """
     parts = {part.name: part for part in run.parts}
     known = [part for name, part in parts.items() if name not in EXCHANGED]
@@ -158,7 +192,9 @@ def attached_profile(
     profile = AttachedProfile(
         command=list(run.command),
         workers=run.world,
-        cores=max(1, cores),
+        cores=cores,
+        hardware_threads=hardware_threads,
+        busy_threads=busy_threads(each for each in files.processes if each.steps) or None,
         on_device=on_device,
         computing_s=max(computing_s, 1e-12),
         computing_error_s=float(np.sqrt(np.sum(np.square(errors)))),

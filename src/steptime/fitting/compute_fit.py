@@ -11,12 +11,11 @@ from steptime.fitting.posterior import DRAWS, Array, fit_level, regress
 from steptime.fitting.profile import How
 from steptime.fitting.step_model import Contention
 from steptime.model.compute import pass_seconds
+from steptime.model.shared_cores import SHARING
 from steptime.model.worker_spread import expected_maximum
 
 _FIXED_SHARE = 0.3
 """Prior limit of the share of a pass that costs the same for any batch: a single batch does not show it."""
-_CONTENTION, _CONTENTION_SPREAD = 0.06, 0.1
-"""Prior of the logarithm of the contention factor, and its spread."""
 _APPORTION_SPREAD = 0.25
 """Of the logarithm of backward over forward, where FLOPs alone divide a total."""
 _USUAL_IMBALANCE, _IMBALANCE_SPREAD = 0.01, 1.0
@@ -70,7 +69,7 @@ def _from_ablation(
     found = ComputeFit({}, {}, 0.0, [])
     if not alone:
         found.notes.append("one worker alone was not broken down, so that the contention factor comes from a prior")
-    factor = 1.0 if alone else float(np.exp(_CONTENTION))
+    factor = 1.0 if alone else float(np.exp(SHARING[0]))
     spreads = []
     for name in ("forward", "backward"):
         rows = [
@@ -147,7 +146,7 @@ def _fit_contention(
         found.draws["contention_factor"] = _draw_ratio(seconds, expected, rng)
         found.how["contention_factor"] = "measured"
     else:
-        found.draws["contention_factor"] = np.exp(_CONTENTION + _CONTENTION_SPREAD * rng.standard_normal(DRAWS))
+        found.draws["contention_factor"] = np.exp(SHARING[0] + SHARING[1] * rng.standard_normal(DRAWS))
         found.how["contention_factor"] = "prior"
 
 

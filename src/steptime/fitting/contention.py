@@ -19,9 +19,14 @@ _ROUNDING = 1e-9
 def contention_of(deployment: Deployment, key: GroupKey, machine: Machine) -> Contention:
     """Return how many workers share processors, and how many of these workers the processors can run at once."""
     shared = deployment.workers if deployment.emulated else min(deployment.workers, deployment.workers_per_host)
-    processors = machine.gpus if key.device == "cuda" else machine.cores // max(key.threads, 1)
-    if deployment.cpu_share < 1.0 and key.device != "cuda":
-        processors = int(machine.cores / max(key.threads, 1) / deployment.cpu_share + _ROUNDING)
+    if key.device == "cuda":
+        processors = machine.gpus
+    elif machine.cores is None:
+        processors = shared
+    else:
+        processors = machine.cores // max(key.threads, 1)
+        if deployment.cpu_share < 1.0:
+            processors = int(machine.cores / max(key.threads, 1) / deployment.cpu_share + _ROUNDING)
     return Contention(shared, max(processors, 1))
 
 

@@ -120,6 +120,7 @@ def fit_group(
         notes=[
             *found.notes,
             *_policy_notes(key),
+            *_core_notes(key, machine),
             *sorted(said),
         ],
     )
@@ -155,6 +156,12 @@ def _policy_notes(key: GroupKey) -> list[str]:
     if strategy_named(key.strategy).single_baseline or has_own_policy(key.framework, key.strategy):
         return []
     return [f"how {key.framework} exchanges with {key.strategy} is not written down; the plainest way is assumed"]
+
+
+def _core_notes(key: GroupKey, machine: Machine) -> list[str]:
+    if key.device == "cuda" or machine.cores is not None:
+        return []
+    return ["how many cores the machine has is not known: no workers are taken to share them"]
 
 
 def _best_source(links: Sequence[LinkEstimate]) -> LinkSource:
@@ -292,7 +299,7 @@ def machine_of(facts: Mapping[str, object]) -> Machine:
     cores, gpus, cpu = facts.get("cores"), facts.get("gpus"), facts.get("cpu")
     return Machine(
         cpu=str(cpu) if cpu else None,
-        cores=cores if isinstance(cores, int) and cores > 0 else 1,
+        cores=cores if isinstance(cores, int) and cores > 0 else None,
         gpus=len(gpus) if isinstance(gpus, list) else 0,
         gpu=str(gpus[0].get("name")) if isinstance(gpus, list) and gpus and isinstance(gpus[0], dict) else None,
     )

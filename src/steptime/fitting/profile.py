@@ -285,7 +285,8 @@ class Machine(_ProfileForm):
     """The machine that was measured."""
 
     cpu: str | None
-    cores: Size
+    cores: Size | None
+    """None if they are not known: then workers are taken to have their own."""
     gpus: Number
     gpu: str | None = None
     """The devices' name as their driver has it."""

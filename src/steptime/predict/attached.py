@@ -3,8 +3,8 @@
 What a worker computes stays; its gradients go in the same buckets, each when its last gradient is ready, over the link
 of the same back end one after the other (``model/synchronous_sgd.py``); parameters that are sharded (FSDP) are gathered
 and their gradients scattered when the calls of the recorded step ask for it; every step waits for the slowest worker of
-that step (``model/compute.py``). Where the attached run had several workers, its exposed transfer over the modelled one
-corrects the model.
+that step (``model/compute.py``). Workers beyond the cores of their host take turns (``model/shared_cores.py``). Where
+the attached run had several workers, its exposed transfer over the modelled one corrects the model.
 """
 
 import math
@@ -74,23 +74,25 @@ def _predicted(profile: AttachedProfile, workers: int) -> AttachedPrediction:
             "measure it on the same hosts"
         )
         return AttachedPrediction(workers, None, None, None, None, None, reason)
-    exposed = _exposed_s(profile, link, workers) * correction
-    waiting = _waiting_s(profile, workers)
+    slower, turns = _slowdown(profile, workers)
+    exposed = _exposed_s(profile, link, workers, slower) * correction
+    waiting = _waiting_s(profile, workers) * slower
     # One worker has never met another, as workers of one host have never met another host.
     extrapolation = Extrapolation(
         workers=ratio_outside(workers, [1.0, float(profile.workers)]),
         crosses=profile.workers < 2 <= workers,  # noqa: PLR2004
     )
     rng = np.random.default_rng(0)
-    computing = profile.computing_s + profile.computing_error_s * rng.standard_normal(_DRAWS)
+    computing = slower * (profile.computing_s + profile.computing_error_s * rng.standard_normal(_DRAWS))
     longer = np.exp(extrapolation.of_waiting * skewed(rng.standard_normal(_DRAWS)))
     draws = np.maximum(computing, 1e-12) + (exposed + waiting) * longer
     # One launch shows nothing of how launches differ: the profile's by Student's t, and the one that is predicted.
     draws *= fit_level(np.ones(1), rng, _DRAWS).draws[:, 0] * draw_factors(USUAL_LAUNCH_SPREAD, rng, _DRAWS)
     # Others may take nothing of the next run's time, or as much more again.
     draws *= (1.0 - profile.delayed) ** rng.uniform(-1.0, 1.0, _DRAWS)
+    draws *= np.exp(turns * rng.standard_normal(_DRAWS))
     low, high = np.quantile(draws, _LEVEL)
-    value = profile.computing_s + exposed + waiting
+    value = slower * profile.computing_s + exposed + waiting
     step = Interval[float, float](value, min(float(low), value), max(float(high), value))
     return AttachedPrediction(
         workers,
@@ -119,31 +121,47 @@ def _too_far(profile: AttachedProfile, workers: int) -> str | None:
             f"{workers} workers need a link that was not measured: of {link.back_end} there are at most {link.workers} "
             "on one host; run steptime net with that many, or between hosts (--hosts), and fit again"
         )
-    if not link.between_hosts and not profile.on_device and workers > profile.cores:
-        return f"{workers} workers would share the {profile.cores} cores of the host, and how they do was not measured"
+    if not link.between_hosts and not profile.on_device and workers > profile.cores > 0 and not profile.shared_cores:
+        return (
+            f"{workers} workers would share the {profile.cores:g} cores of the host, and how many threads each keeps "
+            "busy is not on record; attach to it again"
+        )
     return None
 
 
-def _exposed_s(profile: AttachedProfile, link: AttachedLink, workers: int) -> float:
-    """Return the seconds that a step waits for messages: of buckets, from the end of the backward pass to the last."""
+def _slowdown(profile: AttachedProfile, workers: int) -> tuple[float, float]:
+    """Return how many times as long as in the run a worker computes, and the deviation of the logarithm of that."""
+    shared = profile.shared_cores
+    if shared is None:
+        return 1.0, 0.0
+    asked, measured = shared.slowdown(np.array([workers, profile.workers], dtype=float))
+    return float(asked / measured), shared.deviation(workers, profile.workers)
+
+
+def _exposed_s(profile: AttachedProfile, link: AttachedLink, workers: int, slower: float = 1.0) -> float:
+    """Return the seconds that a step waits for messages: of buckets, from the end of the backward pass to the last.
+
+    A worker that computes so many times ``slower`` has its gradients as much later.
+    """
     if workers < 2:  # noqa: PLR2004 - it sends to no other
         return 0.0
     if profile.calls:
-        return _waited_s(profile.calls, link, workers)
+        return _waited_s(profile.calls, link, workers, slower)
+    backward_s = profile.backward_s * slower
     sizes = np.array([bucket.bytes for bucket in profile.buckets], dtype=np.float64)
-    ready = np.array([bucket.ready for bucket in profile.buckets]) * profile.backward_s
+    ready = np.array([bucket.ready for bucket in profile.buckets]) * backward_s
     lasting = np.asarray(ring(sizes, float(workers), Link(link.rate, link.start_s)))
     buffers_s = math.ceil(math.log2(workers)) * (link.start_s + profile.buffers / link.rate) if profile.buffers else 0.0
-    return buffers_s + float(max(0.0, float(finish(ready, lasting)) - profile.backward_s))
+    return buffers_s + float(max(0.0, float(finish(ready, lasting)) - backward_s))
 
 
-def _waited_s(calls: Sequence[Call], link: AttachedLink, workers: int) -> float:
+def _waited_s(calls: Sequence[Call], link: AttachedLink, workers: int, slower: float) -> float:
     between = Link(link.rate, link.start_s)
     models = {"gather": all_gather, "scatter": reduce_scatter, "reduce": ring}
     if link.back_end == "gloo":  # it reduces the whole on every worker: ProcessGroupGloo of PyTorch 2.13
         models["scatter"] = ring
     lasting = [0.0 if each.kind == "wait" else float(models[each.kind](each.bytes, workers, between)) for each in calls]
-    return waited([each.after_s for each in calls], [each.kind != "wait" for each in calls], lasting)
+    return waited([each.after_s * slower for each in calls], [each.kind != "wait" for each in calls], lasting)
 
 
 def _correction(profile: AttachedProfile, link: AttachedLink) -> float:

@@ -170,6 +170,8 @@ def _workers_per_host(profile: Profile, target: Target, query: Query, workers: i
     if like.emulated or like.hosts > 1:
         return like.workers_per_host
     if query.bandwidth or query.nic or query.delay_s is not None:  # links between hosts: there are several
+        if profile.machine.cores is None and target.key.device != "cuda":
+            return 1
         together = replace(like, workers=workers, workers_per_host=workers)
         return contention_of(together, target.key, profile.machine).processors
     return workers

@@ -264,7 +264,8 @@ def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPr
     refused = dict.fromkeys(f"refused: {each.refused}" for each in predictions if each.refused)
     table = SectionTable([Column(title) for title in titles[1:]], rows, titles[0], _LAYOUTS, label="Predicted steps")
     parts: list[Part] = [Figures(partial(script_figures, predictions), note=BANDS), table] if rows else []
-    parts.append(Sentences([text for text in (line, profile.shared_with if rows else "", trainings, *refused) if text]))
+    notes = profile.notes(max(each.workers for each, _ in known)) if known else []
+    parts.append(Sentences([text for text in (line, *notes, trainings, *refused) if text]))
     about = "Intervals are of 90 %." if rows else ""
     measured = format_count(profile.workers, "worker")
     title = f"{command}, {measured} measured, the same batch per worker"
@@ -331,8 +332,8 @@ def _curve(found: "Forecast") -> Section:
         titles = [Column("measured"), Column("predicted"), Column("error")]
         table = SectionTable(titles, held, "workers", _LAYOUTS, label="Held-out rows")
         parts.append(Section("Held-out rows", [table]))
-    if line := knee_line(found.knees):
-        parts.append(Sentences([line]))
+    cores = f"Cores: {found.cores}." if found.cores else ""
+    parts += [Sentences([line]) for line in (knee_line(found.knees), cores) if line]
     parts += _narrowing(found)
     about = f"Efficiency is relative to the measured step of {first} worker{'s'[: first > 1]}."
     return Section(found.curve.name, parts, about, verdict=farthest_answer(found.points))

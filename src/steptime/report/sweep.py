@@ -62,6 +62,7 @@ def _parts(curve: "SweepCurve") -> list[Part]:
     notes += [knee_line([knee_of(knee) for knee in curve.knees])] if curve.knees else []
     notes += [_next_line(curve.next)] if curve.next else []
     notes += [f"No forecast: {curve.no_forecast}."] if curve.no_forecast else []
+    notes += [f"Cores: {curve.cores}."] if curve.cores else []
     notes += [f"No joules per epoch: {curve.no_joules}."] if curve.no_joules else []
     return [_table(curve), Sentences(notes), Figures(partial(_figures, curve), note=_ABOUT)]
 

@@ -242,20 +242,20 @@ class DeviceLine:
 
 @dataclass(frozen=True)
 class MemoryLine:
-    """The memory of a process between two steps, in bytes."""
+    """The memory of a process between two steps, in bytes, and its processor time."""
 
     __pydantic_config__ = STRICT
 
     step: Count
     at_ns: Nanoseconds
     resident: Bytes | None = None
-    peak: Bytes | None = None
-    """Most that was resident."""
-    faults: Count | None = None
-    """Pages that it has waited for: of files that it maps, or swapped out."""
+    peak: Bytes | None = None  # that was resident
+    faults: Count | None = None  # pages that it has waited for: of files that it maps, or swapped out
     swapped: Bytes | None = None
     available: Bytes | None = None
     """Left on the host, within the limits of control groups."""
+    processor_ns: Nanoseconds | None = None  # of it and its children until then
+    delayed_ns: Nanoseconds | None = None  # for which its first thread could have run until then; quotas count
     devices: Annotated[dict[Name, tuple[Bytes, Bytes, Bytes]], Field(max_length=64)] = field(default_factory=dict)
     """By index: most allocated, most reserved, and all."""
 

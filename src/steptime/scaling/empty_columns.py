@@ -5,6 +5,7 @@ The samples of the posterior are cut into parts by what a column may turn out to
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
@@ -20,6 +21,7 @@ LINKS: Mapping[str, str] = {
 }
 """The micro-benchmark that measures what an empty column would state."""
 
+_BETWEEN_HOSTS = frozenset({"inter_host_gbps", "transport"})
 _STORE_RATE = "input_samples_per_s"
 QUESTIONS: Mapping[str, str] = {
     "inter_host_gbps": "which network joins the hosts (Gbit/s of one card; nics_per_host: how many)?",
@@ -69,16 +71,17 @@ def empty_columns(curve: ScalingCurve, found: Sequence[AssumedHosts], target: in
         target: which of the points asked for the interval is of.
     """
     alone = [_of_one_point(one, target) for one in found]
+    one_host = curve.setup.assumed_host_size == inf  # as runs of all numbers of workers show
     columns = [
         EmptyColumn(column, _mean_ratio([(1.0, part) for part in _parts(alone, INDEX[name])]))
         for name, column in UNSTATED.items()
-        if facts_of(curve.setup).spreads[name] > 0
+        if facts_of(curve.setup).spreads[name] > 0 and not (one_host and column in _BETWEEN_HOSTS)
     ]
     path = input_path(curve)
     if path.shared and path.samples_s is None:
         limited = _mean_ratio([(1.0, part) for part in _parts(alone, INDEX["store"])])
         columns.append(EmptyColumn(_STORE_RATE, limited))
-    if curve.setup.workers_per_host is None:
+    if curve.setup.workers_per_host is None and curve.setup.assumed_host_size is None:
         hosts: dict[tuple[float, bool], list[AssumedHosts]] = {}
         for one in alone:
             hosts.setdefault((one.host_size, one.spread), []).append(one)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from steptime.curves.curve import Array, Point, ScalingCurve
+from steptime.curves.facts import computes_on_processors
 from steptime.curves.posterior import AssumedHosts, Explanation, posterior, predict_curve, summarize
 from steptime.curves.shape import INDEX, joint_prior, priors_for
 from steptime.curves.transformer import TransformerWork, transformer_work
@@ -51,6 +52,17 @@ class Forecast:
     knees: tuple[Knee, ...] = ()
     """Where more workers bring too little, each with its batch."""
 
+    @property
+    def cores(self) -> str | None:
+        """What the forecast takes of cores that workers share; None on devices, and where cores suffice."""
+        setup = self.curve.setup
+        most = max((point.workers for point in self.points), default=1)
+        if setup.shared_cores is not None:
+            return setup.shared_cores.sentence(int(min(most, setup.host_size))) or None
+        if setup.accelerator and computes_on_processors(setup.accelerator):
+            return "cores_per_host is empty: no workers are taken to share cores"
+        return None
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that docs/prediction.md describes."""
         return {
@@ -87,6 +99,7 @@ class Forecast:
             if self.further_pair is None
             else {"workers": self.further_pair.workers, "expected_high_over_low": self.further_pair.ratio},
             "knees": [knee.to_json() for knee in self.knees],
+            "cores": self.cores,
             "score": asdict(score(self.held_out)) if self.held_out else None,
         }
 

@@ -17,6 +17,7 @@ from steptime.attached.step_parts import title_of
 from steptime.curves.contradictions import jumps
 from steptime.curves.curve import Point, ScalingCurve, Setup
 from steptime.results.json_form import Interval, IntervalOverLaunches, JsonForm
+from steptime.scaling.crowded_cores import CrowdedCores, crowded_cores
 from steptime.scaling.forecast import Forecast, forecast
 from steptime.scaling.knee import SHARES, Knee
 from steptime.scaling.speedup import MOST_UNKNOWN, NARROW, enough_runs, half_width, ratios
@@ -130,6 +131,8 @@ class SweepCurve(JsonForm):
     """As those of ``steptime predict``."""
     no_forecast: str | None
     """Why."""
+    cores: str | None
+    """How the forecast has workers share them."""
     no_joules: str | None
     """Why."""
     next: SweepNext | None
@@ -153,7 +156,8 @@ def sweep_curve(name: str, swept: Sequence[SweptRuns], options: SweepOptions) ->
     points = [_point(runs, swept[0], ratio, kind, options) for runs, ratio in zip(swept, compared, strict=True)]
     loss = _largest_loss(points, kind)
     foreign = max((runs.foreign_cores or 0.0 for runs in swept), default=0.0)
-    predicted, knees, following, no_forecast = _forecast(name, points, kind, options, foreign)
+    crowded = crowded_cores(swept, swept[-1].workers * 2**_DOUBLINGS)
+    predicted, knees, following, no_forecast = _forecast(name, points, kind, options, foreign, crowded)
     return SweepCurve(
         name=name,
         kind=kind,
@@ -163,6 +167,7 @@ def sweep_curve(name: str, swept: Sequence[SweptRuns], options: SweepOptions) ->
         forecast=predicted,
         knees=None if knees is None else [knee.to_json() for knee in knees],
         no_forecast=no_forecast,
+        cores=crowded.sentence if predicted else None,
         no_joules=next((runs.no_watts for runs in swept if runs.no_watts), None) if options.samples else None,
         next=following,
         sentence=_sentence(points, loss, knees or ()),
@@ -235,13 +240,19 @@ def _largest_loss(points: Sequence[SweepPoint], kind: Kind) -> SweepLoss | None:
     return SweepLoss(part=part, title=title_of(part), time_s=lost[part], share=lost[part] / whole_s)
 
 
-def _forecast(
-    name: str, points: Sequence[SweepPoint], kind: Kind, options: SweepOptions, foreign: float
+def _forecast(  # noqa: PLR0913, PLR0917 - what was measured, and on what
+    name: str,
+    points: Sequence[SweepPoint],
+    kind: Kind,
+    options: SweepOptions,
+    foreign: float,
+    crowded: CrowdedCores,
 ) -> tuple[list[SweepForecast], list[Knee] | None, SweepNext | None, str | None]:
     """Return the forecast of a curve, its knees and what to measure next, or why there is none."""
     if len(points) < 2:  # noqa: PLR2004 - a curve
         return [], None, None, "one number of workers makes no curve; measure another: --counts 1,2,4"
     curve = curve_of(name, points, kind)
+    curve = replace(curve, setup=crowded.apply(curve.setup))
     first, most = points[0], points[-1].workers
     width = half_width(points[-1].speedup)
     if width > MOST_UNKNOWN:

@@ -1,12 +1,14 @@
 """The runs of one number of workers that a sweep started, reduced to what its answer is made of."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from steptime.attached.attempts import attempts_of
+from steptime.attached.processor_use import busy_threads
 from steptime.attached.step_parts import longest_training
 from steptime.attached.step_selection import kept_steps
 from steptime.attached.summary import attached_run
@@ -17,11 +19,27 @@ from steptime.units import format_count
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from steptime.attached.attempts import Attempt
     from steptime.attached.form import AttachedRun
+    from steptime.results.attached_files import AttachedHeader
 
 
 _COUNTERS = {True: ("gpu_energy_j", "NVML's counter of GPUs"), False: ("package_energy_j", "RAPL of the processors")}
 """Of the energy of a run, by whether it trained on GPUs."""
+
+
+@dataclass(frozen=True)
+class WorkersOnCores:
+    """Where the workers of a run computed that had no devices."""
+
+    machines: int
+    most: int
+    """Workers on one of them."""
+    cores: float | None
+    """Of a machine, that may be used; None if that is not on record."""
+    hardware_threads: float | None
+    busy_threads: float | None
+    """Of a worker; None if its processes do not show it."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +63,8 @@ class SweptRuns:
     """Mean over whole commands of what GPUs took that trained, or else processors; None without a counter."""
     no_watts: str | None = None
     """Why not."""
+    on_cores: WorkersOnCores | None = None
+    """None on devices."""
 
 
 def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptRuns | None, str | None]:
@@ -60,6 +80,7 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
     runs: list[AttachedRun] = []
     worlds: set[int] = set()
     early = False
+    places: list[WorkersOnCores | None] = []
     for block, store in stores:
         recorded = store.attached()
         attempts = attempts_of(recorded[1].processes) if recorded else []
@@ -72,6 +93,7 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
         blocks.append(block)
         steps.append(len(training.attempt.steps))
         runs.append(attached_run(*recorded))
+        places.append(_workers_on_cores(runs[-1], training.attempt, recorded[0], store))
         early |= recorded[0].ended_early is not None
     if not lengths:
         what = "trained a step that steptime knows" if stores else "ended well so far"
@@ -83,7 +105,7 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
     elif cores := _shared_cores(runs[0], stores[0][1]):
         problem = (
             f"{workers} workers shared {format_count(cores, 'core')} of one host: what more of them bring is bound by "
-            "cores, and a forecast from them holds for hosts as full"
+            "cores"
         )
     parts: dict[str, list[float]] = {}
     for run in runs:
@@ -105,7 +127,38 @@ def read_runs(workers: int, stores: Sequence[tuple[int, Store]]) -> tuple[SweptR
         passes=micro_steps.pop() if len(micro_steps) == 1 else None,
         foreign_cores=_foreign_cores(runs),
         **_power(runs),
+        on_cores=_same_place(places),
     ), problem
+
+
+def _workers_on_cores(
+    run: "AttachedRun", attempt: "Attempt", header: "AttachedHeader", store: Store
+) -> WorkersOnCores | None:
+    """Return where the workers of a run computed; hosts of one kernel, such as containers, are one machine."""
+    if run.device is not None or any(host.devices for host in run.hosts):
+        return None
+    boots = Counter(attempt.boots.values())
+    facts = (store.machine() or {}) if header.boot in boots else {}
+    cores, quota, threads = (facts.get(name) for name in ("cores", "quota_cores", "threads"))
+    return WorkersOnCores(
+        machines=len(boots),
+        most=max(boots.values()),
+        cores=min(float(cores), float(quota or cores)) if cores else None,
+        hardware_threads=float(threads) if isinstance(threads, int) else None,
+        busy_threads=busy_threads(attempt.processes.values()),
+    )
+
+
+def _same_place(places: Sequence[WorkersOnCores | None]) -> WorkersOnCores | None:
+    """Return where the workers of all runs computed, which keep as many threads busy as in the run that had most."""
+    known = [place for place in places if place is not None]
+    if len(known) < len(places):
+        return None
+    busy = [place.busy_threads for place in known if place.busy_threads is not None]
+    first = known[0]
+    if {(place.machines, place.most, place.cores) for place in known} != {(first.machines, first.most, first.cores)}:
+        return replace(first, cores=None)
+    return replace(first, busy_threads=max(busy, default=None))
 
 
 def _shared_cores(run: "AttachedRun", store: Store) -> int | None:
