@@ -17,7 +17,8 @@ from steptime.launchers.fork_servers import Preloading
 from steptime.launchers.request import LaunchOutcome
 from steptime.results.records import Launch, Replay
 from steptime.study.trial import Trial
-from steptime.validity.training_evidence import FROZEN, mistake
+from steptime.validity.kept_losses import FROZEN
+from steptime.validity.training_evidence import mistake
 
 TRIAL = a_trial()
 RATE = TRIAL.optimizer.learning_rate

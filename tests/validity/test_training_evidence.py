@@ -8,7 +8,8 @@ from simulated import a_check, a_launch, a_store, a_trial, a_worker
 
 from steptime.analysis.summary import summarise
 from steptime.results.records import Replay, StepsAlone, TimedPause
-from steptime.validity.training_evidence import FROZEN, differs_from_replay, mistake, own_mistake, steps_of
+from steptime.validity.kept_losses import FROZEN, steps_of
+from steptime.validity.training_evidence import differs_from_replay, mistake, own_mistake
 
 STEPS = [1, 8, 24]
 LOSSES = ((3.0, 3.1), (2.0, 2.1), (0.9, 0.95))
@@ -442,3 +443,51 @@ def test_nothing_is_claimed_of_a_worker_of_given_batches_that_goes_on_or_where_n
     launch = replace(launch, workers=[replace(each, alone=ALONE_WITH[True]) for each in launch.workers])
 
     assert differs_from_replay(trial, launch, [a_replay(trial, FROZEN, NOWHERE)]) is None
+
+
+MADE = [[3.0 + 0.37 * np.sin(7 * step + 2 * rank) for rank in range(2)] for step in range(1, 161)]
+"""What the first weights make of the batches behind 160 steps, of two workers."""
+GIVEN_STEPS = [1, 8, 24, 64]
+
+
+def a_replay_of_every_step(trial):
+    """Return the replay with weights that stay whose losses are known behind each of its steps."""
+    steps = [*range(1, 161), 400]
+    still = replace(a_replay(trial), nudge=FROZEN, steps=steps, losses=[*MADE, [3.0, 3.1]])
+    return replace(still, weights=[None] * len(steps), batches=[[], []])
+
+
+def a_launch_with(trial, *losses):
+    """Return a launch of given batches, whose workers have these losses behind GIVEN_STEPS."""
+    workers = [
+        replace(each, drawn=None, loss_last=None, losses=list(zip(GIVEN_STEPS, own, strict=True)))
+        for each, own in zip(workers_of(), losses, strict=True)
+    ]
+    return a_launch(trial, workers=workers)
+
+
+STUCK = [MADE[0][0], MADE[9][1], MADE[20][0], MADE[59][1]]
+"""Of batches that either worker was given, a few steps early or late."""
+LITTLE = [MADE[0][1], MADE[7][1] - 2e-3, MADE[23][1] + 1e-3, MADE[63][1] - 3e-3]
+"""Of a worker that hardly learns."""
+
+
+@pytest.mark.parametrize(
+    ("losses", "named"),
+    [
+        ((STUCK, LITTLE), 0),
+        ((LITTLE, STUCK), 1),
+        ((STUCK, [MADE[0][1], 2.0, 1.1, 0.4]), 0),
+        ((STUCK, [MADE[0][1], 5.0, 9.0, 40.0]), 0),
+        ((STUCK, STUCK[::-1]), None),  # no worker moves: the rate is that small
+        (([*STUCK[:3], STUCK[3] + 5e-4], LITTLE), None),
+        ((LITTLE, LITTLE), None),
+    ],
+    ids=["hardly learns", "worker 1", "learns", "diverges", "neither moves", "one loss of its own", "both learn"],
+)
+def test_a_worker_whose_losses_first_weights_make_of_some_batch_is_named_however_little_others_learn(losses, named):
+    trial = a_trial_of("ps_async").model_copy(update={"dataset": "digits", "loader": "native"})
+
+    found = differs_from_replay(trial, a_launch_with(trial, *losses), [a_replay_of_every_step(trial)])
+
+    assert (found is None) if named is None else f"the first weights make each of 3 losses of worker {named}" in found

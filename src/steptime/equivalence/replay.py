@@ -23,9 +23,10 @@ from steptime.execution.progress import Observer
 from steptime.execution.run_folder import trial_run_folder
 from steptime.results.records import Launch, Replay
 from steptime.study.trial import Trial
+from steptime.validity.kept_losses import EVERY_STEP, FROZEN, batches_are_given
 from steptime.validity.missing_evidence import can_replay, lacking, wanted_steps
 from steptime.validity.steps_alone import alone_at, repeatable, unrepeated
-from steptime.validity.training_evidence import FROZEN, REPEATS, differs_from_replay
+from steptime.validity.training_evidence import REPEATS, differs_from_replay
 from steptime.worker.timed_evidence import kept_weights
 
 NUDGES = {"fp32": 2.0**-20, "tf32": 2.0**-12, "fp16": 2.0**-12, "bf16": 2.0**-9}
@@ -104,10 +105,12 @@ class Replays:
 
         What is ``there`` already, the replay of earlier launches, is not made again.
         """
-        for nudge, steps in wanted_steps(trial, launches).items():
+        for nudge, wanted in wanted_steps(trial, launches).items():
             kept = [
-                each for each in there if each.rank is None and each.nudge == nudge and set(steps) <= set(each.steps)
+                each for each in there if each.rank is None and each.nudge == nudge and set(wanted) <= set(each.steps)
             ]
+            one_by_one = nudge == FROZEN and any(batches_are_given(trial, launch) for launch in launches)
+            steps = sorted({*wanted, *range(1, min(EVERY_STEP, max(wanted, default=0)) + 1)}) if one_by_one else wanted
             found = kept[-1] if kept else self._replay(trial, workload, loader, steps, nudge)
             if not kept:
                 yield found
@@ -166,7 +169,7 @@ class Replays:
         nudged = trial.with_learning_rate(trial.optimizer.learning_rate * nudge)
         rounds = [later - earlier for earlier, later in pairwise([0, *steps])]
         turns = nudge != FROZEN and not strategy_named(trial.strategy).synchronous
-        job = replay_job(nudged, workload, loader, rounds, turns=turns)
+        job = replay_job(nudged, workload, loader, rounds, turns=turns, weights=nudge != FROZEN)
         return self.outcome(nudged, job, Replay(trial.id, nudge, list(steps), losses=[], weights=[], batches=[]))
 
     def outcome(self, trial: Trial, job: Mapping[str, Any], wanted: Replay) -> Replay:

@@ -222,18 +222,22 @@ def repeated_turn_job(
 
 
 def replay_job(
-    trial: Trial, workload: Workload, loader: Mapping[str, Any], rounds: Sequence[int], *, turns: bool = False
+    trial: Trial,
+    workload: Workload,
+    loader: Mapping[str, Any],
+    rounds: Sequence[int],
+    **schedule: bool,
 ) -> dict[str, Any]:
     """Return the job that takes the steps of ``timing_job`` in ``rounds``, untimed; other arguments are those.
 
-    With ``turns``, workers take their rounds one after the other.
+    With ``turns``, workers take their rounds one after the other; with ``weights=False``, those are not looked at.
     """
     return {
         **_shared(trial),
         "workload": workload.to_json(),
         "loader": read_by(workload, loader),
         "mode": "replay",
-        "schedule": {"rounds": list(rounds), "turns": turns},
+        "schedule": {"rounds": list(rounds), **schedule},
     }
 
 

@@ -10,8 +10,8 @@ from steptime.catalog.choices import strategy_named
 from steptime.flags import flag_text
 from steptime.results.records import Launch, Replay, WorkerSteps
 from steptime.study.trial import Trial
+from steptime.validity.kept_losses import FROZEN, losses_of, steps_of
 from steptime.validity.steps_alone import can_repeat, unrepeated
-from steptime.validity.training_evidence import FROZEN, losses_of, steps_of
 
 
 def can_replay(trial: Trial) -> bool:

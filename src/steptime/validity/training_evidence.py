@@ -6,13 +6,21 @@ group by ``verdicts.deviating``.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from steptime.catalog.choices import strategy_named
 from steptime.results.records import Launch, Replay, ShortSketches, WorkerSteps
 from steptime.study.trial import Trial
+from steptime.validity.kept_losses import (
+    FROZEN,
+    LEAST,
+    losses_of,
+    scale,
+    step_of_pause,
+    steps_of,
+    stuck_worker,
+)
 from steptime.validity.server_updates import unshared_updates
 from steptime.validity.short_sketches import UPDATE, array_distance, distance_of_updates
 from steptime.validity.steps_alone import other_steps_alone
@@ -45,17 +53,6 @@ def mistake(trial: Trial, launches: Sequence[Launch], replays: Sequence[Replay])
         if found := found or (alone and f"{WRONG}: {alone}"):
             return found if len(launches) == 1 else f"{found} (launch {launch.launch + 1})"
     return None
-
-
-def steps_of(worker: WorkerSteps) -> int:
-    """Return how many steps a worker took, with those ahead of the timed ones and in their pause."""
-    return len(worker.warmup_ends_s) + 1 + len(worker.ends_s) + (worker.pause.steps if worker.pause else 0)
-
-
-def step_of_pause(worker: WorkerSteps) -> int | None:
-    """Return the step behind which a worker paused, counted from 1 in the warm-up; None if it did not, or alone."""
-    pause = worker.pause
-    return None if pause is None or pause.alone else len(worker.warmup_ends_s) + 1 + pause.behind
 
 
 _COPIES = 1e-3
@@ -92,14 +89,10 @@ _SAME = 1e-5
 differ."""
 _EQUAL = 1e-9
 """Likewise, of launches that compute the same to the last digit."""
-_LEAST = 1e-4
-"""Of a loss or an update, that is allowed where they differ."""
 _NUDGED = 16.0
 """Times the spread of nudged runs, that is allowed."""
 _UNKNOWN = 0.5
 """Of a loss or an update: where so much would be allowed, nothing is claimed by the spread."""
-_OF_FIRST = 1e-3
-"""Of the first loss, below which differences count as of a loss of this size."""
 REPEATS = 3
 """Replays without a nudge that must agree with each other before a framework counts as one that repeats itself."""
 
@@ -123,9 +116,8 @@ def differs_from_replay(trial: Trial, launch: Launch, replays: Sequence[Replay])
     nudged = [replay for replay in whole if replay.nudge not in (1.0, FROZEN)]
     if not strategy_named(trial.strategy).synchronous:
         still = next((replay for replay in reversed(whole) if replay.nudge == FROZEN), None)
-        given = trial.dataset is not None and not any(worker.drawn for worker in workers)
-        behind = (_stays_among_first_losses if given else _stays_behind)(launch, still) if still else None
-        return behind or _other_first_updates(trial, workers, same, nudged)
+        stuck = still and stuck_worker(trial, launch, still)
+        return f"{WRONG}: {stuck}" if stuck else _other_first_updates(trial, workers, same, nudged)
     if not same:
         return None
     nudged = [replay for replay in nudged if replay.steps == same[0].steps]
@@ -195,7 +187,7 @@ class _Allowance:
 
     def is_exceeded(self, deviation: _Deviation, *, sure: bool) -> bool:
         """Whether a deviation is more than is allowed; ``sure``: of a framework that repeats itself."""
-        return deviation.share > (_LEAST if sure else self._share())
+        return deviation.share > (LEAST if sure else self._share())
 
     def sentence(self, equal: int, *, sure: bool) -> str:
         """Return what was allowed; launch and replay were equal up to the step ``equal``."""
@@ -203,7 +195,7 @@ class _Allowance:
 
     def _share(self) -> float:
         """Return which share may differ; infinite where nudged runs differ too much for a claim."""
-        allowed = max(_LEAST, _NUDGED * self._spread) if self._nudged else _SAME
+        allowed = max(LEAST, _NUDGED * self._spread) if self._nudged else _SAME
         return math.inf if allowed > _UNKNOWN else allowed
 
 
@@ -217,7 +209,7 @@ def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) 
                 f"after {step} steps worker {worker.rank} had a loss of {own:.6g}, the same steps without timers "
                 f"lead to {loss:.6g}"
             )
-            found.append(_Deviation(abs(own - loss) / _scale(loss, first), sentence))
+            found.append(_Deviation(abs(own - loss) / scale(loss, first), sentence))
     return max(found, key=lambda each: each.share, default=None)
 
 
@@ -239,66 +231,6 @@ def _sketches_of(worker: WorkerSteps) -> dict[int | None, ShortSketches | None]:
     """Return the sketches of a worker that waits for the others, by the step behind which it made them."""
     of_pause = {step_of_pause(worker): worker.pause.weights} if worker.pause else {}
     return {**of_pause, steps_of(worker): worker.weights[0] if worker.weights else None}
-
-
-FROZEN = 2.0**-40
-"""Times the learning rate, with which weights stay as they are: all losses are those of the first weights."""
-_STAYED, _MOVED = 1e-4, 1e-2
-"""Of a loss: within the first, a worker computed it with the first weights; beyond the second, most others did not."""
-_FEWEST_STAYED = 2
-"""Losses behind the first that are compared."""
-
-
-def _stays_behind(launch: Launch, still: Replay) -> str | None:
-    """Return the sentence about a worker that computes with the first weights all the time, while others go on."""
-    shares: dict[int, list[float]] = {}
-    for place, step in enumerate(still.steps):
-        for worker in launch.workers if step > 1 else ():
-            found, first = dict(losses_of(worker)).get(step), still.losses[place][worker.rank]
-            if found is not None and first is not None:
-                share = abs(found - first) / _scale(first, still.losses[0][worker.rank])
-                shares.setdefault(worker.rank, []).append(share)
-    for rank, own in shares.items():
-        others = [share for other, each in shares.items() if other != rank for share in each]
-        if len(own) >= _FEWEST_STAYED and max(own) <= _STAYED and others and median(others) > _MOVED:
-            return f"{WRONG}: all losses of worker {rank} are those of its first weights, and the others' are not"
-    return None
-
-
-_FEWEST_GIVEN = 3
-"""Losses of a worker behind its first, where it is not known of which batch each is."""
-
-
-def _stays_among_first_losses(launch: Launch, still: Replay) -> str | None:
-    """Return the sentence about a worker whose losses are all as the first weights make them, while others' are not.
-
-    Another process gives the batches to whichever worker is free, so that losses are compared as a whole: all of a
-    worker's lie where those of the first weights do, or half as far beside it, and what others come to lies farther
-    off than these differ.
-    """
-    behind = [losses for step, losses in zip(still.steps, still.losses, strict=True) if step > 1]
-    first = [loss for losses in behind for loss in losses if loss is not None]
-    late = {worker.rank: [*_later_losses(worker)] for worker in launch.workers}
-    if not first:
-        return None
-    low, high = min(first), max(first)
-    reach = high - low + _LEAST * _scale(high, high)
-    for rank, own in late.items():
-        others = [loss for other, losses in late.items() if other != rank for loss in losses[len(losses) // 2 :]]
-        stays = all(low - 0.5 * reach <= loss <= high + 0.5 * reach for loss in own)
-        if len(own) >= _FEWEST_GIVEN and stays and others and not low - reach <= median(others) <= high + reach:
-            return (
-                f"{WRONG}: all losses of worker {rank} ({min(own):.3g} to {max(own):.3g}) are as its first weights "
-                f"make them ({low:.3g} to {high:.3g}), and the others' are not ({median(others):.3g} in the median)"
-            )
-    return None
-
-
-def _later_losses(worker: WorkerSteps) -> Iterator[float]:
-    """Yield the losses of a worker behind its first step, in their order."""
-    yield from (loss for step, loss in sorted(losses_of(worker)) if step > 1)
-    if worker.alone is not None and worker.alone.loss is not None:
-        yield worker.alone.loss
 
 
 _OF_FIRST_UPDATE = 5e-5
@@ -350,7 +282,7 @@ def _began_alike(trial: Trial, workers: Sequence[WorkerSteps], replay: Replay, t
         return False
     pairs = [(dict(losses_of(worker)).get(1), loss) for worker, loss in zip(workers, replay.losses[0], strict=False)]
     return all(
-        own is not None and loss is not None and abs(own - loss) <= _LEAST * _scale(loss, loss)
+        own is not None and loss is not None and abs(own - loss) <= LEAST * scale(loss, loss)
         for own, loss in (pairs if turn else pairs[:1])
     )
 
@@ -364,16 +296,12 @@ def _other_batches(workers: Sequence[WorkerSteps], right: Replay) -> str | None:
     return None
 
 
-def _scale(loss: float, first: float | None) -> float:
-    return abs(loss) + _OF_FIRST * abs(first or 0.0) or 1.0
-
-
 def _loss_distance(nudged: Replay, right: Replay, place: int) -> float:
     """Return how far a nudged run's losses are away at a place, of all workers, as a share of the loss."""
     pairs = zip(nudged.losses[place], right.losses[place], right.losses[0], strict=True)
     return max(
         (
-            math.inf if one is None or other is None else abs(one - other) / _scale(other, first)
+            math.inf if one is None or other is None else abs(one - other) / scale(other, first)
             for one, other, first in pairs
         ),
         default=0.0,
@@ -383,13 +311,6 @@ def _loss_distance(nudged: Replay, right: Replay, place: int) -> float:
 def _weight_distance(nudged: Replay, right: Replay, place: int) -> float:
     own, other = nudged.weights[place], right.weights[place]
     return distance_of_updates(own, other) if own and other else 0.0
-
-
-def losses_of(worker: WorkerSteps) -> Iterator[tuple[int, float]]:
-    """Yield ``(step, loss)`` of what a worker kept, steps counted from 1 in the warm-up."""
-    found = [*worker.losses, (len(worker.warmup_ends_s), worker.loss_first), (steps_of(worker), worker.loss_last)]
-    found += [(step_of_pause(worker) or 0, worker.pause.loss)] if worker.pause else []
-    yield from ((step, loss) for step, loss in found if loss is not None and step)
 
 
 _EARLY = 8

@@ -248,14 +248,15 @@ def run_replay(session: Session, job: Job, context: ProcessContext, records: Rec
     """Take the steps of ``job["schedule"]["rounds"]`` as timed launches do, and write the record ``replay``.
 
     ``losses`` and ``weights`` are those behind each round, ``batches`` those of ``seen_batches``. With ``turns``, the
-    workers take the rounds in turn, of one step each, beginning with the worker ``first_turn``.
+    workers take the rounds in turn, of one step each, beginning with the worker ``first_turn``; without ``weights``,
+    these are None.
     """
     sketcher, losses, weights = UpdateSketcher(job, session), [], []
-    rounds = job["schedule"]["rounds"]
+    rounds, looks = job["schedule"]["rounds"], job["schedule"].get("weights", True)
 
     def note() -> None:
         losses.append(session.loss())
-        weights.append(sketcher.sketch(session.get_weights()))
+        weights.append(sketcher.sketch(session.get_weights()) if looks else None)
 
     if job["schedule"].get("turns"):
         first = job["schedule"].get("first_turn", 0)
