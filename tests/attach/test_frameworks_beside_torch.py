@@ -111,15 +111,14 @@ def test_the_device_time_of_a_jax_step_is_known(runs):
     assert all(timed.values())
 
 
-def test_the_precision_in_which_a_jax_step_multiplies_is_known(runs):
+def test_the_precision_in_which_a_compiled_step_multiplies_is_known(runs):
     known = [(line["precisions"], line["device"]) for line in runs.of("weights")]
-    assert known == ([(["fp32"], "cpu")] if runs.framework == "jax" else [])
+    assert known == ([(["fp32"], "cpu")] if runs.framework in COMPILED else [])
 
 
-def test_the_arithmetic_of_a_jax_step_is_counted_when_asked(runs):
-    counted = [line["forward"] for line in runs.of("flops")]
-    if runs.framework != "jax":
-        assert counted == []
-        return
+def test_the_arithmetic_of_a_compiled_step_is_counted_when_asked(runs):
     products = 2 * 4 * 16 * 16 * (5 + 5 + 4)  # of five layers: forward, of weights, of inputs but the first
-    assert products < counted[0] < 1.3 * products
+    counted = [line["forward"] for line in runs.of("flops")]
+    assert len(counted) == (runs.framework in COMPILED)
+    # TensorFlow's are those of products; XLA counts what is done with single numbers, too.
+    assert all(products <= each < (1.3 if runs.framework == "jax" else 1.0001) * products for each in counted)

@@ -33,6 +33,7 @@ TABLE = {
     "webdataset.pipeline": ("timed_batches", "install_webdataset"),
     "jax": ("jax_functions", "install"),
     "keras.src.backend.jax.trainer": ("timed_batches", "install_keras"),
+    "keras.src.backend.tensorflow.trainer": ("tensorflow_flops", "install_keras"),
     "keras.src.backend.torch.trainer": ("pytorch.extensions", "install_keras"),
     "tensorflow.python.data.ops.iterator_ops": ("tensorflow_functions", "install_iterators"),
     "tensorflow.python.distribute.input_lib": ("tensorflow_functions", "install_distributed_iterators"),

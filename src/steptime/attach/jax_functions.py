@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import importlib
 import itertools
-import os
 import types
 import weakref
 from typing import Any, Callable
 
 from . import jax_programs, patches, process
+from .call_flops import call_flops
 from .jax_waits import DeviceWaits
 from .library_calls import waits_of
 
@@ -26,7 +26,7 @@ LOOKED_AT = 8
 # Calls before the first step, beyond which a function is looked at no more.
 MOST_LOOKS = 1000
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
-COUNTED = "floating-point operations are as XLA counts them in the whole step, the body of a loop once"
+COUNTED = "floating-point operations are as XLA counts them in a step, and products in loops as often as these run"
 REPEATED = "a step is a call of {name}, which computes gradients {often} in a loop: micro-steps, or steps of its own"
 NO_GRADIENT = "a step is a call of {name}, which returns arrays like those it takes: no gradient was seen in it"
 GATHERED = "a step is a call of {name}: optax.MultiSteps gathers the gradients of several for one update"
@@ -82,7 +82,7 @@ class JaxFunctions:
         self.trained: list[str] = []  # labels of the functions of a step that were seen to hold a gradient
         self.waits = DeviceWaits(self.recorder)
         self.evaluating = False  # whether what is made now is for evaluation alone
-        self.wanted = bool(os.environ.get("STEPTIME_ATTACH_FLOPS"))
+        self.flops = call_flops()
 
     @patches.unnoticed
     def patch(self, name: str) -> None:
@@ -156,21 +156,18 @@ class JaxFunctions:
         line = {"kind": "weights", "step": self.recorder.number, "precisions": known, **device}
         self.recorder.file.write(line, opens=False)
 
-    def count(self, function: Any, arguments: Any, step: int) -> None:
-        """Write the floating-point operations of a step where they are wanted (`jax.stages.Lowered.cost_analysis`)."""
-        if not self.wanted:
-            return
-        self.wanted = False
-        try:
-            is_compiled = hasattr(function, "cost_analysis")
-            cost = (function if is_compiled else function.trace(*arguments[0], **arguments[1]).lower()).cost_analysis()
-            # The program is that of all processes together.
-            counted = round(cost["flops"] / self.jax.process_count())
-        except Exception as error:  # of `pmap`, or of another version of JAX
-            process.note(f"its floating-point operations were not counted: {error!r}"[:500])
-            return
-        self.recorder.file.write({"kind": "flops", "step": step, "forward": counted})
-        process.note(COUNTED)
+    def count(self, function: Any, arguments: Any, program: Any) -> int:
+        """Return the floating-point operations of a call (`jax.stages.Lowered.cost_analysis`), which counts loops once.
+
+        Raises ValueError where a loop of unknown length has products.
+        """
+        is_compiled = hasattr(function, "cost_analysis")
+        if is_compiled and " while(" in function.as_text():
+            raise ValueError(jax_programs.UNKNOWN_LOOP)
+        more = jax_programs.repeated_products(program)
+        cost = (function if is_compiled else function.trace(*arguments[0], **arguments[1]).lower()).cost_analysis()
+        # The program is that of all processes together.
+        return round((float(cost["flops"]) + more) / int(self.jax.process_count()))
 
 
 class JittedFunction:
@@ -186,6 +183,7 @@ class JittedFunction:
         self.role = EVALUATION if functions.evaluating else ""
         self.ends: list[int] = []  # results that show the end of a step, the best first
         self.looks = 0
+        self.operations: int | str = 0  # floating-point ones of a call, or why they are not known
         self.holds_gradient: bool | None = None
         self.state_at: list[int] = []  # which of its arguments have shapes of the state, a few of them
         self.state: list[Any] = []  # what these were in the call before
@@ -223,6 +221,7 @@ class JittedFunction:
             compiled = self._traces() > mark.given[1]
             timed = recorder.call_end("compile" if compiled else "call", counts=not self._helps())
             self._take_turn()
+            self.functions.flops.add(self.operations)
             if timed is not None and returned and self.ends:
                 results = self.functions.leaves(mark.result)
                 self.functions.waits.add(recorder.number, results[self.ends[0]], timed[0], self)
@@ -288,7 +287,9 @@ class JittedFunction:
             self._learn_step(mark.given, kept_shapes, program)
             self.recorder.first_call(self.label, begin, end, counts=not self._helps())
             self._take_turn()
-            self.functions.count(self.function, arguments, self.recorder.number)
+            count = functools.partial(self.functions.count, self.function, arguments, program)
+            self.operations = self.functions.flops.count_program(COUNTED, count)
+            self.functions.flops.add(self.operations)
             self._learn_ends(given, results)
         elif trains:
             self.role = HELPER

@@ -19,9 +19,10 @@ DIFFERENTIATED = "jvp("
 DEEP = 12
 # Operations that multiply matrices; the shape of the second argument of the latter is that of a kernel.
 _PRODUCT, _CONVOLUTION = "dot_general", "conv_general_dilated"
-_PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
 # Of a step's products, below which a precision is left out: a loss, or positions.
 _FEW = 0.01
+UNKNOWN_LOOP = "how often a loop of its program multiplies is known while it runs alone (lax.while_loop)"
 _ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 
 
@@ -84,19 +85,47 @@ def add_products(program: Any, sums: dict[str, float], *, on_processor: bool) ->
     Other devices multiply numbers of 32 bits in a shorter form, unless they are told the highest precision.
     """
     for operation in _operations(program, DEEP):
-        name = operation.primitive.name
-        if name not in (_PRODUCT, _CONVOLUTION):
+        count = _products(operation)
+        if not count:
             continue
-        left, right = (each.aval for each in operation.invars[:2])
-        if name == _PRODUCT:
-            (contracted, _), _ = operation.params["dimension_numbers"]
-            inner = math.prod(left.shape[axis] for axis in contracted)
-        else:
-            inner = math.prod(right.shape) // max(1, right.shape[operation.params["dimension_numbers"].rhs_spec[0]])
+        name = operation.invars[0].aval.dtype.name
         highest = "HIGHEST" in str(operation.params.get("precision"))
-        known = left.dtype.name != "float32" or on_processor or highest
-        kind = _PRECISIONS.get(left.dtype.name, "") if known else ""
-        sums[kind] = sums.get(kind, 0) + math.prod(operation.outvars[0].aval.shape) * inner
+        known = name != "float32" or on_processor or highest
+        kind = PRECISIONS.get(name, "") if known else ""
+        sums[kind] = sums.get(kind, 0) + count
+
+
+def _products(operation: Any) -> int:
+    """Return how often an operation multiplies and adds, if it is a product of matrices or a convolution."""
+    name = operation.primitive.name
+    if name not in (_PRODUCT, _CONVOLUTION):
+        return 0
+    left, right = (each.aval for each in operation.invars[:2])
+    if name == _PRODUCT:
+        (contracted, _), _ = operation.params["dimension_numbers"]
+        inner = math.prod(left.shape[axis] for axis in contracted)
+    else:
+        inner = math.prod(right.shape) // max(1, right.shape[operation.params["dimension_numbers"].rhs_spec[0]])
+    return int(math.prod(operation.outvars[0].aval.shape) * inner)
+
+
+def repeated_products(program: Any, times: int = 1, deep: int = DEEP) -> int:
+    """Return the floating-point operations of products in loops, beyond those of the first round of each.
+
+    Raises ValueError where a loop whose length is not known has some.
+    """
+    more = 0
+    for operation in getattr(program, "eqns", ()):
+        more += 2 * _products(operation) * (times - 1)
+        name = operation.primitive.name
+        for value in operation.params.values() if deep else ():
+            for inner in value if isinstance(value, (tuple, list)) else (value,):
+                body = getattr(inner, "jaxpr", inner)
+                if name == "while" and any(map(_products, _operations(body, deep - 1))):
+                    raise ValueError(UNKNOWN_LOOP)
+                rounds = int(operation.params["length"]) if name == "scan" else 1
+                more += repeated_products(body, times * rounds, deep - 1)
+    return more
 
 
 def precisions(sums: dict[str, float]) -> list[str]:

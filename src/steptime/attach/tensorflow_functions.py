@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import json
@@ -9,9 +10,10 @@ import os
 import weakref
 from typing import Any, Callable
 
-from . import patches, process, tensorflow_graphs
+from . import patches, process, tensorflow_flops, tensorflow_graphs
 from .account import EPOCH
 from .batch_amount import BatchAmount
+from .call_flops import call_flops
 from .library_calls import itself, requests_of
 
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
@@ -71,6 +73,7 @@ class TensorFlowFunctions:
         self.known: weakref.WeakKeyDictionary[Any, KnownFunction] = weakref.WeakKeyDictionary()
         self.numbers = itertools.count()
         self.roles: set[str] = set()
+        self.flops = call_flops()
 
     def begin(self, args: Any, kwargs: Any) -> Any:
         """Begin a call, as what the first one has shown it to be."""
@@ -79,11 +82,12 @@ class TensorFlowFunctions:
             return None
         known = self.known.get(function)
         if known is None:
-            takes = any(map(_is_iterator, (*args[1:], *kwargs.values())))
-            if takes:
+            iterators = list(filter(_is_iterator, (*args[1:], *kwargs.values())))
+            if iterators:
                 recorder.set_apart()
+            shapes = tensorflow_flops.CallShapes((args[1:], kwargs), iterators) if self.flops.wanted else None
             recorder.enter("compile")
-            return patches.CallMark("", function, takes)
+            return patches.CallMark("", function, (bool(iterators), shapes))
         if known.role == HELPER:
             return None
         if known.role == EVALUATION:
@@ -116,7 +120,7 @@ class TensorFlowFunctions:
         else:
             timed = recorder.leave("compile")
             if timed is not None and returned:
-                self._learn(known, timed[0], timed[1], takes_batches=seen)
+                self._learn(known, timed[0], timed[1], *seen)
 
     def _called_without_batch(self) -> None:
         """End a call that found its epoch over: what follows is the next step's, whose work has not begun."""
@@ -132,12 +136,16 @@ class TensorFlowFunctions:
 
     def _called(self, known: KnownFunction) -> None:
         known.updates = Updates.count
+        self.flops.add(known.operations)
         if known.role == STEP:
             self.recorder.optimizers.append(known.number)
 
-    def _learn(self, function: Any, begin: int, end: int, *, takes_batches: bool) -> None:
+    def _learn(self, function: Any, begin: int, end: int, takes_batches: bool, shapes: Any) -> None:
         graphs = [each.graph for each in function._list_all_concrete_functions()]
         known = KnownFunction(function, _role(graphs), next(self.numbers), takes_batches=takes_batches)
+        if known.role in (STEP, PASS) and shapes is not None:
+            count = functools.partial(tensorflow_flops.operations_of, graphs[-1], shapes)
+            known.operations = self.flops.count_program(tensorflow_flops.HOW, count)
         self.known[function] = known
         self.roles.add(known.role)
         if known.role in (STEP, PASS):
@@ -181,6 +189,7 @@ class KnownFunction:
         self.label = f"{self.name} {number}"
         self.takes_batches = takes_batches
         self.updates = 0  # that were seen when it was called last
+        self.operations: int | str = 0  # floating-point ones of a call, or why they are not known
 
 
 def _role(graphs: list[Any]) -> str:

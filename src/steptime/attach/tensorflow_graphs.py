@@ -10,8 +10,8 @@ from typing import Any, Iterator
 # Operations that TensorFlow itself names as of a gradient, and those that assign variables.
 _GRADIENT = "gradient_tape/"
 _ASSIGNS = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter")
-_TAKES = "IteratorGetNext"
-_LOOPS = ("While", "StatelessWhile")
+TAKES = "IteratorGetNext"
+LOOPS = ("While", "StatelessWhile")
 _DEEP = 6
 # Of an optimizer of Keras that gathers gradients of several batches for an update.
 _GATHERS = "gradient_accumulator"
@@ -40,15 +40,15 @@ def gathers_gradients(graph: Any) -> bool:
 def repeats_gradient(graph: Any) -> int:
     """Return how many batches a graph takes, each for a gradient; 1 of one or none, 0 if a loop takes them."""
     for operation in (each for one in _with_inner(graph, _DEEP) for each in one.get_operations()):
-        if operation.type in _LOOPS:
-            body = _graph_of(operation, "body")
+        if operation.type in LOOPS:
+            body = graph_of(operation, "body")
             if body is not None and holds_gradient(body):
                 return 0
-    taken = sum(bool(each.type == _TAKES) for one in _with_inner(graph, _DEEP) for each in one.get_operations())
+    taken = sum(bool(each.type == TAKES) for one in _with_inner(graph, _DEEP) for each in one.get_operations())
     return max(1, taken)
 
 
-def _graph_of(operation: Any, name: str) -> Any:
+def graph_of(operation: Any, name: str) -> Any:
     """Return the graph of a function that an operation calls, by the ``name`` of its attribute; None if not known."""
     try:
         return operation.graph._get_function(operation.get_attr(name).name).graph

@@ -34,11 +34,13 @@ def step_flops(
         kept: the steps of the attempt that is shown.
         trained: what these train on.
     """
-    counted = [float(each.flops[-1].forward + each.flops[-1].backward) for each in processes if each.flops]
+    lines = [line for process in processes for line in process.flops[-1:]]
+    counted = [float(line.forward + line.backward) for line in lines if not line.reason]
     if counted:
         return sum(counted) / len(counted), "counted", None
-    if kept is None or trained is None:
-        return None, None, "no step is on record"
+    if lines or kept is None or trained is None:
+        why = f"FLOP of a step are not known: {lines[0].reason}" if lines else "no step is on record"
+        return None, None, why
     weights = _latest_weights(kept)
     if not any(line.attention for line in weights):
         return None, None, f"FLOP of a step are not known: no attention was seen; {_TO_COUNT}"

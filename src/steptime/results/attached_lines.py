@@ -280,6 +280,7 @@ class FlopsLine:
     step: Count
     forward: Bytes = 0
     backward: Bytes = 0
+    reason: Name = ""  # why it is not known
 
 
 @dataclass(frozen=True)
@@ -288,8 +289,7 @@ class WeightsLine:
 
     __pydantic_config__ = STRICT
 
-    step: Count
-    """So many steps were closed."""
+    step: Count  # so many steps were closed
     parameters: Count = 0
     pieces: Count = 0  # of them are not looked at, as where ranks hold a piece of each
     attention: bool = False
