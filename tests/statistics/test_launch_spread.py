@@ -6,9 +6,17 @@ whose 600 or 1800 intervals leave a standard error of 0.5 to 1 percentage points
 
 import numpy as np
 import pytest
+import scipy.sparse.csgraph
 
 from steptime.statistics.interval import LEVEL, half_width_between
-from steptime.statistics.launch_spread import BlockEffects, TrialSpread, pool_spread, pooled_error, spreads_of
+from steptime.statistics.launch_spread import (
+    BlockEffects,
+    TrialSpread,
+    _Layout,
+    pool_spread,
+    pooled_error,
+    spreads_of,
+)
 from steptime.statistics.launch_times import reduce_times
 
 
@@ -143,3 +151,25 @@ def test_spreads_of_steps_as_long_follow_no_trend():
     logs = 0.02 * np.random.default_rng(0).standard_normal((8, 3))
     moved = logs + 0.01 * np.arange(8)[:, None]
     assert half_widths(moved) == pytest.approx(half_widths(logs), rel=0.05)
+
+
+@pytest.mark.parametrize("launches", [1, 30, 60, 120, 400])
+def test_blocks_and_trials_that_share_launches_are_connected(launches):
+    rng = np.random.default_rng(launches)
+    rows, columns = rng.integers(0, 60, launches), rng.integers(0, 40, launches)
+    rows, columns = (np.unique(each, return_inverse=True)[1] for each in (rows, columns))
+    trials, blocks = rows.max() + 1, columns.max() + 1
+    joined = scipy.sparse.coo_array((np.ones(launches), (rows, columns + trials)), (trials + blocks,) * 2)
+    count, labels = scipy.sparse.csgraph.connected_components(joined, directed=False)
+
+    layout = _Layout(rows, columns, trials, blocks)
+
+    assert layout.components == count
+    assert len({*zip(layout.connected.tolist(), labels.tolist(), strict=True)}) == count
+
+
+def test_a_chain_of_blocks_is_connected():
+    trials = np.arange(300)
+    layout = _Layout(np.repeat(trials, 2), np.stack([trials, trials + 1], axis=1).ravel(), 300, 301)
+
+    assert layout.components == 1

@@ -140,6 +140,17 @@ def test_equal_steps_have_no_stalls():
     assert find_stalls([np.full(50, 0.25)], 0.25, 0.25) is None
 
 
+@pytest.mark.parametrize(("share", "every"), [(0.05, None), (0.0, 4), (0.0, None)], ids=["now and then", "4", "none"])
+def test_a_launch_keeps_by_how_much_its_steady_steps_stall(share, every):
+    rng = np.random.default_rng(7)
+    times = steps(rng) * (1.0 + 2.0 * (rng.random((3, 200)) < share))
+    times[:, :: every or 1000] *= 3.0 if every else 1.0
+
+    for each in reduce_times(list(times)):
+        computed = excess_s([each.steady_s])[0]
+        assert np.array_equal(np.zeros(len(computed)) if each.excess_s is None else each.excess_s, computed)
+
+
 def test_one_stall_more_at_the_end_does_not_move_the_step_time():
     """Two launches of one trial, one of which ends behind a stall, have the same mean over whole periods."""
     times = np.where(np.arange(103) % 4 == 3, 3.0, 1.0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import hypot, log
+from operator import attrgetter
 from typing import Literal
 
 from steptime.analysis.ablation.form import PopEfficiencies, StepBreakdown
@@ -51,11 +52,13 @@ def baseline_of(trial: Trial, candidates: Sequence[Measured], same: Sequence[str
         candidates: what was measured.
         same: the fields in which the point has to agree; with the batch per worker its curve is one of weak scaling.
     """
+    settings = attrgetter(*same)
+    wanted = settings(trial)
     comparable = [
         each
         for each in candidates
-        if all(getattr(each.trial, name) == getattr(trial, name) for name in same)
-        and each.trial.workers <= trial.workers
+        if each.trial.workers <= trial.workers
+        and settings(each.trial) == wanted
         and (strategy_named(each.trial.strategy).single_baseline or _same_strategy(each.trial, trial))
         and _same_tier(each.trial, trial)
         and _same_hosts(each.trial.cluster, trial.cluster)

@@ -70,10 +70,10 @@ def export_tables(stores: Store | Sequence[Store], folder: Path, to: Literal["pa
     own = [stores] if isinstance(stores, Store) else stores
     tables = _tables(own[0]) if len(own) == 1 else _tables_of_machines(own)
     paths = []
-    for name, table in tables.items():
+    for name in list(tables):
         path = folder / f"{name}.{to}"
         with own[0].folder_around(path).replacement(path) as file:
-            _write(table, file, to)
+            _write(tables.pop(name), file, to)  # whose memory the next one needs
         paths.append(path)
     return paths
 

@@ -41,8 +41,8 @@ class Estimate:
     @property
     def seen(self) -> tuple[float, float]:
         """The shortest and the longest step time of a launch, in seconds."""
-        means = [from_log(each.log_mean) for each in self.launches]
-        return min(means), max(means)
+        means = [each.log_mean for each in self.launches]
+        return from_log(min(means)), from_log(max(means))
 
     def with_spread(self, spread: TrialSpread) -> "Estimate":
         """Return the same estimate with the interval that the pooled ``spread`` of launches gives it."""
@@ -73,7 +73,7 @@ def estimate(launches: Sequence[Launch], strategy: str) -> Estimate | None:
         median=median,
         p90=p90,
         p99=p99,
-        stalls=find_stalls(steady, mean.value, median),
+        stalls=find_stalls(steady, mean.value, median, [each.excess_s for each in found]),
         steps=sum(len(each.steady_s) for each in found),
         dropped=sum(each.dropped for each in found),
         launches=found,

@@ -369,10 +369,16 @@ class _Layout:
     @cached_property
     def connected(self) -> Indices:
         """Of each trial and then each block the component: those of blocks that no trials connect differ."""
-        ones, size = np.ones(len(self.rows)), self.trials + self.blocks
-        joined = scipy.sparse.coo_array((ones, (self.rows, self.columns + self.trials)), (size, size))
-        found: Indices = scipy.sparse.csgraph.connected_components(joined, directed=False)[1]
-        return found
+        # As scipy.sparse.csgraph does, whose import takes longer.
+        labels = np.arange(self.trials)
+        while True:
+            of_blocks = np.full(self.blocks, self.trials)
+            np.minimum.at(of_blocks, self.columns, labels[self.rows])
+            lower = labels.copy()
+            np.minimum.at(lower, self.rows, of_blocks[self.columns])
+            if np.array_equal(lower, labels):
+                return np.unique(np.concatenate([labels, of_blocks]), return_inverse=True)[1]
+            labels = lower
 
     @property
     def components(self) -> int:

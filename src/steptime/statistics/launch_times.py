@@ -112,6 +112,8 @@ class LaunchTimes:
     """The part of ``mean_error`` that comes from irregular stalls."""
     period: int | None = None
     """Steps from one stall to the next, where they come regularly."""
+    excess_s: NDArray[np.float64] | None = None
+    """By how much each steady step is longer than usual ones; None if none is a stall."""
     site: tuple[str, ...] | None = None
     """The hosts that the run could use; None if the study names none."""
     started_at: str = ""
@@ -251,6 +253,7 @@ def _reduced(launches: Sequence[NDArray[np.float64]], conditions: Sequence[Condi
             mean_error=errors[index] / mean,
             stall_error=stall_errors.get(index, 0.0) / mean,
             period=part.period,
+            excess_s=part.excess if index in stall_errors else None,
             site=own.site,
             started_at=own.started_at,
         )

@@ -217,15 +217,18 @@ def _autocorrelation(series: Sequence[Array], lags: int | None = None) -> Array:
     return found
 
 
-def find_stalls(launches: Sequence[Array], mean_s: float, median_s: float) -> Stalls | None:
+def find_stalls(
+    launches: Sequence[Array], mean_s: float, median_s: float, known: Sequence[Array | None] | None = None
+) -> Stalls | None:
     """Return where the mean and the median of a trial's steps part; None if they agree.
 
     Args:
         launches: the steady steps of each launch.
         mean_s: the trial's mean step.
         median_s: its median.
+        known: the ``excess_s`` of launches, None of those without a stall; it is computed where this is not given.
     """
-    excesses = excess_s(launches)
+    excesses = excess_s(launches) if known is None else [*map(_excess_or_zeros, launches, known)]
     period = period_of(launches, excesses)
     total, steps = sum(float(rows.sum()) for _, rows in by_length(launches)), sum(map(len, launches))
     found = [seconds for each in excesses if each.any() for seconds in each[each > 0.0].tolist()]
@@ -244,6 +247,10 @@ def find_stalls(launches: Sequence[Array], mean_s: float, median_s: float) -> St
         time_share=time_share,
         period=period,
     )
+
+
+def _excess_or_zeros(launch: Array, known: Array | None) -> Array:
+    return np.zeros(len(launch)) if known is None else known
 
 
 def _regular_excess_s(times: Array, period: int) -> list[float]:
