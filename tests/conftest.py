@@ -65,12 +65,16 @@ _COVERING = ["comparison", "interval", "launch_spread", "simultaneous", "stalls"
 """Modules of statistics that draw many studies and count how often an interval covers what was planted."""
 _SCRIPTS = ["torch_scripts", "data_parallel_scripts", "frameworks_beside_torch", "small_jax_states"]
 """Modules of attach that train in a framework's own environment."""
+_DRAWING = ["accounts", "answer", "breakdown_page", "browser", "charts", "extras", "learning_figures", "page"]
+"""Modules of report that draw pages with all their pictures."""
 _NOT_QUICK = (
     *_LONG,
-    *["ci", "cli", "corpus", "datasets", "docs", "locks", "runner", "equivalence", "execution", "stored", "worker"],
-    *["contract", "plugins", "report/test_browser.py", "study/test_study_form.py", "analysis/test_change.py"],
-    *(f"attach/test_{name}.py" for name in _SCRIPTS),
-    *[f"statistics/test_{name}.py" for name in _COVERING],
+    *["ci", "cli", "corpus", "datasets", "docs", "locks", "runner", "equivalence", "execution", "exports", "stored"],
+    *["contract", "plugins", "worker", "study/test_study_form.py"],
+    *["analysis/test_change.py", "analysis/test_nested_stages.py", "imported/test_logs.py", "scaling/test_speedup.py"],
+    *(f"attach/test_{name}.py" for name in (*_SCRIPTS, "garbage", "older_pythons")),
+    *(f"report/test_{name}.py" for name in _DRAWING),
+    *[f"statistics/test_{name}.py" for name in (*_COVERING, "undecided_pairs")],
     *[f"results/test_{name}.py" for name in ("mutated_records", "noise", "store_damage")],
 )
 """Folders and files whose tests start processes or take long, which `make quick` leaves out; all others are in it."""
@@ -239,9 +243,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = _claims_first(kept)
         return
     if config.getoption("--quick"):
-        started = [item for item in items if item.get_closest_marker("framework")]
-        config.hook.pytest_deselected(items=started)
-        items[:] = [item for item in items if not item.get_closest_marker("framework")]
+        long = {item for item in items if item.get_closest_marker("framework") or item.get_closest_marker("costly")}
+        config.hook.pytest_deselected(items=list(long))
+        items[:] = [item for item in items if item not in long]
     chosen = config.getoption("--frameworks")
     if chosen != "all":
         kept: list[pytest.Item] = []

@@ -102,6 +102,7 @@ def test_workloads_of_transformers_have_every_kind_of_theirs():
     assert found >= kinds.OF_TRANSFORMERS
 
 
+@pytest.mark.sampled("name", "workload")
 @pytest.mark.parametrize(("name", "tier", "workload"), in_tiers())
 def test_layers_train_as_in_the_reference(  # noqa: PLR0913, PLR0917 - parameters and fixtures
     trained_framework, name, tier, workload, expected, tmp_path

@@ -64,7 +64,10 @@ def _cases() -> Iterator[object]:
         ]
         for trial, fault in found:
             label = f"{name}-{trial.strategy}-{fault.name}"
-            yield pytest.param(name, trial, fault.name, marks=pytest.mark.framework(name), id=label)
+            marks = [pytest.mark.framework(name)]
+            if name == "reference" and fault.name == _DEAREST:
+                marks.append(pytest.mark.costly)
+            yield pytest.param(name, trial, fault.name, marks=marks, id=label)
 
 
 @pytest.fixture(scope="session")
