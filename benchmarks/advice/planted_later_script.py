@@ -4,11 +4,12 @@
 index, ``packed`` unpacks 256 KiB, ``parsed`` reads 4,096 numbers from JSON, ``drawn`` draws each batch from half a
 million weights, ``collect-batch`` collects garbage for each batch. After an update: ``snapshot`` copies all state,
 ``history`` writes 5,000 earlier steps again, ``tracker`` waits for a server, ``memory`` adds up the process's pages,
-``digest`` hashes all state, ``pickled`` pickles it, ``thresholds`` counts a metric at 400 of them, ``passes`` runs the
-network twelve times more, ``shell`` starts a shell, ``shown`` formats all state, ``shown-rank`` on rank 0 alone. Of the
-exchange: ``barriers`` has thirty after an update, ``state`` sends all state in 64 bits, ``micro`` exchanges in each of
-four micro-steps (``micro-last`` in the last one). ``unrolled-rank`` has rank 1 run a layer more often. ``heavy``
-computes so much that the exchange of a clean step is little.
+``digest`` hashes all state, ``pickled`` pickles it, ``thresholds`` counts a metric at 400 of them, ``passes-behind``
+runs the network twelve times more (``passes``: before the pass that trains), ``shell`` starts a shell, ``shown``
+formats all state, ``shown-rank`` on rank 0 alone. Of the exchange: ``barriers`` has thirty after an update, ``state``
+sends all state in 64 bits, ``micro`` exchanges in each of four micro-steps (``micro-last`` in the last one).
+``unrolled-rank`` has rank 1 run a layer more often. ``heavy`` computes so much that the exchange of a clean step is
+little.
 """
 
 import copy
@@ -36,7 +37,8 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 CAUSE, HEAVY = sys.argv[1], "heavy" in sys.argv[2:]
 STEPS, BATCH, WIDTH, TIMES = (60, 256, 384, 6) if HEAVY else (80, 8, 768, 1)
 MICRO = 4 if CAUSE.startswith("micro") else 1
-STEPS //= 3 if MICRO > 1 else 1
+BATCH //= MICRO
+STEPS //= 3 if CAUSE == "collect-batch" else 1
 OUT = Path(os.environ.get("OUT", "."))
 WORLD, RANK = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
 TEXT = " ".join(f"word{number % 97} of, a {number % 13} text." for number in range(1000))
@@ -118,6 +120,13 @@ class Net(nn.Module):
         return self.layers(x)
 
 
+def count_right(net, x):
+    """Run the network twelve times without gradient."""
+    with torch.no_grad():
+        for _ in range(12):
+            net(x).argmax(1)
+
+
 def after_update(net, optimizer, x, outputs, port):
     """Do what the cause does after an update."""
     state = (net.state_dict(), optimizer.state_dict())
@@ -139,10 +148,8 @@ def after_update(net, optimizer, x, outputs, port):
     if CAUSE == "thresholds":
         shares = outputs.detach().softmax(1)
         [(shares > number / 400).sum().item() for number in range(400)]
-    if CAUSE == "passes":
-        with torch.no_grad():
-            for _ in range(12):
-                net(x).argmax(1)
+    if CAUSE == "passes-behind":
+        count_right(net, x)
     if CAUSE == "shell":
         subprocess.run(["sh", "-c", "grep Free /proc/meminfo | cat"], capture_output=True, check=True)  # noqa: S607
     if CAUSE == "shown" or (CAUSE == "shown-rank" and RANK == 0):
@@ -162,6 +169,8 @@ def train(net, optimizer, loader, port):
     """Train on all batches."""
     for number, (x, y) in enumerate(loader, 1):
         last = number % MICRO == 0
+        if CAUSE == "passes":
+            count_right(net, x)
         with net.no_sync() if CAUSE == "micro-last" and not last else nullcontext():
             outputs = net(x)
             loss = nn.functional.cross_entropy(outputs, y)
