@@ -5,9 +5,10 @@
     python benchmarks/attach/public_scripts.py CLONES --python PYTHON [--scripts NAME …] [--renew]
 
 CLONES holds clones of the repositories of ``SCRIPTS``, each named as its repository; PYTHON has the packages that they
-import (torch, torchvision, timm, lightning, accelerate, ultralytics, open_clip_torch, webdataset, trl). Data sets are
-made up. A script logs the time of a step or none: then steps are timed by when its lines come. Of losses the printed
-text is compared. `--renew` writes `public_scripts.csv`.
+import (torch, torchvision, timm, lightning, ultralytics, open_clip_torch, webdataset, trl, peft). Ultralytics needs
+torchvision's operators, which the build on PyPI lacks over a torch of processors. Data sets are made up. A script logs
+the time of a step or none: then steps are timed by when its lines come. Of losses the printed text is compared.
+`--renew` writes `public_scripts.csv`.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent / "scripts"))
-from made_up_data import clip_shards, digits, labelled_boxes, photos, small_text_model, text
+from made_up_data import clip_shards, coded_text, digits, labelled_boxes, photos, small_text_model, text
 
 RESULT = Path(__file__).with_suffix(".csv")
 WARM = 5
@@ -62,12 +63,17 @@ class Script:
     log: str = ""
     """A file with further losses."""
     change: str = "none"
-    replaced: tuple[str, str] = ("", "")
-    """A text of its files, and what is put in its place."""
+    replaced: tuple[tuple[str, str], ...] = ()
+    """Texts of its files, and what is put in their places."""
 
 
 TORCHRUN = "{bin}/torchrun --standalone --nproc-per-node 2"
 EXAMPLES = "pytorch/examples 77f55b9"
+TRL = (
+    "{{python}} -m trl.scripts.{} --model_name_or_path model --dataset_name {} --output_dir out --max_steps 40 "
+    "--per_device_train_batch_size 4 --logging_steps 1 --learning_rate 1e-3 --report_to none --use_cpu true "
+    "--save_strategy no --bf16 false --gradient_checkpointing false"
+)
 SCRIPTS = (
     Script(
         "nanoGPT train.py",
@@ -96,17 +102,48 @@ SCRIPTS = (
         files="*.py",
     ),
     Script(
+        "llm.c train_gpt2.py",
+        "karpathy/llm.c f1e2ace",
+        "{python} train_gpt2.py --input_bin tokens.bin --input_val_bin tokens.bin --val_loss_every 10 "
+        "--val_max_steps 2 --model d12 --batch_size 4 --sequence_length 64 --total_batch_size 512 --num_iterations 60 "
+        "--device cpu --write_tensors 0 --overfit_single_batch 0",
+        r"loss ([\d.]+)",
+        512,
+        r"\(([\d.]+) ms",
+        1e-3,
+        make=coded_text,
+        unit="tokens",
+        files="train_gpt2.py",
+        change="a smaller d12; no tokenizer, whose table would be fetched",
+        replaced=(
+            ("n_layer=12, n_head=12, n_embd=768", "n_layer=4, n_head=4, n_embd=64"),
+            ("import tiktoken", ""),
+            ('enc = tiktoken.get_encoding("gpt2")', "enc = None"),
+        ),
+    ),
+    Script(
+        "makemore.py",
+        "karpathy/makemore 988aa59",
+        "{python} makemore.py -i names.txt -o out --max-steps 150 -n 1",
+        r"loss ([\d.]+)",
+        32,
+        r"step time ([\d.]+)ms",
+        1e-3,
+        every=10,
+        files="*",
+    ),
+    Script(
         "timm train.py, two ranks",
         "huggingface/pytorch-image-models aa4b5850",
         TORCHRUN + " train.py --data-dir data --model resnet18 --num-classes 10 --img-size 64 --batch-size 8 "
-        "--epochs 1 --device cpu --no-prefetcher --workers 1 --lr 0.01 --log-interval 1",
+        "--epochs 4 --device cpu --no-prefetcher --workers 1 --lr 0.01 --log-interval 1",
         r"Loss: ([\d.]+) ",
         16,
         r"Time: ([\d.]+)s",
         make=photos,
         files="train.py",
         change="device_ids of DDP, which processors refuse",
-        replaced=("device_ids=[device]", "device_ids=None"),
+        replaced=(("device_ids=[device]", "device_ids=None"),),
     ),
     Script(
         "imagenet main.py",
@@ -149,6 +186,16 @@ SCRIPTS = (
         folder="dcgan",
     ),
     Script(
+        "vae main.py",
+        EXAMPLES,
+        "{python} -u main.py --epochs 1 --log-interval 1 --batch-size 32 --no-accel",
+        r"Loss: ([\d.]+)",
+        32,
+        make=digits,
+        folder="vae",
+        files="vae/*",
+    ),
+    Script(
         "Lightning autoencoder.py",
         "Lightning-AI/pytorch-lightning 7f0c3436cd",
         "{python} examples/pytorch/basics/autoencoder.py --trainer.max_steps=120 --trainer.accelerator=cpu "
@@ -173,16 +220,6 @@ SCRIPTS = (
         files="examples/fabric/image_classifier/*.py",
     ),
     Script(
-        "accelerate cv_example.py",
-        "huggingface/accelerate 16cb6eb8",
-        "{python} examples/cv_example.py --cpu --data_dir examples/data/train/0",
-        r"epoch \d+: ([\d.]+)",
-        64,
-        make=photos,
-        every=0,
-        files="examples/cv_example.py",
-    ),
-    Script(
         "yolo detect train",
         "PyPI ultralytics 8.4.190",
         "{bin}/yolo detect train model=yolo11n.yaml data=data.yaml epochs=3 imgsz=64 batch=8 device=cpu workers=1 "
@@ -197,9 +234,23 @@ SCRIPTS = (
     Script(
         "trl sft",
         "PyPI trl 1.16.0",
-        "{python} -m trl.scripts.sft --model_name_or_path model --dataset_name data --output_dir out --max_steps 40 "
-        "--per_device_train_batch_size 4 --logging_steps 1 --learning_rate 1e-3 --report_to none --use_cpu true "
-        "--save_strategy no --bf16 false --gradient_checkpointing false --max_length 64",
+        TRL.format("sft", "data") + " --max_length 64",
+        r"'loss': '?([\d.]+)",
+        4,
+        make=small_text_model,
+    ),
+    Script(
+        "trl sft with LoRA",
+        "PyPI trl 1.16.0 with peft 0.21.0",
+        TRL.format("sft", "data") + " --max_length 64 --use_peft --lora_r 8",
+        r"'loss': '?([\d.]+)",
+        4,
+        make=small_text_model,
+    ),
+    Script(
+        "trl dpo",
+        "PyPI trl 1.16.0",
+        TRL.format("dpo", "pairs") + " --max_length 64",
         r"'loss': '?([\d.]+)",
         4,
         make=small_text_model,
@@ -269,8 +320,8 @@ def checked_out(script: Script, clones: Path, folder: Path, python: str) -> Path
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shown = subprocess.run([*git, "show", f"{commit}:{name}"], capture_output=True, check=True)
                 code = shown.stdout
-                if script.replaced[0]:
-                    code = code.replace(*(words.encode() for words in script.replaced))
+                for words, others in script.replaced:
+                    code = code.replace(words.encode(), others.encode())
                 (folder / name).write_bytes(code)
     place = folder / script.folder
     if script.make is not None:

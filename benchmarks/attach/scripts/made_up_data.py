@@ -4,6 +4,7 @@ Each function takes the folder in which a script starts and a Python that has th
 """
 
 import io
+import json
 import pickle
 import random
 import struct
@@ -47,6 +48,14 @@ def text(folder: Path, python: str) -> None:  # noqa: ARG001 - the form of all
         (prepared / "meta.pkl").write_bytes(pickle.dumps(about))
 
 
+def coded_text(folder: Path, python: str) -> None:  # noqa: ARG001 - the form of all
+    """Write a text as llm.c reads it: a header of 256 integers, and numbers of tokens."""
+    tokens = np.frombuffer("\n".join(_sentences(3000, 0)).encode(), np.uint8).astype(np.uint16)
+    header = np.zeros(256, np.int32)
+    header[:3] = 20240520, 1, len(tokens)
+    (folder / "tokens.bin").write_bytes(header.tobytes() + tokens.tobytes())
+
+
 def _picture(index: int, edge: int = 96) -> Image.Image:
     """Return a picture that is smooth, as photographs are."""
     coarse = np.random.default_rng(index).integers(0, 255, (8, 8, 3), np.uint8)
@@ -54,14 +63,13 @@ def _picture(index: int, edge: int = 96) -> Image.Image:
 
 
 def photos(folder: Path, python: str) -> None:  # noqa: ARG001 - the form of all
-    """Write folders of pictures by class, as ImageNet's; of the first class with names as those of Oxford's pets."""
-    for root in {folder, folder / "examples"} if (folder / "examples").exists() else {folder}:
-        for split, count in (("train", 16), ("val", 2), ("validation", 2)):
-            for label in range(CLASSES):
-                place = root / "data" / split / str(label)
-                place.mkdir(parents=True)
-                for index in range(count * (10 if label == 0 and root != folder else 1)):
-                    _picture(index * CLASSES + label).save(place / f"class_{index % CLASSES}_{index}.jpg")
+    """Write folders of pictures by class, as ImageNet's."""
+    for split, count in (("train", 16), ("val", 2), ("validation", 2)):
+        for label in range(CLASSES):
+            place = folder / "data" / split / str(label)
+            place.mkdir(parents=True)
+            for index in range(count):
+                _picture(index * CLASSES + label).save(place / f"{index}.jpg")
 
 
 def digits(folder: Path, python: str) -> None:
@@ -118,9 +126,11 @@ def small_text_model(folder: Path, python: str) -> None:
         "LlamaForCausalLM(config).save_pretrained(sys.argv[1])\n"
     )
     subprocess.run([python, "-c", make, folder / "model"], check=True)
-    (folder / "data").mkdir()
-    rows = "\n".join(f'{{"text": "{sentence}"}}' for sentence in _sentences(400, 0))
-    (folder / "data" / "train.jsonl").write_text(rows)
+    texts = _sentences(400, 0)
+    pairs = [{"prompt": a, "chosen": b, "rejected": c} for a, b, c in zip(texts, texts[1:], texts[2:], strict=False)]
+    for name, rows in (("data", [{"text": sentence} for sentence in texts]), ("pairs", pairs)):
+        (folder / name).mkdir()
+        (folder / name / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
 
 def clip_shards(folder: Path, python: str) -> None:
