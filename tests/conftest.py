@@ -82,7 +82,9 @@ assert all((HERE / name).exists() for name in _NOT_QUICK), f"a name in {_NOT_QUI
 _COSTLY = {
     HERE / name
     for name in (
-        *("attach/test_usual_steps.py", "attached/test_ablation.py", "contract/test_killed_workers.py"),
+        *("attached/test_ablation.py", "contract/test_killed_workers.py"),
+        *(f"attach/test_{name}.py" for name in ("attention", "batches_made_anew", "dropped_gradients", "usual_steps")),
+        *(f"attach/test_{name}.py" for name in ("loaders_at_old_addresses", "new_optimizers", "webdataset")),
         *(f"end_to_end/test_{name}.py" for name in ("emulated_study", "environments_of_one_study", "kills")),
         *("examples/test_numpy_ring.py", "frameworks/test_torch_compilation.py", "launchers/test_podman_launches.py"),
         *("corpus/test_fuzz.py", "predict/test_recovery.py", "curves/test_synthetic_curves.py"),

@@ -130,6 +130,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.costly
 @pytest.mark.framework("pytorch")
 def test_what_a_block_spawns_or_forks_is_recorded_and_the_environment_is_left_as_it_was(tmp_path):
     (tmp_path / "script.py").write_text(PARENT)

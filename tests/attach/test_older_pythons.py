@@ -55,6 +55,7 @@ def older(request, tmp_path_factory):
     return None
 
 
+@pytest.mark.sampled
 def test_steps_of_a_library_are_recorded(older, tmp_path):
     record = tmp_path / "record"
     environ = {**os.environ, **environment(write_hook(tmp_path / "hook"), record, lines=True, flops=False)}

@@ -346,6 +346,7 @@ for name, function in {"inside": loss_of, "outside": outside, "none": None, "aga
 """
 
 
+@pytest.mark.costly
 def test_graphs_of_torch_compile_are_counted_at_the_end_and_not_where_nothing_is_compiled(tmp_path):
     done, processes = attach(tmp_path, GRAPHS)
     assert done.returncode == 0, done.stderr
@@ -479,6 +480,7 @@ def steps_by_script(folder, begin):
     return {name: steps.get(int(pid), 0) for name, _, pid in ended}
 
 
+@pytest.mark.costly
 def test_an_update_without_a_rate_or_a_pass_makes_the_state_of_a_checkpoint_and_no_step(tmp_path):
     steps = steps_by_script(tmp_path, STATES)
     assert len(steps) == 4
@@ -502,6 +504,7 @@ rpc.shutdown()
 """
 
 
+@pytest.mark.costly
 def test_steps_of_distributed_autograd_have_their_forward_backward_and_update(tmp_path):
     done, (lines,) = attach(tmp_path, "", begin=OVER_RPC)
     assert done.returncode == 0, done.stderr
@@ -572,6 +575,7 @@ for step, (x, y) in enumerate(DataLoader(samples * 2, 4)):
 """
 
 
+@pytest.mark.costly
 def test_lines_of_passes_without_gradient_are_those_that_call_the_module_and_none_of_evaluations(tmp_path):
     done, (lines,) = attach(tmp_path, WITHOUT_GRADIENT, lines=True)
     assert done.returncode == 0, done.stderr
@@ -645,6 +649,7 @@ def transformers(tmp_path_factory):
     return {lines[0]["program"][0]: lines for lines in processes}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("kind", "precisions"), [("plain", ["fp32"]), ("around", ["bf16"]), ("inside", ["bf16"]), ("beside", ["fp32"])]
 )
@@ -653,6 +658,7 @@ def test_the_precision_is_that_of_an_autocast_with_gradient_else_of_the_weights(
     assert (line["precisions"], line["device"], line["threads"]) == (precisions, "cpu", 1)
 
 
+@pytest.mark.costly
 def test_six_for_each_token_and_parameter_is_what_torch_counts_without_attentions_products(transformers):
     line = kinds_of(transformers["plain"], "weights")[-1]
     (counted,) = kinds_of(transformers["plain"], "flops")
@@ -736,6 +742,7 @@ FETCHED = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FETCHED)
 def test_a_batch_that_was_fetched_and_dropped_is_in_no_steps_samples(tmp_path, name):
     expected, epoch = FETCHED[name]
