@@ -320,7 +320,9 @@ PLANTS: dict[str, Plant] = {
     "later-barriers": later("thirty barriers follow each update", "barriers", "own_exchange", 2),
     "later-pickled": later("all state is pickled after each update", "pickled", "own_gap"),
     "later-thresholds": later("a metric is counted at 400 thresholds", "thresholds", "own_gap"),
-    "tensorflow-histograms": asked("tensorflow", "a summary has histograms of weights", "histograms", "own_gap"),
+    "tensorflow-histograms": asked(
+        "tensorflow", "weights are counted in NumPy after each update", "histograms", "own_gap"
+    ),
     "mxnet-saved": asked("mxnet", "weights are saved after each update", "saved", "own_checkpoint"),
     "later-history": later("the history of all steps is written anew", "history", "own_gap"),
     "later-shown": later("all state is formatted after each update", "shown", "own_gap"),

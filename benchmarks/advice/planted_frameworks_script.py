@@ -1,7 +1,7 @@
 """Scripts of four frameworks with one cause planted: ``python planted_frameworks_script.py FRAMEWORK CAUSE``.
 
 ``clean`` has none. ``parsed`` reads each sample from JSON, ``turned`` takes it through a Fourier transform and back,
-``histograms`` counts all weights' values in NumPy after each update (TensorFlow: writes a summary), ``saved`` saves.
+``histograms`` counts all weights' values in NumPy after each update, ``saved`` saves.
 """
 
 import json
@@ -92,13 +92,11 @@ def tensorflow():
     dataset = tf.data.Dataset.from_generator(lambda: batches(STEPS), output_signature=signature)
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False
-    writer = tf.summary.create_file_writer(str(OUT / "summary"))
-    for number, (x, y) in enumerate(dataset.with_options(options)):
+    if CAUSE not in SAMPLED:
+        dataset = tf.data.Dataset.from_tensors(next(batches(1))).repeat(STEPS)
+    for x, y in dataset.with_options(options):
         train(x, y)
-        if CAUSE == "histograms":
-            with writer.as_default():
-                for index, each in enumerate(model.trainable_variables):
-                    tf.summary.histogram(f"weights {index}", each, step=number)
+        count_values([each.numpy() for each in model.trainable_variables] if CAUSE == "histograms" else ())
 
 
 def chainer():
