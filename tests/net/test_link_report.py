@@ -76,7 +76,7 @@ def test_what_is_no_all_reduce_has_no_bus_bandwidth():
 @pytest.mark.parametrize(
     ("low", "high", "text"),
     [
-        (4e-4, 1.5e-3, "1 ms (400 µs to 1.5 ms)"),
+        (4e-4, 1.5e-3, "1.00 ms (0.40 to 1.50)"),
         (2e-4, 1.5e-3, "inconclusive (200 µs to 1.5 ms)"),
         (1e-9, 1e3, "inconclusive (0.001 µs to 16 min 40 s)"),
         (0.0, 2e-3, "inconclusive (at most 2 ms)"),

@@ -1,11 +1,12 @@
 """What the network benchmark found: one row for each back end, operation and number of workers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from steptime.analysis.message_times import Line, NetRow, NetSummary, line_points
+from steptime.document import number_format
 from steptime.document.charts.chart import Figure, Marks, Spec, chart, parts, picture, round_ticks
-from steptime.document.number_format import INCONCLUSIVE, NO_INTERVAL, UNKNOWN, Shown, count, number
+from steptime.document.number_format import INCONCLUSIVE, NO_INTERVAL, UNKNOWN, Shown, count, number, scaled
 from steptime.document.section import (
     Cell,
     Column,
@@ -124,11 +125,15 @@ def _shown(found: Interval[float | None], form: Callable[[float], str]) -> Shown
         return Shown(INCONCLUSIVE, f"at most {form(found.high)}")
     if is_undecided(found.low, found.high):
         return Shown(INCONCLUSIVE, f"{form(found.low)} to {form(found.high)}")
-    texts = [form(each) for each in (found.value, found.low, found.high)]
-    # A unit that all three have is said once.
-    units = {text.partition(" ")[2] for text in texts}
-    low, high = [text.partition(" ")[0] if len(units) == 1 else text for text in texts[1:]]
-    return Shown(texts[0], f"{low} to {high}")
+    return _WITH_INTERVAL[form](found)
+
+
+_WITH_INTERVAL: Mapping[Callable[[float], str], Callable[[Interval[float | None]], Shown]] = {
+    format_bit_rate: lambda rate: scaled(rate, "bit/s"),
+    format_seconds: lambda time: number_format.seconds(time.value, time.low, time.high),
+    number: lambda rate: scaled(rate, ""),
+}
+"""How a number is shown whose interval is known, by how one without is: no digit is beyond its interval."""
 
 
 def _name(row: NetRow) -> str:
