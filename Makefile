@@ -8,7 +8,8 @@ VENV := .venv
 STEPTIME := $(VENV)/bin/steptime
 # pip's notice of a newer pip stands between a reader and the answer.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Made again whenever the dependencies may have changed. CORE draws pages too.
+# Made again whenever the dependencies may have changed. CORE draws pages too; Python compiles what it imports of it, and
+# pip all, which takes a third of its time.
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 DOCS := $(VENV)/.docs
@@ -124,7 +125,7 @@ $(CORE): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "No Python from 3.11 on with the modules venv and ensurepip was found. Install one" \
 		"(sudo apt-get install python3 python3-venv; or pyenv install 3.13), or name it: make PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install -q -e '.[page,uv]'
+	$(VENV)/bin/python -m pip install -q --no-compile -e '.[page,uv]'
 	touch $@
 
 $(DEV): $(CORE)
