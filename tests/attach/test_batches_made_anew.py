@@ -89,10 +89,51 @@ for (x, y), (u,) in zip(DataLoader(data, 16), others):
 """
 
 
+ZIPPED_BEGIN = """
+def loader(rows, size):
+    return DataLoader(TensorDataset(*(each[:rows] for each in data.tensors)), size)
+
+def learn_both(*batches):
+    learn(*map(torch.cat, zip(*batches)))
+
+second = torch.nn.Linear(8, 4)
+of_second = torch.optim.SGD(second.parameters(), 0.05)
+"""
+ZIPPED = {
+    "the second ends first": "for pair in zip(loader(480, 16), loader(320, 32)): learn_both(*pair)",
+    "the first ends first": "for pair in zip(loader(160, 16), loader(480, 32)): learn_both(*pair)",
+    "two networks": """
+    for one, (x, y) in zip(loader(480, 16), loader(320, 32)):
+        learn(*one)
+        of_second.zero_grad()
+        cross_entropy(second(x), y).backward()
+        of_second.step()
+""",
+    "of the same data": "for pair in zip(DataLoader(data, 16), DataLoader(data, 32), range(10)): learn_both(*pair[:2])",
+    "three": "for some in zip(loader(480, 16), loader(480, 24), loader(80, 8)): learn_both(*some)",
+    "by hand": """
+    one, other = iter(loader(480, 16)), iter(loader(320, 32))
+    for _ in range(10): learn_both(next(one), next(other))
+""",
+    "evaluated between": """
+    for pair in zip(loader(480, 16), loader(320, 32)): learn_both(*pair)
+    with torch.no_grad():
+        for x, y in loader(480, 240): net(x)
+""",
+}
+
+
+@pytest.mark.parametrize("name", ZIPPED)
+def test_each_step_has_the_batches_of_all_loaders_and_none_that_no_step_had(steps, name):
+    assert [step["samples"] for step in steps["zipped, " + name]] == [48] * 30
+
+
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory):
     """The steps of each script."""
     scripts = {**{name: script for name, (script, _, _) in MADE_ANEW.items()}, **LEFT_OUT, "three": THREE, "two": TWO}
+    for name, loop in ZIPPED.items():
+        scripts["zipped, " + name] = f"{ZIPPED_BEGIN}for _ in range(3):\n    {loop}"
     found = records_of(tmp_path_factory.mktemp("steps"), "pytorch", BEGIN, scripts)
     return {name: [line for line in lines if line["kind"] == "step"] for name, lines in found.items()}
 

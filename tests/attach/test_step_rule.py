@@ -30,8 +30,8 @@ class Played:
         self.wait(milliseconds)
         self.recorder.request_end(source, region)
 
-    def forward(self, milliseconds, *, training=True):
-        name = self.recorder.forward_begin(training=training)
+    def forward(self, milliseconds, *, training=True, array=None):
+        name = self.recorder.forward_begin(training=training, array=array)
         self.wait(milliseconds)
         self.recorder.forward_end(name)
 
@@ -272,13 +272,20 @@ def test_another_loader_of_each_epoch_is_the_trainings(played):
     assert not any("apart" in step for step in steps)
 
 
-def test_batches_that_another_thread_asks_for_are_those_of_the_step(played):
+def test_batches_that_another_thread_asks_for_are_those_of_the_step_where_they_go_forward(played):
     for _ in range(4):
-        played.recorder.elsewhere_requests.add(12 * MS, BatchAmount(8))
-        train(played, 1, source=None)
+        for size in (5, 8):
+            played.recorder.elsewhere_requests.add(12 * MS, BatchAmount(size))
+        played.forward(20, array=array_of(8))
+        played.backward(30)
+        played.update(5)
     steps = played.steps()
-    assert [step["elsewhere"] for step in steps] == [[count, count * 12 * MS] for count in (2, 1, 1, 0)]
-    assert [step["samples"] for step in steps] == [16, 8, 8, 0]
+    assert [step["elsewhere"] for step in steps] == [[count, count * 12 * MS] for count in (4, 2, 2, 0)]
+    assert [step["samples"] for step in steps] == [8] * 4
+
+
+def array_of(rows):
+    return type("Rows", (), {"shape": (rows, 3)})()
 
 
 def test_the_first_step_has_no_part_of_an_evaluation_before_it(played):

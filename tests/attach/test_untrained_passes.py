@@ -127,6 +127,65 @@ for i, (x,) in enumerate(DataLoader(TensorDataset(torch.rand(368, 2)), 16)):
 }
 
 
+LEFT_OUT_BEGIN = """
+data = TensorDataset(torch.rand(320, 2))
+
+def train(leaves_out, kept=1):
+    had = 0
+    for _ in range(3):
+        for i, (x,) in enumerate(DataLoader(data, 16)):
+            loss = net(x).mean()
+            if leaves_out(i):
+                continue
+            loss.backward()
+            had += 1
+            if had % kept == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+"""
+LEFT_OUT = {
+    "every fourth batch": ("train(lambda i: i % 4 == 3)", 45, 14),  # no step follows the last one
+    "every second batch": ("train(lambda i: i % 2 == 0)", 30, 30),
+    "the first of each epoch": ("train(lambda i: i == 0)", 57, 3),
+    "the last of each epoch": ("train(lambda i: i == 19)", 57, 2),
+    "several in a row": ("train(lambda i: 6 < i < 11)", 48, 12),
+    "some now and then": ("train(lambda i: i * i % 11 == 5)", 48, 12),
+    "one of a micro-step": ("train(lambda i: i % 5 == 1, kept=2)", 24, 12),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_a_batch_left_out_behind_its_forward_is_no_evaluation_and_no_sample(tmp_path, name):
+    loop, count, left_out = LEFT_OUT[name]
+    steps = run(tmp_path, LEFT_OUT_BEGIN + loop)
+    assert len(steps) == count
+    assert {step["samples"] for step in steps} == {32 if "kept" in loop else 16}
+    assert [step for step in steps if "apart" in step] == []
+    assert sum(step.get("left_out", 0) for step in steps) == left_out
+
+
+EVALUATED_IN_TRAINING_MODE = {
+    "a whole epoch": "for (x,) in loader: net(x).mean().item()",
+    "a few batches": "for (x,), _ in zip(loader, range(3)): net(x).mean().item()",
+    "one batch": "net(next(iter(loader))[0]).mean().item()",
+}
+
+
+@pytest.mark.parametrize("name", EVALUATED_IN_TRAINING_MODE)
+def test_an_evaluation_by_the_trainings_own_loader_is_apart(tmp_path, name):
+    loop = f"""
+loader = DataLoader(TensorDataset(torch.rand(320, 2)), 16)
+for _ in range(2):
+    for i, (x,) in enumerate(loader):
+        learn(net(x).mean())
+        if i == 11:
+            {EVALUATED_IN_TRAINING_MODE[name]}
+"""
+    steps = run(tmp_path, loop)
+    assert [step["samples"] for step in steps] == [16] * 40
+    assert [step["number"] - 1 for step in steps if "apart" in step] == [11, 31]
+
+
 @pytest.mark.parametrize("name", FAILED)
 def test_passes_that_failed_are_no_evaluation_and_their_batches_not_counted(tmp_path, name):
     steps = run(tmp_path, FAILING + FAILED[name])

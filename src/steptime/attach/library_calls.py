@@ -83,7 +83,8 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
             size = asked(mark.given[1])
             if amount is not None:
                 amount.ask(size)
-        recorder.request_end(mark.given[0], region or ("input" if returned else "epoch"), amount)
+        iterator = id(mark.given[1]) if asked else 0
+        recorder.request_end(mark.given[0], region or ("input" if returned else "epoch"), amount, iterator)
 
     hooks = (before, after) if usual is None else usual.hook_requests(source, before, after)
     patches.measure(owner, name, *hooks, compiling)

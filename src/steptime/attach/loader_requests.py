@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .account import REGION
 from .batch_amount import NO_BATCH
@@ -13,20 +13,21 @@ if TYPE_CHECKING:
 
 # Share of the steps, from which on a number of batches is usual.
 USUAL = 0.25
-# Requests of other threads that wait for the end of a step at most; more are not counted.
-WAITING = 4096
 
 
 class LoaderRequest:
     """A request to a loader: by whom it was answered, and whether a batch came; ``region`` names its time.
 
-    ``duration`` is without the regions inside of it.
+    ``duration`` is without the regions inside of it; ``iterator`` is the address of the one that was asked, 0 if it is
+    not known.
     """
 
-    __slots__ = ("amount", "begin", "delivered", "duration", "end", "read_until", "region", "source")
+    __slots__ = ("amount", "begin", "delivered", "duration", "end", "iterator", "read_until", "region", "source")
 
-    def __init__(self, source: int, timed: tuple[int, int, int], region: str, amount: BatchAmount | None) -> None:
-        self.source = source
+    def __init__(
+        self, source: int, timed: tuple[int, int, int], region: str, amount: BatchAmount | None, iterator: int = 0
+    ) -> None:
+        self.source, self.iterator = source, iterator
         self.amount = amount
         self.begin, self.end, self.duration = timed
         self.region = region
@@ -55,11 +56,13 @@ class TrainingSources:
         self.asked: int | None = None  # whose batch the latest forward with gradient had
         self.undecided = False  # whether the latest batch may be one or the other
 
-    def use(self, delivered: list[LoaderRequest], *, first: bool) -> None:
-        """Note that a forward with gradient uses ``delivered``; ``first`` is whether no evaluation lies before it."""
-        if self.latest is None or first:
-            fresh = delivered[-1:] if self.latest is None else delivered
-            self.training.update(request.source for request in fresh if request.source not in self.evaluation)
+    def use(self, delivered: list[LoaderRequest], pending: list[LoaderRequest], *, first: bool) -> None:
+        """Note that a forward with gradient uses those ``delivered`` of ``pending``.
+
+        ``first`` is whether no evaluation lies before it.
+        """
+        fresh = delivered if first and self.latest is not None else delivered_together(delivered, pending)
+        self.training.update(request.source for request in fresh if request.source not in self.evaluation)
         self.asked = self.latest = delivered[-1].source
         self.training.add(self.latest)
 
@@ -131,6 +134,19 @@ class TrainingSources:
         return pending[:]
 
 
+def delivered_together(delivered: list[LoaderRequest], pending: list[LoaderRequest]) -> list[LoaderRequest]:
+    """Return those ``delivered`` that a first forward has by all likelihood: the last, and one of each other loader.
+
+    These were asked once all iterators had begun, as by `zip`; one that gave a batch ahead of that may have been looked
+    at, and one without gradient behind whose batch a pass came is an evaluation's.
+    """
+    began = max((index for index, request in enumerate(pending) if request.region == "loader_start"), default=0)
+    read = {request.source for request in pending if request.read_until}
+    asked = [request for request in pending[began:] if request.delivered and request.source not in read]
+    alone = len({request.source for request in asked}) == len(asked) and delivered[-1] in asked
+    return asked if alone and began else delivered[-1:]
+
+
 class EvaluatedReads:
     """Finds batches of the training's own loader that an evaluation read.
 
@@ -189,22 +205,42 @@ class EvaluatedReads:
 class UntrainedBatches:
     """Counts the batches of a step that go forward with gradients before another one does, and no backward pass.
 
-    As many in every step are its own, as where a loss is over several batches; more are an evaluation's.
+    As many in every step are its own, as where a loss is over several batches; more are an evaluation's, unless the
+    script trains on others of the same iterator: then it has left them out, behind their forward (`continue`).
     """
 
     def __init__(self) -> None:
         self.usual: int | None = None
         self.count = 0
+        self.iterator = 0  # that gave what went forward latest
+        self.trains = False  # whether a backward pass came behind a batch of it
 
     @property
     def evaluates(self) -> bool:
         """Whether the step that goes on has more than is usual."""
         return self.usual is not None and self.count > self.usual
 
-    def add(self) -> bool:
-        """Note one; return whether an evaluation had it."""
+    def look_back(self, recorder: Any) -> None:
+        """Set apart what the step has so far, if an evaluation had it, as another batch goes forward."""
+        leaves_out = self._leaves_out(recorder.pending)
+        if not recorder._awaits_backward():
+            return
         self.count += 1
-        return self.evaluates
+        if self.evaluates and not leaves_out:
+            recorder.sources.forget()
+            recorder.batches.taken, recorder.batches.asked = [], set()
+            recorder.forwards, recorder.passes.rows = 0, {}
+            recorder.ledger.set_apart(recorder.begin or 0, self.begin_of_batch(recorder.pending))
+
+    def _leaves_out(self, requests: list[LoaderRequest]) -> bool:
+        """Return whether the batch before that of ``requests`` is one that the script leaves out, if not trained on."""
+        latest = next(request for request in reversed(requests) if request.delivered)
+        began = any(each.region == "loader_start" and each.source == latest.source for each in requests)
+        same = latest.iterator == self.iterator and not began
+        leaves_out = self.iterator != 0 and (same or self.trains)
+        if not same:
+            self.iterator, self.trains = latest.iterator, False
+        return leaves_out
 
     def end_step(self) -> None:
         """Learn what is usual."""
@@ -228,7 +264,9 @@ class StepBatches:
     """
 
     def __init__(self) -> None:
-        self.taken: list[tuple[BatchAmount | None, bool]] = []  # and whether it may be dropped
+        self.taken: list[tuple[BatchAmount | None, bool, int]] = []  # whether it may be dropped, and its group
+        self.group = self.trained = 0  # batches that went forward together, and those before the latest backward pass
+        self.asked: set[int] = set()  # iterators that gave the latest
         self.latest = 0  # of them, the first of the latest pass
         self.failed = False  # whether that ended in an exception
         self.steps = 0
@@ -242,13 +280,29 @@ class StepBatches:
             if self.failed:
                 del self.taken[self.latest :]
             self.latest, self.failed = len(self.taken), False
+            self.group += 1
         for index, request in enumerate(requests):
             request.settle(ledger, apart=False)
-            followed = request.delivered and request.source not in begun and is_followed(requests, index)
-            self.taken.append((request.amount, followed))
+            followed = request.delivered and request.source not in begun and is_followed(requests, index, self.asked)
+            self.taken.append((request.amount, followed, self.group))
             begun.discard(request.source)
             if request.region == "loader_start":
                 begun.add(request.source)
+        self.asked = {request.iterator for request in requests if request.delivered}
+
+    def groups(self) -> list[int]:
+        """Return the groups that went forward since the latest backward pass."""
+        return sorted({group for _, _, group in self.taken if group > self.trained})
+
+    def count(self) -> int:
+        """Return how many groups the step has so far."""
+        return len({group for _, _, group in self.taken})
+
+    def leave_out(self, group: int) -> None:
+        """Count a ``group`` no more, on which nothing is trained."""
+        left = [each for each in self.taken if each[2] != group]
+        self.latest -= len(self.taken) - len(left)  # it lies behind them
+        self.taken = left
 
     def fail(self) -> None:
         """Note that the latest pass has failed: what it had counts only if no other batch comes before the next."""
@@ -261,8 +315,8 @@ class StepBatches:
         it. A script that has steps without any request keeps batches, and drops none.
         """
         taken, self.taken, self.latest, self.failed = self.taken, [], 0, False
-        followed = sum(may for _, may in taken)
-        batches = sum(amount is not NO_BATCH and amount is not None for amount, _ in taken)
+        followed = sum(may for _, may, _ in taken)
+        batches = sum(amount is not NO_BATCH and amount is not None for amount, _, _ in taken)
         self.steps += 1
         extra = followed
         for seen, count in zip(self.seen, (followed, batches - passes)):
@@ -277,7 +331,7 @@ class StepBatches:
         elif self.keeps or (extra and not _fits(rows, taken, extra)):
             extra = 0
         batches -= extra
-        for amount, may in taken:
+        for amount, may, _ in taken:
             if (may or (first and amount is not None)) and extra > 0:
                 extra -= 1
             else:
@@ -285,44 +339,27 @@ class StepBatches:
         return batches
 
 
-def _samples(taken: list[tuple[BatchAmount | None, bool]]) -> int:
-    return sum(amount.samples or 0 for amount, _ in taken if amount is not None)
+def _samples(taken: list[tuple[BatchAmount | None, bool, int]]) -> int:
+    return sum(amount.samples or 0 for amount, _, _ in taken if amount is not None)
 
 
-def _fits(rows: int | None, taken: list[tuple[BatchAmount | None, bool]], extra: int) -> bool:
+def _fits(rows: int | None, taken: list[tuple[BatchAmount | None, bool, int]], extra: int) -> bool:
     """Return whether the ``rows`` that went forward, if they are known, may be of the batches without ``extra``."""
     all_samples = _samples(taken)
     kept = all_samples - _samples([each for each in taken if each[1]][:extra])
     return rows is None or not kept or (rows != all_samples and rows % kept == 0)
 
 
-def is_followed(requests: list[LoaderRequest], index: int) -> bool:
-    """Return whether behind the one at ``index`` the same loader brought a batch."""
-    source = requests[index].source
-    return any(each.delivered and each.source == source for each in requests[index + 1 :])
+def is_followed(requests: list[LoaderRequest], index: int, asked: set[int]) -> bool:
+    """Return whether behind the one at ``index`` the same loader brought a batch, or any began.
 
-
-class RequestsElsewhere:
-    """Batches that a thread of the script's own asked a loader for, while the one that trains takes them from it."""
-
-    def __init__(self) -> None:
-        self.seen = False
-        self.waiting: list[tuple[int, BatchAmount | None]] = []
-
-    def add(self, duration: int, amount: BatchAmount | None) -> None:
-        """Note a request that brought a batch, in the thread that made it."""
-        self.seen = True
-        if len(self.waiting) < WAITING:
-            self.waiting.append((duration, amount))
-
-    def take(self, account: TimeSums) -> None:
-        """Move the batches since the step before to the account of this one."""
-        if not self.seen:
-            return
-        count = len(self.waiting)  # another thread goes on to add
-        taken = self.waiting[:count]
-        del self.waiting[:count]
-        account.add_batch(NO_BATCH)
-        for _, amount in taken:
-            account.add_batch(amount)
-        account.elsewhere = [count, sum(duration for duration, _ in taken)]
+    Of two loaders of the same data the iterators tell which is which, where both were ``asked`` before. `zip` asks the
+    first of its loaders once more when the second has ended; those of the next epoch may be others.
+    """
+    request, later = requests[index], requests[index + 1 :]
+    told = request.iterator in asked
+    return any(
+        each.region == "loader_start"
+        or (each.delivered and each.source == request.source and (not told or each.iterator == request.iterator))
+        for each in later
+    )

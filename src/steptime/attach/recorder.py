@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Callable
 from . import loader_requests
 from .account import COLLECTIVE, EPOCH, GAP, REGION, Ledger
 from .garbage import Collections
-from .loader_requests import LoaderRequest, RequestsElsewhere, TrainingSources
+from .loader_requests import LoaderRequest, TrainingSources
 from .optimizer_rounds import ClosureCode, OptimizerRounds
 from .patches import call_all
+from .reading_threads import RequestsElsewhere
 from .record_file import ProcessorUse, now
 from .step_lines import StepLines
 from .step_passes import StepPasses
@@ -143,7 +144,7 @@ class Recorder:
             self.ledger.waits = True  # whether what was before is trained on is known later
         self.enter("input")
 
-    def request_end(self, source: int, region: str, amount: BatchAmount | None = None) -> None:
+    def request_end(self, source: int, region: str, amount: BatchAmount | None = None, iterator: int = 0) -> None:
         """End it; ``region`` is `input`, `epoch` where no batch came, or `loader_start`; ``amount`` is in the batch."""
         timed = self._pop("input")
         if timed is None:
@@ -151,7 +152,7 @@ class Recorder:
         if self.stack:
             self.ledger.add((timed[0], REGION, region, timed[2]))
             return
-        self.pending.append(LoaderRequest(source, timed, region, amount))
+        self.pending.append(LoaderRequest(source, timed, region, amount, iterator))
         self.ledger.waits = self.ledger.waits or self.stepped
         if len(self.pending) > PENDING:
             for request in self.pending[: PENDING // 2]:
@@ -165,8 +166,8 @@ class Recorder:
         """
         if delivered := [request for request in self.pending if request.delivered]:
             if forward:
-                self._look_back()
-            self.sources.use(delivered, first=self.ledger.after is None)
+                self.untrained.look_back(self)
+            self.sources.use(delivered, self.pending, first=self.ledger.after is None)
         mine = self.sources.of(self.pending)
         self.sources.settle_others(self.pending, self.ledger)
         mine = self.reads.set_apart(mine, self.ledger, begun=self.begin is not None, stepped=self.stepped)
@@ -190,13 +191,6 @@ class Recorder:
     def _awaits_backward(self) -> bool:
         """Return whether the step has forward passes with gradient so far, and no backward pass."""
         return self.forwards > 0 and not (self.micro_steps or self.stepped or self.calls)
-
-    def _look_back(self) -> None:
-        """Set apart what the step has so far, if more batches went forward without a backward pass than usual."""
-        if self._awaits_backward() and self.untrained.add():
-            self.sources.forget()
-            self.batches.taken = []
-            self.ledger.set_apart(self.begin or 0, self.untrained.begin_of_batch(self.pending))
 
     def _end_of_update(self, begin: int, *, forward: bool) -> int:
         """Return when the update was over: one by hand is the gap before the ``forward`` that now begins."""
@@ -223,6 +217,8 @@ class Recorder:
             training = training and not self.between
         # Lightning and L-BFGS run forward and backward inside of the optimizer's step.
         elif all(region[0] == "update" for region in self.stack):
+            if training:
+                self.elsewhere_requests.set_evaluation_apart(self)
             if training and self.sources.is_evaluated(self.pending):
                 training = False
                 self.flags.add("evaluated")
@@ -262,6 +258,7 @@ class Recorder:
         """Begin a backward pass; one without a forward before it is a step's own as well."""
         self.last_gradient = 0
         self.sources.teach()
+        self.untrained.trains, self.batches.trained = True, self.batches.group
         if not self.stack:
             if self.pending or self.stepped or self.ledger.waits or self.begin is None:
                 self._use(self.clock(), forward=False)
@@ -380,8 +377,8 @@ class Recorder:
         account, apart = self.ledger.divide(boundary)
         requests = self.batches.end_step(account, max(self.forwards, self.micro_steps), self.passes.known_rows())
         if self.begin is not None:
+            self.elsewhere_requests.take(account, self)
             if self.sources.latest is None:
-                self.elsewhere_requests.take(account)
                 self.flags.add("no_loader")
             self.rounds.step_closed(self.optimizers)
             line: dict[str, Any] = {

@@ -1,7 +1,8 @@
 """The passes of a step: which of them its updates are made of, which update ends it, and the rows that go forward.
 
 A backward pass whose gradients the script clears before an update makes adversarial examples, a saliency map or the
-first half of a step of SAM: it is the step's own work, and no micro-step.
+first half of a step of SAM: it is the step's own work, and no micro-step. Nor is a further one of the same forward, of
+a second loss.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ class StepPasses:
 
     def __init__(self) -> None:
         self.settled = 0  # backward passes that an update used, or whose gradients were dropped
-        self.dropped = 0
+        self.dropped = self.left_out = 0  # the second: forward passes that no backward pass followed
+        self.further: set[int] = set()  # backward passes of a forward that had one
+        self.keeps_graph = False  # whether the latest backward pass has kept the graph
         # Of the forwards behind each backward pass: their rows, None if not known, or `MIXED`, and the first's array.
         self.rows: dict[int, tuple[int | None, Any]] = {}
         self.inputs = PassInputs()  # where no loader is known
+        self.lengths: dict[int, int] = {}  # of the rows of these arrays, where they have one
         self.at_update = (0, 0, 0)  # backward passes, forward passes and dropped ones at the latest update
 
     def forward(self, index: int, array: Any) -> None:
@@ -34,8 +38,30 @@ class StepPasses:
         rows = int(shape[0]) if shape else None
         if index not in self.rows:
             self.rows[index] = (rows, reference_to(array)) if shape else (None, None)
+            if shape and len(shape) > 1:
+                self.lengths[index] = shape[1]
         elif rows is not None and self.rows[index][0] not in (None, rows):
             self.rows[index] = (MIXED, None)
+
+    def backward_begins(self, recorder: Any, *, keeps_graph: bool) -> None:
+        """Note a backward pass, which is a further one if no forward came since the one before it.
+
+        That one has kept the graph, or there are fewer forward passes: a loss for each of several batches is none.
+        """
+        passes = recorder.micro_steps
+        if passes not in self.rows and recorder.forwards and passes > (0 if recorder.by_hand else self.settled):
+            used = passes - len(self.further)
+            if (self.keeps_graph or recorder.forwards <= used) and recorder.batches.count() <= used:
+                self.further.add(passes)
+        self.keeps_graph = keeps_graph
+
+    def leave_out(self, recorder: Any, group: int, forwards: int) -> None:
+        """Note that no backward pass follows so many ``forwards`` on a ``group`` of batches."""
+        recorder.batches.leave_out(group)
+        recorder.forwards = max(0, recorder.forwards - forwards)
+        self.left_out += forwards
+        if self.rows.get(recorder.micro_steps, (0, None))[0] == MIXED:
+            self.rows[recorder.micro_steps] = (None, None)
 
     def updated(self, recorder: Any) -> None:
         """Note an update, which uses what was not dropped."""
@@ -47,6 +73,7 @@ class StepPasses:
         for index in range(self.settled, recorder.micro_steps):
             self.rows.pop(index, None)
         self.inputs.drop(self.settled, recorder.micro_steps)
+        self.further = {index for index in self.further if index < self.settled}
         self.dropped += max(0, recorder.micro_steps - self.settled)
         self.settled = recorder.micro_steps
 
@@ -79,6 +106,10 @@ class StepPasses:
         rest.rows = {index - backward: known for index, known in self.rows.items() if index >= backward}
         self.rows = {index: known for index, known in self.rows.items() if index < backward}
         rest.inputs = self.inputs.part(backward)
+        rest.lengths = {index - backward: length for index, length in self.lengths.items() if index >= backward}
+        rest.further = {index - backward for index in self.further if index >= backward}
+        rest.keeps_graph = self.keeps_graph
+        self.further = {index for index in self.further if index < backward}
         self.dropped = dropped
         recorder.micro_steps, recorder.forwards = backward, forward
         del recorder.backwards[backward:]
@@ -89,10 +120,15 @@ class StepPasses:
 
     def form(self, recorder: Any, requests: int, amount: BatchAmount | None) -> dict[str, int]:
         """Return what a step's line has of them, and of the batches of so many ``requests``."""
-        micro_steps = max(recorder.micro_steps - self.dropped, min(1, recorder.micro_steps))
+        passes = recorder.micro_steps - len(self.further)
+        micro_steps = max(passes - self.dropped, min(1, passes))
         line = {"micro_steps": micro_steps}
-        if self.dropped:
-            line["dropped"] = recorder.micro_steps - micro_steps
+        if passes > micro_steps:
+            line["dropped"] = passes - micro_steps
+        if self.further:
+            line["further"] = len(self.further)
+        if self.left_out:
+            line["left_out"] = self.left_out
         if recorder.sources.latest is None:
             return line if amount is not None else {**line, **self.inputs.form(recorder)}
         if requests != 1:
@@ -100,22 +136,30 @@ class StepPasses:
         rows = self.known_rows()
         if amount is not None and amount.single and rows == requests:
             amount.samples, amount.tokens = rows, None
-        if requests != 1 and any(of_pass == MIXED for of_pass, _ in self.rows.values()):
+        if requests != 1 and self.is_mixed():
             recorder.flags.add("mixed")
         elif rows is not None and (amount is None or rows != amount.samples):
             line["rows"] = rows
         return line
 
+    def is_mixed(self) -> bool:
+        """Return whether arrays of several numbers of rows went forward for one backward pass."""
+        return any(rows == MIXED for rows, _ in self.rows.values())
+
     def known_rows(self) -> int | None:
         """Return how many rows went forward for the update, those of one array once; None if that is not known."""
-        total, seen = 0, set()
-        for rows, reference in self.rows.values():
+        arrays = self.arrays()
+        return sum(rows for rows, _, _ in arrays) or None if arrays else None
+
+    def arrays(self) -> list[tuple[int, Any, int | None]] | None:
+        """Return the rows of each array that went forward, what refers to it, and their length; None as above."""
+        arrays: dict[int, tuple[int, Any, int | None]] = {}
+        for index, (rows, reference) in self.rows.items():
             if rows is None or rows == MIXED:
                 return None
-            if id(reference) not in seen:  # an array has one reference, which outlives it here
-                total += rows
-                seen.add(id(reference))
-        return total or None
+            # An array has one reference, which outlives it here.
+            arrays.setdefault(id(reference), (rows, reference, self.lengths.get(index)))
+        return list(arrays.values())
 
 
 def reference_to(array: Any) -> Any:

@@ -152,7 +152,7 @@ class UsualSteps:
         self.amount = BatchAmount()
         self.closure_first = True
         self.array: Any = None  # refers to what went forward latest
-        self.thread = self.first = self.number = self.optimizer = 0
+        self.thread = self.first = self.number = self.optimizer = self.iterator = 0
         self._off()
 
     def _off(self) -> None:
@@ -211,7 +211,7 @@ class UsualSteps:
         self.updates = optimizers.living(self.optimizer)
         self.module: Callable[[], Any] = weakref.ref(module)
         self.rows, self.array = recorder.passes.rows[0]
-        self.source = recorder.sources.latest
+        self.source, self.iterator = recorder.sources.latest, recorder.untrained.iterator
         self.batch, self.size = self.reader.form, self.sizes.latest
         self.amount = recorder.batches.taken[0][0] or BatchAmount()
         self.thread = recorder.thread
@@ -381,6 +381,7 @@ class UsualSteps:
         recorder.sights[FORWARD] += steps * len(form.synchronised)
         batches = recorder.batches
         batches.steps += steps
+        recorder.untrained.trains = True
         for seen in batches.seen:
             seen[0] = seen.get(0, 0) + steps
         recorder.cost = 0
@@ -392,7 +393,7 @@ class UsualSteps:
         latest = recorder.last_gradient
         acts: dict[str, Callable[[], object]] = {
             INPUT: recorder.request_begin,
-            INPUT_ENDS: lambda: recorder.request_end(self.source or 0, INPUT, self.amount.copy()),
+            INPUT_ENDS: lambda: recorder.request_end(self.source or 0, INPUT, self.amount.copy(), self.iterator),
             FORWARD: lambda: recorder.forward_begin(training=True, array=self._array(form.codes[at + 1 : len(times)])),
             FORWARD_ENDS: lambda: recorder.forward_end(FORWARD),
             BACKWARD: recorder.backward_begin,

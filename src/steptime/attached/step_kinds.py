@@ -57,12 +57,21 @@ def kind_findings(kept: KeptSteps) -> Iterator[AttachedFinding]:
 
 
 def pass_notes(kept: KeptSteps) -> Iterator[str]:
-    """Yield how many backward passes steps have beside their micro-steps."""
-    counts = sorted({step.dropped for number in kept.numbers for step in kept.attempt.steps[number]})
+    """Yield how many passes steps have beside their micro-steps."""
+    steps = [step for number in kept.numbers for step in kept.attempt.steps[number]]
+    yield from _further_passes([step.dropped for step in steps], "whose gradients the script drops before the update")
+    yield from _further_passes([step.further for step in steps], "of a forward pass that had one")
+    left_out = [step.left_out for group in kept.attempt.steps.values() for step in group if step.left_out]
+    if left_out:
+        passes = format_count(sum(left_out), "forward pass", "forward passes")
+        yield f"no backward pass follows {passes}: what went forward there is not in the samples"
+
+
+def _further_passes(numbers: Sequence[int], which: str) -> Iterator[str]:
+    counts = sorted(set(numbers))
     if counts and counts[-1]:
         number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        passes = "backward pass" if counts == [1] else "backward passes"
-        yield f"steps have {number} more {passes}, whose gradients the script drops before the update"
+        yield f"steps have {number} more {'backward pass' if counts == [1] else 'backward passes'}, {which}"
 
 
 def _since_turns_are_known(steps: Sequence[StepLine]) -> Sequence[StepLine]:

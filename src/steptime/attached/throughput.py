@@ -21,6 +21,7 @@ from steptime.units import format_count
 
 _NO_LOADER = "no loader that steptime knows was seen"
 _NO_BATCH = "the arrays of a batch do not share a first dimension"
+_IN_THREAD = "a thread of the script reads batches, and what goes forward is not seen to be in their number of rows"
 _NO_TEXT = "batches hold neither input_ids nor integers with a row for each sample"
 _UNEVEN = "steps ask loaders for {} to {} batches each, and the rows that go forward are not those of the batches"
 _DOUBLE = 1.5
@@ -56,7 +57,7 @@ def throughput(kept: KeptSteps) -> Throughput:
         samples=_amount(
             kept,
             _rows if rows else _unknown if uneven else _samples,
-            _why_not_forward(kept, "samples") if alone else uneven or _NO_BATCH,
+            _why_not_forward(kept, "samples") if alone else _why_not_given(kept) or uneven or _NO_BATCH,
             split,
             readers,
         ),
@@ -66,7 +67,7 @@ def throughput(kept: KeptSteps) -> Throughput:
             (
                 _why_not_forward(kept, "tokens")
                 if alone
-                else (uneven if any(step.tokens for step in steps) else None) or _NO_TEXT
+                else _why_not_given(kept) or (uneven if any(step.tokens for step in steps) else None) or _NO_TEXT
             ),
             split,
             readers,
@@ -91,6 +92,12 @@ def _why_not_forward(kept: KeptSteps, amount: str) -> str:
     """Return why an amount is not known of a script without a loader."""
     hidden, why = why_input_is_unseen(kept) or _NO_LOADER, why_unseen(kept, amount)
     return f"{hidden}, and {why}" if why else hidden
+
+
+def _why_not_given(kept: KeptSteps) -> str | None:
+    """Return why amounts are not known of a script whose threads read batches; None of one where they are."""
+    steps = [step for number in kept.numbers for step in kept.attempt.steps[number]]
+    return _IN_THREAD if any(step.elsewhere is not None and step.samples is None for step in steps) else None
 
 
 def _samples(step: StepLine) -> int | None:

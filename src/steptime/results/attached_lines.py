@@ -88,6 +88,8 @@ class StepLine:
     duration_ns: Nanoseconds
     micro_steps: Count = 0
     dropped: Count = 0  # backward passes beside these, whose gradients were cleared before the update
+    further: Count = 0  # likewise, of a forward that had a backward pass
+    left_out: Count = 0  # forward passes that no backward pass followed
     regions: Durations = field(default_factory=dict)
     gaps: Durations = field(default_factory=dict)
     apart: OtherWork | None = None
@@ -104,12 +106,10 @@ class StepLine:
     targets: Bytes | None = None  # tokens of a second text, if its length is another
     mask: tuple[Bytes, Bytes] | None = None  # tokens whose mask was looked at, and those of them that are real
     content: Bytes | None = None  # a checksum of the first values of these batches, where they were looked at
-    elsewhere: tuple[Count, Nanoseconds] | None = None
-    """Requests to loaders in another thread of the script: how many brought a batch, and how long they took."""
+    elsewhere: tuple[Count, Nanoseconds] | None = None  # batches that other threads asked for, and how long that took
     collections: tuple[Count, Nanoseconds] | None = None  # of garbage: how many of 0.1 ms and more, and the longest
     cost_ns: Nanoseconds = 0
-    is_undivided: bool = False
-    """Whether its parts were left out, since they were longer than it."""
+    is_undivided: bool = False  # its parts were left out, since they were longer than it
 
     @property
     def end_ns(self) -> int:

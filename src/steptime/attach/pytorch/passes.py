@@ -247,7 +247,7 @@ class TorchTraining:
         usual, recorder, flops = self.usual, self.recorder, self.flops
         recorder.at_backward.append(self.gradients.backward_ended)
 
-        def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        def before(args: Any, kwargs: Any) -> Any:
             if usual.on and kwargs.get("inputs") is None and usual.begin(BACKWARD):
                 recorder.last_gradient = 0
                 return (usual,)
@@ -256,6 +256,7 @@ class TorchTraining:
             self.unused.backward_begins(kwargs, evaluates=self.evaluates)
             self.trains_so = self.trains_so or (self.evaluates and not self.unused.beside)
             self.dropped.backward_begin()
+            recorder.passes.backward_begins(recorder, keeps_graph=_keeps_graph(*args[2:4], **kwargs))
             recorder.backward_begin()
             return (flops.enter("backward"),)
 
@@ -367,6 +368,12 @@ class TorchTraining:
     def patch_checkpoints(self) -> None:
         """`torch.save`."""
         region_of(self.torch, "save", "save", self.compiling)
+
+
+def _keeps_graph(
+    retained: Any = None, created: Any = None, retain_graph: Any = None, create_graph: Any = None, **_: Any
+) -> bool:
+    return retained is True or created is True or retain_graph is True or create_graph is True
 
 
 class FlopCount:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 # In place of what a forward returns.
 FAILED = object()
-# Arrays of a result that are looked at for a graph.
-LOOKED_AT = 8
+# Arrays of a result that are looked at for a graph, and forward passes without a backward pass that are known.
+LOOKED_AT, MOST = 8, 4096
 # In the dictionary that a node of autograd's graph keeps for notes.
 NOTE = "steptime"
 
@@ -29,12 +29,16 @@ class DroppedPasses:
 
     Its graphs are gone when the next forward begins, and the step has more forwards before its first backward pass than
     is usual. Those of an episode, over which one loss is, are kept until then.
+
+    Behind requests to a loader it finds forwards that the script has left out (`continue`): their graphs are gone when
+    a backward pass of a later batch begins.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.usual: int | None = None
         self.passes: list[tuple[int, weakref.ref[Token] | None]] = []  # when each began, and its graph
+        self.held: dict[int, list[weakref.ref[Token] | None]] = {}  # graphs of forwards of each group of batches
 
     def begin(self) -> int:
         """Set apart what the step has so far if it was an evaluation, as a forward begins; return when."""
@@ -56,11 +60,23 @@ class DroppedPasses:
 
     def end(self, begun: int, result: Any) -> None:
         """Note a forward with its ``result``."""
+        token = _token(result, LOOKED_AT)
         if self.recorder.sources.latest is None:
-            self.passes.append((begun, _token(result, LOOKED_AT)))
+            self.passes.append((begun, token))
+        else:
+            self.held.setdefault(self.recorder.batches.group, []).append(token)
+            if len(self.held) > MOST:
+                self.held.clear()
 
     def backward_begin(self) -> None:
-        """Learn what is usual from the forwards before the first backward pass of a step."""
+        """Learn what is usual from the forwards before the first backward pass of a step, and which were left out."""
+        batches = self.recorder.batches
+        if batches.group > batches.trained + 1 and self.held and not self.recorder.stack:
+            for group in batches.groups()[:-1]:
+                known = self.held.get(group, [])  # none, of one of which only times were noted
+                if all(map(self._is_gone, known)) or (None in known and self.recorder.untrained.evaluates):
+                    self.recorder.passes.leave_out(self.recorder, group, len(known) or 1)
+        self.held.clear()
         if self.passes:
             count, self.passes = len(self.passes), []
             self.usual = count if self.usual is None else min(self.usual, count)
@@ -71,14 +87,14 @@ class DroppedPasses:
 
 
 def _token(result: Any, most: int) -> weakref.ref[Token] | None:
-    """Leave a token in the graph of ``result``; None without one that holds it."""
+    """Leave a token in the graphs of ``result``, which any of them keeps; None without one that holds it."""
+    token = None
     for each in _inside(result)[:most]:
         node = getattr(each, "grad_fn", None)
         notes = getattr(node, "metadata", None)
         if isinstance(notes, dict):
-            token = notes[NOTE] = Token()
-            return weakref.ref(token)
-    return None
+            token = notes[NOTE] = token or Token()
+    return None if token is None else weakref.ref(token)
 
 
 def _inside(result: Any) -> list[Any]:
