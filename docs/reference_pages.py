@@ -307,15 +307,16 @@ def report_examples() -> dict[tuple[str, str], str]:
     """Return a value of each key of reports (demo, stored studies, attached run, sweep), by form and key."""
     run = CliRunner()
     demo = run.invoke(app, ["demo", "--json", "-o", mkdtemp()]).stdout
-    kept = [*(DATA / f"{name}.tar.xz" for name in ("ray-train", "ray-data")), *_examples()]
-    reported = [run.invoke(app, ["report", "--json", str(folder)]).stdout for folder in kept]
+    attached = [
+        run.invoke(app, ["report", "--json", str(DATA / f"{name}.tar.xz")]).stdout for name in ("ray-train", "ray-data")
+    ]
     stored = [(DATA / "golden" / "strong-scaling" / "report.json").read_text(encoding="utf-8")]
     for archive in sorted((DATA / "stored").glob("*.tar.xz")):
         with tarfile.open(archive) as members:
             stored += [member.read().decode() for member in [members.extractfile("report.json")] if member]
     swept = json.dumps({"sweep": json.loads((DATA / "sweep.json").read_text(encoding="utf-8"))})
     found: dict[tuple[str, str], str] = {}
-    for text in (demo, *stored, *reported, swept):
+    for text in (demo, *stored, *attached, swept, *stored_reports().values()):
         report = json.loads(text)
         for form, place in (
             (Summary, report),
@@ -327,13 +328,11 @@ def report_examples() -> dict[tuple[str, str], str]:
     return found
 
 
-def _examples() -> list[Path]:
-    """Unpack the results folders that are stored for keys which no other has, and return them."""
-    root = Path(mkdtemp())
-    for archive in sorted((DATA / "examples").glob("*.tar.xz")):
-        with tarfile.open(archive) as members:
-            members.extractall(root, filter="data")
-    return sorted(root.iterdir())
+def stored_reports() -> dict[str, str]:
+    """Return the reports that are stored for keys which no stored folder has, by their names."""
+    with tarfile.open(DATA / "examples.tar.xz") as members:
+        files = {member.name: members.extractfile(member) for member in members}
+        return {name: file.read().decode() for name, file in files.items() if file}
 
 
 def _collect(form: type[BaseModel], value: Any, found: dict[tuple[str, str], str]) -> None:  # noqa: ANN401 - JSON
