@@ -1,7 +1,6 @@
 """No output of a stored study claims what its measurements cannot show."""
 
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from html import unescape
@@ -46,11 +45,8 @@ def outputs(study: str) -> dict[str, str]:
             "csv": output_of("report", "--format", "csv", results).replace(",", "\n"),
             "export": output_of("export", results, "--to", "csv", "-o", str(Path(root, "tables")), columns=80),
         }
-        same = shutil.copytree(results, Path(root, "same"))
-        for columns in (80, 120):
-            found[f"compare with itself, {columns}"] = output_of("compare", results, str(same), columns=columns)
-        if study in COMPARED:
-            found["compare"] = output_of("compare", results, "--by", COMPARED[study], columns=200)
+        for columns in (80, 120, 200) if study in COMPARED else ():
+            found[f"compare, {columns}"] = output_of("compare", results, "--by", COMPARED[study], columns=columns)
         if study in FITTED:
             profile = str(Path(root, "study.profile.json"))
             found["fit"] = output_of("fit", results, "-o", str(Path(root, "again.json")), columns=200)
