@@ -70,7 +70,7 @@ def test_arguments_that_look_like_options_are_the_commands(tmp_path):
 def test_a_program_that_is_not_there_ends_as_in_a_shell(tmp_path):
     done = attach(tmp_path, "no-such-program")
     assert done.returncode == 127
-    assert done.stderr == "error: no-such-program cannot be started: no such program on the PATH\n"
+    assert done.stderr.startswith("error: no-such-program cannot be started: no such program on the PATH; ")
     assert not (tmp_path / "results").exists()
 
 

@@ -126,6 +126,15 @@ def test_every_environment_that_is_listed_says_where_it_is_and_whether_it_is_who
 def test_the_core_needs_no_environment_to_be_made(tmp_path):
     done = steptime("env", "create", "reference", cwd=tmp_path, STEPTIME_CACHE=str(tmp_path / "cache"))
     assert "ready, Python 3." in done.stdout
+    assert "PATH=" not in done.stdout
+
+
+@pytest.mark.framework("pytorch")
+def test_a_command_that_runs_a_script_in_an_environment_can_be_pasted_at_80_columns(tmp_path):
+    done = steptime("env", "create", "pytorch", cwd=tmp_path, COLUMNS="80")
+    (line,) = (line for line in done.stdout.splitlines() if "PATH=" in line)
+    (tmp_path / "train.py").write_text("import torch; print('imported')")
+    assert subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, check=True).stdout == b"imported\n"
 
 
 @pytest.mark.skipif(

@@ -70,6 +70,11 @@ def test_unknown_names_are_answered_with_the_nearest(profile, override, near):
     assert override in mistake
 
 
+def test_workers_among_the_keys_are_answered_with_the_option(profile):
+    (mistake,) = mistakes(["workers=8,16"], profile)
+    assert mistake.endswith("--workers 8,16")
+
+
 @pytest.mark.parametrize(
     "override",
     [

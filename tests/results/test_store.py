@@ -1,6 +1,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from simulated import a_check, a_launch, a_store, a_trial, a_worker
@@ -100,6 +101,14 @@ def test_a_folder_without_a_study_is_no_results_folder(tmp_path):
     assert not Store.exists(tmp_path)
     with pytest.raises(StoreError, match=r"no study\.json"):
         Store.open(tmp_path)
+
+
+def test_a_name_alone_leads_to_the_results_of_that_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two.yaml").touch()
+    (tmp_path / "steptime-results" / "two").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"did you mean 'steptime-results/two'\?$"):
+        Store.open(Path("two"))
 
 
 def test_a_newer_folder_is_refused_with_the_version_that_reads_it(store):

@@ -327,6 +327,16 @@ class TestOpenTrials:
         assert said.startswith(begins)
         assert named == pairs
 
+    def test_pairs_that_hours_of_launches_would_not_tell_apart_are_not_offered(self):
+        (sentence,) = what_more_launches_show(self.planned(), lambda _: 100.0)
+        assert sentence.startswith("an hour of launches would tell no pair apart: they differ too little")
+
+    def test_trials_without_a_launch_come_first(self):
+        plan = self.planned()
+        plan.records = {name: own for name, own in plan.records.items() if name != TRIALS[0].id}
+        (sentence,) = what_more_launches_show(plan, lambda _: 0.9)
+        assert sentence == "another minute of launches would begin with 1 trial without any"
+
     def test_a_study_that_allows_for_fewer_launches_is_told_how_many_there_would_be(self):
         assert ", with launches.max=34)" in what_more_launches_show(self.planned(), lambda _: 4.0)[0]
 

@@ -78,8 +78,12 @@ def create(
     rows = [_made(name, prepared) for name in [*(spec.name for spec in specs), *broken]]
     columns = {"name": "environment", "state": "state", "reason": "why not", "fix": "what would help"}
     if not prepared.failures:
-        columns = {"name": "environment", "state": "state", "interpreter": "interpreter"}
+        columns = {"name": "environment", "state": "state"}
     print_rows(rows, columns, as_json=as_json)
+    made = [ready.interpreter for ready in prepared.environments.values() if ready.interpreter != Path(sys.executable)]
+    if made and not as_json:
+        say("To run a script of yours in one, as it is or under steptime attach:")
+        say(*(f'  PATH={shlex.quote(str(python.parent))}:"$PATH" python train.py' for python in made))
     if prepared.failures:
         sys.exit(EXIT_FAILED)
 

@@ -178,13 +178,20 @@ def times(value: float | None, low: float | None, high: float | None) -> Shown:
 
 
 def gain_doubt(low: float | None, high: float | None) -> str:
-    """``may be no gain`` where the interval of a gain holds 1, which promises nothing; empty for any other."""
-    return "may be no gain" if low is not None and high is not None and low <= 1.0 <= high else ""
+    """``may be no gain`` where the interval of a gain holds 1, which promises nothing; empty where it is undecided."""
+    if low is None or high is None or is_undecided(low, high):
+        return ""
+    return "may be no gain" if low <= 1.0 <= high else ""
 
 
 def predicted_gain(value: float | None, low: float | None, high: float | None) -> str:
-    """``predicted gain 1.24x (1.20 to 1.29)``, or ``may be no gain: predicted 1.10x (0.79 to 1.58)``."""
+    """``predicted gain 1.24x (1.20 to 1.29)``, or ``may be no gain: predicted 1.10x (0.79 to 1.58)``.
+
+    Where it is undecided, ``predicted gain inconclusive (about 2.74x)`` is all.
+    """
     shown, doubt = times(value, low, high).line, gain_doubt(low, high)
+    if is_undecided(low, high):
+        return f"predicted gain {shown}"
     return f"{doubt}: predicted {shown}" if doubt else f"predicted gain {shown}"
 
 

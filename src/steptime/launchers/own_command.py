@@ -130,8 +130,16 @@ def _why_missing(name: str) -> str:
         ),
         (place.is_dir(), "it is a folder; begin with a program, as python train.py"),
         (name in _OF_SHELLS, f"it is a word of the shell; begin with one: bash -c '{name} ... && python train.py'"),
+        (
+            name.startswith("-"),
+            "it is an option; write those of steptime before --, and a program behind it",
+        ),
+        (
+            place.name == name,
+            f"no such program on the PATH; activate its environment, or write as .venv/bin/{name}",
+        ),
     )
-    return next((answer for is_that, answer in answers if is_that), "no such program on the PATH")
+    return next((answer for is_that, answer in answers if is_that), "no such program")
 
 
 def _started(words: Sequence[str], environment: Mapping[str, str], mask: set[int], output: int | None) -> int:

@@ -256,6 +256,8 @@ def read_queries(overrides: Sequence[str], profile: Profile) -> list[Query]:
         key = key.strip()
         if not equals or not text.strip():
             wrong.append(f"override {override!r}: write KEY=VALUE, for example interconnect.bandwidth=25Gbit/s")
+        elif key == "workers":
+            wrong.append(f"override {override!r}: numbers of workers are an option: --workers {text.strip()}")
         elif key not in _KEYS:
             wrong.append(f"override {override!r}: {choices_message('key', key, KEYS)}")
         elif key in values:

@@ -24,6 +24,8 @@ from steptime.units import is_undecided
 
 _ENOUGH = 3
 """Launches that show how launches differ."""
+_BEYOND = 1.1
+"""A gain this many times what the further workers are is none of theirs."""
 _BETTER = "more launches, or a quieter machine, would tell"
 
 
@@ -71,6 +73,8 @@ class RankedRow:
         line = f"{many} computes {shown.line} the samples/s of {fewer}"
         if speedup.low <= 1.0 <= (speedup.high or 0.0):
             return f"{line}, which may be no gain: {_BETTER}"
+        if (speedup.value or 0.0) * self.trial.scaling.workers > _BEYOND * self.trial.workers:
+            return f"{line}, more than further workers can bring: what slowed {fewer}?"
         return line if speedup.low > 1.0 else f"{line}: fewer are faster"
 
     @property

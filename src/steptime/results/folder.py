@@ -17,6 +17,8 @@ from steptime.results.object_files import ObjectFiles
 from steptime.results.stored_record import SCHEMA
 from steptime.synonyms import path_hint
 
+RESULTS = Path("steptime-results")
+"""Where results lie that no folder was named for, below the working folder."""
 _RESERVED = ("study", "machine")
 _NAMED = 5
 """Results folders in another, at most so many."""
@@ -172,7 +174,9 @@ class ResultsFolder:
 def _no_results(path: Path) -> str:
     """Return why a path is not a results folder, with the one that may be meant."""
     if not path.exists():
-        return "; ".join(filter(None, (f"{path} is not a results folder: no such folder", path_hint(path))))
+        kept = RESULTS / path
+        meant = f"did you mean '{kept}'?" if kept.is_dir() else path_hint(path)
+        return "; ".join(filter(None, (f"{path} is not a results folder: no such folder", meant)))
     inside = sorted(each.parent.name for each in path.glob("*/study.json"))[:_NAMED] if path.is_dir() else []
     held = f"; it holds results folders, of which one can be named: {', '.join(inside)}" if inside else ""
     return f"{path} is not a results folder: it has no study.json{held}"

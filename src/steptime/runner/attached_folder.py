@@ -12,7 +12,7 @@ from steptime.attached.user_command import script_of
 from steptime.errors import StoreError
 from steptime.file_name import as_file_name
 from steptime.foreign_writers import require_folder_for_launches
-from steptime.results.folder import ResultsFolder
+from steptime.results.folder import RESULTS, ResultsFolder
 from steptime.results.gpu_windows import RECORDS
 from steptime.runner.job_member import JobMember
 
@@ -31,7 +31,7 @@ def named_folder(words: Sequence[str], output: Path | None) -> Path:
     if output is not None:
         return output
     script = Path(script_of(words)[1]).name.removesuffix(".py")
-    return Path("steptime-results") / f"attach-{as_file_name(script, 'command')}"
+    return RESULTS / f"attach-{as_file_name(script, 'command')}"
 
 
 def siblings(folder: Path) -> Iterator[Path]:

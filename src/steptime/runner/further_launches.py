@@ -12,7 +12,8 @@ from steptime.statistics.undecided_pairs import undecided_pairs, undecided_trial
 from steptime.study.trial import Trial
 from steptime.units import format_count, format_seconds
 
-_MINUTE_S = 60.0
+_MINUTE_S, _TOO_LONG_S = 60.0, 3600.0
+"""What is offered, and beyond which nothing is."""
 _NAMED = 3
 """So many pairs are named, the cheapest first."""
 
@@ -57,6 +58,8 @@ def what_more_launches_show(schedule: Schedule[Trial, Launch], launch_s: Callabl
     """
     waiting = {trial.id: trial for trial in schedule.unfinished()}
     launches = _reduced_launches(schedule)
+    if never := [name for name in waiting if not launches[name]]:
+        return [f"another minute of launches would begin with {format_count(len(never), 'trial')} without any"]
     undecided = [each for each in undecided_pairs(launches, _groups(schedule)) if waiting.keys() >= set(each.trials)]
     if not undecided:
         return []
@@ -74,6 +77,8 @@ def what_more_launches_show(schedule: Schedule[Trial, Launch], launch_s: Callabl
         return [f"another minute of launches would tell nothing apart that is known: {why}"]
     settled = _settled_within(_MINUTE_S, pairs, launch_s)
     allowed = schedule.rule.most
+    if not settled and pairs[0].seconds > _TOO_LONG_S:
+        return ["an hour of launches would tell no pair apart: they differ too little for how their launches spread"]
     if not settled:
         return [f"another minute of launches would tell no pair apart; the nearest: {pairs[0].in_words(allowed)}"]
     named = "; ".join(pair.in_words(allowed) for pair in settled[:_NAMED])

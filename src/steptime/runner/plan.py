@@ -27,6 +27,7 @@ from steptime.expansion.site import accelerators_of, site_of_study
 from steptime.launchers.namespaces import NO_NAMESPACE
 from steptime.launchers.request import Process, Request
 from steptime.launchers.table import launcher_named
+from steptime.results.folder import RESULTS
 from steptime.runner.durations import search_s
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunKind
@@ -368,7 +369,7 @@ def plan_study(
     datasets = dataset_facts(study)
     expansion = _with_trials(name, expand(study, manifests, datasets, accelerators, site), site)
     results = study.name if study.scale == SMALL else f"{study.name}-{study.scale}"
-    folder = output or Path("steptime-results") / results
+    folder = output or RESULTS / results
     # What came through a pipe is found again in the results only.
     readable = name in study_files() or Path(name).is_file()
     command = ["steptime", "run", name if readable else str(folder / "study.yaml"), *overrides]

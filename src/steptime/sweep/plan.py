@@ -15,6 +15,7 @@ from typing import Any
 from steptime.attached.user_command import script_of
 from steptime.errors import StoreError, UsageError
 from steptime.file_name import as_file_name
+from steptime.results.folder import RESULTS
 
 STORED = "sweep"
 """The object of a results folder that describes the sweep in it."""
@@ -177,4 +178,4 @@ def named_sweep(command: Sequence[str], output: Path | None) -> Path:
     if output is not None:
         return output
     script = Path(script_of(command)[1]).name.removesuffix(".py") if command else "command"
-    return Path("steptime-results") / f"sweep-{as_file_name(script, 'command')}"
+    return RESULTS / f"sweep-{as_file_name(script, 'command')}"
