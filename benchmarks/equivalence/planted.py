@@ -213,7 +213,8 @@ def _plant(bench: Bench, fault: Fault, trial: Trial) -> dict[str, Any]:
         else:
             result = bench.check(trial, faulty, workload_of(trial))
     wall_s = time.monotonic() - started
-    failed = (result.reason or "") and not any(word in result.reason or "" for word in ("away", "instead of"))
+    numbers = ("differs from", "away", "instead of")
+    failed = (result.reason or "") and not any(words in result.reason or "" for words in numbers)
     return {"caught": not result.passed, "crashed": bool(failed), "reason": result.reason, "wall_s": wall_s}
 
 

@@ -61,6 +61,7 @@ def without_loader_s(thrown_away):
     return float(value) / {"ms": 1000, "s": 1}[unit]
 
 
+@pytest.mark.alone
 def test_without_its_loader_a_step_is_shorter(without_loader_s):
     assert without_loader_s > 0.5 * LOAD_S
 

@@ -138,4 +138,7 @@ def test_launches_that_are_reduced_together_give_what_each_gives_alone():
     for together, times in zip(reduce_times(launches), launches, strict=True):
         (alone,) = reduce_times([times])
         assert np.array_equal(together.steady_s, alone.steady_s)
-        assert replace(together, block=0, steady_s=alone.steady_s) == replace(alone, steady_s=alone.steady_s)
+        assert (together.excess_s is None) == (alone.excess_s is None)
+        assert together.excess_s is None or np.array_equal(together.excess_s, alone.excess_s)
+        series = {"steady_s": alone.steady_s, "excess_s": None}
+        assert replace(together, block=0, **series) == replace(alone, **series)
