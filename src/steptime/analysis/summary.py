@@ -33,13 +33,14 @@ from steptime.analysis.summary_form import (
     dataset_forms,
     equivalence_form,
 )
-from steptime.analysis.trial_result import LaunchWatcher, TrialResult, throughput, trial_results, usable_cores
+from steptime.analysis.trial_result import LaunchWatcher, TrialResult, throughput, trial_results
 from steptime.analysis.work import WorkRates, counted_flops, work_of
 from steptime.catalog.options import Tuning
 from steptime.results.accuracy_records import TrainingRun
 from steptime.results.consistency import SetAside, counted
 from steptime.results.equivalence_records import EquivalenceResult
 from steptime.results.json_form import NOT_MEASURED, IntervalOverLaunches
+from steptime.results.machine import usable_cores
 from steptime.results.peaks import PEAKS, StoredPeaks
 from steptime.results.records import Launch
 from steptime.results.store import Store

@@ -22,6 +22,7 @@ from steptime.results.accuracy_records import TrainingRun
 from steptime.results.consistency import SetAside
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.results.loader_records import LoaderLaunch
+from steptime.results.machine import usable_cores
 from steptime.results.noise import median_noise
 from steptime.results.record_kinds import ABLATION, LOADING, TRAINING
 from steptime.results.records import Launch, Replay
@@ -94,11 +95,6 @@ def trial_results(store: Store, machine: Mapping[str, Any], watch: LaunchWatcher
         _with_spread(each, placed.get(each.trial.id, ()), spreads.get(each.trial.id), least.get(each.trial.id))
         for each in alone
     ]
-
-
-def usable_cores(machine: Mapping[str, Any]) -> float | None:
-    """Return the cores that a launch could use: those of the process, or a container's quota where that is less."""
-    return min((machine[name] for name in ("cores", "quota_cores") if machine.get(name) is not None), default=None)
 
 
 def _order(trial: Trial) -> tuple[Any, ...]:

@@ -18,6 +18,7 @@ from steptime.fitting.profile import NetLink, Profile, ProfileGroup
 from steptime.model.measured_links import stored_links
 from steptime.predict.held_out import errors_of
 from steptime.report.terminal import empty_table
+from steptime.results.machine import usable_cores
 from steptime.units import format_bytes, format_count, format_error, format_seconds
 
 if TYPE_CHECKING:
@@ -36,12 +37,11 @@ def fit_attached(
     """Write the profile of a user's own script; raises UsageError for a run that predicts nothing, and writes none."""
     links = stored_links(store)
     machine = store.machine() or {}
-    cores, quota, threads = (machine.get(name) for name in ("cores", "quota_cores", "threads"))
-    usable = min(float(cores), float(quota or cores)) if cores else 0.0
+    usable = float(usable_cores(machine) or 0.0)
     run = attached_run(*recorded)
     notes = [each.sentence for each in run.findings if each.kind == "trainings"]
     rows = links.rows if links else []
-    profile = attached_profile(run, recorded[1], rows, usable, tables, hardware_threads=threads)
+    profile = attached_profile(run, recorded[1], rows, usable, tables, hardware_threads=machine.get("threads"))
     profile = profile.model_copy(update={"trainings": " ".join(notes) or None})
     if not profile.refused:
         write_attached_profile(profile, path)

@@ -16,6 +16,7 @@ from steptime.catalog.options import OptionValue
 from steptime.catalog.workloads.costs import costs
 from steptime.errors import SteptimeError
 from steptime.results.json_form import Interval
+from steptime.results.machine import usable_cores
 from steptime.study.trial import Trial
 
 CPU_FLOP_RATE = (1e9, 6e10)
@@ -60,8 +61,7 @@ class DiagnosedTrial:
     @cached_property
     def cores(self) -> float | None:
         """Cores that its launches could use; None if the machine does not say."""
-        known = [self.machine[key] for key in ("cores", "quota_cores") if self.machine.get(key) is not None]
-        return min(known, default=None)
+        return usable_cores(self.machine)
 
     @property
     def busy(self) -> int:

@@ -9,7 +9,7 @@ import hmac
 import os
 import platform
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,11 @@ _PROCESSOR_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq
 _SYS_CPU = Path("/sys/devices/system/cpu")
 _POWERCAP = Path("/sys/class/powercap")
 _MICRO = 1e-6
+
+
+def usable_cores(machine: Mapping[str, Any]) -> float | None:
+    """Return the cores that a launch could use: those of the process, or a container's quota where that is less."""
+    return min((machine[name] for name in ("cores", "quota_cores") if machine.get(name) is not None), default=None)
 
 
 def processor_seconds() -> dict[str, float]:

@@ -12,6 +12,7 @@ from steptime.attached.processor_use import busy_threads
 from steptime.attached.step_parts import longest_training
 from steptime.attached.step_selection import kept_steps
 from steptime.attached.summary import attached_run
+from steptime.results.machine import usable_cores
 from steptime.results.store import Store
 from steptime.statistics.launch_times import LaunchTimes, reduce_times
 from steptime.units import format_count
@@ -139,11 +140,11 @@ def _workers_on_cores(
         return None
     boots = Counter(attempt.boots.values())
     facts = (store.machine() or {}) if header.boot in boots else {}
-    cores, quota, threads = (facts.get(name) for name in ("cores", "quota_cores", "threads"))
+    cores, threads = usable_cores(facts), facts.get("threads")
     return WorkersOnCores(
         machines=len(boots),
         most=max(boots.values()),
-        cores=min(float(cores), float(quota or cores)) if cores else None,
+        cores=float(cores) if cores else None,
         hardware_threads=float(threads) if isinstance(threads, int) else None,
         busy_threads=busy_threads(attempt.processes.values()),
     )
