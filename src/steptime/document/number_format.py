@@ -190,8 +190,6 @@ def predicted_gain(value: float | None, low: float | None, high: float | None) -
     Where it is undecided, ``predicted gain inconclusive (about 2.74x)`` is all.
     """
     shown, doubt = times(value, low, high).line, gain_doubt(low, high)
-    if is_undecided(low, high):
-        return f"predicted gain {shown}"
     return f"{doubt}: predicted {shown}" if doubt else f"predicted gain {shown}"
 
 
