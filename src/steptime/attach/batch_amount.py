@@ -22,7 +22,7 @@ IDENTIFIERS, MASK = "input_ids", "attention_mask"
 # Texts beside the first, of another length where an encoder reads that and a decoder writes these.
 TARGETS = ("labels", "decoder_input_ids")
 # Libraries whose arrays have a shape that costs nothing to read.
-LIBRARIES = ("torch", "numpy", "tensorflow", "jax", "jaxlib", "torchvision", "mxnet")
+LIBRARIES = ("torch", "numpy", "tensorflow", "jax", "jaxlib", "torchvision", "mxnet", "paddle")
 INTEGERS = ("int64", "int32", "int16", "uint16")
 CHANNELS = (1, 3)
 PLAIN = (int, float, str, bytes)

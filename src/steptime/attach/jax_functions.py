@@ -83,6 +83,7 @@ class JaxFunctions:
         self.waits = DeviceWaits(self.recorder)
         self.evaluating = False  # whether what is made now is for evaluation alone
         self.flops = call_flops()
+        self.made: dict[Any, tuple[Any, JittedFunction]] = {}  # the latest stand-in for a function of the same code
 
     @patches.unnoticed
     def patch(self, name: str) -> None:
@@ -121,11 +122,23 @@ class JaxFunctions:
     def _stand_in(self, patch: patches.Patch, function: Any, options: Any) -> Any:
         try:
             donates = any(options.get(name) not in (None, ()) for name in ("donate_argnums", "donate_argnames"))
-            watch = JittedFunction(self, function, donates=donates)
-            return Jitted(function, patches.measured(patch, function, watch.begin, watch.end))
+            codes = jax_programs.codes_of(function)
+            watch = self._made_before(codes, function) or JittedFunction(self, function, donates=donates)
+            made = Jitted(function, patches.measured(patch, function, watch.begin, watch.end))
+            if codes:
+                self.made[codes] = weakref.ref(made), watch
+            return made
         except Exception as error:
             patch.fault(error)
             return function
+
+    def _made_before(self, codes: Any, function: Any) -> JittedFunction | None:
+        """Return what is known of the same code where it is jitted anew, as in every turn of a loop."""
+        earlier, watch = self.made.get(codes, (None, None))
+        if watch is None or earlier() is not None or self.evaluating:
+            return None
+        watch.function = function
+        return watch
 
     def shapes(self, leaves: list[Any], least: int = 2) -> list[Any]:
         """Return shape and type of those of ``leaves`` that are arrays of at ``least`` so many numbers."""
