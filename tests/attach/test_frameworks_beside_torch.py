@@ -1,4 +1,4 @@
-"""Small scripts of JAX, TensorFlow, Chainer, MXNet and Paddle: their results are their own, and the record has their steps."""
+"""Small scripts of JAX, TensorFlow, Chainer, MXNet, Paddle: results are their own, the record has their steps."""
 
 import json
 import sys

@@ -105,7 +105,7 @@ step, key = jax.jit(trained), jax.random.key(0)
 """
 ANEW = {
     "a function": "a = jax.jit(trained)(a, batch())",
-    "what a partial holds": "a = jax.jit(functools.partial(trained))(a, batch())",
+    "a function with another option": "a = jax.jit(trained, keep_unused=True)(a, batch())",
     "a function with its weights taken over": "a = jax.jit(trained, donate_argnums=0)(a, batch())",
     "a helper beside the step": "key = jax.jit(jax.random.fold_in)(key, 1); a = step(a, batch())",
 }
@@ -118,7 +118,11 @@ def test_what_is_jitted_anew_in_each_turn_is_compiled_in_the_first_alone(tmp_pat
     assert ["compile" in line["regions"] for line in steps] == [True] + [False] * (ROUNDS - 1)
 
 
-def test_a_closure_made_anew_in_each_turn_is_compiled_in_each(tmp_path):
-    loop = f"for _ in range({ROUNDS}): a = jax.jit(lambda w, x: trained(w, x))(a, batch())"
+MADE_ANEW = {"a lambda": "lambda w, x: trained(w, x)", "a partial": "functools.partial(trained)"}
+
+
+@pytest.mark.parametrize("name", MADE_ANEW)
+def test_a_function_that_is_made_anew_in_each_turn_is_compiled_in_each(tmp_path, name):
+    loop = f"for _ in range({ROUNDS}): a = jax.jit({MADE_ANEW[name]})(a, batch())"
     lines = record_of(tmp_path, "jax", f"{BEGIN}{TRAINED}\n{loop}\n{END}")
     assert ["compile" in line["regions"] for line in lines if line["kind"] == "step"] == [True] * ROUNDS

@@ -36,7 +36,12 @@ END = "\nprint(*(f'{float(tf.reduce_sum(each)):.9f}' for each in net.trainable_v
 
 
 def saving_steps(lines):
-    return [line["number"] for line in lines if line["kind"] == "step" and "save" in line["regions"]]
+    parts = [
+        (line["number"], {**line["regions"], **line.get("apart", line)["regions"]})
+        for line in lines
+        if line["kind"] == "step"
+    ]
+    return [number for number, regions in parts if "save" in regions]
 
 
 @pytest.mark.parametrize("name", SAVES)

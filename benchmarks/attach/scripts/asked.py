@@ -1,4 +1,4 @@
-"""Training by Chainer, MXNet and Paddle: `python asked.py KIND`, with a slow loader and rank, evaluation and a checkpoint."""
+"""Training by Chainer, MXNet and Paddle: `python asked.py KIND`, with a slow loader, evaluation and a checkpoint."""
 
 import hashlib
 import sys
@@ -126,7 +126,7 @@ def mxnet():
     finish(loss.mean().asscalar(), [each.data().asnumpy() for each in net.collect_params().values()])
 
 
-def paddle():
+def paddle():  # noqa: C901 - a script of its own
     """A loop of one's own, with a loader without processes, which reads ahead in a thread."""
     import paddle
 

@@ -131,12 +131,13 @@ def _patch_modules(module: Any, look: Callable[[Any], None]) -> None:
         said = kwargs.get("is_train", args[2] if len(args) > 2 else None)  # noqa: PLR2004 - behind the batch
         return bool(args[0].for_training if said is None else said)
 
-    patched = {"forward": lambda owner, name: forward_of(owner, name, trains), "backward": backward_of}
-    patched["update"] = lambda owner, name: update_of(owner, name, look)
     for kind in _kinds_of(module.BaseModule, module):
-        for name, patch in patched.items():
-            if name in vars(kind):
-                patch(kind, name)
+        if "forward" in vars(kind):
+            forward_of(kind, "forward", trains)
+        if "backward" in vars(kind):
+            backward_of(kind, "backward")
+        if "update" in vars(kind):
+            update_of(kind, "update", look)
 
 
 def install_paddle(paddle: Any) -> None:
@@ -160,10 +161,6 @@ def install_paddle(paddle: Any) -> None:
             recorder.rank(paddle.distributed.get_rank(), count, "paddle")
             process.unseen(JOINED, "comm_exposed", "sync_wait")
 
-    loading = importlib.import_module("paddle.io.dataloader.dataloader_iter")
-    for iterator in _kinds_of(loading._DataLoaderIterBase, loading):
-        if "__next__" in vars(iterator) and iterator is not loading._DataLoaderIterBase:
-            requests_of(iterator, "__next__", lambda made: made._dataset, patches.never)
     forward_of(paddle.nn.Layer, "__call__", trains, trainable=trainable)
     for owner in (paddle.Tensor, paddle.autograd):
         backward_of(owner, "backward")
@@ -172,6 +169,14 @@ def install_paddle(paddle: Any) -> None:
             if name in vars(optimizer):
                 update_of(optimizer, name, look)
     region_of(paddle, "save", "save")
+    _patch_paddle_loaders()
+
+
+def _patch_paddle_loaders() -> None:
+    loading = importlib.import_module("paddle.io.dataloader.dataloader_iter")
+    for iterator in _kinds_of(loading._DataLoaderIterBase, loading):
+        if "__next__" in vars(iterator) and iterator is not loading._DataLoaderIterBase:
+            requests_of(iterator, "__next__", lambda made: made._dataset, patches.never)
 
 
 def _kinds_of(base: Any, *modules: Any) -> Iterator[Any]:
