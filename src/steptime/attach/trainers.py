@@ -62,9 +62,9 @@ def install_chainermn(module: Any) -> None:
             communicators = importlib.import_module(f"chainermn.communicators.{name}_communicator")
         except ImportError:  # it needs a library that is not there
             continue
-        for each in list(vars(communicators).values()):
-            if isinstance(each, type) and AVERAGE in vars(each):
-                _average_of(each)
+        for kind in list(vars(communicators).values()):
+            if isinstance(kind, type) and AVERAGE in vars(kind):
+                _average_of(kind)
 
 
 def _average_of(communicator: Any) -> None:
