@@ -128,8 +128,8 @@ def _patch_modules(module: Any, look: Callable[[Any], None]) -> None:
     """Patch the passes and updates of symbolic modules, which `fit` calls as well."""
 
     def trains(args: Any, kwargs: Any) -> bool:
-        said = kwargs.get("is_train", args[2] if len(args) > 2 else None)  # noqa: PLR2004 - behind the batch
-        return bool(args[0].for_training if said is None else said)
+        wanted = kwargs.get("is_train", args[2] if len(args) > 2 else None)  # noqa: PLR2004 - behind the batch
+        return bool(args[0].for_training if wanted is None else wanted)
 
     for kind in _kinds_of(module.BaseModule, module):
         if "forward" in vars(kind):
