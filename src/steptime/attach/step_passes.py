@@ -136,6 +136,8 @@ class StepPasses:
         rows = self.known_rows()
         if amount is not None and amount.single and rows == requests:
             amount.samples, amount.tokens = rows, None
+        elif amount is not None and amount.rows and amount.rows == rows:
+            amount.samples = rows
         if requests != 1 and self.is_mixed():
             recorder.flags.add("mixed")
         elif rows is not None and (amount is None or rows != amount.samples):
