@@ -32,13 +32,16 @@ DRAWS = 2000
 KEPT = (2, 3, 4, 5)
 COLUMNS = ("study", "trials", "launches", "kept", "intervals", "holds", "worst", "half_width")
 Launches = Mapping[str, Sequence[LaunchTimes]]
+Workloads = Mapping[str, str]
 
 
-def read(place: Path) -> Launches:
-    """Return the timed launches of each trial of a folder or a file."""
+def read(place: Path) -> tuple[Launches, Workloads]:
+    """Return the timed launches of each trial of a folder or a file, and what each trains."""
     if place.is_dir():
         store = Store.open(place)
-        return in_turns({each.id: reduced(each, store.launches(each.id)) for each in store.trials()})
+        trials = list(store.trials())
+        launches = in_turns({each.id: reduced(each, store.launches(each.id)) for each in trials})
+        return launches, {each.id: each.workload for each in trials}
     found: dict[str, list[LaunchTimes]] = {}
     with place.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -46,7 +49,7 @@ def read(place: Path) -> Launches:
                 seconds = float(row["mean_ms"]) / 1e3
                 one = LaunchTimes(int(row["round"]), np.array([seconds]), 0, log(seconds), 0.0)
                 found.setdefault(row["framework"], []).append(one)
-    return found
+    return found, dict.fromkeys(found, "")
 
 
 def choices(fewest: int, kept: int) -> list[set[int]]:
@@ -57,11 +60,11 @@ def choices(fewest: int, kept: int) -> list[set[int]]:
     return [set(rng.sample(range(fewest), kept)) for _ in range(DRAWS)]
 
 
-def held(launches: Launches, chosen: set[int]) -> list[tuple[str, bool, float]]:
+def held(launches: Launches, workloads: Workloads, chosen: set[int]) -> list[tuple[str, bool, float]]:
     """Return whether each trial's interval holds the mean of the rest, and its half-width as a logarithm."""
     kept = len(chosen)
     known = {name: [each for place, each in enumerate(own) if place in chosen] for name, own in launches.items()}
-    spreads = pool_spread(known)
+    spreads = pool_spread(known, workloads)
     found = []
     for name, own in known.items():
         rest = [each.log_mean for place, each in enumerate(launches[name]) if place not in chosen]
@@ -83,12 +86,13 @@ def main(path: Path, studies: Sequence[tuple[str, Path, int]]) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for name, place, least in studies:
-            launches = {trial: own for trial, own in read(place).items() if len(own) >= least}
+            every, workloads = read(place)
+            launches = {trial: own for trial, own in every.items() if len(own) >= least}
             fewest, most = (end(map(len, launches.values())) for end in (min, max))
             for kept in KEPT:
                 if kept > fewest or kept == most:
                     continue
-                found = [each for chosen in choices(fewest, kept) for each in held(launches, chosen)]
+                found = [each for chosen in choices(fewest, kept) for each in held(launches, workloads, chosen)]
                 each_held = {trial: [is_held for which, is_held, _ in found if which == trial] for trial in launches}
                 shares = [100.0 * statistics.fmean(own) for own in each_held.values() if own]
                 holds = 100.0 * statistics.fmean(is_held for _, is_held, _ in found)

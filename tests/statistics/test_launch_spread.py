@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import scipy.sparse.csgraph
 
+from steptime.statistics.drift import BlockEffects
 from steptime.statistics.interval import LEVEL, half_width_between
 from steptime.statistics.launch_spread import (
-    BlockEffects,
     TrialSpread,
-    _Layout,
     pool_spread,
     pooled_error,
     spreads_of,
 )
 from steptime.statistics.launch_times import reduce_times
+from steptime.statistics.two_way import Layout
 
 
 def half_widths(logs):
@@ -101,6 +101,59 @@ def test_a_trial_with_one_launch_is_as_unsure_as_the_others_are_of_one():
     assert alone > 1.5 * three
 
 
+def of_two_workloads(logs):
+    """Return the launches of trials x blocks, and the workload of each: the first half of the trials has another."""
+    trials = {str(row): reduce_times([np.exp([log]) for log in own]) for row, own in enumerate(logs)}
+    return trials, {name: "long" if int(name) < len(logs) // 2 else "short" for name in trials}
+
+
+def test_a_drift_of_one_workload_leaves_the_intervals_of_another_alone():
+    logs = 0.01 * np.random.default_rng(0).standard_normal((8, 4))
+    trials, workloads = of_two_workloads(logs)
+    steady = pool_spread(trials, workloads)["0"]
+    logs[4:] += [0.2, 0.1, -0.1, -0.2]
+    trials, workloads = of_two_workloads(logs)
+    drifting, together = pool_spread(trials, workloads)["0"], pool_spread(trials)["0"]
+    of_blocks = dict.fromkeys(range(4), 0.25)
+    widths = [pooled_error([(each, of_blocks)], LEVEL).half_width for each in (steady, drifting, together)]
+    assert widths[1] == pytest.approx(widths[0], rel=0.01)
+    assert widths[2] > 3.0 * widths[1]
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("felt", [(1.0, 1.0), (0.0, 1.0)], ids=["by both", "by one"])
+@pytest.mark.parametrize("launches", [2, 3, 5])
+def test_intervals_of_workloads_hold_the_truth_whoever_feels_the_drift(launches, felt):
+    rng = np.random.default_rng(launches)
+    covered = []
+    for _ in range(100):
+        drift = 3.0 * np.repeat(felt, 4)[:, None] * rng.standard_normal(launches)
+        trials, workloads = of_two_workloads(0.01 * (rng.standard_normal((8, launches)) + drift))
+        of_blocks = dict.fromkeys(range(launches), 1.0 / launches)
+        for name, spread in pool_spread(trials, workloads).items():
+            centre = np.mean([each.log_mean for each in trials[name]])
+            covered.append(abs(centre) <= pooled_error([(spread, of_blocks)], LEVEL).half_width)
+    assert np.mean(covered) >= 0.93
+
+
+@pytest.mark.parametrize("few", [1, 2])
+def test_a_workload_of_fewer_than_three_trials_drifts_as_the_others(few):
+    logs = 0.01 * np.random.default_rng(0).standard_normal((8, 3))
+    trials, _ = of_two_workloads(logs)
+    workloads = {name: "few" if int(name) < few else "many" for name in trials}
+    assert pool_spread(trials, workloads) == pool_spread(trials)
+
+
+def test_drifts_of_two_workloads_are_not_taken_to_cancel():
+    logs = 0.01 * np.random.default_rng(0).standard_normal((8, 3)) + np.array([0.0, 0.1, -0.1])
+    trials, workloads = of_two_workloads(logs)
+    spreads = pool_spread(trials, workloads)
+    of_blocks = dict.fromkeys(range(3), 1 / 6)
+    both = [(spreads[name], of_blocks) for name in ("0", "4")]
+    one = pooled_error([(spreads["0"], dict.fromkeys(range(3), 1 / 3))], LEVEL).half_width
+    assert pooled_error(both, LEVEL).half_width > 0.8 * one
+
+
 def test_a_drift_that_all_trials_share_cancels_in_the_ratio_of_two():
     rng = np.random.default_rng(0)
     own, drift = 0.01 * rng.standard_normal((8, 3)), np.array([0.0, 1.0, -1.0])
@@ -162,14 +215,14 @@ def test_blocks_and_trials_that_share_launches_are_connected(launches):
     joined = scipy.sparse.coo_array((np.ones(launches), (rows, columns + trials)), (trials + blocks,) * 2)
     count, labels = scipy.sparse.csgraph.connected_components(joined, directed=False)
 
-    layout = _Layout(rows, columns, trials, blocks)
+    layout = Layout(rows, columns, trials, blocks)
 
-    assert layout.components == count
+    assert layout.free_blocks(np.zeros(blocks, int)).tolist() == [blocks - count]
     assert len({*zip(layout.connected.tolist(), labels.tolist(), strict=True)}) == count
 
 
 def test_a_chain_of_blocks_is_connected():
     trials = np.arange(300)
-    layout = _Layout(np.repeat(trials, 2), np.stack([trials, trials + 1], axis=1).ravel(), 300, 301)
+    layout = Layout(np.repeat(trials, 2), np.stack([trials, trials + 1], axis=1).ravel(), 300, 301)
 
-    assert layout.components == 1
+    assert layout.free_blocks(np.zeros(301, int)).tolist() == [300]

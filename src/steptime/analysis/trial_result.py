@@ -89,7 +89,7 @@ def trial_results(store: Store, machine: Mapping[str, Any], watch: LaunchWatcher
         for trial in sorted(store.trials(), key=_order)
     ]
     placed = in_turns({each.trial.id: each.estimate.launches for each in alone if each.estimate})
-    spreads = pool_spread(placed)
+    spreads = pool_spread(placed, {each.trial.id: each.trial.workload for each in alone})
     least = {} if spreads else least_half_widths(placed, LEVEL)
     return [
         _with_spread(each, placed.get(each.trial.id, ()), spreads.get(each.trial.id), least.get(each.trial.id))

@@ -277,13 +277,13 @@ def observe(store: Store) -> list[Observation]:
         )
         raise StoreError(message)
     whole = sum(trial.accumulation == 1 for trial in trials)
-    times, measured = {}, []
+    times, measured, workloads = {}, [], {}
     for trial in store.trials():
         timed = _timed(store, trial)
-        times[trial.id] = [each for _, each in timed]
+        times[trial.id], workloads[trial.id] = [each for _, each in timed], trial.workload
         if timed and trial.accumulation == 1 and not trial.own:
             measured.append(_observation(store, trial, timed))
-    spreads = pool_spread(times)
+    spreads = pool_spread(times, workloads)
     found = [replace(each, pooled_spread=_deviation(spreads.get(each.trial))) for each in measured]
     if not found and whole < len(trials):
         message = f"{store.path} has only trials with accumulation, which no model describes yet; measure without it"

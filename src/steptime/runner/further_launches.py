@@ -44,7 +44,7 @@ def open_trials(schedule: Schedule[Trial, Launch]) -> set[str]:
     """Return the ids of the trials that are not told apart from another one, or are compared with no other."""
     groups = _groups(schedule)
     alone = {members[0] for members in groups if len(members) == 1}
-    return alone | undecided_trials(_reduced_launches(schedule), groups)
+    return alone | undecided_trials(_reduced_launches(schedule), groups, _workloads(schedule))
 
 
 def what_more_launches_show(schedule: Schedule[Trial, Launch], launch_s: Callable[[Trial], float]) -> list[str]:
@@ -60,7 +60,8 @@ def what_more_launches_show(schedule: Schedule[Trial, Launch], launch_s: Callabl
     launches = _reduced_launches(schedule)
     if never := [name for name in waiting if not launches[name]]:
         return [f"another minute of launches would begin with {format_count(len(never), 'trial')} without any"]
-    undecided = [each for each in undecided_pairs(launches, _groups(schedule)) if waiting.keys() >= set(each.trials)]
+    pairs_left = undecided_pairs(launches, _groups(schedule), _workloads(schedule))
+    undecided = [each for each in pairs_left if waiting.keys() >= set(each.trials)]
     if not undecided:
         return []
     pairs = []
@@ -103,6 +104,10 @@ def _settled_within(
 
 def _reduced_launches(schedule: Schedule[Trial, Launch]) -> dict[str, Sequence[LaunchTimes]]:
     return {each.id: reduced(each, schedule.records.get(each.id, ())) for each in schedule.configurations}
+
+
+def _workloads(schedule: Schedule[Trial, Launch]) -> dict[str, str]:
+    return {each.id: each.workload for each in schedule.configurations}
 
 
 def _groups(schedule: Schedule[Trial, Launch]) -> Collection[Sequence[str]]:

@@ -5,23 +5,23 @@ launches of one trial hardly show how much launches differ, those of all trials 
 docs/decisions/0011-pooled-spread.md has the coverage.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import scipy  # type: ignore[import-untyped]  # scipy ships no types; its modules are imported when used
 from numpy.typing import NDArray
 
+from steptime.statistics.drift import BlockEffects, shrink_drifts
 from steptime.statistics.launch_times import LaunchTimes, by_block
 from steptime.statistics.simultaneous import critical_value
+from steptime.statistics.two_way import Indices, Layout, sums
 
 FEWEST_TRIALS = 3
 """The spread of fewer trials is not pooled: two say nothing of how spreads differ between trials."""
 _PRIOR_HETEROGENEITY = 0.6
 """Variance of the log variances of trials whose spreads differ by up to nearly four times: (2 ln 3.8)² / 12."""
-_DRIFT_LEVEL = 0.2
-"""Blocks are taken to differ when chance alone makes them differ as much with less than this probability."""
 _LEAST_VARIANCE = 1e-4
 """Of the mean variance: a smaller one, of launches that agree to the tick of a clock, counts as this much."""
 _EXCEPTION, _EXCEPTIONS = 0.02, 0.25
@@ -36,26 +36,10 @@ _PRIOR_SLOPE = 0.5
 _ROUNDS = 3
 """Rounds of weighting; the weights hardly change after the second."""
 _NEWTON_STEPS, _CONVERGED = 20, 1e-9
-_DENSE = 0.05
-"""A layout with a larger share of trials x blocks that ran is multiplied faster as a dense matrix."""
 
 Array = NDArray[np.float64]
 _Part = tuple[float, float]
 """A variance and its degrees of freedom."""
-Indices = NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class BlockEffects:
-    """What blocks have of their own for all trials alike, such as a machine that slows down."""
-
-    variance: float
-    """Of the estimated effects, which includes the error of their estimation."""
-    freedom: float
-    drifted: bool
-    """Whether blocks were shown to differ."""
-    residual_freedom: float
-    """Of all trials' spreads together; no sum over trials is known with more."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +82,8 @@ def pooled_error(
     blocks hold of it already, and the variance of these effects, as far as the shares of a block do not cancel. They
     are added with Satterthwaite's degrees of freedom. Where blocks were shown to differ, the half-widths of both parts
     are added as squares instead: between two blocks a variance has one degree of freedom and may be small by luck,
-    which Satterthwaite's rule takes for certainty.
+    which Satterthwaite's rule takes for certainty. Blocks of several workloads may drift together or not, so that their
+    standard errors are added.
 
     Args:
         shares: of each trial its spread and, by block, the weight of its launch in the sum.
@@ -110,33 +95,46 @@ def pooled_error(
             be alike as those of two are not, so that their effects are not taken to average out within it.
     """
     own = [sum(share**2 for share in of_blocks.values()) for _, of_blocks in shares]
-    totals: dict[Hashable, float] = {}
-    for _, of_blocks in shares:
-        for block, share in of_blocks.items():
-            totals[block] = totals.get(block, 0.0) + share
-    left = sum(total**2 for total in totals.values())
-    shared = left / sum(own)
+    totals, squares = _block_totals(shares)
+    left = {effects: sum(total**2 for total in each.values()) for effects, each in totals.items()}
     largest = max(spread.variance for spread, _ in shares)
-    parts = [
-        (square * (largest if family else spread.variance) * max(0.0, 1.0 - shared * spread.leverage), spread.freedom)
-        for square, (spread, _) in zip(own, shares, strict=True)
-    ]
-    blocks = shares[0][0].blocks
+    parts = []
+    for square, (spread, _) in zip(own, shares, strict=True):
+        held = left[spread.blocks] / squares[spread.blocks] * spread.leverage
+        parts.append((square * (largest if family else spread.variance) * max(0.0, 1.0 - held), spread.freedom))
     if sessions is not None:
-        left = _squares(totals, sessions)
-    of_blocks_part = (left * blocks.variance, blocks.freedom)
+        left = {effects: _squares(each, sessions) for effects, each in totals.items()}
+    drifted = any(effects.drifted and each > 0.0 for effects, each in left.items())
+    of_blocks_part = (
+        sum((each * effects.variance) ** 0.5 for effects, each in left.items()) ** 2,
+        min(effects.freedom for effects in left),
+    )
     variance, freedom = satterthwaite(parts)
     if family:
         freedom = min(spread.common_freedom for spread, _ in shares)
-    launches_part = (variance, min(freedom, blocks.residual_freedom))
+    launches_part = (variance, min(freedom, shares[0][0].blocks.residual_freedom))
     total, freedom = satterthwaite([launches_part, of_blocks_part])
     error = float(np.sqrt(total))
     means = family or 2
     half_width = float(critical_value(freedom, level, means)) * error
-    if blocks.drifted and left > 0.0:
+    if drifted:
         both = [launches_part, of_blocks_part]
         half_width = float(np.hypot(*(critical_value(free, level, means) * np.sqrt(each) for each, free in both)))
     return PooledError(half_width, error, freedom)
+
+
+def _block_totals(
+    shares: Sequence[tuple[TrialSpread, Mapping[Hashable, float]]],
+) -> tuple[dict[BlockEffects, dict[Hashable, float]], dict[BlockEffects, float]]:
+    """Return, for each drift, the sum of the weights of each block, and that of all their squares."""
+    totals: dict[BlockEffects, dict[Hashable, float]] = {}
+    squares: dict[BlockEffects, float] = {}
+    for spread, of_blocks in shares:
+        of_drift = totals.setdefault(spread.blocks, {})
+        for block, share in of_blocks.items():
+            of_drift[block] = of_drift.get(block, 0.0) + share
+            squares[spread.blocks] = squares.get(spread.blocks, 0.0) + share**2
+    return totals, squares
 
 
 def _squares(totals: Mapping[Hashable, float], sessions: Mapping[Hashable, int]) -> float:
@@ -154,12 +152,15 @@ def satterthwaite(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return variance, (variance**2 / uncertainty if uncertainty > 0.0 else min(freedom for _, freedom in parts))
 
 
-def pool_spread(launches: Mapping[str, Sequence[LaunchTimes]]) -> dict[str, TrialSpread]:
+def pool_spread(
+    launches: Mapping[str, Sequence[LaunchTimes]], workloads: Mapping[str, str] | None = None
+) -> dict[str, TrialSpread]:
     """Return how launches of each trial spread, by its name; empty where there is nothing to pool.
 
-    The logarithm of the step time of trial j's launch in block b is m = mu_j + beta_b + e, where the spread of e is
-    the trial's own and blocks drift by beta for all trials alike. Both are estimated by weighted least squares, in
-    which a trial that spreads more than usual counts less. A trial's variance s² with d = n - 1 degrees of freedom,
+    The logarithm of the step time of trial j's launch in block b is m = mu_j + beta_wb + e, where the spread of e is
+    the trial's own and blocks drift by beta for all trials of a workload alike: what slows steps of 5 ms may leave
+    those of 500 ms alone. Both are estimated by weighted least squares, in which a trial that spreads more than usual
+    counts less. A trial's variance s² with d = n - 1 degrees of freedom,
     relative to what the length of its step leads to (``_scales``), is then shrunk: (d0 s0² + d s²) / (d0 + d)
     (``moderation``), and with few launches is at least the mean of all (``mean_variance``). A trial that spreads as
     none of the others would keeps its own variance, and none has less than its own irregular stalls leave open of a
@@ -167,7 +168,12 @@ def pool_spread(launches: Mapping[str, Sequence[LaunchTimes]]) -> dict[str, Tria
 
     There is nothing to pool with fewer than ``FEWEST_TRIALS`` trials of two launches, where no launch differs, or
     where the effects of blocks leave nothing of how launches differ.
+
+    Args:
+        launches: of each trial.
+        workloads: what each trial trains, by its name; without them, all are taken to drift alike.
     """
+    drifts = _drifts(launches, workloads)
     numbers: dict[Hashable, int] = {}
     flat = [
         (row, numbers.setdefault(block, len(numbers)), launch.log_mean)
@@ -177,8 +183,23 @@ def pool_spread(launches: Mapping[str, Sequence[LaunchTimes]]) -> dict[str, Tria
     if not flat:
         return {}
     trials, blocks, values = (np.array(column) for column in zip(*flat, strict=True))
-    found = dict(zip(launches, _spreads(len(launches), trials, blocks, values), strict=False))
+    found = dict(zip(launches, _spreads(np.array(drifts), trials, blocks, values), strict=False))
     return {name: each.at_least(_by_stalls(launches[name])) for name, each in found.items()}
+
+
+def _drifts(launches: Mapping[str, Sequence[LaunchTimes]], workloads: Mapping[str, str] | None) -> list[int]:
+    """Return the number of the drift that each trial follows.
+
+    That is its workload's where ``FEWEST_TRIALS`` trials of it have two launches, which tell a drift from the spread
+    of one. The trials of all others are taken to drift alike; where these are too few, as the most frequent workload.
+    """
+    if workloads is None:
+        return [0] * len(launches)
+    repeated = Counter(workloads[name] for name, own in launches.items() if len(own) > 1)
+    known = {workload: count for workload, count in repeated.most_common() if count >= FEWEST_TRIALS}
+    others = len(known) if sum(repeated.values()) - sum(known.values()) >= FEWEST_TRIALS else 0
+    numbers = {workload: number for number, workload in enumerate(known)}
+    return [numbers.get(workloads[name], others) for name in launches]
 
 
 def _by_stalls(launches: Sequence[LaunchTimes]) -> float:
@@ -189,31 +210,36 @@ def _by_stalls(launches: Sequence[LaunchTimes]) -> float:
 def spreads_of(logs: Array) -> list[TrialSpread]:
     """Return the spread of each row of ``logs``, trials x blocks, with NaN where a trial did not run."""
     trials, blocks = np.nonzero(~np.isnan(logs))
-    return _spreads(len(logs), trials, blocks, logs[trials, blocks])
+    return _spreads(np.zeros(len(logs), np.intp), trials, blocks, logs[trials, blocks])
 
 
-def _spreads(count: int, trials: Indices, blocks: Indices, values: Array) -> list[TrialSpread]:
-    """Return the spread of each of ``count`` trials; the arrays hold the trial, block and logarithm of each launch.
+def _spreads(drifts: Indices, trials: Indices, blocks: Indices, values: Array) -> list[TrialSpread]:
+    """Return the spread of each trial; ``drifts`` has the number of the one that it follows.
+
+    The other arrays hold the trial, block and logarithm of each launch.
 
     Time and memory grow with the number of launches, and with the cube of the smaller of the numbers of trials and
     blocks.
     """
+    count = len(drifts)
     counts = np.bincount(trials, minlength=count)
     repeated = np.flatnonzero(counts > 1)
     if len(repeated) < FEWEST_TRIALS:
         return []
     used = counts[trials] > 1
     rows = np.searchsorted(repeated, trials[used])
-    columns = np.unique(blocks[used], return_inverse=True)[1]
+    columns = np.unique(drifts[trials[used]] * (blocks.max() + 1) + blocks[used], return_inverse=True)[1]
     lengths = np.bincount(trials, values, minlength=count) / np.maximum(counts, 1)
     values = values[used]
     degrees = (counts[repeated] - 1).astype(np.float64)
-    layout = _Layout(rows, columns, len(repeated), int(columns.max()) + 1)
-    block_freedom = float(layout.blocks - layout.components)
-    if degrees.sum() <= block_freedom and layout.blocks < len(columns):
+    layout = Layout(rows, columns, len(repeated), int(columns.max()) + 1)
+    of_column = np.zeros(layout.blocks, np.intp)
+    of_column[columns] = drifts[repeated][rows]
+    block_freedoms = layout.free_blocks(of_column)
+    if degrees.sum() <= block_freedoms.sum() and layout.blocks < len(columns):
         return []  # blocks that trials share explain all: what is left is rounding
     centred = values - layout.trial_means(values)[rows]
-    variances = _sums(rows, centred**2) / degrees
+    variances = sums(rows, centred**2) / degrees
     if not np.any(variances > 0.0):
         return []
     leverage = effects = np.zeros(0)
@@ -224,25 +250,27 @@ def _spreads(count: int, trials: Indices, blocks: Indices, values: Array) -> lis
         moderated = (prior_freedom * prior_variance * scale + degrees * variances) / (prior_freedom + degrees)
         weights = 1.0 / np.maximum(moderated, prior_variance * scale)
         effects, residuals = layout.two_way(values, weights)
-        totals = _sums(columns, weights[rows])
-        leverage = _sums(rows, weights[rows] / totals[columns]) / (degrees + 1.0)
+        totals = sums(columns, weights[rows])
+        leverage = sums(rows, weights[rows] / totals[columns]) / (degrees + 1.0)
         free = degrees * np.maximum(1.0 - leverage, 1e-9)
-        variances = np.where(leverage < 1.0 - 1e-9, _sums(rows, residuals**2) / free, variances)
+        variances = np.where(leverage < 1.0 - 1e-9, sums(rows, residuals**2) / free, variances)
     scales = _scales(variances, degrees, lengths[repeated], lengths)
     scale = scales[repeated]
     prior_variance, prior_freedom = moderation(variances / scale, degrees)
     moderated = (prior_freedom * prior_variance * scale + degrees * variances) / (prior_freedom + degrees)
-    most = max(float(degrees.sum()) - block_freedom, 1.0)
-    block_variance = float((effects**2).sum()) / block_freedom  # effects of blocks that trials connect sum to 0
-    by_chance = float(np.mean(1.0 / _sums(columns, 1.0 / moderated[rows])))
-    drifted = float(scipy.special.fdtrc(block_freedom, most, block_variance / by_chance)) < _DRIFT_LEVEL
-    effects_of_blocks = BlockEffects(block_variance, block_freedom, drifted, most)
+    most = max(float(degrees.sum() - block_freedoms.sum()), 1.0)
+    by_chance = 1.0 / sums(columns, 1.0 / moderated[rows])
+    drift_of = [
+        BlockEffects.estimated(effects[of_column == drift], by_chance[of_column == drift], freedom, most)
+        for drift, freedom in enumerate(block_freedoms.tolist())
+    ]
+    drift_of = shrink_drifts(drift_of, len(np.unique(blocks[used])) - 1.0)
     common = _scale_freedom(degrees, min(prior_freedom, most))
     shrunk, single = _shrunk(variances / scale, degrees, (prior_variance, prior_freedom), most)
     # A trial with a single launch has nothing of its own to say.
     found = [
-        TrialSpread(single[0] * each, single[1], single[1], min(single[1], common), 0.0, effects_of_blocks)
-        for each in scales.tolist()
+        TrialSpread(single[0] * scale, single[1], single[1], min(single[1], common), 0.0, drift_of[drift])
+        for scale, drift in zip(scales.tolist(), drifts.tolist(), strict=True)
     ]
     for index, row in enumerate(repeated):
         own = float(degrees[index])
@@ -253,7 +281,7 @@ def _spreads(count: int, trials: Indices, blocks: Indices, values: Array) -> lis
             max(freedom - own, 0.0),
             min(freedom, own + common),
             float(leverage[index]),
-            effects_of_blocks,
+            found[row].blocks,
         )
     return found
 
@@ -355,94 +383,3 @@ def _inverse_trigamma(value: float) -> float:
         if abs(step) < _CONVERGED * found:
             break
     return found
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Which launch is of which trial and block."""
-
-    rows: Indices
-    columns: Indices
-    trials: int
-    blocks: int
-
-    @cached_property
-    def connected(self) -> Indices:
-        """Of each trial and then each block the component: those of blocks that no trials connect differ."""
-        # As scipy.sparse.csgraph does, whose import takes longer.
-        labels = np.arange(self.trials)
-        while True:
-            of_blocks = np.full(self.blocks, self.trials)
-            np.minimum.at(of_blocks, self.columns, labels[self.rows])
-            lower = labels.copy()
-            np.minimum.at(lower, self.rows, of_blocks[self.columns])
-            if np.array_equal(lower, labels):
-                return np.unique(np.concatenate([labels, of_blocks]), return_inverse=True)[1]
-            labels = lower
-
-    @property
-    def components(self) -> int:
-        """Sets of blocks that no trial connects."""
-        return int(self.connected.max()) + 1
-
-    def trial_means(self, values: Array) -> Array:
-        means: Array = _sums(self.rows, values) / np.bincount(self.rows, minlength=self.trials)
-        return means
-
-    def two_way(self, values: Array, weights: Array) -> tuple[Array, Array]:
-        """Return the effects of blocks and what trials and blocks leave, by weighted least squares.
-
-        The larger of both groups is eliminated, which leaves one normal equation for each member of the smaller one.
-        Sets of blocks that no trial connects are centred by themselves: nothing shows how they differ.
-
-        Args:
-            values: of each launch.
-            weights: of each trial.
-        """
-        of_launch = weights[self.rows]
-        present = scipy.sparse.coo_array(
-            (of_launch, (self.rows, self.columns)), shape=(self.trials, self.blocks)
-        ).tocsr()
-        trials, blocks = (
-            (_sums(each, of_launch), _sums(each, of_launch * values)) for each in (self.rows, self.columns)
-        )
-        connected = self.connected
-        if self.trials < self.blocks:
-            means = _eliminated(present, trials, blocks, connected[: self.trials])
-            effects = (blocks[1] - present.T @ means) / blocks[0]
-        else:
-            effects = _eliminated(present.T.tocsr(), blocks, trials, connected[self.trials :])
-        of_component = connected[self.trials :]
-        effects -= (_sums(of_component, effects) / np.bincount(of_component))[of_component]
-        shifted = values - effects[self.columns]
-        return effects, shifted - self.trial_means(shifted)[self.rows]
-
-
-def _sums(groups: Indices, values: Array) -> Array:
-    """Return the sum of the values of each group."""
-    sums: Array = np.bincount(groups, values)  # type: ignore[assignment]  # numpy types them as integers, with weights too
-    return sums
-
-
-def _eliminated(
-    joint: "scipy.sparse.csr_array", own: tuple[Array, Array], others: tuple[Array, Array], component: Indices
-) -> Array:
-    """Return the effects of one group after those of the other were eliminated; one of each component is 0.
-
-    Args:
-        joint: weights, this group x the other.
-        own: of each member of this group the total weight, and the weighted sum of its values.
-        others: likewise of the other group.
-        component: of each member of this group; members of two components share no launch.
-    """
-    scaled = joint @ scipy.sparse.diags_array(1.0 / others[0])
-    dense = joint.nnz > _DENSE * joint.shape[0] * joint.shape[1]
-    normal = np.diag(own[0]) - (scaled.toarray() @ joint.toarray().T if dense else (scaled @ joint.T).toarray())
-    right = own[1] - scaled @ others[1]
-    # The first member of each component is held at 0: sums within a component do not depend on where it lies.
-    held = np.unique(component, return_index=True)[1]
-    normal[held, :] = normal[:, held] = 0.0
-    normal[held, held] = 1.0
-    right[held] = 0.0
-    effects: Array = scipy.linalg.solve(normal, right, assume_a="pos")
-    return effects

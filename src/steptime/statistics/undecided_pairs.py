@@ -59,13 +59,12 @@ class _LaunchedGroup:
         own = [spread for spread in known if spread is not None]
         if not own or several_sites([launch for name in self.names for launch in self.launches[name]]):
             return np.zeros((count, count))
-        blocks = own[0].blocks
-        freedom = min(blocks.freedom, blocks.residual_freedom, *(spread.common_freedom for spread in own))
+        freedom = min(min(each.blocks.freedom, each.blocks.residual_freedom, each.common_freedom) for each in own)
         critical = _MARGIN * float(critical_value(freedom, LEVEL, count))
         means = np.array([np.mean([each.log_mean for each in self.launches[name]]) for name in self.names])
         shares = np.array([1.0 / len(self.launches[name]) for name in self.names])
         # Without a spread of its own, a trial is never out of reach.
-        variances = np.array([np.inf if spread is None else spread.variance + blocks.variance for spread in known])
+        variances = np.array([np.inf if each is None else each.variance + each.blocks.variance for each in known])
         squares = np.add.outer(shares, shares) * np.maximum.outer(variances, variances)
         distances = np.abs(np.subtract.outer(means, means))
         reach = critical * np.sqrt(squares)
@@ -74,7 +73,9 @@ class _LaunchedGroup:
 
 
 def undecided_pairs(
-    launches: Mapping[str, Sequence[LaunchTimes]], groups: Iterable[Sequence[str]]
+    launches: Mapping[str, Sequence[LaunchTimes]],
+    groups: Iterable[Sequence[str]],
+    workloads: Mapping[str, str] | None = None,
 ) -> list[UndecidedPair]:
     """Return the pairs of each group that are not told apart, by the rule of rankings, the nearest to it first.
 
@@ -83,9 +84,10 @@ def undecided_pairs(
     Args:
         launches: of all trials of a study, by their ids, over which the spread of launches is pooled.
         groups: the ids of trials that are ranked together.
+        workloads: as ``pool_spread`` has them.
     """
     pairs = []
-    for group in _launched(launches, groups):
+    for group in _launched(launches, groups, workloads):
         nearness = np.triu(group.nearness() + 1.0, 1) - 1.0  # -1 outside of the upper triangle
         ones, others = np.nonzero((nearness >= 0.0) & (nearness <= 1.0))
         own: list[UndecidedPair] = []
@@ -103,13 +105,17 @@ def undecided_pairs(
     return sorted(pairs, key=lambda pair: (-pair.distance, pair.trials))
 
 
-def undecided_trials(launches: Mapping[str, Sequence[LaunchTimes]], groups: Iterable[Sequence[str]]) -> set[str]:
+def undecided_trials(
+    launches: Mapping[str, Sequence[LaunchTimes]],
+    groups: Iterable[Sequence[str]],
+    workloads: Mapping[str, str] | None = None,
+) -> set[str]:
     """Return the trials that are in such a pair, of all pairs; the arguments are those of ``undecided_pairs``.
 
     Each is compared, with the nearest first, until one is not told apart from it.
     """
     undecided: set[str] = set()
-    for group in _launched(launches, groups):
+    for group in _launched(launches, groups, workloads):
         nearness = group.nearness()
         for one, name in enumerate(group.names):
             if name in undecided:
@@ -123,10 +129,12 @@ def undecided_trials(launches: Mapping[str, Sequence[LaunchTimes]], groups: Iter
 
 
 def _launched(
-    launches: Mapping[str, Sequence[LaunchTimes]], groups: Iterable[Sequence[str]]
+    launches: Mapping[str, Sequence[LaunchTimes]],
+    groups: Iterable[Sequence[str]],
+    workloads: Mapping[str, str] | None,
 ) -> Iterator[_LaunchedGroup]:
     placed = in_turns({name: own for name, own in launches.items() if own})
-    spreads = pool_spread(placed)
+    spreads = pool_spread(placed, workloads)
     for members in groups:
         if names := [name for name in members if name in placed]:
             yield _LaunchedGroup(names, placed, spreads)

@@ -165,8 +165,10 @@ def change_between(first: ComparedSide, second: ComparedSide, threshold: float |
     offset = 0 if interleaved else 1 + max((each.block for each in _launches(first.company)), default=0)
     later = [_moved(each, offset) for each in second.company]
     groups = {"first": first.company, "second": [] if interleaved else later}
+    sound = {f"{side} {each.id}": each for side, own in groups.items() for each in own if each.problem is None}
     spreads = pool_spread(
-        {f"{side} {each.id}": each.launches for side, own in groups.items() for each in own if each.problem is None}
+        {name: each.launches for name, each in sound.items()},
+        {name: str(each.identity.get("workload")) for name, each in sound.items()},
     )
     pairs = [
         _Pair(own, _moved(other, offset), _spreads_of(spreads, own, other, interleaved=interleaved))
@@ -409,7 +411,7 @@ def _notes(
             "show; steptime run --environments measures two environments in the same blocks, and runs of two scripts "
             "that take turns count as blocks"
         )
-        if next((each.blocks.drifted for each in spreads), False):
+        if any(each.blocks.drifted for each in spreads):
             notes.append("the machine drifted from block to block within the sides, which widens all intervals")
     if software and hardware:
         notes.append(
