@@ -96,6 +96,8 @@ assert all((HERE / name).exists() for name in _LONGEST), f"of {_LONGEST}, some a
 assert all(path.exists() for path in _COSTLY), f"of {_COSTLY}, some are no files"
 _SHARING = {"end_to_end", "datasets", "planted"}
 """Folders whose files share a study, a launch or an environment; elsewhere the tests of one file do, at most."""
+_IMPORTING = {"attach": "attach", "contract": "contract", "frameworks": "frameworks", "planted": "frameworks"}
+"""Folders whose default tests fork processes that have imported PyTorch; those of one name share these processes."""
 _WORTH_SHOWING_S = 60.0
 _FILES_SHOWN = 50
 _processor_s = 0.0
@@ -170,8 +172,8 @@ def pytest_configure(config: pytest.Config) -> None:
 class _OneProcessPerGroup(LoadScopeScheduling):
     """Keeps in one process the tests of a file, or of a folder whose files share a launch.
 
-    Of the contract suite, those of a framework, which is imported once for them all; but PyTorch's and the reference's,
-    which make up most of a run of their own, by file.
+    Of the contract suite, those of a framework, which is imported once for them all; PyTorch's and the reference's with
+    all others that fork the same processes.
 
     xdist's own groups are none with pytest 9.2: they were told to the scheduler by a changed id of the test.
     """
@@ -184,7 +186,10 @@ class _OneProcessPerGroup(LoadScopeScheduling):
         framework = nodeid.partition("[")[2].rstrip("]").split("-")[0]
         if folder.endswith("/contract") and framework in FRAMEWORKS - DEFAULT:
             return f"{folder}[{framework}]"
-        return folder if folder.rsplit("/", 1)[-1] in _SHARING else file
+        name = folder.rsplit("/", 1)[-1]
+        if name in _IMPORTING and self.config.getoption("--frameworks") == "default":
+            return _IMPORTING[name]
+        return folder if name in _SHARING else file
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -265,7 +270,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _turn(item: pytest.Item) -> int:
     """Return when a test begins: long ones first, so that all processes end at about the same time."""
     folder = item.path.parent.name
-    if f"{folder}/{item.path.name}" in _LONGEST:
+    if folder in _IMPORTING or f"{folder}/{item.path.name}" in _LONGEST:
         return -1
     return _LONG.index(folder) if folder in _LONG else len(_LONG)
 

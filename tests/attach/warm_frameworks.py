@@ -1,8 +1,9 @@
 """A process that has imported a framework, in forks of which scripts run: alone, or attached.
 
-Importing takes two to four seconds of processor time, which is most of what a small script takes. A fork begins a
-script as an interpreter does and ends as one does; ``test_torch_scripts`` claims what depends on either of processes
-of their own.
+Importing takes two to four seconds of processor time, which is most of what a small script takes, and an interpreter
+that takes a framework down at its end another one, in a fork. A fork begins a script as an interpreter does, and ends
+with the exit code, the words and the functions of ``atexit`` with which one does; ``test_torch_scripts`` claims what
+depends on either of processes of their own.
 """
 
 import atexit
@@ -25,7 +26,7 @@ IMPORTS = {
 }
 """Of each framework that can be used in a fork, since it starts neither threads nor devices before it is used."""
 FORKING = """
-import json, os, runpy, signal, sys
+import atexit, json, os, runpy, signal, sys, threading
 IMPORTS
 
 for line in sys.stdin:
@@ -43,7 +44,21 @@ os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 for number, name in ((1, "out"), (2, "err")):
     os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
 sys.argv, sys.path[0] = [request["script"]], request["folder"]
-runpy.run_path(request["script"], run_name="__main__")
+code = 0
+try:
+    runpy.run_path(request["script"], run_name="__main__")
+except SystemExit as asked:
+    code = asked.code if isinstance(asked.code, int) else int(asked.code is not None)
+    if code != asked.code and code:
+        print(asked.code, file=sys.stderr)
+except BaseException:
+    sys.excepthook(*sys.exc_info())
+    code = 1
+threading._shutdown()
+atexit._run_exitfuncs()
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(code & 255)
 """
 
 

@@ -77,7 +77,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[int, LaunchResult
     for shards in (1, 2):
         job = check_job("reference", "single", "lenet5", steps=6, options={"shards": shards})
         job["loader"]["distinct_batches"] = 1
-        results[shards] = launch_ok(tmp_path_factory.mktemp("expected"), job)
+        results[shards] = launch_ok(tmp_path_factory.mktemp("expected"), job, preloaded=True)
     return results
 
 

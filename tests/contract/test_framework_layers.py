@@ -86,7 +86,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
         key = (workload if isinstance(workload, str) else workload.name, shards)
         if key not in results:
             job = check_job("reference", "single", workload, options={"shards": shards, "bits": 64}, **how)
-            results[key] = launch_ok(tmp_path_factory.mktemp("expected"), job)
+            results[key] = launch_ok(tmp_path_factory.mktemp("expected"), job, preloaded=True)
         return results[key]
 
     return ask

@@ -43,6 +43,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[int, LaunchResult
         shards: launch_ok(
             tmp_path_factory.mktemp("expected"),
             check_job("reference", "single", "lenet5", steps=STEPS, options={"shards": shards}),
+            preloaded=True,
         )
         for shards in (1, 2)
     }

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from preloading import PRELOADING
 
 from steptime.catalog.manifest import load_manifests
 
@@ -65,7 +66,7 @@ def _cases() -> Iterator[object]:
         for trial, fault in found:
             label = f"{name}-{trial.strategy}-{fault.name}"
             marks = [pytest.mark.framework(name)]
-            if name == "reference" and fault.name == _DEAREST:
+            if fault.name == _DEAREST:
                 marks.append(pytest.mark.costly)
             yield pytest.param(name, trial, fault.name, marks=marks, id=label)
 
@@ -87,7 +88,7 @@ def test_a_planted_fault_is_refused(name, trial, fault, bench_of, tmp_path):
     bench = bench_of(name)
     manifests = bench.executor.manifests
     planted = planted_manifest(manifests[name], fault, tmp_path)
-    executor = replace(bench.executor, manifests={**manifests, name: planted})
+    executor = replace(bench.executor, manifests={**manifests, name: planted}, preloading=PRELOADING)
 
     result = bench.check(trial, executor, workload_of(trial))
 

@@ -1,11 +1,8 @@
 """Learning-rate schedules against PyTorch's own, where it has the same."""
 
-import json
-import subprocess
-
 import pytest
+from launching import printed_in
 
-from steptime.runner.preparation import ready_interpreter
 from steptime.study.training import full_parameters
 from steptime.worker.rate_schedules import learning_rate
 
@@ -57,11 +54,7 @@ CHOSEN = {
 
 @pytest.fixture(scope="module")
 def of_torch():
-    interpreter = ready_interpreter("pytorch")
-    if interpreter is None:
-        pytest.skip("no environment of pytorch: steptime env create pytorch")
-    done = subprocess.run([interpreter, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return printed_in("pytorch", PROGRAM)
 
 
 @pytest.mark.parametrize("name", CHOSEN)

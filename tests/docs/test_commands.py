@@ -72,6 +72,7 @@ OF_STEPTIME = sorted(
     {line.removeprefix(".venv/bin/") for line in SHELL if re.match(r"(\.venv/bin/)?steptime ", line)}
     | {line for page in PAGES if page.name != "CHANGELOG.md" for line in inline(page.read_text(encoding="utf-8"))}
 )
+PROGRAM = typer.main.get_command(app)
 OTHERS = [line for line in SHELL if not re.match(r"(\.venv/bin/)?steptime ", line)]
 
 
@@ -97,13 +98,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "small.yaml").write_text(SMALL)
     for command in (
         "run small.yaml -o results",
-        "run small.yaml -o other",
         "fit results -o results.profile.json",
         "workloads new mine",
     ):
         steptime(*command.split(), cwd=path)
-    for name in ("buckets", "STUDY", "attach-slow_script"):
-        shutil.copytree(path / "results", path / "steptime-results" / name)
+    for name in ("other", "steptime-results/buckets", "steptime-results/STUDY", "steptime-results/attach-slow_script"):
+        shutil.copytree(path / "results", path / name)
     for name in ("slow", "buckets"):
         shutil.copy(path / "results.profile.json", path / f"{name}.profile.json")
     (path / "buckets.yaml").write_text(block("docs/start.md", "yaml", "bucket_mb"))
@@ -136,7 +136,7 @@ def words_of(line: str) -> list[str]:
 @pytest.mark.usefixtures("there")
 @pytest.mark.parametrize("line", OF_STEPTIME)
 def test_a_command_is_one_that_the_program_takes(line):
-    words, command, context = words_of(line), typer.main.get_command(app), None
+    words, command, context = words_of(line), PROGRAM, None
     name = "steptime"
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         context = click.Context(command, info_name=name, parent=context)
@@ -159,8 +159,7 @@ def test_a_command_that_measures_nothing_or_can_be_planned_works(line):
         words.append("--dry-run")
     done = CliRunner().invoke(app, [verb, *words])
     refused = verb == "predict" and done.exit_code == 3
-    slower = "--fail-over" in words and done.exit_code == 1  # as a busy machine makes one of two equal runs
-    assert done.exit_code == 0 or refused or slower, done.output or done.exception
+    assert done.exit_code == 0 or refused, done.output or done.exception
 
 
 @pytest.mark.costly

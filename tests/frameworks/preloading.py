@@ -3,15 +3,21 @@
 Every strategy of every framework is also started as usual by the contract suite, with timed steps.
 """
 
-import atexit
 from pathlib import Path
 
 from steptime.catalog.manifest import load_manifests
 from steptime.launchers.fork_servers import Preloading
 from steptime.launchers.request import Request
 
-_PRELOADING = Preloading()
-atexit.register(_PRELOADING.close)
+
+class _Kept(Preloading):
+    """Lasts from one test to the next."""
+
+    def close(self) -> None:
+        """Do nothing: it ends with this process."""
+
+
+PRELOADING = _Kept()
 
 
 def preloaded_interpreter(framework: str, interpreter: Path, threads: int = 1) -> Path:
@@ -22,6 +28,4 @@ def preloaded_interpreter(framework: str, interpreter: Path, threads: int = 1) -
         interpreter: the Python of the framework's environment, which is returned where it cannot be preloaded.
         threads: of a worker; the import gets the environment of one that has as many.
     """
-    return _PRELOADING.request(
-        Request(Path(), interpreter, 1, threads=threads), load_manifests()[framework]
-    ).interpreter
+    return PRELOADING.request(Request(Path(), interpreter, 1, threads=threads), load_manifests()[framework]).interpreter

@@ -109,7 +109,7 @@ def test_layers_train_as_in_the_reference(tmp_path: Path, workload: Workload, ch
     """With momentum and weight decay, of biases and scales too, the weights agree to 1e-4 after three steps."""
     settings = {"learning_rate": 0.05, "momentum": 0.8, "weight_decay": 0.01}
     how: dict[str, Any] = {"batch": 6, "steps": 3, "optimizer": settings}
-    expected = launch_ok(tmp_path, check_job("reference", "single", workload, **how)).weights[0]
+    expected = launch_ok(tmp_path, check_job("reference", "single", workload, **how), preloaded=True).weights[0]
     job = check_job("pytorch", "single", workload, options={"channels_last": channels_last}, **how)
     assert weight_error(launch_ok(tmp_path, job, preloaded=True).weights[0], expected)[0] < 1e-4
 
@@ -120,7 +120,7 @@ def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, strategy: st
     workload = "mlp"
     how: dict[str, Any] = {"batch": 8, "steps": 5, "optimizer": {"learning_rate": 0.02, "weight_decay": 0.01}}
     oracle = check_job("reference", "single", workload, options={"shards": 2}, **how)
-    expected = launch_ok(tmp_path, oracle).weights[0]
+    expected = launch_ok(tmp_path, oracle, preloaded=True).weights[0]
     job = check_job("pytorch", strategy, workload, workers=2, **how)
     result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert sorted(result.weights) == [0, 1]
@@ -132,7 +132,7 @@ def test_a_weight_that_two_layers_have_is_in_no_group_of_fsdp(tmp_path: Path) ->
     workload = transformer_of_tokens()
     how: dict[str, Any] = {"batch": 6, "steps": 3, "optimizer": {"learning_rate": 0.05, "weight_decay": 0.01}}
     oracle = check_job("reference", "single", workload, options={"shards": 2, "bits": 64}, **how)
-    expected = launch_ok(tmp_path, oracle).weights[0]
+    expected = launch_ok(tmp_path, oracle, preloaded=True).weights[0]
     job = check_job("pytorch", "fsdp", workload, workers=2, options={"group_values": 100}, **how)
     result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert max(weight_error(result.weights[rank], expected)[0] for rank in range(2)) < 1e-4

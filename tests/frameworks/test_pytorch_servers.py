@@ -39,7 +39,7 @@ def test_synchronous_servers_give_the_weights_of_the_oracle(
     """However many workers and servers there are, and wherever the weights lie; the whole mean gradient is clipped."""
     how: dict[str, Any] = {"batch": 4, "steps": 4, "optimizer": {**SETTINGS, **further}}
     oracle = check_job("reference", "single", images(), options={"shards": workers}, **how)
-    expected = launch_ok(tmp_path, oracle).weights[0]
+    expected = launch_ok(tmp_path, oracle, preloaded=True).weights[0]
     job = check_job("pytorch", "ps_sync", images(), workers=workers, options=options, **how)
     result = launch_ok(tmp_path, job, workers=workers, servers=servers, preloaded=True)
     assert sorted(result.weights) == list(range(workers))
@@ -49,7 +49,7 @@ def test_synchronous_servers_give_the_weights_of_the_oracle(
 def test_one_worker_that_pushes_freely_trains_as_if_it_were_alone(tmp_path: Path) -> None:
     """And is never late."""
     how: dict[str, Any] = {"batch": 4, "steps": 4, "optimizer": SETTINGS}
-    expected = launch_ok(tmp_path, check_job("reference", "single", images(), **how)).weights[0]
+    expected = launch_ok(tmp_path, check_job("reference", "single", images(), **how), preloaded=True).weights[0]
     job = check_job("pytorch", "ps_async", images(), **how)
     result = launch_ok(tmp_path, job, servers=2, preloaded=True)
     assert weight_error(result.weights[0], expected)[0] < 1e-4

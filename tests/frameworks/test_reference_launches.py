@@ -36,7 +36,7 @@ def test_the_update_is_momentum_sgd_with_weight_decay(tmp_path):
     """The formula of docs/worker-protocol.md, written out in 64 bits."""
     settings = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.01}
     job = check_job("reference", "single", perceptron(), steps=STEPS, optimizer=settings)
-    weights = launch_ok(tmp_path, job).weights[0]
+    weights = launch_ok(tmp_path, job, preloaded=True).weights[0]
 
     network = ReferenceNetwork(job["workload"], np.float64)
     network.set_weights(initial_weights(job["workload"]["layers"], 0))
@@ -50,7 +50,7 @@ def test_the_update_is_momentum_sgd_with_weight_decay(tmp_path):
 
 def test_shards_are_one_worker_with_the_whole_batch_where_nothing_is_normalised(tmp_path):
     job = check_job("reference", "single", perceptron(), steps=1, options={"shards": 3})
-    result = launch_ok(tmp_path, job)
+    result = launch_ok(tmp_path, job, preloaded=True)
 
     network = ReferenceNetwork(job["workload"], np.float64)
     network.set_weights(initial_weights(job["workload"]["layers"], 0))
@@ -64,7 +64,7 @@ def test_shards_are_one_worker_with_the_whole_batch_where_nothing_is_normalised(
 def test_each_shard_is_normalised_by_its_own_batch(tmp_path):
     """One worker of twice the batch must differ, or the oracle would not be that of two workers."""
     job = check_job("reference", "single", normalised(), steps=1, options={"shards": 2})
-    result = launch_ok(tmp_path, job)
+    result = launch_ok(tmp_path, job, preloaded=True)
 
     network = ReferenceNetwork(job["workload"])
     network.set_weights(initial_weights(job["workload"]["layers"], 0))
@@ -76,43 +76,49 @@ def test_each_shard_is_normalised_by_its_own_batch(tmp_path):
 
 
 def test_the_loss_of_shards_is_that_of_worker_0(tmp_path):
-    alone = launch_ok(tmp_path, check_job("reference", "single", normalised(), steps=1))
-    shards = launch_ok(tmp_path, check_job("reference", "single", normalised(), steps=1, options={"shards": 2}))
+    alone = launch_ok(tmp_path, check_job("reference", "single", normalised(), steps=1), preloaded=True)
+    shards = launch_ok(
+        tmp_path, check_job("reference", "single", normalised(), steps=1, options={"shards": 2}), preloaded=True
+    )
     assert shards.record("check")["losses"] == alone.record("check")["losses"]
 
 
 def test_all_workers_of_an_allreduce_hold_the_same_bits(tmp_path):
     job = check_job("reference", "allreduce", normalised(), steps=STEPS)
-    result = launch_ok(tmp_path, job, workers=3)
+    result = launch_ok(tmp_path, job, workers=3, preloaded=True)
     assert sorted(result.weights) == [0, 1, 2]
     for rank in (1, 2):
         assert set(weight_errors(result.weights[rank], result.weights[0]).values()) == {0.0}
 
 
 def test_an_allreduce_of_processes_gives_what_shards_give(tmp_path):
-    processes = launch_ok(tmp_path, check_job("reference", "allreduce", normalised(), steps=STEPS), workers=3)
+    processes = launch_ok(
+        tmp_path, check_job("reference", "allreduce", normalised(), steps=STEPS), workers=3, preloaded=True
+    )
     shards = check_job("reference", "single", normalised(), steps=STEPS, options={"shards": 3})
-    expected = launch_ok(tmp_path, shards)
+    expected = launch_ok(tmp_path, shards, preloaded=True)
     assert max(weight_errors(processes.weights[0], expected.weights[0]).values()) < 1e-6
     assert processes.record("check")["losses"] == pytest.approx(expected.record("check")["losses"], rel=1e-6)
 
 
 def test_workers_have_batches_of_their_own(tmp_path):
-    result = launch_ok(tmp_path, check_job("reference", "allreduce", perceptron(), steps=1), workers=2)
+    result = launch_ok(tmp_path, check_job("reference", "allreduce", perceptron(), steps=1), workers=2, preloaded=True)
     losses = [result.record("check", f"worker-{rank}")["losses"][0] for rank in (0, 1)]
     assert losses[0] != pytest.approx(losses[1], rel=1e-3)
 
 
 def test_training_on_one_batch_learns_it(tmp_path):
     job = timing_job("reference", "single", "lenet5", warmup_steps=2, steps=60, optimizer={"learning_rate": 0.01})
-    result = launch_ok(tmp_path, job)
+    result = launch_ok(tmp_path, job, preloaded=True)
     assert result.record("steps")["loss"] < 0.2 * result.record("warmup")["loss"]
     assert len(result.record("steps")["ends_s"]) == 60
 
 
 def test_wider_numbers_give_nearly_the_same_and_not_the_same(tmp_path):
-    narrow = launch_ok(tmp_path, check_job("reference", "single", "lenet5", steps=STEPS)).weights[0]
-    wide = launch_ok(tmp_path, check_job("reference", "single", "lenet5", steps=STEPS, options={"bits": 64})).weights[0]
+    narrow = launch_ok(tmp_path, check_job("reference", "single", "lenet5", steps=STEPS), preloaded=True).weights[0]
+    wide = launch_ok(
+        tmp_path, check_job("reference", "single", "lenet5", steps=STEPS, options={"bits": 64}), preloaded=True
+    ).weights[0]
     assert 0 < max(weight_errors(narrow, wide).values()) < 1e-5
 
 

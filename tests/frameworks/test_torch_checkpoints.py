@@ -1,19 +1,15 @@
 """Checkpoints of the frameworks over torch: what is kept comes back, and nothing that is read runs code."""
 
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from launching import interpreter_for
-
-import steptime
+from launching import printed_in
 
 pytestmark = pytest.mark.framework("pytorch")
 
 BEGIN = """
-import io, json, os, sys
+import io
 import numpy, torch
 from steptime.libraries.torch import checkpoint
 from steptime.libraries.torch.devices import Cpu
@@ -30,13 +26,13 @@ def strategy(scale):
     return made
 
 def through_a_file(arrays):
-    numpy.savez(sys.argv[1], **arrays)
-    with numpy.load(sys.argv[1], allow_pickle=False) as file:
+    numpy.savez(place, **arrays)
+    with numpy.load(place, allow_pickle=False) as file:
         return dict(file)
 
 class Planted:
     def __reduce__(self):
-        return os.mkdir, (sys.argv[1] + ".executed",)
+        return os.mkdir, (place + ".executed",)
 
 def pickled():
     file = io.BytesIO()
@@ -46,11 +42,8 @@ def pickled():
 
 
 def in_torch(tmp_path: Path, code: str) -> Any:
-    """Run ``code`` behind ``BEGIN`` in the environment of PyTorch; return the JSON that it prints last."""
-    path = f"import sys\nsys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})\n"
-    command = [str(interpreter_for("pytorch")), "-", str(tmp_path / "state.npz")]
-    run = subprocess.run(command, input=path + BEGIN + code, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(run.stdout.splitlines()[-1])
+    """Run ``code`` behind ``BEGIN`` where PyTorch is imported; return the JSON that it prints last."""
+    return printed_in("pytorch", BEGIN + code, place=str(tmp_path / "state.npz"))
 
 
 def test_the_scale_of_half_precision_goes_on_where_it_was(tmp_path):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from launching import interpreter_for, library_workload, trial_of
+from preloading import PRELOADING
 
 from steptime.catalog.manifest import load_manifests
 from steptime.equivalence.replay import Replays
@@ -16,7 +17,6 @@ from steptime.execution.executor import Executor, Launchable, LaunchResult
 from steptime.execution.host import usable_cores
 from steptime.execution.jobs import TimingSchedule
 from steptime.execution.progress import Silent
-from steptime.launchers.fork_servers import Preloading
 from steptime.results.records import Launch, Replay
 from steptime.runner.block_runner import BlockRunner, Schedule, StoppingRule
 from steptime.runner.preparation import environment_spec, prepare_environments
@@ -27,16 +27,6 @@ PLANT = (Path(__file__).parent / "middle_adapter.py").read_text()
 TIMING = TimingSchedule(warmup_steps=5, seconds=0.0, min_steps=160, max_steps=160)
 IN_THE_MIDDLE = 0.11
 """Of the timed steps: the first worker pauses behind step 5 + 1 + 18, and is wrong from 12 to 40."""
-
-
-class _Kept(Preloading):
-    """Lasts from one test to the next."""
-
-    def close(self) -> None:
-        """Do nothing: it ends with this process."""
-
-
-PRELOADING = _Kept()
 
 
 class Preloaded(Executor):
@@ -85,6 +75,7 @@ def seen(folder: Path, strategy: str, fault: str, monkeypatch: pytest.MonkeyPatc
     return Seen(launches[0], mistake(trial, launches, replays))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("fault", ["a quarter of the batch", "an old gradient", "every second push left out"])
 def test_a_worker_that_is_wrong_in_the_middle_is_named(tmp_path, monkeypatch, fault):
     found = seen(tmp_path, "ps_async", fault, monkeypatch, IN_THE_MIDDLE).found

@@ -119,6 +119,7 @@ OF_A_RUN = {
 """What each verb is asked of a user's own run."""
 
 
+@pytest.mark.sampled("arguments")
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize("arguments", OF_A_RUN.values(), ids=OF_A_RUN)
 @pytest.mark.parametrize("run", ["ray-train", "ray-data"])
@@ -129,6 +130,7 @@ def test_an_attached_run_claims_what_it_may(run, arguments, columns):
     assert not absurdities(text)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("run", ["ray-train", "ray-data"])
 def test_the_page_of_an_attached_run_claims_what_it_may(run, tmp_path):
     page = tmp_path / "page.html"
@@ -181,6 +183,7 @@ def test_a_predicted_curve_claims_what_it_may(points, tmp_path):
     assert not absurdities(text)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_demo_claims_what_it_may(columns, tmp_path):
     text = output_of("demo", "-o", str(tmp_path), columns=columns)
