@@ -196,7 +196,50 @@ for number in range(int(sys.argv[1])):
 digest = hashlib.sha256(b"".join(p.data().asnumpy().tobytes() for p in net.collect_params().values())).hexdigest()
 print("RESULT", float(loss.mean().asscalar()).hex(), digest, flush=True)
 """
-SCRIPTS = {"pytorch": PYTORCH, "jax": JAX, "tensorflow": TENSORFLOW, "chainer": CHAINER, "mxnet": MXNET}
+PADDLE = """
+import hashlib, sys
+import numpy as np
+import paddle
+
+paddle.seed(0)
+draw, calls = np.random.default_rng(0), 0
+samples = [(draw.standard_normal(16).astype("f"), np.int64(i % 4)) for i in range(512)]
+
+class Net(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = paddle.nn.Linear(16, 16), paddle.nn.Linear(16, 4)
+
+    def forward(self, x):
+        global calls
+        calls += 1
+        return self.second(paddle.nn.functional.relu(self.first(x)))
+
+net, loss_of = Net(), paddle.nn.CrossEntropyLoss()
+optimizer = paddle.optimizer.Adam(1e-2, parameters=net.parameters())
+batches = (batch for _ in range(1000) for batch in paddle.io.DataLoader(samples, batch_size=4))
+for number, (x, y) in zip(range(int(sys.argv[1])), batches):
+    loss = loss_of(net(x), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.clear_grad()
+    if number == 5:
+        net.eval()
+        for held_x, held_y in paddle.io.DataLoader(samples[:12], batch_size=4):
+            loss_of(net(held_x), held_y)
+        net.train()
+        paddle.save(net.state_dict(), sys.argv[2])
+digest = hashlib.sha256(b"".join(p.numpy().tobytes() for p in net.parameters())).hexdigest()
+print("RESULT", float(loss).hex(), digest, calls, flush=True)
+"""
+SCRIPTS = {
+    "pytorch": PYTORCH,
+    "jax": JAX,
+    "tensorflow": TENSORFLOW,
+    "chainer": CHAINER,
+    "mxnet": MXNET,
+    "paddle": PADDLE,
+}
 
 RAISING = """
 

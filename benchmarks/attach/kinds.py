@@ -243,7 +243,8 @@ KINDS = (
     Kind("chainer", 1, (LOAD, EVALUATED, SAVED), script="asked", environment="chainer"),
     Kind("chainer_trainer", 1, (LOAD,), script="asked", environment="chainer"),
     Kind("chainermn", launch=(*MPIEXEC, "chainer"), steps=23, script="asked", environment="chainer"),
-    Kind("mxnet", 1, (gap("update>forward"), EVALUATED), NO_LOADER, script="asked", environment="mxnet"),
+    Kind("mxnet", 1, (LOAD, EVALUATED), script="asked", environment="mxnet"),
+    Kind("paddle", 1, (LOAD, EVALUATED, SAVED), script="asked", environment="paddle"),
 )
 
 

@@ -206,6 +206,42 @@ KNOWN = {
         "net = classes\n" + SGD + "x = pictures[:8]\n" + LOOP.format("net(x).sum().backward(); update(net(x).sum())"),
         (AGAIN, AGAIN),
     ),
+    "a buffer that takes one batch after the other": (
+        """
+        net = LossAlone()
+        optimizer = torch.optim.SGD(net.parameters(), 0.05)
+        buffer = torch.zeros(2 * 64, dtype=torch.long)
+        x, y = buffer[:64].view(4, 16), buffer[64:].view(4, 16)
+        for i in range(12):
+            for _ in range(3):
+                buffer.copy_(torch.cat(drawn(4, 16)).flatten())
+                net(x, y).backward()
+            update()
+        """,
+        (ORDER, 3 * 64),
+    ),
+    "a buffer that is filled by slices": (
+        """
+        net, x = classes, torch.zeros(8, 3, 8, 8)
+        optimizer = torch.optim.SGD(net.parameters(), 0.05)
+        for i in range(12):
+            for k in range(2):
+                x[:] = pictures[i * 8 + k:i * 8 + k + 8]
+                cross_entropy(net(x), labels[:8]).backward()
+            update()
+        """,
+        (16, NO_TEXT),
+    ),
+    "two halves of a loss over one buffer": (
+        """
+        net, x = nn.Linear(6, 1), torch.zeros(8, 6)
+        optimizer = torch.optim.SGD(net.parameters(), 0.05)
+        for i in range(12):
+            loss = net(x.normal_()).mean().detach()
+            update((net(x.normal_()).mean() - loss) ** 2)
+        """,
+        (SEVERAL, SEVERAL),
+    ),
     "a sequence of vectors first": (
         """
         class Tagger(nn.Module):

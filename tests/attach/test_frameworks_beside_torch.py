@@ -1,4 +1,4 @@
-"""Small scripts of JAX, TensorFlow, Chainer and MXNet: their results are their own, and the record has their steps."""
+"""Small scripts of JAX, TensorFlow, Chainer, MXNet, Paddle: results are their own, the record has their steps."""
 
 import json
 import sys
@@ -86,6 +86,7 @@ def test_phases_of_a_step(runs):
         "tensorflow": {"input", "call"},
         "chainer": {"input", "forward", "backward", "update"},
         "mxnet": {"forward", "backward", "update"},
+        "paddle": {"input", "forward", "backward", "update"},
     }
     assert found == expected[runs.framework]
 
@@ -99,7 +100,7 @@ def test_the_first_step_of_a_compiled_function_is_its_compilation(runs):
 def test_phases_that_a_library_does_not_show_are_said_with_the_reason(runs):
     said = {phase for line in runs.of("unseen") for phase in line["phases"] if line["reason"]}
     hidden = {"forward", "backward", "update", "comm_exposed", "sync_wait"}
-    assert said == (set() if runs.framework == "chainer" else hidden)
+    assert said == (set() if runs.framework in ("chainer", "paddle") else hidden)
 
 
 def test_the_device_time_of_a_jax_step_is_known(runs):

@@ -95,3 +95,34 @@ def test_it_is_said_what_a_step_is_not(tmp_path, name):
     lines = record_of(tmp_path, "jax", script)
     (note,) = [line["text"] for line in lines if line["kind"] == "note"]
     assert said in note
+
+
+TRAINED = """
+import functools
+def trained(w, x):
+    return moved(w, jax.grad(lambda w: jnp.mean(passed(w, x) ** 2))(w))
+step, key = jax.jit(trained), jax.random.key(0)
+"""
+ANEW = {
+    "a function": "a = jax.jit(trained)(a, batch())",
+    "a function with another option": "a = jax.jit(trained, keep_unused=True)(a, batch())",
+    "a function with its weights taken over": "a = jax.jit(trained, donate_argnums=0)(a, batch())",
+    "a helper beside the step": "key = jax.jit(jax.random.fold_in)(key, 1); a = step(a, batch())",
+}
+
+
+@pytest.mark.parametrize("name", ANEW)
+def test_what_is_jitted_anew_in_each_turn_is_compiled_in_the_first_alone(tmp_path, name):
+    lines = record_of(tmp_path, "jax", f"{BEGIN}{TRAINED}\nfor _ in range({ROUNDS}): {ANEW[name]}\n{END}")
+    steps = [line for line in lines if line["kind"] == "step"]
+    assert ["compile" in line["regions"] for line in steps] == [True] + [False] * (ROUNDS - 1)
+
+
+MADE_ANEW = {"a lambda": "lambda w, x: trained(w, x)", "a partial": "functools.partial(trained)"}
+
+
+@pytest.mark.parametrize("name", MADE_ANEW)
+def test_a_function_that_is_made_anew_in_each_turn_is_compiled_in_each(tmp_path, name):
+    loop = f"for _ in range({ROUNDS}): a = jax.jit({MADE_ANEW[name]})(a, batch())"
+    lines = record_of(tmp_path, "jax", f"{BEGIN}{TRAINED}\n{loop}\n{END}")
+    assert ["compile" in line["regions"] for line in lines if line["kind"] == "step"] == [True] * ROUNDS

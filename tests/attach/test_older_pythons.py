@@ -33,7 +33,7 @@ class Library:
 
 assert any(type(finder) is imports.Finder for finder in sys.meta_path), "the hook has not come in"
 library_calls.requests_of(Library, "request", id, lambda: False)
-library_calls.forward_of(Library, "forward", lambda: True)
+library_calls.forward_of(Library, "forward", lambda *_: True)
 library_calls.backward_of(Library, "backward")
 library_calls.update_of(Library, "update")
 library = Library()

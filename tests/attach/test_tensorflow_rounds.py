@@ -110,6 +110,30 @@ def test_evaluations_between_epochs_are_apart_where_a_call_finds_no_batch(tmp_pa
     assert apart == [12, 24, 36]
 
 
+WITHOUT_EVALUATION = {
+    "fit over arrays": FIT.format("*samples", ", batch_size=8"),
+    "fit over a dataset": FIT.format("batches", ""),
+    "fit that saves behind each epoch": FIT.format(
+        "*samples", ", batch_size=8, callbacks=[tf.keras.callbacks.ModelCheckpoint('net.keras')]"
+    ),
+    "a function that takes the iterator of an epoch": """
+@tf.function
+def train(taken):
+    x, y = next(taken)
+    optimizer.apply_gradients(zip(gradients(x, y), weights))
+for epoch in range(4):
+    taken = iter(batches)
+    for _ in range(12): train(taken)
+""",
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_EVALUATION)
+def test_the_beginning_of_an_epoch_is_no_evaluation(tmp_path, name):
+    lines = record_of(tmp_path, "tensorflow", BEGIN + WITHOUT_EVALUATION[name] + END)
+    assert ["apart" in line for line in lines if line["kind"] == "step"] == [False] * 48
+
+
 NOTES = {
     "several executions": (
         "net.compile(optimizer, error, steps_per_execution=4)\nnet.fit(batches, verbose=0)",

@@ -149,6 +149,22 @@ ANEW = {
 }
 
 
+IN_HAND = {
+    "all of it": ({"rows": 32}, 64.0, ""),
+    "parts of it": ({"rows": 8}, 16.0, ""),
+    "more than it has": ({"rows": 99}, None, "steps ask no loader for a batch, as where one is in hand"),
+    "nothing seen": ({}, None, "steps ask no loader for a batch, as where one is in hand"),
+}
+
+
+@pytest.mark.parametrize("name", IN_HAND)
+def test_of_a_batch_in_hand_samples_are_the_rows_that_go_forward(tmp_path, name):
+    own, per_step, words = IN_HAND[name]
+    run = job(tmp_path, lambda _, number: {"requests": 0, **own} if number else {"samples": 32, **own})
+    assert (run.throughput.samples.per_step, words in (run.throughput.samples.reason or "")) == (per_step, True)
+    assert any("steps ask loaders for no batch" in note for note in run_notes(run)) == (per_step is not None)
+
+
 @pytest.mark.parametrize("name", ANEW)
 def test_where_steps_ask_unevenly_samples_are_the_rows_that_go_forward(tmp_path, name):
     asking, holding, per_step, words = ANEW[name]

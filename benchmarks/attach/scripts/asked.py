@@ -1,4 +1,4 @@
-"""Training by Chainer and MXNet: `python asked.py KIND`, with a slow loader and rank, evaluation and a checkpoint."""
+"""Training by Chainer, MXNet and Paddle: `python asked.py KIND`, with a slow loader, evaluation and a checkpoint."""
 
 import hashlib
 import sys
@@ -87,7 +87,7 @@ def chainer_trainer():
 
 
 def mxnet():
-    """A gluon loop, whose loader is a generator."""
+    """A gluon loop."""
     import mxnet as mx
     from mxnet import autograd, gluon
 
@@ -124,6 +124,58 @@ def mxnet():
         if step == STEPS:
             break
     finish(loss.mean().asscalar(), [each.data().asnumpy() for each in net.collect_params().values()])
+
+
+def paddle():  # noqa: C901 - a script of its own
+    """A loop of one's own, with a loader without processes, which reads ahead in a thread."""
+    import paddle
+
+    paddle.seed(0)
+
+    class Data(paddle.io.Dataset):
+        def __init__(self, count, cause):
+            super().__init__()
+            self.count, self.cause = count, cause
+
+        def __len__(self):
+            return self.count
+
+        def __getitem__(self, index):
+            x, y = sample(index, self.cause)
+            return x, y[None].astype("int64")
+
+    class Net(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = paddle.nn.Linear(WIDTH, WIDTH), paddle.nn.Linear(WIDTH, 10)
+
+        def forward(self, x):
+            return self.second(paddle.nn.functional.relu(self.first(x)))
+
+    net, loss_of = Net(), paddle.nn.CrossEntropyLoss()
+    optimizer = paddle.optimizer.Adam(1e-3, parameters=net.parameters())
+
+    def evaluate():
+        net.eval()
+        with paddle.no_grad():
+            for x, y in paddle.io.DataLoader(Data(80, "evaluation load"), batch_size=BATCH):
+                pause("evaluated batch", EVALUATED_S)
+                loss_of(net(x), y)
+        net.train()
+
+    loader = paddle.io.DataLoader(Data(4096, "load"), batch_size=BATCH, use_buffer_reader=False)
+    for step, (x, y) in enumerate(loader, 1):
+        loss = loss_of(net(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        if step == STEPS // 2:
+            timed("evaluation", evaluate)
+        if step == STEPS * 2 // 3:
+            timed("checkpoint", paddle.save, net.state_dict(), str(OUT / "net.pdparams"))
+        if step == STEPS:
+            break
+    finish(float(loss), [each.numpy() for each in net.parameters()])
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ No array on a device is read.
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import zlib
 from collections import deque
 from typing import Any, Iterator
@@ -22,7 +24,7 @@ IDENTIFIERS, MASK = "input_ids", "attention_mask"
 # Texts beside the first, of another length where an encoder reads that and a decoder writes these.
 TARGETS = ("labels", "decoder_input_ids")
 # Libraries whose arrays have a shape that costs nothing to read.
-LIBRARIES = ("torch", "numpy", "tensorflow", "jax", "jaxlib", "torchvision", "mxnet")
+LIBRARIES = ("torch", "numpy", "tensorflow", "jax", "jaxlib", "torchvision", "mxnet", "paddle")
 INTEGERS = ("int64", "int32", "int16", "uint16")
 CHANNELS = (1, 3)
 PLAIN = (int, float, str, bytes)
@@ -40,13 +42,14 @@ class BatchAmount:
     ``asked`` is for how many samples its loader was asked, where arrays have another number of rows, as of pairs;
     ``targets`` are tokens of a second text of another length;
     ``checksum`` is of its values, so that ranks that read the same batches are seen;
-    ``single`` is whether it looks like one sample, which only what goes forward shows.
+    ``single`` is whether it looks like one sample, which only what goes forward shows; so do ``rows`` that its first
+    and last arrays share and others do not: they are its samples, where as many go forward.
     """
 
-    __slots__ = ("asked", "checksum", "looked_at", "real", "samples", "single", "targets", "tokens")
+    __slots__ = ("asked", "checksum", "looked_at", "real", "rows", "samples", "single", "targets", "tokens")
 
     def __init__(
-        self, samples: int | None = None, tokens: int | None = None, looked_at: int = 0, real: int = 0
+        self, samples: int | None = None, tokens: int | None = None, looked_at: int = 0, real: int = 0, rows: int = 0
     ) -> None:
         self.samples = samples
         self.tokens = tokens
@@ -56,13 +59,16 @@ class BatchAmount:
         self.targets = 0
         self.checksum: int | None = None
         self.single = False
+        self.rows = rows
 
     def copy(self) -> BatchAmount:
         """Return another with the same values."""
         return self.plus(NO_BATCH)
 
     def ask(self, size: int | None) -> None:
-        """Note that the batch was asked to have ``size`` samples."""
+        """Note that the batch was asked to have ``size`` samples; one sample may be a whole batch of its data set."""
+        if size is not None and size > 1:
+            self.rows = 0
         if self.samples is None:
             self.samples = size
         elif size is not None and size != self.samples:
@@ -75,6 +81,8 @@ class BatchAmount:
         both = BatchAmount(samples, tokens, self.looked_at + other.looked_at, self.real + other.real)
         both.targets = self.targets + other.targets
         both.single = self.single or other.single
+        if NO_BATCH in (self, other) or (self.rows and other.rows):
+            both.rows = self.rows + other.rows
         if self.asked is not None or other.asked is not None:
             both.asked = sum((each.asked if each.asked is not None else each.samples) or 0 for each in (self, other))
         if other is NO_BATCH or self is NO_BATCH:
@@ -155,8 +163,9 @@ class BatchReader:
         self.texts = self.batches = 0
         self.form: tuple[Any, ...] | None = None  # of the latest batch, once its values are looked at no more
         self.array_types: dict[type, bool] = {}
+        self.derived: set[type] = set()  # types of arrays that a library has made of another's
         self.integer_types: dict[Any, bool] = {}
-        self.forms: dict[tuple[Any, ...], tuple[int | None, int | None]] = {}  # samples and tokens of known batches
+        self.forms: dict[tuple[Any, ...], BatchAmount] = {}  # of known batches
 
     def read(self, batch: Any) -> BatchAmount:
         """Return what ``batch`` holds; nothing where it is of no known form."""
@@ -164,9 +173,13 @@ class BatchReader:
         try:
             form = self.form_of(batch)
             known = self.forms.get(form) if form else None
-            amount = self._read(batch) if known is None else BatchAmount(*known)
-            if form and known is None and len(self.forms) < FORMS:
-                self.forms[form] = amount.samples, amount.tokens
+            if known is not None:
+                amount = known.copy()
+            else:
+                with _functions_of_torch_alone():
+                    amount = self._read(batch)
+                if form and len(self.forms) < FORMS:
+                    self.forms[form] = amount.copy()
             self.batches += 1
             if self.batches <= COMPARED:
                 amount.checksum = self.checksum(batch)
@@ -183,7 +196,7 @@ class BatchReader:
             return None
         form: list[Any] = []
         for each in batch:
-            if not self.array_types.get(each.__class__):
+            if not self.array_types.get(each.__class__) or each.__class__ in self.derived:
                 return None
             form += (each.__class__, tuple(each.shape), each.dtype)
         return (batch.__class__, *form)
@@ -220,6 +233,7 @@ class BatchReader:
             return texts
         samples = _leading(batch, shapes)
         amount = BatchAmount(samples, self._tokens(arrays, shapes, samples))
+        amount.rows = _rows_at_ends(shapes) if samples is None else 0
         amount.single = len(shapes) == 1 and bool(_form_of_sample(batch, arrays=True))
         return amount
 
@@ -282,8 +296,12 @@ class BatchReader:
         kind = item.__class__
         known = self.array_types.get(kind)
         if known is None:
-            library = (getattr(kind, "__module__", "") or "").partition(".")[0]
-            known = self.array_types[kind] = library in LIBRARIES and hasattr(kind, "shape") and hasattr(kind, "dtype")
+            own, *others = [(getattr(each, "__module__", "") or "").partition(".")[0] for each in kind.__mro__]
+            known = hasattr(kind, "shape") and hasattr(kind, "dtype")
+            if known and own not in LIBRARIES:
+                known = any(each in LIBRARIES for each in others)
+                self.derived.add(kind)
+            self.array_types[kind] = known
         return known
 
     def _is_integer(self, array: Any) -> bool:
@@ -292,6 +310,23 @@ class BatchReader:
         if known is None:
             known = self.integer_types[kind] = getattr(kind, "name", str(kind)).rpartition(".")[2] in INTEGERS
         return known
+
+
+def _functions_of_torch_alone() -> Any:
+    """Return a context in which shapes of arrays that are derived from torch's call none of their own functions."""
+    library = getattr(sys.modules.get("torch"), "_C", None)
+    name = "DisableTorchFunctionSubclass"  # of torch 2.0 and later
+    return getattr(library, name)() if hasattr(library, name) else contextlib.nullcontext()
+
+
+def _rows_at_ends(shapes: list[tuple[int, ...]]) -> int:
+    """Return the rows that the first and the last of several arrays share, of sparse features in between; else 0.
+
+    A single graph has them as well, one for each node: two rows of its edges show it.
+    """
+    rows = shapes[0][0] if len(shapes) > 2 and shapes[0][0] == shapes[-1][0] else 0  # noqa: PLR2004 - others in between
+    edges = any(len(shape) == 2 and shape[0] == 2 and shape[1] != rows for shape in shapes)  # noqa: PLR2004
+    return 0 if edges else int(rows)
 
 
 def _named(item: Any) -> dict[Any, Any] | None:

@@ -41,9 +41,16 @@ TABLE = {
     "keras.src.models.model": ("tensorflow_eager", "install_models"),
     "keras.src.optimizers.base_optimizer": ("tensorflow_eager", "install_optimizers"),
     "tensorflow.python.eager.polymorphic_function.polymorphic_function": ("tensorflow_functions", "install_functions"),
+    "orbax.checkpoint": ("checkpoints", "install_orbax"),
+    "orbax.checkpoint.experimental.v1._src.saving.saving": ("checkpoints", "install_orbax_functions"),
+    "flax.training.checkpoints": ("checkpoints", "install_flax"),
+    "keras.src.saving.saving_api": ("checkpoints", "install_keras"),
+    "tensorflow.python.checkpoint.checkpoint": ("checkpoints", "install_tensorflow"),
+    "tensorflow.python.saved_model.save": ("checkpoints", "install_saved_model"),
     "chainer": ("trainers", "install_chainer"),
     "chainermn": ("trainers", "install_chainermn"),
     "mxnet": ("trainers", "install_mxnet"),
+    "paddle": ("trainers", "install_paddle"),
 }
 _installed: set[str] = set()
 

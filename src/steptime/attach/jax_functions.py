@@ -83,6 +83,7 @@ class JaxFunctions:
         self.waits = DeviceWaits(self.recorder)
         self.evaluating = False  # whether what is made now is for evaluation alone
         self.flops = call_flops()
+        self.made: dict[Any, tuple[Any, JittedFunction]] = {}  # the latest stand-in for a function of the same code
 
     @patches.unnoticed
     def patch(self, name: str) -> None:
@@ -121,11 +122,24 @@ class JaxFunctions:
     def _stand_in(self, patch: patches.Patch, function: Any, options: Any) -> Any:
         try:
             donates = any(options.get(name) not in (None, ()) for name in ("donate_argnums", "donate_argnames"))
-            watch = JittedFunction(self, function, donates=donates)
-            return Jitted(function, patches.measured(patch, function, watch.begin, watch.end))
+            codes = jax_programs.codes_of(function)
+            watch = self._made_before(codes, function) or JittedFunction(self, function, donates=donates)
+            made = Jitted(function, patches.measured(patch, function, watch.begin, watch.end))
         except Exception as error:
             patch.fault(error)
             return function
+        if codes:
+            self.made[codes] = weakref.ref(made), watch
+        return made
+
+    def _made_before(self, codes: Any, function: Any) -> JittedFunction | None:
+        """Return what is known of the same code where it is jitted anew, as in every turn of a loop."""
+        made = self.made.get(codes)
+        if made is None or made[0]() is not None or self.evaluating:
+            return None
+        watch = made[1]
+        watch.function = function
+        return watch
 
     def shapes(self, leaves: list[Any], least: int = 2) -> list[Any]:
         """Return shape and type of those of ``leaves`` that are arrays of at ``least`` so many numbers."""
@@ -182,7 +196,7 @@ class JittedFunction:
         self.label = f"{self.name} {next(functions.numbers)}"
         self.role = EVALUATION if functions.evaluating else ""
         self.ends: list[int] = []  # results that show the end of a step, the best first
-        self.looks = 0
+        self.looks = self.traced = 0
         self.operations: int | str = 0  # floating-point ones of a call, or why they are not known
         self.holds_gradient: bool | None = None
         self.state_at: list[int] = []  # which of its arguments have shapes of the state, a few of them
@@ -209,6 +223,7 @@ class JittedFunction:
         if not given or self.looks > MOST_LOOKS:
             self.role = HELPER
             return None
+        self.traced = self._traces()
         recorder.enter("compile")
         return patches.CallMark("", (args, kwargs), given, self.functions.shapes(given))
 
@@ -226,7 +241,8 @@ class JittedFunction:
                 results = self.functions.leaves(mark.result)
                 self.functions.waits.add(recorder.number, results[self.ends[0]], timed[0], self)
         else:
-            timed = recorder.leave("compile")
+            # One that was jitted before under another name is called, not compiled.
+            timed = recorder.leave("compile", "call" if 0 < self.traced == self._traces() else "compile")
             if timed is not None and returned:
                 self._learn(mark, timed[0], timed[1])
 

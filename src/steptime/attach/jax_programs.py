@@ -5,6 +5,8 @@ JAX has traced a function for its call and keeps what it saw; the user's functio
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import os
 import sys
@@ -39,6 +41,25 @@ def is_of_a_library(function: Any) -> bool:
     module = sys.modules.get(str(getattr(function, "__module__", "")))
     file = getattr(module, "__file__", None)
     return file is not None and not patches.is_user_file(file, patches.library_folders())
+
+
+def codes_of(function: Any) -> tuple[Any, ...]:
+    """Return the code of a jitted function, and of those that it was made of; empty where that is not known."""
+    plain = inspect.unwrap(function)
+    parts = [plain]
+    if isinstance(plain, functools.partial):
+        parts = [plain.func, *plain.args, *plain.keywords.values()]
+    own = getattr(parts[0], "__func__", parts[0])
+    cells = [cell.cell_contents for cell in getattr(own, "__closure__", None) or () if _is_filled(cell)]
+    codes = [getattr(getattr(part, "__func__", part), "__code__", None) for part in (*parts, *cells)]
+    return tuple(filter(None, codes)) if codes[0] is not None else ()
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
 
 
 def passed_on(program: Any, results: int) -> set[int]:

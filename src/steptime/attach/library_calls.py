@@ -111,15 +111,25 @@ def itself(loader: Any) -> Any:
 
 
 def forward_of(
-    owner: Any, name: str, training: Callable[[], bool], compiling: Callable[[], bool] = patches.never
+    owner: Any,
+    name: str,
+    training: Callable[[Any, Any], bool],
+    compiling: Callable[[], bool] = patches.never,
+    trainable: Callable[[Any], bool] | None = None,
 ) -> None:
-    """Make calls of ``owner.name`` the forward of an outermost module; ``training`` returns whether for a gradient."""
+    """Make calls of ``owner.name`` the forward of an outermost module.
+
+    ``training`` returns whether a call with these arguments is for a gradient, ``trainable`` whether a module has
+    weights of its own, as a loss has none.
+    """
     recorder = process.recorder()
 
-    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+    def before(args: Any, kwargs: Any) -> Any:
         if not recorder.is_mine() or recorder.inside("forward", "nograd", "backward", "input"):
             return None
-        return recorder.forward_begin(training=training())
+        trains = training(args, kwargs)
+        weighs = trainable is None or not trains or trainable(args[0])
+        return recorder.forward_begin(training=trains, trainable=weighs)
 
     patches.measure(owner, name, before, lambda mark, _: recorder.forward_end(mark), compiling)
 

@@ -28,6 +28,7 @@ class OptimizerRounds:
         self.round: list[int] = []  # the optimizers of a round; empty until one is known
         self.seen: set[int] = set()
         self.whole: dict[tuple[int, ...], int] = {}  # how many steps have made these updates by several
+        self.again: set[tuple[int, ...]] = set()  # rounds that were made several times with one batch
 
     def is_over(self, optimizers: list[int]) -> bool:
         """Return whether a step that has made updates by ``optimizers`` so far is over."""
@@ -37,19 +38,30 @@ class OptimizerRounds:
             self.round, self.updates = [], []
         return True
 
-    def may_begin_anew(self, optimizers: list[int]) -> bool:
-        """Return whether a step that has made updates by ``optimizers`` may be over, though no batch was asked for."""
+    def may_begin_anew(self, optimizers: list[int], *, in_hand: bool = False) -> bool:
+        """Return whether a step that has made updates by ``optimizers`` may be over, though no batch was asked for.
+
+        ``in_hand`` is whether it has no batch of its own, as where a script trains on one again and again.
+        """
+        updates = tuple(optimizers)
+        if updates in self.again or _made_twice(optimizers, in_hand=in_hand):
+            return True
         if self.round and optimizers == self.round:
             return True
         if len(self.seen.union(optimizers)) == 1:
             return True
-        updates = tuple(optimizers)
         known = [each for each, often in self.whole.items() if often >= SEEN]
         return updates in known and all(each[: len(updates)] != updates or each == updates for each in known)
 
-    def begins_anew(self, optimizers: list[int], optimizer: int | None) -> bool:
+    def begins_anew(self, optimizers: list[int], optimizer: int | None, *, in_hand: bool = False) -> bool:
         """Return whether an update by ``optimizer`` is another round's than those by ``optimizers`` before it."""
-        return self.may_begin_anew(optimizers) and optimizer == optimizers[0]
+        if not self.may_begin_anew(optimizers, in_hand=in_hand):
+            return False
+        twice = _made_twice(optimizers, in_hand=in_hand)
+        if twice and optimizer == twice[0]:
+            self.again.add(tuple(twice))
+            return True
+        return optimizer == optimizers[0]
 
     def step_closed(self, optimizers: list[int]) -> None:
         """Learn from the updates of a step that has ended."""
@@ -66,6 +78,15 @@ class OptimizerRounds:
             if len(set(latest)) > 1 and self.updates[-SEEN * length : -length] == latest:
                 self.round = latest
                 return
+
+
+def _made_twice(optimizers: list[int], *, in_hand: bool) -> list[int]:
+    """Return the round of several optimizers that ends a step's updates twice; of a batch ``in_hand``, also of one."""
+    for length in range(1, min(len(optimizers), LONGEST) // 2 + 1):
+        latest = optimizers[-length:]
+        if optimizers[-2 * length : -length] == latest and (in_hand or len(set(latest)) > 1):
+            return latest
+    return []
 
 
 class ClosureCode:

@@ -103,11 +103,11 @@ class Recorder:
             self.device.enter(name)
         return begin
 
-    def leave(self, name: str) -> tuple[int, int, int] | None:
-        """End a region; return its begin, end and exclusive time, or None if a fault has removed it."""
+    def leave(self, name: str, known_as: str = "") -> tuple[int, int, int] | None:
+        """End a region, ``known_as`` what it was; return its begin, end and exclusive time, None behind a fault."""
         timed = self._pop(name)
         if timed is not None:
-            self.ledger.add((timed[0], REGION, name, timed[2]))
+            self.ledger.add((timed[0], REGION, known_as or name, timed[2]))
         return timed
 
     def _pop(self, name: str) -> tuple[int, int, int] | None:
@@ -236,12 +236,14 @@ class Recorder:
         return name
 
     def set_apart(self) -> None:
-        """Set requests to other loaders apart."""
+        """Set requests to other loaders apart, but for the beginning of those whose batches a graph takes itself."""
         others = self.sources.others(self.pending)
+        giving = {request.source for request in others if request.delivered}
         for request in others:
-            if self.stepped:
+            began = request.region == "loader_start" and not (request.read_until or request.source in giving)
+            if self.stepped and not began:
                 self.sources.evaluation.add(request.source)
-            request.settle(self.ledger, apart=self.ledger.waits)
+            request.settle(self.ledger, apart=self.ledger.waits and not began)
             self.pending.remove(request)
 
     def forward_end(self, name: str) -> None:

@@ -28,6 +28,8 @@ class PassInput(NamedTuple):
 
     array: Any
     """A weak reference, of which an array has one."""
+    version: int
+    """How often the array was written to, as a buffer that takes one batch after the other."""
     module: int
     """Number of the outermost module that took it."""
     amount: InputAmount
@@ -35,6 +37,11 @@ class PassInput(NamedTuple):
     """A checksum of its first values, where they were looked at."""
     closure: bool
     """Whether an optimizer asked for the pass, as L-BFGS does several times for one update."""
+
+    @property
+    def what(self) -> tuple[int, int]:
+        """By which the same values are known: the array, and how often it was written to."""
+        return id(self.array), self.version
 
 
 class PassInputs:
@@ -92,7 +99,7 @@ class PassInputs:
         firsts = []
         for index in sorted(self.passes):
             own = [taken for taken in self.passes[index] if taken is not None] if index < backward else []
-            if any(taken.array is not own[0].array for taken in own):
+            if any(taken.what != own[0].what for taken in own):
                 return SEVERAL
             firsts += own[:1]
         return _each_once(firsts)
@@ -100,9 +107,9 @@ class PassInputs:
 
 def _each_once(firsts: list[PassInput]) -> list[PassInput] | str:
     """Return arrays of several backward passes, each once."""
-    uses: dict[int, list[PassInput]] = {}
+    uses: dict[tuple[int, int], list[PassInput]] = {}
     for taken in firsts:
-        uses.setdefault(id(taken.array), []).append(taken)
+        uses.setdefault(taken.what, []).append(taken)
     for same in uses.values():
         if len({taken.module for taken in same}) < len(same) and not all(taken.closure for taken in same):
             return AGAIN

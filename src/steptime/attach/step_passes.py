@@ -82,7 +82,7 @@ class StepPasses:
         """Return whether what follows the latest update may be another step, though no loader was asked since."""
         if not recorder.stepped or recorder.calls or recorder.sources.latest is None:
             return False
-        return bool(recorder.rounds.may_begin_anew(recorder.optimizers))
+        return bool(recorder.rounds.may_begin_anew(recorder.optimizers, in_hand=not recorder.batches.taken))
 
     def update_ends(self, recorder: Any, optimizer: int | None) -> None:
         """Divide the step if the update by ``optimizer`` is another step's than the update before it.
@@ -92,7 +92,7 @@ class StepPasses:
         """
         if recorder.micro_steps <= self.at_update[0] or not self.may_begin_anew(recorder):
             return
-        if recorder.rounds.begins_anew(recorder.optimizers, optimizer):
+        if recorder.rounds.begins_anew(recorder.optimizers, optimizer, in_hand=not recorder.batches.taken):
             self._divide(recorder)
         else:
             recorder.ledger.resume()
@@ -136,6 +136,8 @@ class StepPasses:
         rows = self.known_rows()
         if amount is not None and amount.single and rows == requests:
             amount.samples, amount.tokens = rows, None
+        elif amount is not None and amount.rows and amount.rows == rows:
+            amount.samples = rows
         if requests != 1 and self.is_mixed():
             recorder.flags.add("mixed")
         elif rows is not None and (amount is None or rows != amount.samples):

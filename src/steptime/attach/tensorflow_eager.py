@@ -21,7 +21,7 @@ def install_models(module: Any) -> None:
     """Patch the calls of Keras' models, which train where a tape records."""
     if _is_on_tensorflow():
         tapes = importlib.import_module("tensorflow.python.pywrap_tfe")
-        forward_of(module.Model, "__call__", lambda: not tapes.TFE_Py_TapeSetIsEmpty(), in_graph())
+        forward_of(module.Model, "__call__", lambda *_: not tapes.TFE_Py_TapeSetIsEmpty(), in_graph())
 
 
 def install_optimizers(module: Any) -> None:

@@ -22,7 +22,7 @@ def install_keras(module: Any) -> None:
     """Patch the making of the iterators of epochs, and of functions for evaluation, which return the weights, too."""
     for name in ("make_test_function", "make_predict_function"):
         evaluation_made_by(module.JAXTrainer, name)
-    _time_iterators(module.JAXEpochIterator, "_get_iterator", lambda iterator: iterator.data_adapter)
+    time_iterators(module.JAXEpochIterator, "_get_iterator", lambda iterator: iterator.data_adapter)
 
 
 def install_ray(module: Any) -> None:
@@ -35,16 +35,16 @@ def install_ray(module: Any) -> None:
 
     name = "_iter_batches" if hasattr(module.DataIterator, "_iter_batches") else "iter_batches"
     patches.measure(module.DataIterator, name, lambda args, _: patches.CallMark(args[0]), after)
-    _time_iterators(module._IterableFromIterator, "__iter__", made_by.get)
+    time_iterators(module._IterableFromIterator, "__iter__", made_by.get)
 
 
 def install_webdataset(module: Any) -> None:
     """Patch pipelines, of which one around a DataLoader makes batches anew; a DataLoader's workers prepare them."""
     worker = getattr(sys.modules.get("torch.utils.data"), "get_worker_info", patches.never)
-    _time_iterators(module.DataPipeline, "__iter__", lambda pipeline: None if worker() else pipeline)
+    time_iterators(module.DataPipeline, "__iter__", lambda pipeline: None if worker() else pipeline)
 
 
-def _time_iterators(owner: Any, name: str, dataset: Any) -> None:
+def time_iterators(owner: Any, name: str, dataset: Any) -> None:
     """Have what ``owner.name`` returns iterate as requests to the loader of a ``dataset``, if it has one."""
     patch = patches.Patch(owner, name)
     inner = patch.original

@@ -1,17 +1,20 @@
-"""Chainer and MXNet: what their trainings call.
+"""Chainer, MXNet and Paddle: what their trainings call.
 
 Chainer: iterators, outermost links, backward passes, optimizers and snapshots; ChainerMN's averaging.
 
-MXNet (gluon): what Python asks of its engine, which works later, and where Python waits for it.
+MXNet (gluon and Module): what Python asks of its engine, which works later, and where Python waits for it.
+
+Paddle (not its static graphs): loaders, outermost layers, backward passes, optimizers and what is saved.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import weakref
+from typing import Any, Callable, Iterator
 
 from . import patches, process
-from .batch_amount import BatchAmount
+from .batch_amount import BatchAmount, BatchReader
 from .library_calls import (
     backward_of,
     collective_of,
@@ -22,12 +25,14 @@ from .library_calls import (
     update_of,
     waits_of,
 )
+from .timed_batches import time_iterators
 
 ITERATORS = ("SerialIterator", "MultiprocessIterator", "MultithreadIterator", "DaliIterator")
 # Modules of communicators and their classes' method that averages gradients.
 COMMUNICATORS = ("naive", "flat", "non_cuda_aware", "pure_nccl")
 AVERAGE = "multi_node_mean_grad"
 REASON = "MXNet's engine runs later what Python asks for; the asking is in the call of the step"
+JOINED = "Paddle joins gradients of ranks inside of the backward pass, where it shows no times"
 
 
 def install_chainer(chainer: Any) -> None:
@@ -37,7 +42,7 @@ def install_chainer(chainer: Any) -> None:
         for method in ("__next__", "next"):
             if iterator is not None and method in vars(iterator):
                 requests_of(iterator, method, itself, patches.never, read=_read_list)
-    forward_of(chainer.Link, "__call__", lambda: bool(chainer.config.enable_backprop))
+    forward_of(chainer.Link, "__call__", lambda *_: bool(chainer.config.enable_backprop))
     backward_of(chainer.Variable, "backward")
     update_of(chainer.GradientMethod, "update")
     saving = importlib.import_module("chainer.serializers.npz")
@@ -57,9 +62,9 @@ def install_chainermn(module: Any) -> None:
             communicators = importlib.import_module(f"chainermn.communicators.{name}_communicator")
         except ImportError:  # it needs a library that is not there
             continue
-        for each in list(vars(communicators).values()):
-            if isinstance(each, type) and AVERAGE in vars(each):
-                _average_of(each)
+        for kind in list(vars(communicators).values()):
+            if isinstance(kind, type) and AVERAGE in vars(kind):
+                _average_of(kind)
 
 
 def _average_of(communicator: Any) -> None:
@@ -76,8 +81,6 @@ def install_mxnet(mxnet: Any) -> None:
     """Patch ``mxnet``, which is imported whole."""
     recorder = process.recorder()
     gluon, array, autograd = mxnet.gluon, mxnet.nd.NDArray, mxnet.autograd
-    loading = importlib.import_module("mxnet.gluon.data.dataloader")
-
     trained: list[Any] = []
 
     def look(trainer: Any) -> None:
@@ -88,14 +91,95 @@ def install_mxnet(mxnet: Any) -> None:
         if store is not None:
             recorder.rank(store.rank, store.num_workers, "mxnet")
 
-    forward_of(gluon.Block, "__call__", autograd.is_recording)
+    forward_of(gluon.Block, "__call__", lambda *_: bool(autograd.is_recording()))
     backward_of(array, "backward")
     backward_of(autograd, "backward")
-    update_of(gluon.Trainer, "step", look)
-    # A loader without worker processes is a generator, whose batches are a gap.
-    for name in ("_MultiWorkerIter", "_MultiWorkerIterV1"):
-        if hasattr(loading, name):
-            requests_of(getattr(loading, name), "__next__", itself, patches.never)
+    for name in ("step", "update"):
+        update_of(gluon.Trainer, name, look)
+    _patch_loaders(mxnet)
+    if hasattr(mxnet, "module"):
+        _patch_modules(mxnet.module, look)
     waits_of(array, "asnumpy", "wait_to_read")
     waits_of(mxnet.nd, "waitall")
     region_of(gluon.Block, "save_parameters", "save")
+
+
+def _patch_loaders(mxnet: Any) -> None:
+    """Patch gluon's loaders, whose iterators are generators, and the iterators of `mxnet.io`."""
+    loading = importlib.import_module("mxnet.gluon.data.dataloader")
+    for name in ("DataLoader", "DataLoaderV1"):
+        if hasattr(loading, name):
+            time_iterators(getattr(loading, name), "__iter__", itself)
+    base, reader = mxnet.io.DataIter, BatchReader()
+
+    def read(batch: Any) -> BatchAmount:
+        amount = reader.read(batch.data)
+        if amount.samples is not None:
+            amount.samples -= batch.pad or 0
+        return amount
+
+    for iterator in _kinds_of(base, mxnet.io, mxnet.image):
+        for method in ("next", "__next__"):
+            if method in vars(iterator):
+                requests_of(iterator, method, itself, patches.never, read=read)
+
+
+def _patch_modules(module: Any, look: Callable[[Any], None]) -> None:
+    """Patch the passes and updates of symbolic modules, which `fit` calls as well."""
+
+    def trains(args: Any, kwargs: Any) -> bool:
+        wanted = kwargs.get("is_train", args[2] if len(args) > 2 else None)  # noqa: PLR2004 - behind the batch
+        return bool(args[0].for_training if wanted is None else wanted)
+
+    for kind in _kinds_of(module.BaseModule, module):
+        if "forward" in vars(kind):
+            forward_of(kind, "forward", trains)
+        if "backward" in vars(kind):
+            backward_of(kind, "backward")
+        if "update" in vars(kind):
+            update_of(kind, "update", look)
+
+
+def install_paddle(paddle: Any) -> None:
+    """Patch ``paddle``, which is imported whole."""
+    recorder = process.recorder()
+    known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+    def trains(args: Any, kwargs: Any) -> bool:  # noqa: ARG001 - the form of all
+        return bool(args[0].training and paddle.is_grad_enabled())
+
+    def trainable(layer: Any) -> bool:
+        weighs = known.get(layer)
+        if weighs is None:
+            weighs = known[layer] = not all(weight.stop_gradient for weight in layer.parameters())
+        return weighs
+
+    def look(optimizer: Any) -> None:
+        del optimizer
+        count = paddle.distributed.get_world_size()
+        if count > 1 and recorder.world is None:
+            recorder.rank(paddle.distributed.get_rank(), count, "paddle")
+            process.unseen(JOINED, "comm_exposed", "sync_wait")
+
+    forward_of(paddle.nn.Layer, "__call__", trains, trainable=trainable)
+    for owner in (paddle.Tensor, paddle.autograd):
+        backward_of(owner, "backward")
+    for optimizer in _kinds_of(paddle.optimizer.Optimizer, paddle.optimizer):
+        for name in ("step", "minimize"):
+            if name in vars(optimizer):
+                update_of(optimizer, name, look)
+    region_of(paddle, "save", "save")
+    _patch_paddle_loaders()
+
+
+def _patch_paddle_loaders() -> None:
+    loading = importlib.import_module("paddle.io.dataloader.dataloader_iter")
+    for iterator in _kinds_of(loading._DataLoaderIterBase, loading):
+        if "__next__" in vars(iterator) and iterator is not loading._DataLoaderIterBase:
+            requests_of(iterator, "__next__", lambda made: made._dataset, patches.never)
+
+
+def _kinds_of(base: Any, *modules: Any) -> Iterator[Any]:
+    """Yield the classes of ``modules`` that are ``base`` or derived from it, each once."""
+    members = [member for module in modules for member in vars(module).values()]
+    yield from dict.fromkeys(kind for kind in members if isinstance(kind, type) and issubclass(kind, base))

@@ -24,6 +24,9 @@ _NO_BATCH = "the arrays of a batch do not share a first dimension"
 _IN_THREAD = "a thread of the script reads batches, and what goes forward is not seen to be in their number of rows"
 _NO_TEXT = "batches hold neither input_ids nor integers with a row for each sample"
 _UNEVEN = "steps ask loaders for {} to {} batches each, and the rows that go forward are not those of the batches"
+_IN_HAND = (
+    "steps ask no loader for a batch, as where one is in hand, and what goes forward is not seen to have its rows"
+)
 _DOUBLE = 1.5
 """Times the median, that a step with two batches has at least."""
 _AHEAD = 0.1
@@ -125,6 +128,8 @@ def _uneven_requests(kept: KeptSteps) -> str | None:
     requests = Counter(step.requests for step in steps)
     passes = Counter(step.requests / max(1, step.micro_steps) for step in steps)
     usual = max(requests, key=lambda count: (requests[count], count))
+    if usual == 0:
+        return _IN_HAND
     unasked = any(step.requests == 0 and step.samples is None for step in steps)
     if not unasked and min(len(steps) - max(requests.values()), len(steps) - max(passes.values())) <= _AHEAD * len(
         steps
@@ -139,7 +144,10 @@ def _rows_are_samples(kept: KeptSteps) -> bool:
     """Return whether arrays go forward with a row for each sample: all together have nearly as many as the batches."""
     steps = [step for group in kept.attempt.steps.values() for step in group]
     rows = [_rows(step) for step in steps]
-    given = sum(step.samples or 0 for step in steps)
+    batches = [step.samples or 0 for step in steps]
+    if 2 * batches.count(0) > len(batches):  # of a batch in hand some go forward, or all
+        return None not in rows and max(each or 0 for each in rows) <= _MOST_ROWS * max(batches)
+    given = sum(batches)
     return None not in rows and _LEAST_ROWS * given <= sum(each or 0 for each in rows) <= _MOST_ROWS * given
 
 
@@ -169,7 +177,8 @@ def sample_notes(kept: KeptSteps) -> Iterator[str]:
     steps = [step for number in kept.numbers for step in kept.attempt.steps[number] if step.asked is not None]
     rows, asked = sum(step.samples or 0 for step in steps), sum(step.asked or 0 for step in steps)
     if _uneven_requests(kept) and _rows_are_samples(kept):
-        yield "samples are rows that went forward: steps ask loaders for differing numbers of batches"
+        batches = "differing numbers of batches" if any(step.requests for step in steps) else "no batch"
+        yield f"samples are rows that went forward: steps ask loaders for {batches}"
         return
     if not asked or not rows:
         return

@@ -78,7 +78,8 @@ class ForwardInputs:
                 known.amounts[form] = amount
         recorder = self.recorder
         content = self._checksum(array) if recorder.number < COMPARED else None
-        return PassInput(reference_to(array), id(module), amount, content, bool(recorder.stack))
+        version = 0 if array.__class__.__module__ != "torch" or array.is_inference() else array._version
+        return PassInput(reference_to(array), version, id(module), amount, content, bool(recorder.stack))
 
     def _checksum(self, array: Any) -> int | None:
         try:
