@@ -126,6 +126,17 @@ def test_a_checkpoint_that_stalls_the_job_is_found(tmp_path):
     assert "10 checkpoints take 2 s" in sentences_of(run)["checkpoint"]
 
 
+def test_the_rank_that_saves_is_named_where_others_do_not(tmp_path):
+    saving = alternating(0, saving=range(5, 35, 3))
+    run = found_in(write(tmp_path, process_lines(0, 2, saving), process_lines(1, 2, alternating(1))), 9_000.0)
+    assert "10 checkpoints of rank 0 take 2 s" in sentences_of(run)["checkpoint"]
+
+
+def test_no_rank_is_named_where_all_save(tmp_path):
+    ranks = [process_lines(rank, 2, alternating(rank, saving=range(5, 35, 3))) for rank in range(2)]
+    assert "10 checkpoints take 2 s" in sentences_of(found_in(write(tmp_path, *ranks), 9_000.0))["checkpoint"]
+
+
 @pytest.mark.parametrize(
     ("saving", "step_ms"),
     [

@@ -225,6 +225,7 @@ def _job_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
             work = format_count(part.count or 0, kind) + (_OR_OTHER if kind == "evaluation" else "")
             processes = (process for kept in found.kept for process in kept.attempt.processes.values())
             line = at_line(most_seen_line(processes, ["save" if kind == "checkpoint" else kind]))
+            work += f" of rank {_few(busy)}" if busy and idle and len(found.trainings) == 1 else ""
             sentence = f"{work} {takes} {format_seconds(lost_s)}, {share} of the job{line}"
             if beside_s >= _NOTABLE_ONCE * _whole_s(found):
                 sentence += f"; what lies beside them makes their steps {format_seconds(beside_s)} longer in all"
