@@ -11,7 +11,7 @@ from steptime.attach.line_sampler import EVERY_S, MOST_S, LineSampler
 
 
 @pytest.mark.parametrize(
-    ("after_s", "every_s"), [(1, EVERY_S), (10, 0.2), (3600, MOST_S)], ids=["at first", "ten seconds", "an hour"]
+    ("after_s", "every_s"), [(0, EVERY_S), (4, 0.2), (3600, MOST_S)], ids=["at first", "four seconds", "an hour"]
 )
 def test_the_distance_of_samples_grows_with_the_time_since_the_first(monkeypatch, after_s, every_s):
     written = []

@@ -155,6 +155,15 @@ def test_a_step_behind_which_none_comes_is_written_too(step_file):
     assert written_steps(file)[-1] == 64
 
 
+@pytest.mark.parametrize(("age_s", "waits_s"), [(0, 0.25), (5, 0.5), (3600, 1.0)])
+def test_steps_wait_for_a_tenth_of_the_time_of_the_process_within_bounds(step_file, age_s, waits_s):
+    file, lines = step_file
+    at = record_file.now()
+    file.begin = at - age_s * 10**9
+    lines.write_at(at)
+    assert lines.due - at == waits_s * 1e9
+
+
 def test_a_process_that_is_killed_loses_a_quarter_second_of_steps_at_most(tmp_path):
     child = os.fork()
     if not child:

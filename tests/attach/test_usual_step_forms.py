@@ -1,8 +1,10 @@
 """What makes steps alike, so that only their times are noted: no process is needed to see it."""
 
+import json
+
 import pytest
 
-from steptime.attach.usual_steps import StepForm, UsualStep
+from steptime.attach.step_form import StepForm, UsualStep
 
 LINE = {
     "kind": "step",
@@ -21,6 +23,30 @@ TIMES = [1_000, 1_010, 1_015, 1_035, 1_045, 1_070, 1_075, 1_090, 1_130, 1_155, 1
 
 def test_times_alone_make_the_line_of_their_step():
     assert UsualStep(StepForm.of(LINE), 70, TIMES).line() == LINE
+
+
+@pytest.mark.parametrize("synchronised", [None, True, False])
+def test_its_text_is_that_line(synchronised):
+    line = {**LINE, "requests": 1, "backwards": [[1_045, 1_070, 1_075, synchronised]]}
+    assert json.loads(UsualStep(StepForm.of(line), 70, TIMES).text()) == line
+
+
+def test_durations_of_the_passes_of_one_step_are_added():
+    passes = [[1_012, 1_013, 1_014, False], [1_026, 1_027, 1_028, True]]
+    sums = {"regions": dict.fromkeys(("input", "forward", "backward", "update"), 1)}
+    sums["gaps"] = dict.fromkeys(("input>forward", "forward>backward", "backward>input", "backward>update"), 1)
+    sums["gaps"]["update>input"] = 1
+    form = StepForm.of({**LINE, "micro_steps": 2, "requests": 2, "backwards": passes, **sums})
+    times = [*range(1_000, 1_020), 1_030, 1_050]
+    line = json.loads(UsualStep(form, 70, times).text())
+    assert line["regions"] == {"input": 2, "forward": 2, "backward": 4, "update": 1}
+
+
+@pytest.mark.parametrize(("at", "averages"), [(5, False), (12, True)])
+def test_a_pass_averages_gradients_where_the_form_has_it(at, averages):
+    sums = {"regions": dict.fromkeys(("input", "forward", "backward", "update"), 1)}
+    form = StepForm({**LINE, **sums, "backwards": [[0, 0, 0, False], [0, 0, 0, True]]})
+    assert form.averages[at] is averages
 
 
 def test_between_two_times_the_place_is_a_region_or_a_gap():

@@ -10,7 +10,7 @@ import sys
 import zlib
 from collections import deque
 from typing import Any, Iterator
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from .patches import raised_by_signal_handler
 
@@ -127,11 +127,13 @@ class AskedSizes:
 
     def __init__(self) -> None:
         self.queues: WeakKeyDictionary[Any, deque[int]] = WeakKeyDictionary()
+        self.loader: ref[Any] | None = None  # the one that was asked for last, with its queue
+        self.queue: deque[int] | None = None
         self.latest: int | None = None
 
     def add(self, loader: Any, indices: Any, *, anew: bool) -> None:
         """Note that ``loader`` asked for samples ``indices``; ``anew`` if nothing asked for before will be given."""
-        queue = self.queues.get(loader)
+        queue = self._queue_of(loader)
         if queue is None:
             queue = self.queues[loader] = deque(maxlen=AHEAD)
         if anew:
@@ -139,15 +141,21 @@ class AskedSizes:
         if isinstance(indices, (list, tuple)):
             queue.append(len(indices))
 
+    def _queue_of(self, loader: Any) -> deque[int] | None:
+        if self.loader is None or self.loader() is not loader:
+            self.queue = self.queues.get(loader)
+            self.loader = None if self.queue is None else ref(loader)
+        return self.queue
+
     def take(self, loader: Any) -> int | None:
         """Return the size of the batch that ``loader`` gave, or None if it was not asked for by samples."""
-        queue = self.queues.get(loader)
+        queue = self._queue_of(loader)
         self.latest = queue.popleft() if queue else None
         return self.latest
 
     def matches(self, loader: Any, size: int | None) -> bool:
         """Take the size of the batch that ``loader`` gave if that is ``size``; return whether it is."""
-        queue = self.queues.get(loader)
+        queue = self._queue_of(loader)
         if not queue:
             return size is None
         if queue[0] != size:
@@ -200,6 +208,18 @@ class BatchReader:
                 return None
             form += (each.__class__, tuple(each.shape), each.dtype)
         return (batch.__class__, *form)
+
+    @staticmethod
+    def has_form(batch: Any, form: tuple[Any, ...]) -> bool:
+        """Return whether ``batch`` has a ``form`` of `form_of`, of which none has to be made."""
+        if batch.__class__ is not form[0] or 3 * len(batch) + 1 != len(form):
+            return False
+        at = 1
+        for array in batch:
+            if array.__class__ is not form[at] or array.shape != form[at + 1] or array.dtype != form[at + 2]:
+                return False
+            at += 3
+        return True
 
     def checksum(self, batch: Any) -> int | None:
         """Return a checksum of the first values of the first arrays, or None if one of them cannot be read."""

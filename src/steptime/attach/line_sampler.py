@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 0.02
 # The distance of samples grows to this part of the time since the first, and at most to so much.
-PART, MOST_S = 50, 1.0
+PART, MOST_S = 20, 1.0
 WRITTEN_EVERY_NS = 2_000_000_000
 # In mode `auto` it begins after so many steps if gaps are more than this part of their time.
 STEPS = 20
@@ -90,9 +90,11 @@ class LineSampler:
         try:
             while not self.stopping.acquire(timeout=self.every_s):
                 begin = now()
-                frame = sys._current_frames().get(self.recorder.thread)
+                recorder, usual = self.recorder, self.recorder.usual
+                place = usual.place() if usual is not None else ""
+                frame = sys._current_frames().get(recorder.thread)
                 called, function = "", ""
-                asked = self.recorder.inside("nograd")
+                asked = not place and recorder.inside("nograd")
                 if asked:
                     frame = caller_of_module(frame)
                 while frame is not None:
@@ -107,7 +109,7 @@ class LineSampler:
                     file = code.co_filename
                     file = file[len(self.here) :] if file.startswith(self.here) else file
                     library = f", {called}: {function}" if called else ""
-                    self._count(f"{file}:{frame.f_lineno} {code.co_name}{library}")
+                    self._count(f"{file}:{frame.f_lineno} {code.co_name}{library}", place)
                 del frame
                 self.cost += now() - begin
         except Exception as error:  # without lines the record is still whole
@@ -123,9 +125,7 @@ class LineSampler:
                 self.files[name] = known
         return known
 
-    def _count(self, line: str) -> None:
-        usual = self.recorder.usual
-        place = usual.place() if usual is not None else ""
+    def _count(self, line: str, place: str) -> None:
         if place:
             self._add(place, line)
             return

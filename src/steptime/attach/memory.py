@@ -17,7 +17,7 @@ except ImportError:  # not on every system
     resource = None  # type: ignore[assignment]
 
 # The distance of two looks: at first, and as a part of the time since the first; every so many look at the system, too.
-EVERY_NS, PART, SYSTEM = 500_000_000, 100, 8
+EVERY_NS, PART, SYSTEM = 750_000_000, 100, 6
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 KIB = 1024
 # Of control groups: mount, limit, use, and what of the use can be had back.

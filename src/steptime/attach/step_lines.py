@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 # keeps its own.
 SUMMED_NS = 1_000_000_000
 FEWEST = 1 << 20
-# Behind the first steps, lines wait so long for those of further steps, and at most so many.
-AT_ONCE, TOGETHER_NS, MOST_TOGETHER = 64, 250_000_000, 256
+# Behind the first steps, lines wait for those of further steps: so long at first, then this part of the time since the
+# process began, and so long at most; and at most so many wait.
+AT_ONCE, TOGETHER_NS, PART, LONGEST_NS, MOST_TOGETHER = 64, 250_000_000, 10, 1_000_000_000, 256
 # Lines about amounts that are not known, of a script whose steps take turns.
 MOST_REASONS = 32
 # A thread looks as often whether lines wait for a step that does not come: ever more seldom while steps come.
@@ -31,7 +32,7 @@ class StepLines:
         self.file = file
         self.every = 1  # steps whose number is a multiple of it keep their line
         self.sums: dict[str, Any] | None = None
-        self.waiting: list[Any] = []  # dictionaries, or what makes one by `line`
+        self.waiting: list[Any] = []  # dictionaries, or `UsualStep`
         self.latest: dict[str, Any] | None = None
         self.unknown: dict[str, str] = {}  # why amounts of steps are not known, as written
         self.reasons = 0  # that were
@@ -44,15 +45,19 @@ class StepLines:
         file.ahead = self.write
 
     def add(self, line: dict[str, Any]) -> None:
-        """Take ``line``, and write all that wait if that is due: a process that is killed loses a quarter second."""
+        """Take ``line``, and write all that wait if that is due."""
         self.latest = line
         self.waiting.append(line)
         at = now()
         if at >= self.due or line["number"] < AT_ONCE or len(self.waiting) >= MOST_TOGETHER or self.ended:
-            self.write()
-            self.due = at + TOGETHER_NS
+            self.write_at(at)
         elif self.thread is None:
             self._start()
+
+    def write_at(self, at: int) -> None:
+        """Write what waits; what follows waits for a while: so much a process that is killed loses."""
+        self.write()
+        self.due = at + min(LONGEST_NS, max(TOGETHER_NS, (at - self.file.begin) // PART))
 
     def note_unknown(self, amount: str, reason: str) -> None:
         """Write why an ``amount`` of steps is not known, once for each reason in turn."""
@@ -85,16 +90,16 @@ class StepLines:
             return
         try:
             while self.waiting:  # one is removed only when it is among the texts: a handler may raise anywhere here
-                first = self.waiting[0]
-                self._take(first if first.__class__ is dict else first.line())
+                self._take(self.waiting[0])
                 del self.waiting[0]
             self._write_texts()
         finally:
             self.busy.release()
 
-    def _take(self, line: dict[str, Any]) -> None:
-        if line["number"] % self.every == 0:
-            text = encoded(line)
+    def _take(self, step: Any) -> None:
+        whole = step.__class__ is dict
+        if (step["number"] if whole else step.number) % self.every == 0:
+            text = encoded(step) if whole else step.text()
             if self.file.affords(self.size + len(text)):
                 if self.sums is not None:
                     self._end_sums()
@@ -103,7 +108,7 @@ class StepLines:
                     self.every //= 2
                 return
             self.every = min(FEWEST, self.every * 2)
-        self._sum(line)
+        self._sum(step if whole else step.line())
 
     def _write_texts(self) -> None:
         if self.texts:

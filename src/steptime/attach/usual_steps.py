@@ -18,7 +18,22 @@ from .batch_amount import BatchAmount
 from .patches import CallMark, call_all
 from .record_file import now
 from .recorder import Recorder
-from .step_lines import AT_ONCE, MOST_TOGETHER, TOGETHER_NS
+from .step_form import (
+    BACKWARD,
+    BACKWARD_ENDS,
+    CLIP,
+    ENDS,
+    FORWARD,
+    FORWARD_ENDS,
+    GRADIENTS,
+    INPUT,
+    INPUT_ENDS,
+    UPDATE,
+    UPDATE_ENDS,
+    StepForm,
+    UsualStep,
+)
+from .step_lines import AT_ONCE, MOST_TOGETHER
 from .step_passes import reference_to
 
 if TYPE_CHECKING:
@@ -26,97 +41,11 @@ if TYPE_CHECKING:
     from .optimizer_numbers import OptimizerNumbers
     from .patches import After, Before
 
-INPUT, FORWARD, BACKWARD, CLIP, UPDATE = "input", "forward", "backward", "clip", "update"
-ENDS = {name: name + " ends" for name in (INPUT, FORWARD, BACKWARD, CLIP, UPDATE)}
-INPUT_ENDS, FORWARD_ENDS, BACKWARD_ENDS = ENDS[INPUT], ENDS[FORWARD], ENDS[BACKWARD]
-GRADIENTS = "gradients"  # behind the time of the last gradient is that of the end of its backward pass
 # Steps that must be alike, and so many times as many behind each step that then was not, up to a limit.
 ALIKE, LONGER, LONGEST = 3, 2, 192
-# Keys of a step's line that one like it has with the same value, and those that each has anew.
-SAME = ("kind", "micro_steps", "requests", "rows", "samples", "asked", "tokens", "optimizers")
-OWN = frozenset({"number", "begin_ns", "duration_ns", "regions", "gaps", "backwards", "cost_ns"})
 # What does not change while only times are noted.
 _QUIET = {"usual", "file", "thread", "sampler", "device", "lines", "at_step", "elsewhere", "last_gradient"}
 _QUIET |= {"__class__", "__dict__"}
-
-
-class StepForm:
-    """The regions of a step in their order, and what else its line has."""
-
-    def __init__(self, line: dict[str, Any]) -> None:
-        self.constant = {key: line[key] for key in SAME if key in line}
-        self.synchronised = [each[3] for each in line["backwards"]]
-        clip = [CLIP] if CLIP in line["regions"] else []
-        names = [*[INPUT, FORWARD, BACKWARD] * len(self.synchronised), *clip, UPDATE]
-        self.regions: list[tuple[str, int, int]] = []  # with the places of its begin and end among the times
-        self.codes: list[str] = []
-        self.places: list[str] = []  # the region or gap in which each of the times is next
-        self.owes: list[bool] = []  # whether there are gradients then that no update has used
-        before, owing = UPDATE, False
-        for name in names:
-            entries = [name, ENDS[name], *[GRADIENTS] * (name == BACKWARD)]
-            self.regions.append((name, len(self.codes), len(self.codes) + len(entries) - 1))
-            self.codes += entries
-            self.places += [f"{before}>{name}", *[name] * (len(entries) - 1)]
-            self.owes += [owing] * len(entries)
-            before, owing = name, owing or name == BACKWARD
-        self.length = len(self.codes)
-        self.gaps = [
-            (f"{name}>{after}", end, begin)
-            for (name, _, end), (after, begin, _) in zip(self.regions, [*self.regions[1:], (INPUT, self.length, 0)])
-        ]
-        self.codes += [INPUT, INPUT_ENDS, FORWARD]
-        self.places += [f"{UPDATE}>{INPUT}", INPUT, f"{INPUT}>{FORWARD}"]
-        self.owes += [False] * 3
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, StepForm):
-            return NotImplemented
-        return (self.codes, self.synchronised, self.constant) == (other.codes, other.synchronised, other.constant)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    @classmethod
-    def of(cls, line: dict[str, Any]) -> StepForm | None:
-        """Return the form of a step, or None of one that is not of a few regions in their usual order."""
-        if not line.keys() <= OWN.union(SAME) or len(line.get("optimizers", ())) != 1 or not line.get("backwards"):
-            return None
-        passes = len(line["backwards"])
-        if line["micro_steps"] != passes or line.get("requests", 1) != passes or (passes > 1 and "rows" in line):
-            return None
-        form = cls(line)
-        complete = line["regions"].keys() == {name for name, _, _ in form.regions}
-        return form if complete and line["gaps"].keys() == {name for name, _, _ in form.gaps} else None
-
-
-class UsualStep:
-    """A step of a form: its number and its times, behind which are those with which the next begins."""
-
-    __slots__ = ("form", "number", "times")
-
-    def __init__(self, form: StepForm, number: int, times: list[int]) -> None:
-        self.form, self.number, self.times = form, number, times
-
-    def line(self) -> dict[str, Any]:
-        """Return its line."""
-        form, times = self.form, self.times
-        sums: list[dict[str, int]] = [{}, {}]
-        for into, entries in zip(sums, (form.regions, form.gaps)):
-            for name, begin, end in entries:
-                into[name] = into.get(name, 0) + times[end] - times[begin]
-        passes = [(begin, end) for name, begin, end in form.regions if name == BACKWARD]
-        return {
-            **form.constant,
-            "number": self.number,
-            "begin_ns": times[0],
-            "duration_ns": times[form.length] - times[0],
-            "regions": sums[0],
-            "gaps": sums[1],
-            "backwards": [
-                [times[begin], times[end - 1], times[end], synchronised]
-                for (begin, end), synchronised in zip(passes, form.synchronised)
-            ],
-        }
 
 
 class LeftGradients(Protocol):
@@ -127,6 +56,10 @@ class LeftGradients(Protocol):
     def is_left(self) -> bool:
         """Return whether they are there still."""
         ...
+
+
+def _gone() -> None:
+    """Return nothing, as a reference to what is gone does."""
 
 
 class _Rows:
@@ -142,12 +75,14 @@ class UsualSteps:
     def __init__(self, recorder: Recorder, reader: BatchReader, sizes: AskedSizes, unused: LeftGradients) -> None:
         self.recorder, self.reader, self.sizes, self.unused = recorder, reader, sizes, unused
         recorder.usual = self
+        self.state = vars(recorder)  # quicker to read than through what hears of each reading
         self.form: StepForm | None = None
         self.seen: Any = None  # the latest line that was looked at
         self.alike, self.needed = 0, ALIKE
         self.batch: Any = None
         self.updates: dict[int, weakref.ref[Any]] = {}
         self.source: int | None = None
+        self.loader: Callable[[], Any] = _gone  # refers to what was asked for the latest batch
         self.size: int | None = None
         self.amount = BatchAmount()
         self.closure_first = True
@@ -212,6 +147,7 @@ class UsualSteps:
         self.module: Callable[[], Any] = weakref.ref(module)
         self.rows, self.array = recorder.passes.rows[0]
         self.source, self.iterator = recorder.sources.latest, recorder.untrained.iterator
+        self.loader = _gone
         self.batch, self.size = self.reader.form, self.sizes.latest
         self.amount = recorder.batches.taken[0][0] or BatchAmount()
         self.thread = recorder.thread
@@ -237,18 +173,27 @@ class UsualSteps:
 
     def hook_requests(self, source: Callable[[Any], int], before: Before, after: After) -> tuple[Before, After]:
         """Return hooks around the requests to a loader, which ``source`` finds, likewise."""
+        ours = CallMark(self)  # one is enough: no request of a usual step is inside of another
 
         def begin(args: Any, kwargs: Any) -> Any:
-            if self.on and source(args[0]) == self.source and self.begin(INPUT):
-                return CallMark(self, args[0])
+            if self.on:
+                loader = args[0]
+                known = self.loader() is loader
+                if (known or source(loader) == self.source) and self.begin(INPUT):
+                    if not known:
+                        self.loader = weakref.ref(loader)
+                    return ours
             return before(args, kwargs)
 
         def end(mark: Any, returned: bool) -> None:
-            if mark.given[0] is self:
-                if returned and self.request_ends(mark.result, mark.given[1]):
+            if mark is ours:
+                batch, ours.result = ours.result, None
+                loader = self.loader()
+                if returned and self.request_ends(batch, loader):
                     return
                 self.settle()
-                mark.given = self.source, mark.given[1]
+                mark = CallMark(self.source, loader)
+                mark.result = batch
             after(mark, returned)
 
         return begin, end
@@ -275,21 +220,26 @@ class UsualSteps:
         places, at = self.places, len(self.times)
         return places[at] if at < len(places) else ""
 
-    def updates_by(self, optimizer: Any) -> bool:
-        """Return whether an update by ``optimizer`` may be the next: not by one at the address of one that is gone."""
+    def update_begins(self, optimizer: Any) -> bool:
+        """Note that an update by ``optimizer`` begins, if it is the next: not by one at the address of one gone."""
         known = self.updates.get(id(optimizer))
-        return known is not None and known() is optimizer
+        return known is not None and known() is optimizer and self.begin(UPDATE)
 
-    def update_ends(self) -> bool:
-        """Note that the update ends; return whether it is the next."""
-        return self.codes[len(self.times)] == ENDS[UPDATE] and self.end(UPDATE)
+    def update_ends(self, optimizer: Any) -> bool:
+        """Note that it ends; return whether it is the next."""
+        times = self.times
+        known = self.updates.get(id(optimizer))
+        if known is None or known() is not optimizer or self.codes[len(times)] != UPDATE_ENDS:
+            return False
+        times.append(now())
+        return True
 
     def request_ends(self, batch: Any, loader: Any) -> bool:
         """Note that ``loader`` gave a ``batch``, if it is like those before it."""
         times = self.times
         if (
             self.codes[len(times)] == INPUT_ENDS
-            and self.reader.form_of(batch) == self.batch
+            and self.reader.has_form(batch, self.batch)
             and self.sizes.matches(loader, self.size)
         ):
             times.append(now())
@@ -312,7 +262,7 @@ class UsualSteps:
             times.append(begin)
             return True
         self.times = [times[-2], times[-1], begin]
-        lines, self.number = self.recorder.lines, self.number + 1
+        lines, self.number = self.state["lines"], self.number + 1
         lines.waiting.append(UsualStep(self.form, self.number - 1, times))  # type: ignore[arg-type]
         if begin >= lines.due or len(lines.waiting) >= MOST_TOGETHER or not self.number & (self.number - 1):
             self._write(begin)
@@ -322,25 +272,26 @@ class UsualSteps:
         """Do what is due at the ends of some steps."""
         recorder, number = self.recorder, self.number
         lines, sampler = recorder.lines, recorder.sampler
-        lines.write()
-        lines.due = begin + TOGETHER_NS
+        lines.write_at(begin)
         if sampler is not None:
             sampler.step_closed(number, 0, 0)
         call_all(recorder.at_step, number)
 
-    def backward_ends(self, last: int, synchronised: bool | None) -> bool:
-        """Note that a backward pass ends whose ``last`` gradient was ready at a time."""
+    def backward_ends(self, synchronised: bool | None) -> bool:
+        """Note that a backward pass ends."""
         times = self.times
         at = len(times)
-        if self.codes[at] == BACKWARD_ENDS and self.unused.is_left() and self._averages(at, synchronised):
-            times.extend((last, now()))
+        if (
+            self.codes[at] == BACKWARD_ENDS
+            and self.unused.is_left()
+            and self.form is not None
+            and self.form.averages[at] is synchronised
+        ):
+            times.append(self.state["last_gradient"])
+            times.append(now())
             return True
         self.settle()
         return False
-
-    def _averages(self, at: int, synchronised: bool | None) -> bool:
-        form = self.form
-        return form is not None and form.synchronised[self.codes[:at].count(BACKWARD_ENDS)] is synchronised
 
     # The rule again
 
@@ -399,7 +350,7 @@ class UsualSteps:
             BACKWARD: recorder.backward_begin,
             GRADIENTS: lambda: recorder.backward_end(synchronised=form.synchronised[len(recorder.backwards)]),
             UPDATE: lambda: recorder.update_begin(closure_first=self.closure_first),
-            ENDS[UPDATE]: lambda: recorder.update_end(self.optimizer),
+            UPDATE_ENDS: lambda: recorder.update_end(self.optimizer),
             CLIP: lambda: recorder.enter(CLIP),
             ENDS[CLIP]: lambda: recorder.leave(CLIP),
         }

@@ -77,8 +77,12 @@ _passes = DataParallelPasses()
 
 def synchronised() -> bool | None:
     """Return whether the backward pass that has just ended averaged gradients, None without DDP or around it."""
-    flags = [module.require_backward_grad_sync for module in data_parallel_modules()]
-    return any(flags) if flags and not _passes.backward() else None
+    known = averages = False
+    for reference in _data_parallel:  # a loop, since lists of them take longer than the rest
+        module = reference()
+        if module is not None:
+            known, averages = True, averages or bool(module.require_backward_grad_sync)
+    return averages if known and not _passes.backward() else None
 
 
 def data_parallel_passes() -> DataParallelPasses:

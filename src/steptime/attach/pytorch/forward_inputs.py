@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ..batch_amount import ARRAYS, CHANNELS, COMPARED, FORMS, IDENTIFIERS, INTEGERS
 from ..patches import raised_by_signal_handler
+from ..step_form import FORWARD
 from ..step_inputs import InputAmount, PassInput
 from ..step_passes import reference_to
-from ..usual_steps import FORWARD
 
 if TYPE_CHECKING:
     from ..batch_amount import BatchReader

@@ -104,11 +104,10 @@ class Gradients:
             return None
 
     def arrive(self, key: int) -> None:
-        """Note that a gradient is there; called in autograd's thread, which is another on a GPU."""
+        """Note that a gradient is there, of a pass all of whose are noted; in autograd's thread, another on a GPU."""
         at = now()
         self.recorder.last_gradient = at
-        if self.passes:
-            self.arrived.append((key, at))
+        self.arrived.append((key, at))
 
     def backward_ended(self) -> None:
         """Write the arrivals of the pass that has just ended, and after the last such pass keep the last hook."""
@@ -159,7 +158,10 @@ class Arrival:
         if gradients is None or not gradients.on or gradients.compiling():
             return
         try:
-            gradients.arrive(self.key)
+            if gradients.passes:
+                gradients.arrive(self.key)
+            else:
+                gradients.recorder.last_gradient = now()
         except Exception as error:
             gradients.fault(error)
 

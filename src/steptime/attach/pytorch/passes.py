@@ -18,7 +18,8 @@ from ..library_calls import region_of, requests_of
 from ..loader_requests import TrainingSources
 from ..optimizer_numbers import OptimizerNumbers
 from ..record_file import now
-from ..usual_steps import BACKWARD, FORWARD, UPDATE, UsualSteps
+from ..step_form import BACKWARD, FORWARD
+from ..usual_steps import UsualSteps
 from . import collectives, device_events, graphs
 from .dropped_gradients import DroppedGradients
 from .forward_inputs import ForwardInputs
@@ -112,19 +113,26 @@ class TorchTraining:
     def patch_loaders(self) -> None:
         """Requests to a DataLoader's iterator, and the making of one."""
         data = importlib.import_module("torch.utils.data.dataloader")
-        base, sizes = data._BaseDataLoaderIter, self.sizes
-
-        def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-            return patches.CallMark(args[0]) if args[0]._dataset_kind == data._DatasetKind.Map else None
-
-        def after(mark: Any, returned: bool) -> None:
-            if returned:
-                sizes.add(mark.given[0], mark.result, anew=getattr(mark.given[0], "_send_idx", None) == 0)
+        base, sizes, by_index = data._BaseDataLoaderIter, self.sizes, data._DatasetKind.Map
 
         held = lambda it: getattr(it, "_dataset", it)  # noqa: E731 - it makes the line fit
         requests_of(base, "__next__", held, self.compiling, read=self.reader.read, asked=sizes.take, usual=self.usual)
         requests_of(data.DataLoader, "__iter__", lambda it: it.dataset, self.compiling, "loader_start")
-        self.measure(base, "_next_index", before, after)  # last: a torch without it loses nothing else
+        patch = patches.Patch(base, "_next_index")  # last: a torch without it loses nothing else
+        inner = patch.original
+
+        @patches.unnoticed
+        def next_index(loader: Any) -> Any:
+            indices = inner(loader)
+            if patch.on:
+                try:
+                    if loader._dataset_kind == by_index:
+                        sizes.add(loader, indices, anew=getattr(loader, "_send_idx", None) == 0)
+                except Exception as error:
+                    patch.fault(error)
+            return indices
+
+        patch.put(patches.named_after(inner, next_index))
 
     # Forward
 
@@ -263,7 +271,7 @@ class TorchTraining:
         def after(mark: Any, returned: bool) -> None:
             synchronised, counting = collectives.synchronised(), mark[0]
             if counting is usual:
-                if returned and usual.backward_ends(recorder.last_gradient, synchronised):
+                if returned and usual.backward_ends(synchronised):
                     return
                 counting = usual.settle()
             flops.leave(counting)
@@ -339,7 +347,7 @@ class TorchTraining:
 
     def _update_begin(self, optimizer: Any) -> None:
         usual = self.usual
-        if usual.on and usual.updates_by(optimizer) and usual.begin(UPDATE):
+        if usual.on and usual.update_begins(optimizer):
             return
         inside = self.recorder.inside("input", "collective")
         if self.recorder.is_mine() and not inside and not self._makes_state(optimizer):
@@ -351,7 +359,7 @@ class TorchTraining:
 
     def _update_end(self, optimizer: Any) -> None:
         usual = self.usual
-        if usual.on and usual.updates_by(optimizer) and usual.update_ends():
+        if usual.on and usual.update_ends(optimizer):
             return
         if self.recorder.is_mine():
             self.recorder.update_end(self.optimizers.of(optimizer))
