@@ -151,7 +151,8 @@ class EvaluatedReads:
     """Finds batches of the training's own loader that an evaluation read.
 
     It reads one after the other without gradient. As many before every step are the step's own, as of a loader that
-    gives pairs.
+    gives pairs, but for those that came before the loader began anew: of folds of one data set, and of epochs of one
+    batch.
     """
 
     def __init__(self) -> None:
@@ -166,11 +167,14 @@ class EvaluatedReads:
             self.usual = 0 if begun else self.usual
             return 0
         last = max((index for index, request in enumerate(requests) if request.delivered), default=0)
+        anew = max((index for index in range(last) if requests[index].region == "loader_start"), default=-1)
         read = [index for index, request in enumerate(requests[:last]) if request.read_until]
-        usual = self.usual or 0
+        own, usual = [index for index in read if index > anew], self.usual or 0
         if begun:
-            self.usual = len(read) if self.usual is None else min(usual, len(read))
-        if len(read) <= usual:
+            self.usual = len(own) if self.usual is None else min(usual, len(own))
+        if len(own) <= usual:
+            read = [index for index in read if index < anew]
+        if not read:
             return 0
         end = read[-1] + 1
         while requests[end].region == "epoch":
