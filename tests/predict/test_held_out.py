@@ -1,9 +1,10 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from world import KEY, World, a_profile, observed
+from world import KEY, World, a_profile, asked, observed
 
-from steptime.fitting.profile import PredictedSeconds
+from steptime.fitting.profile import HeldOut, PredictedSeconds
 from steptime.predict.held_out import anomaly_of, errors_of, with_holdout
 
 
@@ -43,6 +44,69 @@ def test_most_points_are_normal_where_the_model_is_true():
         profile = with_holdout(a_profile(observations), observations)
         verdicts += [each.verdict for group in profile.groups for each in group.held_out]
     assert verdicts.count("normal") >= 0.8 * len(verdicts)
+
+
+def point(measured_s, workers=2, low_s=0.09, high_s=0.11):
+    step = PredictedSeconds(value_s=0.1, low_s=low_s, high_s=high_s)
+    kept = {"trial": "t", "batch": 16, "phases": {}, "anomalous_phase": None, "nulls": {}}
+    return HeldOut(workers=workers, measured_s=measured_s, predicted=step, verdict="normal", **kept)
+
+
+@pytest.fixture(scope="module")
+def world_profile():
+    return a_profile(observed(World(noise=0.02), 1))
+
+
+def with_points(profile, *points):
+    """Return the profile with other results of what was left out of the model of several workers."""
+    groups = [
+        each.model_copy(update={"held_out": list(points)}) if each.key == KEY else each for each in profile.groups
+    ]
+    return profile.model_copy(update={"groups": groups})
+
+
+@pytest.mark.parametrize(
+    ("measured", "words"),
+    [
+        ([], "The model was not tested on held-out points."),
+        ([0.1, 0.109], "All 2 held-out measurements lay inside this model's interval."),
+        ([0.154], "The one held-out measurement lay outside this model's interval (by 1.4 times)."),
+        ([0.1, 0.06, 0.154], "2 of 3 held-out measurements lay outside this model's interval (by up to 1.5 times)."),
+    ],
+    ids=["none", "no-miss", "all-miss", "some-miss"],
+)
+def test_a_prediction_has_how_its_model_did_on_what_was_left_out_of_its_fit(world_profile, measured, words):
+    assert asked(with_points(world_profile, *map(point, measured)), 3).held_out.in_words() == words
+
+
+def test_what_was_left_out_of_one_worker_says_nothing_of_several(world_profile):
+    profile = with_points(world_profile, point(0.3, workers=1), point(0.1))
+    assert [asked(profile, workers).held_out.outside for workers in (3, 1)] == [0, 1]
+
+
+@pytest.mark.parametrize("seen_s", [0.05, 0.154, 0.3])
+def test_an_interval_is_as_wide_as_it_takes_to_hold_what_was_left_out(world_profile, seen_s):
+    """The measurement is as far from the middle as an end of the wider interval, on the scale of logarithms."""
+    sharp = asked(with_points(world_profile, point(0.1)), 3).step_s
+    wide = asked(with_points(world_profile, point(seen_s, low_s=0.0999, high_s=0.1001)), 3).step_s
+
+    off, half = abs(np.log(seen_s / 0.1)), np.log(wide.high / wide.low) / 2
+    assert half == pytest.approx(np.hypot(off, np.log(sharp.high / sharp.low) / 2), rel=0.15)
+    assert wide.value == sharp.value
+
+
+def test_of_ten_measurements_one_may_lie_outside_an_interval_of_90_percent(world_profile):
+    most = [point(0.1)] * 9
+    sharp, one, two = (
+        asked(with_points(world_profile, *points), 3).step_s
+        for points in ([*most, point(0.1)], [*most, point(0.3)], [*most[1:], point(0.3), point(0.3)])
+    )
+    assert one == sharp
+    assert two.high > 1.5 * sharp.high
+
+
+def test_a_model_that_errs_on_what_was_left_out_asks_for_what_shows_where(world_profile):
+    assert "another number of workers to fit: " in asked(with_points(world_profile, point(0.4)), 3).narrowing
 
 
 STEP = PredictedSeconds(value_s=0.1, low_s=0.09, high_s=0.11)

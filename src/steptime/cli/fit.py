@@ -31,7 +31,7 @@ def fit(
         complain_of_nothing_predicted,
         fit_attached,
         form_of_group,
-        show_errors,
+        show_fit,
         show_link,
     )
     from steptime.fitting.links import fit_tables
@@ -63,7 +63,7 @@ def fit(
         )
     else:
         if predicts:
-            show_errors(profile)
+            show_fit(profile, path)
         for each in links:
             show_link(each)
         warn([f"profile: {path}"] if predicts else [])

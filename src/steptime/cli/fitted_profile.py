@@ -1,15 +1,18 @@
 """What ``steptime fit`` prints: how wrong the fit is, and what it predicts nothing without."""
 
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from steptime.attached.summary import attached_run
 from steptime.cli.console import PlainConsole
-from steptime.cli.streams import print_json, say, warn
+from steptime.cli.streams import print_json, warn
 from steptime.curves.reference_models import NULLS
 from steptime.errors import UsageError
 from steptime.fitting.attached_profile import attached_profile, write_attached_profile
@@ -17,13 +20,16 @@ from steptime.fitting.links import FittedTable
 from steptime.fitting.profile import NetLink, Profile, ProfileGroup
 from steptime.model.measured_links import stored_links
 from steptime.predict.held_out import errors_of
-from steptime.report.terminal import empty_table
+from steptime.report.terminal import empty_table, narrowed, wrapped
 from steptime.results.machine import usable_cores
 from steptime.units import format_bytes, format_count, format_error, format_seconds
 
 if TYPE_CHECKING:
     from steptime.results.attached_files import AttachedFiles, AttachedHeader
     from steptime.results.store import Store
+
+_WELL_COVERED = 0.8
+"""Share of left-out measurements inside their interval of 90 %, below which that is marked."""
 
 
 def fit_attached(
@@ -69,33 +75,66 @@ def form_of_group(group: ProfileGroup) -> dict[str, object]:
     return data
 
 
-def show_errors(profile: Profile) -> None:
-    """Print how wrong each model is on configurations that were held out, and what is to be known of it."""
+def show_fit(profile: Profile, path: Path) -> None:
+    """Print how wrong the models are on what was left out of their fits, what is to be known of them, and what is next.
+
+    Args:
+        profile: of a results folder.
+        path: where it was written.
+    """
     console = PlainConsole()
-    models = format_count(len(profile.groups), "model")
-    console.print(f"{profile.steps} steps, {models}. Errors on configurations that were held out:")
+    tested = [group for group in profile.groups if group.held_out]
+    models = format_count(len([group for group in profile.groups if group.parameters]), "model")
+    lead = f"{models} fitted to {profile.steps} timed steps. {_tests_in_words(tested)}"
+    console.print(wrapped(lead, "bold", console.options))
+    if tested:
+        console.print()
+        console.print(narrowed(_error_table(tested), console, console.options))
+        console.print()
+    untested = [group.key.name for group in profile.groups if group.parameters and not group.held_out]
+    if untested and tested:
+        _print_note(console, f"Not tested, since nothing else that was measured predicts them: {'; '.join(untested)}")
+    _print_notes(console, profile)
+    chosen = tested or [group for group in profile.groups if group.parameters]
+    most = max(each.deployment.workers for each in chosen[0].measured)
+    command = shlex.join(["steptime", "predict", str(path), "--workers", f"{2 * most},{4 * most}"])
+    console.print(Text(f"Next: {command}"), soft_wrap=True)
+    sys.stdout.flush()
+
+
+def _tests_in_words(tested: Sequence[ProfileGroup]) -> str:
+    """Return how many left-out measurements lay in their intervals, and by how much predictions were wrong."""
+    held = [each for group in tested for each in group.held_out]
+    if not held:
+        return (
+            "None was tested: that needs a further configuration of a framework and strategy, such as another batch "
+            "or number of workers."
+        )
+    errors = errors_of(held)
+    inside = round(errors.covered * errors.count)
+    naive = min(errors_of(held, null).median for null in NULLS)
+    return (
+        f"Tested by leaving out one configuration after the other: {inside} of {errors.count} lay inside their "
+        f"interval of 90 %; the median error was {format_error(errors.median)} (of the best naive rule "
+        f"{format_error(naive)})."
+    )
+
+
+def _error_table(tested: Sequence[ProfileGroup]) -> Table:
+    """Return the errors of each model that was tested."""
+    several = any(len(group.held_out) > 1 for group in tested)
     table = empty_table()
     table.add_column("model", overflow="fold", min_width=16)
-    for title in ("points", "held out", "median", "worst", "in 90 %", "best naive"):
+    for title in ("inside", "median error" if several else "error", *(["worst"] if several else []), "best naive"):
         table.add_column(title, justify="right", no_wrap=True)
-    held = [each for group in profile.groups for each in group.held_out]
-    rows = [(group.key.name, str(len(group.measured)), group.held_out) for group in profile.groups if group.parameters]
-    for name, measured, each in [*rows, *([("all", "", held)] if held else [])]:
-        if each:
-            errors = errors_of(each)
-            nulls = {null: errors_of(each, null).median for null in NULLS}
-            own = [
-                str(errors.count),
-                format_error(errors.median),
-                format_error(errors.worst),
-                f"{100 * errors.covered:.0f} %",
-            ]
-            table.add_row(name, measured, *own, format_error(min(nulls.values())))
-        else:
-            table.add_row(name, measured, "0", *["-"] * 4)
-    if rows:
-        console.print(table)
-    _tell(profile)
+    for group in tested:
+        errors = errors_of(group.held_out)
+        naive = min(errors_of(group.held_out, null).median for null in NULLS)
+        inside = f"{round(errors.covered * errors.count)} of {errors.count}"
+        numbers = [errors.median, *([errors.worst] if several else []), naive]
+        style = "" if errors.covered >= _WELL_COVERED else "yellow"
+        table.add_row(Text(group.key.name), Text(inside, style=style), *map(format_error, numbers))
+    return table
 
 
 def show_link(fitted: FittedTable) -> None:
@@ -123,7 +162,7 @@ def show_link(fitted: FittedTable) -> None:
     PlainConsole().print(shown)
 
 
-def _tell(profile: Profile) -> None:
+def _print_notes(console: PlainConsole, profile: Profile) -> None:
     """Print each reason and note once, with the models that it is about."""
     where: dict[str, list[str]] = {}
     for group in profile.groups:
@@ -131,4 +170,8 @@ def _tell(profile: Profile) -> None:
             where.setdefault(note, []).append(group.key.name)
     for note, names in where.items():
         about = "all models" if len(names) == len(profile.groups) else "; ".join(dict.fromkeys(names))
-        say(f"{about}: {note}")
+        _print_note(console, f"{about}: {note}")
+
+
+def _print_note(console: PlainConsole, text: str) -> None:
+    console.print(wrapped(text, "", console.options))

@@ -15,7 +15,13 @@ from steptime.predict.attached import predict_attached, refuse_changes
 from steptime.predict.predict import BASELINE, Prediction
 from steptime.predict.predict import predict as predict_all
 from steptime.predict.query import read_queries
-from steptime.report.predictions import curve_sections, model_section, remarks_section, script_section
+from steptime.report.predictions import (
+    curve_sections,
+    model_section,
+    remarks_section,
+    script_section,
+)
+from steptime.report.refusals import refusal_section, shared_refusals
 from steptime.scaling.knee import knee_line
 from steptime.scaling.predicted_knees import PredictedKnees, attached_knees, of_answered, profile_knees
 
@@ -76,7 +82,7 @@ def predict_profile(
 def answers(read: Profile, overrides: Sequence[str], workers: Sequence[int]) -> list[str]:
     """Return what a fitted profile predicts for the most of ``workers``, a sentence for each of its models."""
     predictions = predict_all(read, workers, read_queries(overrides, read))
-    return [section.verdict for section in _models(predictions, read, [], brief=True)]
+    return [section.verdict for section in _models(predictions, read, [], brief=True) if section.verdict]
 
 
 def _models(
@@ -85,15 +91,20 @@ def _models(
     models: dict[str, list[Prediction]] = {}
     for each in predictions:
         models.setdefault(each.key.name, []).append(each)
-    return [
-        model_section(
+    shared = shared_refusals(list(models.values())) if brief else {}
+    shown = {
+        name: model_section(
             group,
             list(other_layouts(profile, group)),
             [bend for bend in bends if bend.key.name == name],
             assumed,
-            brief=brief,
+            shared=shared if brief else None,
         )
         for name, group in models.items()
+    }
+    return [
+        *([refusal_section(shared, len(models))] if shared else []),
+        *(section for section in shown.values() if section.is_within("terminal") or not brief),
     ]
 
 
@@ -123,6 +134,7 @@ def to_json(each: Prediction) -> dict[str, Any]:
         "extrapolation": each.extrapolation,
         "interval_shares": asdict(each.shares) if each.shares else None,
         "narrowed_by": each.narrowing,
+        "held_out": asdict(each.held_out) if each.held_out else None,
         "link": asdict(each.link) if each.link else None,
         "refused": each.refused,
         "notes": list(each.notes),

@@ -215,6 +215,13 @@ class HeldOut(_ProfileForm):
     nulls: dict[str, float]
     """Predictions of the null models from the same other configurations."""
 
+    @model_validator(mode="after")
+    def _is_step(self) -> Self:
+        if self.predicted.low_s <= 0.0:
+            message = f"predicted.low_s: no step takes {self.predicted.low_s:g} s"
+            raise ValueError(message)
+        return self
+
 
 class ProfileGroup(_ProfileForm):
     """The model of one framework, strategy, workload, loader, device and precision."""

@@ -31,11 +31,18 @@ from steptime.model.compute import transfer, work_of
 from steptime.model.policies import AS_PLANNED, has_own_policy, has_policy, ignored_option, option_mistake
 from steptime.model.worker_spread import expected_maximum
 from steptime.phases import HIDDEN, PHASES
+from steptime.predict.held_out_test import HeldOutTest, held_out_test
 from steptime.predict.launch_deviation import launch_spread, unknown_states
 from steptime.predict.query import Query, check_sizes
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Refusal, Topology, topology_of
-from steptime.predict.uncertainty import Extrapolation, IntervalShares, narrowing, ratio_outside, uncertain_step
+from steptime.predict.uncertainty import (
+    Extrapolation,
+    IntervalShares,
+    narrowing,
+    ratio_outside,
+    uncertain_step,
+)
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.results.peaks import StoredPeaks, peak_of
 
@@ -95,6 +102,8 @@ class Prediction:
     """How the interval of the step splits; None if it is refused."""
     narrowing: str | None = None
     """The one measurement that would narrow that interval most, with its command; None if it is refused."""
+    held_out: HeldOutTest | None = None
+    """How its model did on what was left out of the fit; None if it is refused."""
     link: LinkUsed | None = None
     """The link between workers; None if they exchange nothing, or if the prediction is refused."""
     draws: tuple[Array, Array] | None = field(default=None, compare=False, repr=False)
@@ -196,9 +205,11 @@ def model_step(profile: Profile, target: Target, query: Query, workers: int, rng
 def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Prediction:
     rng = np.random.default_rng(_SEED)
     found = model_step(profile, target, query, workers, rng)
-    group, parameters, topology, extrapolation = found.group, found.parameters, found.topology, found.extrapolation
+    group, parameters, topology = found.group, found.parameters, found.topology
     deployment = topology.deployment
     launched = _launched(target, group)
+    tested = held_out_test(launched, workers)
+    extrapolation = replace(found.extrapolation, of_model=tested.deviation)
     uncertain = uncertain_step(parameters, found.model, extrapolation, launch_spread(launched, workers), rng)
     phases, step = uncertain.phases, uncertain.modelled
     alone = replace(deployment, workers=1, servers=0, hosts=1, workers_per_host=1)
@@ -236,6 +247,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         shares=uncertain.shares,
         draws=(baseline / (step if workers == 1 else uncertain.seen), rate / uncertain.seen),
         narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
+        held_out=tested,
         link=_link_used(topology, topology.link, parameters) if topology.link else None,
     )
 

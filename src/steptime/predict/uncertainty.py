@@ -16,6 +16,8 @@ turns on a core than were measured. These numbers were fitted to steps that pred
 (``held_out_points.csv``), as intervals that are as narrow as they may be (``extrapolation.json``). Another workload
 adds the error that scaling by arithmetic had where it could be checked; batch and bandwidth add priors, since no kept
 study varies them alone.
+
+Where a model missed what was left out of its fit (``held_out_test``), its error is larger by as much.
 """
 
 import json
@@ -78,6 +80,8 @@ class Extrapolation:
     """Of workers that take turns on a core."""
     crosses: bool = False
     """Whether hosts are crossed that no measured step crossed."""
+    of_model: float = 0.0
+    """Standard deviation of a logarithm, by which the model errs on what was left out of its fit."""
 
     @property
     def factor(self) -> float:
@@ -95,12 +99,13 @@ class Extrapolation:
             "batch": _BATCH * log2(self.batch),
             "workload": found.workload if self.workload > 1.0 else 0.0,
             "turns": found.turns * log2(self.turns),
+            "model": self.of_model,
         }
 
     @property
     def of_computing(self) -> float:
-        """Of the logarithm of computing: another batch or workload, or more workers on a core than were measured."""
-        return self._together("batch", "workload", "turns")
+        """Of the logarithm of computing: another batch or workload, more workers on a core, a model that errs."""
+        return self._together("batch", "workload", "turns", "model")
 
     @property
     def of_waiting(self) -> float:
@@ -124,10 +129,11 @@ class IntervalShares:
     parameters: float
     launches: float
     extrapolation: float
+    """Of the model's error: outside what was measured, and on what was left out of its fit."""
 
     def in_words(self) -> str:
-        """Return ``60% parameters, 30% launches, 10% extrapolation``, the largest first."""
-        shares = {"parameters": self.parameters, "launches": self.launches, "extrapolation": self.extrapolation}
+        """Return ``60 % parameters, 30 % launches, 10 % error of the model``, the largest first."""
+        shares = {"parameters": self.parameters, "launches": self.launches, "error of the model": self.extrapolation}
         ordered = sorted(shares.items(), key=lambda item: -item[1])
         return ", ".join(f"{100 * share:.0f} % {name}" for name, share in ordered)
 
@@ -198,9 +204,19 @@ def narrowing(
     largest = max(shares.parameters, shares.launches, shares.extrapolation)
     if largest == shares.launches:
         return "more launches: steptime run STUDY launches.min=10 -o RESULTS"
+    if largest == shares.extrapolation and extrapolation.of_model == max(extrapolation.parts.values()):
+        return _where_it_errs(group)
     if largest == shares.extrapolation:
         return _nearer(extrapolation, group, workers)
     return _of_parameter(_most_telling(parameters, step.modelled), group)
+
+
+def _where_it_errs(group: ProfileGroup) -> str:
+    """Return what shows where a model errs: its phases, or where they are known another number of workers."""
+    if not all(each.ablation_launches for each in group.measured):
+        return "a breakdown, which shows the phase that is wrong: steptime run STUDY breakdown=true -o RESULTS"
+    most = max(each.deployment.workers for each in group.measured)
+    return f"another number of workers to fit: steptime run STUDY workers={2 * most} -o RESULTS"
 
 
 def _nearer(extrapolation: Extrapolation, group: ProfileGroup, workers: int) -> str:

@@ -41,7 +41,7 @@ def _takes(step: Interval | IntervalOverLaunches) -> str:
 
 
 def model_answer(group: "Sequence[Prediction]", assumed: "Callable[[Sequence[Prediction]], str]") -> str:
-    """Return what the most workers take, for each combination of changes; empty where all are refused.
+    """Return what the most workers take, for each combination of changes, and how far to trust it.
 
     Args:
         group: the predictions of one model.
@@ -55,7 +55,9 @@ def model_answer(group: "Sequence[Prediction]", assumed: "Callable[[Sequence[Pre
     for changed, prediction in list(farthest.items())[:_MOST_CHANGES]:
         lead = f"{changed}: " if len(farthest) > 1 else ""
         clauses.append(f"{lead}{assumed([prediction])}: {_model_clause(prediction)}")
-    return f"{'; '.join(clauses)}." if clauses else ""
+    answers = [f"{'; '.join(clauses)}."] if clauses else []
+    tests = dict.fromkeys(each.held_out.in_words() for each in farthest.values() if each.held_out)
+    return " ".join([*answers, *tests])
 
 
 def _model_clause(prediction: "Prediction") -> str:
@@ -72,11 +74,11 @@ def changes_of(prediction: "Prediction") -> str:
     return ", ".join(f"{key.removeprefix('interconnect.')}={text}" for key, text in prediction.query.texts.items())
 
 
-def farthest_answer(points: "Sequence[AttachedPrediction | ForecastPoint]") -> str:
-    """Return what the most workers are predicted to take; empty where all are refused."""
+def farthest_answer(points: "Sequence[AttachedPrediction | ForecastPoint]", tested: str) -> str:
+    """Return what the most workers are predicted to take, and how far to trust it; empty where all are refused."""
     steps = [(each.workers, each.step_s) for each in points if each.step_s is not None]
     workers, step = max(steps, key=lambda pair: pair[0], default=(0, None))
-    return f"With {format_count(workers, 'worker')} {_takes(step)}." if step else ""
+    return f"With {format_count(workers, 'worker')} {_takes(step)}. {tested}" if step else ""
 
 
 def model_figures(group: "Sequence[Prediction]") -> list[Figure]:

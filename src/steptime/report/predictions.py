@@ -1,7 +1,7 @@
 """Predictions: of a profile's models, of a user's own script, and of measured scaling curves."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import astuple, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from steptime.analysis.ablation.pop import ASYNCHRONOUS
 from steptime.document.number_format import UNKNOWN, long_time_unit, number, percent, rate
 from steptime.document.section import (
+    EVERYWHERE,
     Cell,
     Column,
     Figures,
@@ -32,6 +33,7 @@ from steptime.report.predicted_answers import (
     time_shown,
 )
 from steptime.report.ranking import flop_rate, tokens_rate
+from steptime.report.refusals import RefusedWorkers, refusals
 from steptime.results.json_form import Interval
 from steptime.scaling.knee import knee_line
 from steptime.units import format_count, format_seconds, is_undecided
@@ -48,6 +50,7 @@ _NEGLIGIBLE_S = 5e-8
 _NARROWER = 0.98
 """An empty column that is not expected to narrow an interval by as much is not asked for."""
 _LONGEST_COMMAND = 60
+_UNTESTED = "One run was measured, so that nothing has tested this model."
 _EXTRAPOLATION = "Extrapolation is how far a number of workers lies outside the measured ones, as a ratio."
 _LAYOUTS: tuple[Layout, ...] = ("wide", "stacked", "split")
 _POP = ("parallel", "balance", "comm.", "serial.", "transfer", "comput.", "global", "input")
@@ -59,7 +62,7 @@ def model_section(
     knees: "Sequence[PredictedKnees]",
     assumed: "Callable[[Sequence[Prediction]], str]",
     *,
-    brief: bool = False,
+    shared: Collection[RefusedWorkers] | None = None,
 ) -> Section:
     """Return the section of one model's predictions.
 
@@ -68,11 +71,16 @@ def model_section(
         others: of them, with another layout of workers on hosts than the assumed one.
         knees: where more workers bring too little, for each combination of changes.
         assumed: returns the layouts and links of some of them.
-        brief: leave out how a step splits up, and what would narrow its interval.
+        shared: of one of several models, the refusals that are shown ahead of all; its section is brief, without how a
+            step splits up and what would narrow its interval.
     """
+    brief = shared is not None
+    refused = [each.sentence for each in refusals(group) if each not in (shared or ())]
+    if all(each.refused for each in group):
+        return Section(group[0].key.name, [replace(_steps(group), only="page")], verdict=" ".join(refused))
     batches = sorted({each.deployment.batch for each in group if each.deployment})
     batch = f", batch {', '.join(map(str, batches))} per worker" if batches else ""
-    answer = model_answer(group, assumed)
+    answer = " ".join([model_answer(group, assumed), *refused])
     parts: list[Part] = [
         Sentences(list(_also_assumed(assumed(group).split("; "), answer))),
         Figures(partial(model_figures, group), note=BANDS),
@@ -100,7 +108,7 @@ def _is_empty(part: Part) -> bool:
 def remarks_section(
     found: "Sequence[Prediction]", baseline: str, unchanging: Sequence[str], *, brief: bool = False
 ) -> Section:
-    """Return what columns mean, why something is refused, and notes; ``unchanging`` are changes without effect.
+    """Return what columns mean, and notes; ``unchanging`` are changes without effect.
 
     Of ``brief`` sections its last line is what to add for all of one model.
     """
@@ -108,16 +116,16 @@ def remarks_section(
         f"Intervals are of 90 %. Efficiency is relative to {baseline}. Extrapolation is how far a configuration lies "
         "outside the measured ones, as a ratio."
     )
-    refused = dict.fromkeys(f"refused: {each.refused}" for each in found if each.refused)
     notes = dict.fromkeys(f"note: {note}" for each in found for note in each.notes)
     unchanged = [f"note: {text} changes nothing here" for text in unchanging]
-    key = found[0].key if brief and found else None
+    key = next((each.key for each in found if not each.refused), None) if brief else None
     more = (
         [f"Phases and limits of one: workload={key.workload} framework={key.framework} strategy={key.strategy}"]
         if key
         else []
     )
-    return Section("Terms and notes", [Sentences([terms], "dim"), Sentences([*refused, *notes, *unchanged, *more])])
+    known = [Sentences([terms], "dim")] if any(each.step_s for each in found) else []
+    return Section("Terms and notes", [*known, Sentences([*notes, *unchanged, *more])])
 
 
 def _names(group: "Sequence[Prediction]") -> tuple[str, list[str]]:
@@ -136,7 +144,7 @@ def _steps(group: "Sequence[Prediction]") -> SectionTable:
         Column("samples/s"),
         Column("efficiency"),
         Column("dominant", "text"),
-        Column("extrapolation"),
+        Column("extrapolation", shown=[each for each in EVERYWHERE if each != "stacked"]),
         *([Column("epoch")] if with_epochs else []),
     ]
     title, names = _names(group)
@@ -175,7 +183,9 @@ def _other_layout(other: "Prediction") -> str:
     return f"{workers} takes {step.line}, efficiency {efficiency.line}."
 
 
-def _table(title: str, about: str, group: "Sequence[Prediction]", titles: Sequence[str], rows: list[list[str]]) -> Part:
+def _table(
+    title: str, about: str, group: "Sequence[Prediction]", titles: Sequence[str], rows: list[list[str]]
+) -> Section:
     """Return a table of texts of predictions below a title of its own."""
     names, workers = _names(group)
     named = [TableRow(name, cells(*texts)) for name, texts in zip(workers, rows, strict=True)]
@@ -224,7 +234,7 @@ def _efficiencies(group: "Sequence[Prediction]") -> Iterator[Part]:
     rows = [[f"{100 * share.value:.0f} %" for share in (each.pop or {}).values()] for each in modelled]
     if rows:
         about = "See docs/breakdown.md; intervals are in the JSON."
-        yield _table("POP efficiencies", about, modelled, _POP, rows)
+        yield replace(_table("POP efficiencies", about, modelled, _POP, rows), only="page")
     elif known:
         yield Sentences([f"no {ASYNCHRONOUS}"])
 
@@ -261,15 +271,15 @@ def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPr
     ]
     command = " ".join([Path(profile.command[0]).name, *profile.command[1:]])[:_LONGEST_COMMAND]
     trainings = f"Predicted is one of several trainings: {profile.trainings}." if profile.trainings else ""
-    refused = dict.fromkeys(f"refused: {each.refused}" for each in predictions if each.refused)
+    answers = [farthest_answer(predictions, _UNTESTED), *(each.sentence for each in refusals(predictions))]
     table = SectionTable([Column(title) for title in titles[1:]], rows, titles[0], _LAYOUTS, label="Predicted steps")
     parts: list[Part] = [Figures(partial(script_figures, predictions), note=BANDS), table] if rows else []
     notes = profile.notes(max(each.workers for each, _ in known)) if known else []
-    parts.append(Sentences([text for text in (line, *notes, trainings, *refused) if text]))
+    parts.append(Sentences([text for text in (line, *notes, trainings) if text]))
     about = "Intervals are of 90 %." if rows else ""
     measured = format_count(profile.workers, "worker")
     title = f"{command}, {measured} measured, the same batch per worker"
-    return Section(title, parts, about, verdict=farthest_answer(predictions))
+    return Section(title, parts, about, verdict=" ".join(filter(None, answers)))
 
 
 def _rate_cell(title: str, value: Interval | None) -> Cell:
@@ -336,7 +346,7 @@ def _curve(found: "Forecast") -> Section:
     parts += [Sentences([line]) for line in (knee_line(found.knees), cores) if line]
     parts += _narrowing(found)
     about = f"Efficiency is relative to the measured step of {first} worker{'s'[: first > 1]}."
-    return Section(found.curve.name, parts, about, verdict=farthest_answer(found.points))
+    return Section(found.curve.name, parts, about, verdict=farthest_answer(found.points, found.tested.in_words()))
 
 
 def _of_curve(point: "ForecastPoint") -> list[str]:

@@ -11,6 +11,7 @@ from steptime.curves.facts import computes_on_processors
 from steptime.curves.posterior import AssumedHosts, Explanation, posterior, predict_curve, summarize
 from steptime.curves.shape import INDEX, joint_prior, priors_for
 from steptime.curves.transformer import TransformerWork, transformer_work
+from steptime.predict.held_out_test import HeldOutTest, judged
 from steptime.results.json_form import Interval
 from steptime.scaling.assessment import ScoredPoint, predict_holdout, score
 from steptime.scaling.empty_columns import EmptyColumn, empty_columns
@@ -51,6 +52,11 @@ class Forecast:
     """The two of them that narrow it most together; None of fewer than two."""
     knees: tuple[Knee, ...] = ()
     """Where more workers bring too little, each with its batch."""
+
+    @property
+    def tested(self) -> HeldOutTest:
+        """How it did on its held-out rows."""
+        return judged((each.measured, Interval(each.predicted, each.low, each.high)) for each in self.held_out)
 
     @property
     def cores(self) -> str | None:
