@@ -144,12 +144,34 @@ def test_items_whose_results_were_there_say_nothing_of_the_time_that_others_take
     ]
 
 
+def test_a_stage_that_goes_on_counts_on():
+    def race(observer):
+        observer.stage("Racing", 8)
+        observer.stage("Racing", 8, 3)
+        observer.working_on("one")
+        observer.finished("one")
+
+    text = shown(race)
+    assert "Racing (8)\n" in text
+    assert "Racing (3 of 8 done)\n" in text
+    assert "4 of 8: one\n" in text
+    assert text.splitlines()[-1].startswith("Racing: 1 done, ")
+
+
 def test_square_brackets_are_text():
     assert "no Python [3.7 to 3.9]" in shown(lambda observer: observer.note("no Python [3.7 to 3.9]"))
 
 
-def test_lines_of_a_file_stay_whole():
+def test_lines_of_a_file_stay_whole(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert "word " * 30 in shown(lambda observer: observer.note("word " * 30), width=40)
+
+
+def test_lines_are_as_wide_as_who_reads_a_file_has_set_and_break_no_word(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = shown(lambda observer: observer.note("a-hyphenated-word " * 9), width=40).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert {word for line in lines for word in line.split()} == {"a-hyphenated-word"}
 
 
 def test_a_stage_of_unknown_length_shows_no_total():

@@ -20,8 +20,8 @@ from emulating import AS_SOMEBODY, SOMEBODY
 from system_packages import install_command
 
 import steptime
+from steptime.execution.page_cache import cached_share
 from steptime.results.store import Store
-from steptime.runner.page_cache import cached_share
 from steptime.runner.preparation import ready_interpreter
 
 LAUNCH = str(Path(__file__).with_name("host_launch.py"))
@@ -377,7 +377,7 @@ DROP = """
 import json, sys
 from dataclasses import asdict
 from steptime.catalog.found_site import FoundHost
-from steptime.runner.page_cache import drop_on_hosts
+from steptime.execution.page_cache import drop_on_hosts
 hosts = [FoundHost(name) for name in sys.argv[2].split(",")]
 found = drop_on_hosts(hosts, "ssh", {"dataset": {"path": sys.argv[1]}})
 print(json.dumps(found and {**asdict(found), "dropped": found.dropped}))

@@ -212,6 +212,46 @@ class TestAdmission:
     def test_nothing_is_launched_where_nothing_is_admitted(self):
         assert self.admitting(schedule(), lambda _members: []) == []
 
+    def test_what_was_left_out_is_asked_for_again_before_any_other_has_a_second_launch(self):
+        late = []
+
+        def admit_late(members):
+            late.extend(each.framework for each in members)
+            return members
+
+        first = [each for each in TRIALS if each.framework != "b"]
+        launched = self.admitting(
+            schedule(), lambda members: [each for each in members if each in first], admit_late=admit_late
+        )
+
+        assert late == ["b"]
+        assert [name for name, number in launched[:4] if number == 0] == [name for name, _ in launched[:4]]
+        assert {name for name, _ in launched[:4]} == {"a", "b", "c", "d"}
+
+    @pytest.mark.parametrize("answer", [None, []], ids=["nothing-begun", "none-passed"])
+    def test_what_is_left_out_twice_is_never_launched(self, answer):
+        asked = []
+
+        def admit_late(members):
+            asked.append(members)
+            return answer
+
+        launched = self.admitting(schedule(), lambda members: members[:1], admit_late=admit_late)
+
+        assert len({name for name, _ in launched}) == len(asked) == 1
+
+    def test_a_stage_that_goes_on_after_checks_counts_on(self):
+        stages = []
+        observer = Silent()
+        observer.stage = lambda _title, total, done=0: stages.append((total, done))
+        plan = schedule(part=lambda each: each.framework in "ab")
+        BlockRunner(ScriptedExecutor(), Runs(), lambda _: None, observer, admit=lambda members: members).run(plan)
+
+        (total, begun), (again, done) = stages
+        assert begun == 0
+        assert again == total
+        assert 0 < done < total
+
     def test_the_time_of_admission_is_of_the_budget(self):
         executor = ScriptedExecutor()
 

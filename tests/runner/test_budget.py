@@ -1,6 +1,7 @@
 """How a budget is divided between checks, launches and replays, by what such work took on this machine before."""
 
 import json
+import re
 import threading
 import time
 from dataclasses import replace
@@ -163,8 +164,24 @@ class TestShortage:
         own.durations.note("check", ALONE[1], 480.0)
         own.durations.note("check", ALONE[1], 480.0)
         said = own.shortage(TRIALS, cases(TRIALS))[-1]
-        assert said.startswith("the checks of lenet5 in b take about 9 min 40 s: budget=")
+        assert said.startswith("of that the checks of lenet5 in b take about 9 min 40 s; ")
         assert "equivalence.enabled=false" in said
+
+    def test_one_budget_is_proposed_until_checks_take_longer_than_it_holds(self):
+        own = budget(30.0)
+        said = [own.shortage(TRIALS, cases(TRIALS))]
+        own.note_check(ALONE[0], 15.0, is_over=True)
+        said.append(own.shortage(TRIALS, cases(TRIALS)))
+        own.note_check(ALONE[1], 400.0, is_over=False)
+        said += [own.shortage(TRIALS, cases(TRIALS)), own.shortage(TRIALS, cases(TRIALS))]
+
+        proposals = [re.findall(r"budget=\w+", " ".join(each)) for each in said]
+        assert proposals == [["budget=210s"], [], [proposals[2][0], "budget=210s"], []]
+        assert said[2][0].startswith("by what the checks took, budget=")
+
+    def test_a_proposal_is_in_one_sentence(self):
+        own = budget(180.0, check=100.0, launch=2.0, replay=1.0)
+        assert len(re.findall("budget=", " ".join(own.shortage(TRIALS, cases(TRIALS))))) == 1
 
     def test_what_is_kept_counts_no_more(self):
         assert budget(40.0, check=100.0, launch=2.0, replay=1.0).shortage(TRIALS, []) == []
@@ -268,6 +285,13 @@ class TestChecks:
         (other,) = cases(ALONE[1:])
         assert [own.holds_check(other, until) for until in (11.0, 13.0, None)] == [False, True, True]
         assert own.holds_check(*cases([trial("b", workload="mlp")]), until=1.0)
+
+    @pytest.mark.parametrize(("until", "names"), [(20.0, []), (22.0, ["a"]), (60.0, ["a", "b"]), (None, [])])
+    def test_checks_that_were_ended_are_made_anew_where_more_than_they_had_is_left(self, until, names):
+        own = budget(100.0, launch=2.0, replay=1.0)
+        own.note_check(ALONE[0], 16.0, is_over=False)
+        own.note_check(ALONE[1], 20.0, is_over=False)
+        assert [each.framework for each in own.affordable_late(ALONE, cases(ALONE), until)] == names
 
     @pytest.mark.parametrize("until", [20.0, 50.0, 99.0])
     def test_checks_of_a_further_workload_of_unknown_length_have_less_time_than_the_first(self, until):

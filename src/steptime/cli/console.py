@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from steptime.cli.streams import print_json
 from steptime.document.plain_text import plain_text
@@ -40,6 +41,20 @@ def report_console() -> PlainConsole:
     """Return the console for reports: as wide as the terminal, or as a file may be."""
     sized = sys.stdout.isatty() or "COLUMNS" in os.environ
     return PlainConsole(width=None if sized else _FILE_WIDTH)
+
+
+def print_paragraph(console: Console, text: str, style: str = "") -> None:
+    """Print a paragraph of whole words as wide as a terminal; in a file it is one line, for whoever searches it."""
+    if console.is_terminal or "COLUMNS" in os.environ:
+        indent = text[: len(text) - len(text.lstrip())] + _HANGING
+        text = textwrap.fill(
+            text, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    console.print(Text(text, style=style), soft_wrap=True)
+
+
+_HANGING = "    "
+"""Ahead of all lines of a paragraph but the first."""
 
 
 def whole_words(text: str, width: int) -> list[str]:

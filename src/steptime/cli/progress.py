@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
 
+from steptime.cli.console import print_paragraph
 from steptime.interruption import Interrupted, shielded
 from steptime.units import format_seconds, time_left
 
@@ -74,6 +75,8 @@ class LiveObserver:
         self._over = threading.Event()
         self._writer = threading.Thread(target=self._write_waiting, daemon=True)
         self._done = self._failed = self._kept = 0
+        self._before = 0
+        """Items of the stage that were over when it went on."""
         self._began = time.monotonic()
         # Last: it asks for a first picture at once.
         self._live = Live(
@@ -102,25 +105,27 @@ class LiveObserver:
             if self._console.is_terminal:
                 self._live.stop()
 
-    def stage(self, title: str, total: int | None) -> None:
+    def stage(self, title: str, total: int | None, done: int = 0) -> None:
         with self._lock:
             self._end_stage()
             self._title, self._item, self._left = title, "", ""
             self._least = self._most = total
-            self._done = self._failed = self._kept = 0
+            self._done = self._before = done
+            self._failed = self._kept = 0
             self._reported = False
             self._began = time.monotonic()
             self._task = self._bar.add_task(title, total=total, count="")
             self._update_bar()
             self._waiting = []
             if not self._console.is_terminal:
-                self._say(title + (f" ({total})" if total is not None else ""))
+                over = f"{done} of {total} done" if done else total
+                self._say(title + (f" ({over})" if total is not None else ""))
                 self._last_line = time.monotonic()
 
     def working_on(self, what: str) -> None:
         with self._lock:
             self._item = what
-            worked = self._done - self._kept
+            worked = self._done - self._kept - self._before
             if not self._reported and self._least is not None and worked and 2 * self._done >= self._least:
                 share = (time.monotonic() - self._began) / worked
                 self._left = time_left((self._least - self._done) * share)
@@ -209,15 +214,14 @@ class LiveObserver:
         self._bar.remove_task(self._task)
         self._task = None
         self._waiting = []
-        counts = [f"{self._done} done"] if self._done else []  # some stages have no items
+        done = self._done - self._before
+        counts = [f"{done} done"] if done else []  # some stages have no items
         counts += [f"{self._failed} failed"] if self._failed else []
         took = format_seconds(time.monotonic() - self._began)
         self._say(f"{self._title}: {', '.join([*counts, took])}", "bold")
 
     def _say(self, line: str, style: str = "") -> None:
-        # Lines of a file stay whole, for whoever searches them.
-        whole = not self._console.is_terminal
-        self._console.print(Text(line, style=style), soft_wrap=whole)
+        print_paragraph(self._console, line, style)
 
 
 _SO_FAR = "  so far: "

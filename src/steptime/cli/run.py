@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steptime.cli.console import stderr_console
+from steptime.cli.console import print_paragraph, stderr_console
 from steptime.cli.section_output import FormOption, chosen_form
 from steptime.errors import SteptimeError, Unfinished, UsageError
 from steptime.interruption import Interrupted, unmasked
@@ -100,7 +100,7 @@ def run(
     console = stderr_console()
     foreign = [f"runs {program}" for program in plan.foreign_programs()]
     for sentence in (*plan.devices_in_words(), *plan.passed_variables_in_words(), *foreign):
-        console.print(sentence, soft_wrap=True)
+        print_paragraph(console, sentence)
     allocation = Allocation.found(requeue)
     try:
         ranking = partial(_ranking_so_far, plan.folder)
@@ -119,9 +119,10 @@ def run(
     study_run.durations.note("report", None, time.monotonic() - began)
     study_run.durations.keep()
     for sentence in study_run.not_done:
-        console.print(sentence, soft_wrap=True)
+        print_paragraph(console, sentence)
     if counts.not_run:
-        console.print(f"the budget left out {format_count(counts.not_run, 'trial')}; to continue: {plan.command}")
+        left_out = format_count(counts.not_run, "trial")
+        console.print(f"the budget left out {left_out}; to continue: {plan.command}", soft_wrap=True)
     if report_code:
         sys.exit(report_code)
     if counts.failed:

@@ -278,7 +278,8 @@ class EquivalenceCheck:
         kept = [self.cache.get(self._key(case)) is not None for case in cases]
         made = _begun_apart([case for case, is_kept in zip(cases, kept, strict=True) if not is_kept])
         cases = [case for case, is_kept in zip(cases, kept, strict=True) if is_kept] + made
-        self.observer.stage("Checking that all frameworks compute the same", len(cases))
+        over = len(self._over)
+        self.observer.stage("Checking that all frameworks compute the same", over + len(cases), over)
         self.checker.executor.do_side_by_side(partial(self._check, may_begin=may_begin), cases, side_by_side)
         self.checker.executor.remove(self.checker.scratch)
 

@@ -32,8 +32,8 @@ class Remaining:
 class Observer(Protocol):
     """Receives what happens, as it happens; the command line shows it, tests collect it."""
 
-    def stage(self, title: str, total: int | None) -> None:
-        """A new stage begins; ``total`` is its number of items, None when it is not known."""
+    def stage(self, title: str, total: int | None, done: int = 0) -> None:
+        """A stage begins, or goes on with ``done`` of its items over; ``total`` is their number, None if not known."""
 
     def working_on(self, what: str) -> None:
         """The current item."""
@@ -54,7 +54,7 @@ class Observer(Protocol):
 class Silent:
     """An observer that ignores everything."""
 
-    def stage(self, title: str, total: int | None) -> None: ...
+    def stage(self, title: str, total: int | None, done: int = 0) -> None: ...
 
     def working_on(self, what: str) -> None: ...
 
@@ -92,9 +92,9 @@ class KeptProgress:
         self._write(stage="Starting")
         self._beating.start()
 
-    def stage(self, title: str, total: int | None) -> None:
-        self._write(stage=title, item="", done=0, least=total, most=total, least_s=None, most_s=None)
-        self._observer.stage(title, total)
+    def stage(self, title: str, total: int | None, done: int = 0) -> None:
+        self._write(stage=title, item="", done=done, least=total, most=total, least_s=None, most_s=None)
+        self._observer.stage(title, total, done)
 
     def working_on(self, what: str) -> None:
         self._write(item=what)

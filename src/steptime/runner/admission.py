@@ -152,6 +152,21 @@ class Gate:
             self.verdicts.accept(self._passing(new), self.manifests)
         return self._passing(trials)
 
+    def admit_late(self, deadline: Callable[[], float | None], trials: Sequence[Trial]) -> list[Trial] | None:
+        """Return the trials that pass of those whose checks were not over in time; None if no check is begun anew.
+
+        ``deadline`` returns when their first launches and replays must be over.
+        """
+        until = deadline()
+        late = [trial for trial in trials if trial.id in self.unchecked]
+        if self.checks is None or not (chosen := self.checks.affordable_late(late, until)):
+            return None
+        ids = {trial.id for trial in chosen}
+        self.unchecked = (self.unchecked - ids) | self.checks.run(chosen, until, late=True)
+        self.verdicts.refuse(chosen, self.checks.equivalence.failures, "not_equivalent")
+        self.verdicts.accept(self._passing(chosen), self.manifests)
+        return self._passing(chosen)
+
     def admit_until(self, deadline: Callable[[], float | None], trials: Sequence[Trial]) -> list[Trial]:
         """Likewise, with the moment that ``deadline`` returns now."""
         return self.admit(trials, deadline())
@@ -176,13 +191,22 @@ class Checks:
     _begun: bool = False
     """Whether trials were chosen before."""
 
-    def run(self, trials: Sequence[Trial], until: float | None) -> set[str]:
-        """Check ``trials``; return the ids of those whose checks were not made in time."""
+    def affordable_late(self, trials: Sequence[Trial], until: float | None) -> list[Trial]:
+        """Return the trials whose checks were not over in time and can be ``until`` then."""
+        return self.budget.affordable_late(trials, self.equivalence.pending(trials), until)
+
+    def run(self, trials: Sequence[Trial], until: float | None, *, late: bool = False) -> set[str]:
+        """Check ``trials``; return the ids of those whose checks were not made in time.
+
+        Of trials that come ``late`` nothing else is to be done before their launches, which alone are left time.
+        """
         pending = self.equivalence.pending(trials)
         first = not self._begun
-        chosen = self.budget.affordable(trials, pending, until, first=first)
+        chosen = [*trials] if late else self.budget.affordable(trials, pending, until, first=first)
         self._begun |= bool(chosen)
         end = self.budget.end_of_checks(chosen, until, first=first)
+        if late and until is not None:
+            end = until - self.budget.launches_s(chosen)
         cancelled = self.equivalence.checker.executor.cancelled
         with self.budget.ending(cancelled, end):
             if chosen:
@@ -190,10 +214,10 @@ class Checks:
                 self.equivalence.run(chosen, side_by_side=self.at_once(chosen), may_begin=may_begin)
         cancelled.clear()
         unknown = {each.id for each in trials} - {each.id for each in chosen}
-        if late := self.equivalence.pending(chosen):
-            unknown |= {trial_id for each in late for trial_id in each.stands_for}
+        if cut := self.equivalence.pending(chosen):
+            unknown |= {trial_id for each in cut for trial_id in each.stands_for}
             shortage = self.budget.shortage(trials, self.equivalence.pending(trials))
-            for line in [CHECKS_CUT.format(format_count(len(late), "check")), *shortage]:
+            for line in [CHECKS_CUT.format(format_count(len(cut), "check")), *shortage]:
                 self.observer.note(line)
         return unknown
 

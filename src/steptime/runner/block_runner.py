@@ -150,6 +150,10 @@ class Schedule(Generic[Configuration, Record]):
         records = self._records(configuration)
         return len(records) if self.rule.failures_count else sum(record.status != "failed" for record in records)
 
+    def launches(self) -> int:
+        """Return how many launches there are of all configurations."""
+        return sum(map(len, self.records.values()))
+
     def next_number(self, configuration: Configuration) -> int:
         """Return the number of the next launch: the first that none has, as after one that was set aside."""
         failures_count = self.rule.failures_count
@@ -244,6 +248,22 @@ class Schedule(Generic[Configuration, Record]):
         return [record for record in self.records.get(configuration.id, []) if not record.lost_hosts]
 
 
+@dataclass
+class _Admitted(Generic[Configuration]):
+    """What of a schedule may be launched in one run."""
+
+    before: int
+    """Launches of earlier runs."""
+    ids: set[str] = field(default_factory=set)
+    left_out: list[Configuration] = field(default_factory=list)
+    """Those that ``admit`` left out, until ``admit_late`` is asked."""
+
+    def take_left_out(self) -> list[Configuration]:
+        """Return those, and have none left."""
+        taken, self.left_out = self.left_out, []
+        return taken
+
+
 @dataclass(frozen=True)
 class BlockRunner(Generic[Configuration, Record]):
     """Runs the launches of a schedule in fresh processes and keeps each record as soon as its launch is over."""
@@ -267,6 +287,8 @@ class BlockRunner(Generic[Configuration, Record]):
     admit: Callable[[Sequence[Configuration]], Sequence[Configuration]] | None = None
     """Called with the configurations that are about to be launched for the first time in this run, which may be a stage
     of its own; those that it leaves out are not launched."""
+    admit_late: Callable[[Sequence[Configuration]], Sequence[Configuration] | None] | None = None
+    """Called once with those that were left out, before others get a second launch; returns None if nothing changes."""
 
     def run(self, schedule: Schedule[Configuration, Record]) -> int:
         """Launch block after block; return how many launches the budget left out of those needed in any case.
@@ -277,7 +299,7 @@ class BlockRunner(Generic[Configuration, Record]):
             return 0
         if self.admit is None:
             self.observer.stage(self.runs.title, schedule.remaining(None).least)
-        admitted: set[str] = set()
+        admission: _Admitted[Configuration] = _Admitted(schedule.launches())
 
         def ends_in_time(configuration: Configuration) -> bool:
             time_left = self._time_left_s()
@@ -287,7 +309,7 @@ class BlockRunner(Generic[Configuration, Record]):
             # As long as no launch has shown how long one takes, what an earlier run began is gone on with.
             if not any(schedule.records.values()) and self._launch_until_deadline(schedule, only_begun=True):
                 continue
-            block, members = self._next_block(schedule, ends_in_time, admitted)
+            block, members = self._next_block(schedule, ends_in_time, admission)
             for configuration in filter(ends_in_time, members):
                 self._launch(schedule, configuration, block)
             if members:
@@ -302,19 +324,27 @@ class BlockRunner(Generic[Configuration, Record]):
         self,
         schedule: Schedule[Configuration, Record],
         fits: Callable[[Configuration], bool],
-        admitted: set[str],
+        admission: "_Admitted[Configuration]",
     ) -> tuple[int, list[Configuration]]:
-        """Return the next block, with members that may be launched; ``admitted`` has their ids, and others' leave."""
+        """Return the next block, with members that may be launched, as ``admission`` has them."""
         while True:
             block, members = schedule.next_block(fits)
-            new = [each for each in members if each.id not in admitted]
-            if not new or self.admit is None:
-                return block, members
-            passing = {each.id for each in self.admit(new)}
-            admitted |= passing
-            refused = {each.id for each in new} - passing
-            schedule.configurations = [each for each in schedule.configurations if each.id not in refused]
-            self.observer.stage(self.runs.title, schedule.remaining(None).least)
+            if admission.left_out and (block or not members):
+                left_out = admission.take_left_out()
+                passing = self.admit_late(left_out) if self.admit_late else None
+                schedule.configurations = [*schedule.configurations, *(passing or ())]
+            else:
+                new = [each for each in members if each.id not in admission.ids]
+                if not new or self.admit is None:
+                    return block, members
+                passing = self.admit(new)
+                refused = {each.id for each in new} - {each.id for each in passing}
+                admission.left_out += [each for each in new if each.id in refused]
+                schedule.configurations = [each for each in schedule.configurations if each.id not in refused]
+            if passing is not None:
+                admission.ids |= {each.id for each in passing}
+                made = schedule.launches() - admission.before
+                self.observer.stage(self.runs.title, made + schedule.remaining(None).least, made)
 
     def _launch_until_deadline(self, schedule: Schedule[Configuration, Record], *, only_begun: bool = False) -> bool:
         """Launch one that the deadline may end and that gets further until then; return whether there was any."""

@@ -54,6 +54,8 @@ class Budget:
     may find the machine less busy."""
     _shortest: dict[str, float] = field(default_factory=dict)
     """The shortest whole check of this run, by workload."""
+    _proposed_s: float = 0.0
+    """What the budget that this run has proposed was to hold; 0 before it."""
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -220,12 +222,27 @@ class Budget:
         ordered = sorted(groups.values(), key=lambda group: sum(costs[trial.id] for trial in group))
         return [sorted(group, key=lambda trial: costs[trial.id]) for group in ordered]
 
-    def _fits(self, trials: Sequence[Trial], pending: Sequence[Case], until: float) -> bool:
+    def affordable_late(self, trials: Sequence[Trial], pending: Sequence[Case], until: float | None) -> list[Trial]:
+        """Return the trials whose checks were not over in time and can be until a moment, the quickest first.
+
+        A check that was ended takes longer than it had, for which there is a margin.
+        """
+        chosen: list[Trial] = []
+        if until is not None:
+            for trial in sorted(trials, key=lambda trial: self._cost_s(trial, pending)):
+                if self._fits([*chosen, trial], pending, until, margin=_MARGIN):
+                    chosen.append(trial)
+        return chosen
+
+    def _fits(self, trials: Sequence[Trial], pending: Sequence[Case], until: float, margin: float = 1.0) -> bool:
         """Whether ``trials`` can be checked and launched until a moment; so if the length of a check is unknown."""
         waiting = [case for case in pending if any(trial.id in case.stands_for for trial in trials)]
         checks_s = self.checks_s(waiting, at_best=True)
-        launches_s = sum(self.launch_s(trial) + self.replay_s(trial) for trial in trials)
-        return checks_s is None or self.clock() + checks_s + launches_s <= until
+        return checks_s is None or self.clock() + margin * checks_s + self.launches_s(trials) <= until
+
+    def launches_s(self, trials: Sequence[Trial]) -> float:
+        """Return about how long a launch of each trial takes, with their replays."""
+        return sum(self.launch_s(trial) + self.replay_s(trial) for trial in trials)
 
     def _cost_s(self, trial: Trial, pending: Sequence[Case]) -> float:
         checks_s = self.checks_s([each for each in pending if trial.id in each.stands_for], at_best=True)
@@ -261,7 +278,7 @@ class Budget:
             timer.cancel()
 
     def shortage(self, trials: Sequence[Trial], pending: Sequence[Case]) -> list[str]:
-        """Say what of a run the budget does not hold, with what would; nothing where it holds all.
+        """Say what of a run the budget does not hold, with what would; nothing where it holds all, or that was said.
 
         Args:
             trials: of the run.
@@ -279,8 +296,11 @@ class Budget:
             return list(self._shortage_besides_checks(format_count(len(pending), "check"), behind))
         parts = {format_count(len(pending), "check"): checks_s, **behind}
         needed_s = sum(parts.values())
-        if needed_s <= self.total_s:
+        if needed_s <= max(self.total_s, self._proposed_s):
             return []
+        earlier_s, self._proposed_s = self._proposed_s, needed_s
+        if earlier_s:
+            return [f"by what the checks took, {proposed(needed_s)} rather than {proposed(earlier_s)} holds all"]
         sentence = (
             f"the budget of {format_seconds(self.total_s)} does not hold the whole study: {_listed(parts)}; "
             f"{proposed(needed_s)} does"
@@ -293,6 +313,7 @@ class Budget:
         yield f"{checks} to be made; how long they take on this machine is not known before the first has ended"
         if needed_s <= (1.0 - _USUAL_FOR_CHECKS) * total_s:
             return
+        self._proposed_s = 2.0 * needed_s
         yield (
             f"beside them the budget of {format_seconds(total_s)} may not hold {_listed(behind)}; of what was never "
             f"run here these are guesses; {proposed(2.0 * needed_s)} has room for all"
@@ -324,8 +345,8 @@ class Budget:
             return []
         longest = max(lengths, key=lambda name: lengths[name])
         sentence = (
-            f"the checks of {longest} take about {format_seconds(lengths[longest])}: {proposed(needed_s)}, or "
-            "equivalence.enabled=false, which compares nothing with the reference"
+            f"of that the checks of {longest} take about {format_seconds(lengths[longest])}; equivalence.enabled=false "
+            "leaves all checks out, and compares nothing with the reference"
         )
         return [sentence]
 

@@ -195,6 +195,7 @@ class StudyRun:
                 self.allocation,
                 after_block=self.observer.block_over if kind is TIMED else lambda: None,
                 admit=partial(gate.admit_until, deadline),
+                admit_late=partial(gate.admit_late, deadline),
             ).run(schedule)
             if kind is TIMED:
                 run.timed = schedule.records

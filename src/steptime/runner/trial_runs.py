@@ -25,6 +25,7 @@ from steptime.execution.collected import worker_ablations, worker_loadings, work
 from steptime.execution.executor import Executor, LaunchResult, was_killed
 from steptime.execution.jobs import AblationSchedule, TimingSchedule, ablation_job, loader_job, timing_job
 from steptime.execution.living_hosts import LivingHosts
+from steptime.execution.page_cache import dataset_files, drop_on_hosts, drop_page_cache
 from steptime.execution.progress import Observer
 from steptime.execution.run_folder import trial_run_folder
 from steptime.results.ablation_records import AblationLaunch
@@ -35,7 +36,6 @@ from steptime.results.store import Store
 from steptime.results.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
 from steptime.runner.further_launches import open_trials
-from steptime.runner.page_cache import dataset_files, drop_on_hosts, drop_page_cache
 from steptime.statistics.stopping_rule import suffices
 from steptime.study.study import Study
 from steptime.study.trial import Trial

@@ -3,8 +3,8 @@
 ``posix_fadvise(POSIX_FADV_DONTNEED)`` needs no privilege. The kernel may ignore it (pages that are mapped or not yet
 written, file systems in memory), so that what is left is read back with ``mincore``.
 
-``python -m steptime.runner.page_cache LOADER`` does it on the host that it runs on, for the files of a job's ``loader``
-(JSON), and prints the ``PageCache`` as JSON; ``drop_on_hosts`` starts it on every host of a launch.
+``python -m steptime.execution.page_cache LOADER`` does it on the host that it runs on, for the files of a job's
+``loader`` (JSON), and prints the ``PageCache`` as JSON; ``drop_on_hosts`` starts it on every host of a launch.
 """
 
 import ctypes
@@ -60,7 +60,7 @@ def drop_on_hosts(hosts: Sequence[FoundHost], reach: Reach, loader: Mapping[str,
     if not dataset_files(loader):
         return None
     asked = json.dumps({"dataset": loader["dataset"]})
-    command = [sys.executable, "-I", "-m", "steptime.runner.page_cache", asked]
+    command = [sys.executable, "-I", "-m", "steptime.execution.page_cache", asked]
     with ThreadPoolExecutor(len(hosts)) as pool:
         found = list(pool.map(lambda host: _dropped_on(single_command(host, reach, command)), hosts))
     known = [each for each in found if each is not None]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from steptime.execution.page_cache import cached_share, dataset_files, drop_page_cache
 from steptime.results.loader_records import PageCache
-from steptime.runner.page_cache import cached_share, dataset_files, drop_page_cache
 
 
 @pytest.fixture
