@@ -82,6 +82,26 @@ def test_a_folder_with_results_gets_a_sibling_with_a_number(tmp_path):
     assert (tmp_path / "results-2" / "attached.json").is_file()
 
 
+@pytest.mark.parametrize(
+    ("before", "names"),
+    [
+        ("raise SystemExit(1)", ["attach-train"]),
+        ("", ["attach-train", "attach-train-2"]),
+        ("open('steptime-results/attach-train/mine', 'w'); raise SystemExit(1)", ["attach-train", "attach-train-2"]),
+        ("raise SystemExit(STEP)", ["attach-train", "attach-train-2"]),
+    ],
+    ids=["failed", "ended", "another-file", "a-step"],
+)
+def test_a_run_has_the_name_of_one_that_failed_before_its_first_step(tmp_path, before, names):
+    step = "STEP = open('steptime-results/attach-train/attached/a.jsonl', 'w').write('{\"kind\": \"step\"}\\n')\n"
+    for text in (before, ""):
+        (tmp_path / "train.py").write_text(step * ("STEP" in text) + text)
+        command = [*PROGRAM, "attach", "--", sys.executable, "train.py"]
+        subprocess.run(command, capture_output=True, timeout=120, check=False, cwd=tmp_path)
+
+    assert sorted(each.name for each in (tmp_path / "steptime-results").iterdir()) == names
+
+
 WAITING = """
 import signal, sys, time
 def leave(number, frame):

@@ -1,6 +1,7 @@
 """``steptime doctor`` and ``steptime env``: what this machine has."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -39,7 +40,15 @@ def test_doctor_leaves_nothing_behind(tmp_path):
 
 def test_doctor_tells_people_the_same_in_words(tmp_path):
     text = steptime("doctor", cwd=tmp_path).stdout
-    assert all(f"{name}:" in text for name in ("python", "cores", *load_manifests()))
+    assert all(f"{name}:" in text for name in ("python", "cores"))
+    assert set(load_manifests()) <= set(re.findall(r"\w+", text))
+
+
+def test_doctor_lists_the_frameworks_that_are_not_installed_in_one_line_with_the_command(tmp_path):
+    text = steptime("doctor", cwd=tmp_path, STEPTIME_CACHE=str(tmp_path), COLUMNS="300").stdout
+    (line,) = [line for line in text.splitlines() if "not installed" in line]
+    assert {"pytorch", "tensorflow", "mxnet"} <= set(re.findall(r"\w+", line))
+    assert text.endswith("→ steptime env create NAME\n")
 
 
 @pytest.mark.sampled

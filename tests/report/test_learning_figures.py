@@ -82,7 +82,7 @@ def test_nine_curves_are_spread_over_two_charts():
 
 
 def test_a_curve_over_one_seed_has_no_band_and_the_note_says_so():
-    assert panels()[0].note.endswith("One seed, and so no band, has rank 9.")
+    assert panels()[0].note.endswith("Without a band: 1 of 9, of one seed each.")
     bands = [len(re.findall(r'<path [^>]*Z"[^>]*fill-opacity="0.16"', figure.svg)) for figure in panels()[0].figures]
     assert bands == [8, 8, 0, 0]
 

@@ -35,7 +35,7 @@ def drawn_page(make):
         "pytorch allreduce is fastest: mxnet ps_sync takes 1.19x (1.15 to 1.22) the time",
         "30530 <small>29920 to 31140</small>",
         "1.19x <small>1.15 to 1.22</small>",
-        "2=</span>",
+        "1=</span>",
         "efficiency<br>vs 1 worker",
         '<span class="tag">more workers than cores</span>',
         "Workers shared processor cores.",

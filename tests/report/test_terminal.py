@@ -58,7 +58,7 @@ def test_a_file_gets_no_colours():
 
 
 def test_a_tie_is_marked_without_colours():
-    assert "2= mxnet single" in printed(quickstart(), 60)
+    assert "1= mxnet single" in printed(quickstart(), 60)
 
 
 @pytest.mark.parametrize(

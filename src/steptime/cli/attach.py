@@ -115,11 +115,13 @@ def _prepared(
     command: list[str], output: Path | None, *, lines: bool | None, flops: bool, ablate: bool
 ) -> "PreparedCommand":
     """Make the results folder of a command, or join that of its job, and say where it is if not where asked for."""
-    from steptime.runner.attached_folder import free_folder, joined_folder, named_folder
+    from steptime.runner.attached_folder import clear_failed, free_folder, joined_folder, named_folder
     from steptime.runner.attached_run import AttachedCommand
     from steptime.runner.job_member import job_member
 
     wanted, member = named_folder(command, output), job_member(command)
+    if output is None and member is None:
+        clear_failed(wanted)
 
     def make() -> "PreparedCommand":
         joined = joined_folder(wanted, member) if member else None

@@ -55,17 +55,18 @@ def demo(
         warn([mark])
         print_json_report(found)
         return
-    say(mark, "")
+    console = report_console()
+    console.print(wrapped(mark, "", console.options))
+    say("")
     page = folder / PAGE
     print_overview(found, page=page, next_steps=(), lines=_LINES)
     question = shlex.join(["steptime", "predict", str(profile), "--workers", WORKERS, *CHANGES])
-    console = report_console()
     say("")
     for answer in answers(read_profile(profile), CHANGES, read_workers(WORKERS)):
         console.print(wrapped(f"Predicted for more hosts, {answer}", "", console.options))
     sys.stdout.flush()
     write_report_page(found, page, notice=mark)
-    say("", "Next:")
+    say("Next:")
     say("  steptime run quickstart  # the same here, with ResNet-50 (minutes; 3 GB)")
     say(f"  {shlex.join(['steptime', 'report', '--all', str(folder)])}")
     say(f"  {question}")

@@ -271,14 +271,14 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """Show what this machine has, what is missing, and the command that fixes it."""
-    from steptime.runner.doctor import examine  # noqa: PLC0415 - other verbs examine nothing
+    from steptime.runner.doctor import examine, in_brief  # noqa: PLC0415 - other verbs examine nothing
 
     if as_json:
         print_json([asdict(finding) for finding in examine()])
         return
 
     console = report_console()
-    for finding in examine():
+    for finding in in_brief(examine()):
         first, *others = whole_words(f"{finding.name}: {finding.detail}", console.width - _INDENT)
         text = Text(f"{finding.status:<{_INDENT}}{first}")
         text.stylize(_COLOURS[finding.status], 0, len(finding.status))

@@ -147,10 +147,16 @@ class RankedGroup:
         return any(baseline(row.trial) for row in self.rows)
 
     def rank(self, row: RankedRow) -> str:
-        """The rank of a row, with an equals sign where nothing was shown to be faster; empty with one launch each."""
+        """The rank of a row, with an equals sign where nothing was shown to be faster; empty with one launch each.
+
+        Those that share the first rank have its number; one that a slower row parts from them keeps its own.
+        """
         if self.in_order:
             return ""
-        return f"{row.place.rank}{'=' if row in self.tied and len(self.tied) > 1 else ''}"
+        if row not in self.tied or len(self.tied) == 1:
+            return str(row.place.rank)
+        above = self.rows[: self.rows.index(row)]
+        return "1=" if all(each in self.tied for each in above) else f"{row.place.rank}="
 
     def efficiency(self, row: RankedRow) -> Shown:
         """The efficiency of a row, with its baseline unless that is the whole group's."""

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count, islice
 from pathlib import Path
@@ -12,6 +13,7 @@ from steptime.attached.user_command import script_of
 from steptime.errors import StoreError
 from steptime.file_name import as_file_name
 from steptime.foreign_writers import require_folder_for_launches
+from steptime.plain_file import PlainFolder
 from steptime.results.folder import RESULTS, ResultsFolder
 from steptime.results.gpu_windows import RECORDS
 from steptime.runner.job_member import JobMember
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 _MOST_SIBLINGS = 1000
 _MAKING_S, _LOOK_S = 5.0, 0.1
 """For how long a folder may be made, and how often is looked whether it is."""
+_OF_EVERY_RUN = {RECORDS, "attached.json", "machine.json", "run.lock", "study.json", "study.yaml"}
+_MOST_WITHOUT_STEP = 1_000_000
+"""Bytes of a record that is looked through for a step."""
 _TEXT = "# Made by 'steptime attach': no study, but the run of a command.\n"
 _QUESTION = "Where does the time of {command} go?"
 
@@ -51,6 +56,29 @@ def free_folder(folder: Path) -> Path:
             return place
     message = f"{folder} and {_MOST_SIBLINGS - 1} folders with numbers after its name are taken; choose another with -o"
     raise StoreError(message)
+
+
+def clear_failed(folder: Path) -> None:
+    """Remove a results folder of a command that failed before its first step, so that the next run has its name.
+
+    One that holds anything else stays, and so does one that cannot be read.
+    """
+    with suppress(StoreError, OSError):
+        store = ResultsFolder.open(folder)
+        with store.lock():
+            header = store.get("attached")
+            if isinstance(header, dict) and header.get("exit_code") and not _holds_more(folder):
+                PlainFolder(folder.parent).remove(folder)
+
+
+def _holds_more(folder: Path) -> bool:
+    """Whether a results folder has a step, or a file that a command without one does not leave."""
+    if {each.name for each in folder.iterdir()} - _OF_EVERY_RUN:
+        return True
+    for record in (folder / RECORDS).iterdir():
+        if record.stat().st_size > _MOST_WITHOUT_STEP or b'"step"' in record.read_bytes():
+            return True
+    return False
 
 
 def joined_folder(folder: Path, member: JobMember) -> Path | None:

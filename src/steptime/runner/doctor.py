@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -43,6 +43,7 @@ _ROOM_BYTES = 6 * 2**30
 _SHARED_BYTES = 2**30
 """Of /dev/shm: two batches of each of eight helpers, of 112 images of 3x224x224."""
 _SHARE = "docker run --shm-size=2g, or --ipc=host; Kubernetes: an emptyDir of medium Memory at /dev/shm"
+_NOT_INSTALLED = "not installed"
 _LIMIT_S = 60.0
 _BUSY_CORES = 0.25
 """A load per core above this makes quiet measurements unlikely."""
@@ -77,6 +78,19 @@ def examine() -> Iterator[MachineFinding]:
     for manifest in load_manifests().values():
         yield _framework(manifest)
     yield from broken_plugins()
+
+
+def in_brief(findings: Iterable[MachineFinding]) -> Iterator[MachineFinding]:
+    """Yield what is found, and last, as one, the frameworks that are not installed and can be."""
+    absent = []
+    for finding in findings:
+        if finding.detail.startswith(_NOT_INSTALLED):
+            absent.append(finding.name)
+        else:
+            yield finding
+    if absent:
+        detail = f"{_NOT_INSTALLED}: {', '.join(absent)}"
+        yield MachineFinding("frameworks", "note", detail, "steptime env create NAME")
 
 
 def broken_plugins() -> Iterator[MachineFinding]:
@@ -234,5 +248,5 @@ def _framework(manifest: Manifest) -> MachineFinding:
     except EnvironmentFailure as failure:
         first, *rest = str(failure).splitlines()
         return MachineFinding(manifest.name, "missing", first, "\n".join(line.strip() for line in rest) or None)
-    detail = f"not installed; Python {version} for it is {python}"
+    detail = f"{_NOT_INSTALLED}; Python {version} for it is {python}"
     return MachineFinding(manifest.name, "note", detail, f"steptime env create {manifest.name}")

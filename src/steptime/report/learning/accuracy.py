@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from steptime.analysis.accuracy import AccuracyPlace, OverSeeds, TrainingSummary
 from steptime.analysis.summary_form import Summary, TrialSummary
@@ -25,6 +26,8 @@ class AccuracyRow:
     trial: TrialSummary
     found: TrainingSummary
     rank: str
+    first: bool
+    """Whether it is the best."""
     leads: bool
     """Whether it is the best, or tied with it."""
     final: str
@@ -73,7 +76,12 @@ def accuracy_groups(summary: Summary) -> list[AccuracyGroup]:
     for title in dict.fromkeys(place.group for place in summary.accuracy):
         places = [place for place in summary.accuracy if place.group == title]
         names = training_names([trials[place.trial] for place in places])
-        found.append(AccuracyGroup(title, [_row(place, trials[place.trial], names[place.trial]) for place in places]))
+        shared = list(takewhile(lambda place: place.rank == 1 or place.tied_with_best, places))
+        found.append(
+            AccuracyGroup(
+                title, [_row(place, trials[place.trial], names[place.trial], len(shared)) for place in places]
+            )
+        )
     return found
 
 
@@ -146,7 +154,8 @@ def _interval(value: OverSeeds, write: Callable[[float], str], unit: str = "") -
     return Shown(text, "" if value.low is None or value.high is None else f"{write(value.low)} to {write(value.high)}")
 
 
-def _row(place: AccuracyPlace, trial: TrialSummary, name: str) -> AccuracyRow:
+def _row(place: AccuracyPlace, trial: TrialSummary, name: str, shared: int) -> AccuracyRow:
+    """Return a row of a group of which so many ``shared`` the first rank."""
     found = trial.training
     if found is None:
         message = f"{trial.id} has a place and no training"
@@ -156,7 +165,8 @@ def _row(place: AccuracyPlace, trial: TrialSummary, name: str) -> AccuracyRow:
         name=name,
         trial=trial,
         found=found,
-        rank=f"{place.rank}{'=' if place.rank > 1 and place.tied_with_best else ''}",
+        rank=_rank(place, shared),
+        first=place.rank == 1,
         leads=place.rank == 1 or place.tied_with_best,
         final=f"{kind}{final_value(found).line}, {count(len(found.seeds), 'seed')}",
         best=_share(found.best_accuracy).line if found.best_accuracy else "",
@@ -166,6 +176,13 @@ def _row(place: AccuracyPlace, trial: TrialSummary, name: str) -> AccuracyRow:
         seconds=_over_seeds(found.training_s, format_seconds).line,
         rate=_over_seeds(found.samples_per_s, number).line,
     )
+
+
+def _rank(place: AccuracyPlace, shared: int) -> str:
+    """Return the rank, as ``RankedGroup.rank`` has it."""
+    if place.rank <= shared:
+        return "1=" if shared > 1 else "1"
+    return f"{place.rank}{'=' if place.tied_with_best else ''}"
 
 
 def _difference(place: AccuracyPlace, found: TrainingSummary) -> str:

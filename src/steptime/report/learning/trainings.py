@@ -72,9 +72,7 @@ def schedule_figures(group: AccuracyGroup) -> list[Figure]:
         name += f", {found.epochs} epochs" if len(epochs) > 1 else ""
         if found.rate_schedule["name"] == _PLATEAU:
             # Every training has a plateau of its own; that of the most accurate one is shown.
-            name = f"{name}, as of rank {row.rank.removesuffix('=')}"
-            if any(other.startswith(name.rpartition(", as of")[0] + ", as of") for other in curves):
-                continue
+            name = f"{name}, of the most accurate"
         if name not in curves:
             curves[name] = [{"name": name, "epoch": epoch, "share": share} for epoch, share in _shares(found)]
     if set(curves) <= {"constant"} and warmups == {0}:
@@ -118,12 +116,11 @@ def staleness_accuracy_figures(group: AccuracyGroup) -> list[Figure]:
 
 
 def _note(rows: Sequence[AccuracyRow]) -> str:
-    alone = [row.rank.removesuffix("=") for row in rows if len(row.found.seeds) == 1]
-    if len(alone) == len(rows):
+    alone = sum(len(row.found.seeds) == 1 for row in rows)
+    if alone == len(rows):
         return "One seed each: no bands, and how seeds differ is unknown."
     bands = "Bands are Student's 95 % intervals over seeds; trainings that ended before keep their last value."
-    which = "rank" if len(alone) == 1 else "ranks"
-    return f"{bands} One seed, and so no band, has {which} {', '.join(alone)}." if alone else bands
+    return f"{bands} Without a band: {alone} of {len(rows)}, of one seed each." if alone else bands
 
 
 def _curves(rows: Sequence[AccuracyRow], title: str) -> Iterator[Figure]:
@@ -264,7 +261,7 @@ def _row(row: AccuracyRow) -> TableRow:
     staleness = UNKNOWN if row.found.staleness is None else f"{row.found.staleness:.2g}"
     others = (row.difference, row.best, row.loss, row.to_target, row.seconds, row.rate, staleness)
     shown = [Cell(row.final, note=diverged), *(Cell(each or UNKNOWN) for each in others)]
-    return TableRow(row.name, shown, row.rank, best=row.rank == "1", sentence=row.line)
+    return TableRow(row.name, shown, row.rank, best=row.first, sentence=row.line)
 
 
 def _figures(group: AccuracyGroup) -> list[Figure]:
