@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from steptime.attached.attempts import Attempt
 from steptime.attached.form import AttachedFinding, DeviceTime
+from steptime.results.attached_files import ProcessLines
 from steptime.results.attached_lines import DeviceLine, StepLine
 from steptime.units import format_seconds
 
@@ -34,6 +35,65 @@ def device_lines(attempt: Attempt, numbers: Sequence[int]) -> Mapping[int, Devic
     known = {number: lines[number] for number in numbers if number in lines}
     parted = sum(bool(line.regions) for line in known.values())
     return known if parted >= _FEWEST and len(known) >= _SHARE * len(numbers) else {}
+
+
+def drained_ns(process: ProcessLines) -> dict[int, int]:
+    """Return of each step with an evaluation for how long that waits for training steps which the device still makes.
+
+    A host of JAX runs ahead of its device, until somebody reads a result.
+    """
+    lines = {line.step: line for line in process.devices if line.end_ns}
+    drained = {}
+    for step in process.steps:
+        if step.apart is None:
+            continue
+        # Without a loader it lies ahead of the call of its step.
+        asked = [lines[at] for at in (step.number, step.number - 1) if at in lines]
+        ends = [line.end_ns for line in asked if line.begin_ns < step.apart.end_ns]
+        until = min(ends[0], step.apart.end_ns) if ends else 0
+        if until > step.apart.begin_ns:
+            drained[step.number] = until - step.apart.begin_ns
+    return drained
+
+
+def behind_s(process: ProcessLines) -> dict[int, float]:
+    """Return what each step has of that time, in seconds: those since the evaluation before have queued it up.
+
+    Behind the last step somebody reads the result, as the script's end does.
+    """
+    lines = {line.step: line for line in process.devices if line.end_ns}
+    drained = drained_ns(process)
+    last = process.steps[-1] if process.steps else None
+    if last is not None and last.apart is None and last.number in lines and process.end is not None:
+        until = min(lines[last.number].end_ns, process.end.at_ns)
+        drained[last.number] = max(0, until - last.end_ns)
+    behind: dict[int, float] = {}
+    first = process.steps[0].number if process.steps else 0
+    for step in process.steps:
+        if step.apart is None and step is not last:
+            continue
+        line = lines.get(step.number)
+        asked_later = step.apart is not None and line is not None and line.begin_ns >= step.apart.end_ns
+        end = step.number + (not asked_later)
+        behind |= dict.fromkeys(range(first, end), drained.get(step.number, 0) * _PER_S / max(1, end - first))
+        first = end
+    return behind
+
+
+def device_idle_s(attempt: Attempt, numbers: Sequence[int], step_s: float) -> float | None:
+    """Return how long of a step the device of JAX has nothing to compute; None where that is not known.
+
+    Args:
+        attempt: of one process.
+        numbers: of the steps that are shown.
+        step_s: their mean.
+    """
+    if len(attempt.ranks) != 1:
+        return None
+    wanted, (process,) = set(numbers), attempt.processes.values()
+    busy = [sum(line.regions.values()) for line in process.devices if line.end_ns and line.step in wanted]
+    known = len(busy) >= max(_FEWEST, _SHARE * len(numbers))
+    return max(0.0, step_s - float(np.mean(busy)) * _PER_S) if known else None
 
 
 def device_lengths(lines: Sequence[DeviceLine]) -> NDArray[np.float64]:

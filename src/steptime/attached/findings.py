@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steptime.attached.device_steps import device_time, host_findings
+from steptime.attached.device_steps import device_idle_s, device_time, host_findings
 from steptime.attached.form import AttachedFinding, GpuUse, JobPart, RankMemory, StepPart, WaitedFor
 from steptime.attached.garbage import garbage_findings
 from steptime.attached.gpus import gpu_findings
@@ -154,6 +154,13 @@ def _part_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
         if part is not None and (part.share or 0.0) >= _NOTABLE and is_shown(part.time_s):
             said = words.format(time=with_interval(part.time_s), share=percent(part.share))
             sentence = said + at_line(part.where) + _in_turn(part)
+            lost_s = _lost(part, found)
+            step_s = float(found.main.length_s.mean())
+            idle_s = device_idle_s(found.main.attempt, found.main.numbers, step_s) if kind == "input" else None
+            if idle_s is not None:
+                if idle_s < _NOTABLE * step_s:  # it is asked for while the device is busy
+                    continue
+                lost_s = min(lost_s, idle_s * found.steps)
             if (
                 kind == "input"
                 and (starts := loader_starts(found.main))[1] >= _MOST_OF_IT
@@ -161,7 +168,7 @@ def _part_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
             ):
                 kind = "loader_starts"  # noqa: PLW2901 - a kind of waiting for input
                 sentence += f"; {percent(starts[1])} of that in the {starts[0]} steps in which an epoch begins"
-            yield AttachedFinding(kind=kind, sentence=sentence, lost_s=_lost(part, found))
+            yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
     gaps = [part for part in found.parts if part.gap and part.share and is_shown(part.time_s)]
     asked = requests_elsewhere(found.main)
     if sum(part.share or 0.0 for part in gaps) >= _NOTABLE:

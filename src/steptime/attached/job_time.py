@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from steptime.attached.attempts import Attempt
+from steptime.attached.device_steps import drained_ns
 from steptime.attached.exchange import split_exchange
 from steptime.attached.form import JobPart
 from steptime.attached.step_parts import REGIONS, KeptSteps
@@ -165,18 +166,20 @@ def _add_steps(timeline: _Timeline, process: ProcessLines, kept: KeptSteps) -> f
     steady = _steady_s(kept, process)
     first_kept = kept.numbers[0] if kept.numbers else 0
     held_up = _held_up_s(kept, process)
+    drained = drained_ns(process) if kept.behind_s else {}
     known = 0.0
     for step in process.steps:
+        behind = drained.get(step.number, 0) * _PER_S
         fetching = step.seconds(*REGIONS["input_wait"])
         longer = max(0.0, step.active_s - steady) if step.number < first_kept and steady else 0.0
         longer = min(longer, step.active_s - fetching)
         waiting = 0.0 if longer else min(held_up.get(step.number, 0.0), step.active_s - fetching)
-        timeline.add("evaluation", step.apart_s)
+        timeline.add("evaluation", step.apart_s - behind)
         timeline.add("checkpoint", step.save_s)
         timeline.add("input", fetching)
         timeline.add("first_steps", longer)
         timeline.add("held_up", waiting)
-        timeline.add("steps", step.active_s - fetching - longer - waiting)
+        timeline.add("steps", step.active_s + behind - fetching - longer - waiting)
         timeline.counts["evaluation"] += step.apart is not None
         timeline.counts["checkpoint"] += step.save_s > 0.0
         known += step.duration_ns * _PER_S

@@ -96,6 +96,8 @@ class KeptSteps:
     """How many other steps are left out for what."""
     device: Mapping[int, DeviceLine] = field(default_factory=dict)
     """These steps on the device, whose clock then counts; empty where the host's does."""
+    behind_s: Mapping[int, float] = field(default_factory=dict)
+    """Of a step of a host that ran ahead, what an evaluation waited for its device, in seconds."""
 
     @property
     def left_out(self) -> int:
@@ -115,7 +117,11 @@ class KeptSteps:
     def host_length_s(self) -> Array:
         """Of the host, ranks x steps."""
         saving = REGIONS["checkpoint"] if self.with_saves else ()
-        return self.of_ranks(lambda step: step.active_s + step.seconds(*saving))
+        return self.of_ranks(lambda step: step.active_s + step.seconds(*saving)) + self._drained_s
+
+    @property
+    def _drained_s(self) -> Array:
+        return np.array([self.behind_s.get(number, 0.0) for number in self.numbers])
 
     @property
     def of_device(self) -> list[DeviceLine]:
@@ -137,6 +143,7 @@ class KeptSteps:
             }
             return {name: times[name] for name in _ORDER if name in times and times[name].any()}
         seconds = {name: self.of_ranks(lambda step, own=own: step.seconds(*own)) for name, own in REGIONS.items()}  # type: ignore[misc]
+        seconds["device_wait"] = seconds["device_wait"] + self._drained_s
         for name in _unseen(self).keys() & REGIONS.keys() - {"input_wait"}:  # what was asked for, not what was done
             seconds["call"] = seconds["call"] + seconds.pop(name)
         if self.exchange and self.exchange.is_compiled:
