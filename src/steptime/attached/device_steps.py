@@ -56,7 +56,7 @@ def drained_ns(process: ProcessLines) -> dict[int, int]:
     return drained
 
 
-def behind_s(process: ProcessLines) -> dict[int, float]:
+def queued_s(process: ProcessLines) -> dict[int, float]:
     """Return what each step has of that time, in seconds: those since the evaluation before have queued it up.
 
     Behind the last step somebody reads the result, as the script's end does.

@@ -166,7 +166,7 @@ def _add_steps(timeline: _Timeline, process: ProcessLines, kept: KeptSteps) -> f
     steady = _steady_s(kept, process)
     first_kept = kept.numbers[0] if kept.numbers else 0
     held_up = _held_up_s(kept, process)
-    drained = drained_ns(process) if kept.behind_s else {}
+    drained = drained_ns(process) if kept.queued_s else {}
     known = 0.0
     for step in process.steps:
         behind = drained.get(step.number, 0) * _PER_S

@@ -96,7 +96,7 @@ class KeptSteps:
     """How many other steps are left out for what."""
     device: Mapping[int, DeviceLine] = field(default_factory=dict)
     """These steps on the device, whose clock then counts; empty where the host's does."""
-    behind_s: Mapping[int, float] = field(default_factory=dict)
+    queued_s: Mapping[int, float] = field(default_factory=dict)
     """Of a step of a host that ran ahead, what an evaluation waited for its device, in seconds."""
 
     @property
@@ -121,7 +121,7 @@ class KeptSteps:
 
     @property
     def _drained_s(self) -> Array:
-        return np.array([self.behind_s.get(number, 0.0) for number in self.numbers])
+        return np.array([self.queued_s.get(number, 0.0) for number in self.numbers])
 
     @property
     def of_device(self) -> list[DeviceLine]:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from steptime.attached.attempts import Attempt
-from steptime.attached.device_steps import behind_s, device_lines
+from steptime.attached.device_steps import queued_s, device_lines
 from steptime.attached.exchange import split_exchange
 from steptime.attached.step_parts import FEWEST, KeptSteps
 from steptime.results.attached_lines import StepLine
@@ -52,7 +52,7 @@ def kept_steps(attempt: Attempt) -> KeptSteps:
     device = {} if near_evaluation or saving else device_lines(attempt, kept.numbers)
     by_device = replace(kept, device=device, numbers=list(device)) if device else kept
     if len(attempt.ranks) == 1 and not device:
-        by_device = replace(by_device, behind_s=behind_s(*attempt.processes.values()))
+        by_device = replace(by_device, queued_s=queued_s(*attempt.processes.values()))
     left_out = {
         "whose parts are longer than they are": len(attempt.steps) - len(steps),
         "compiled, incomplete, or beside an evaluation or a checkpoint": len(steps) - len(calm),
