@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from steptime.attached.attempts import Attempt
-from steptime.attached.device_steps import queued_s, device_lines
+from steptime.attached.device_steps import device_lines, queued_s
 from steptime.attached.exchange import split_exchange
 from steptime.attached.step_parts import FEWEST, KeptSteps
 from steptime.results.attached_lines import StepLine
