@@ -81,7 +81,7 @@ def queued_s(process: ProcessLines) -> dict[int, float]:
 
 
 def device_idle_s(attempt: Attempt, numbers: Sequence[int], step_s: float) -> float | None:
-    """Return how long of a step the device of JAX has nothing to compute; None where that is not known.
+    """Return how long of a step the device of JAX has nothing to compute; None if it is not known.
 
     Args:
         attempt: of one process.
