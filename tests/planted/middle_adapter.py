@@ -16,7 +16,7 @@ from steptime.worker.framework import Framework
 FIRST, LAST = 12, 40
 FIRST_TIMED = 7
 """Behind five steps of the warm-up and one that lines the workers up."""
-HELD = 100
+HELD = 60
 """Behind which a worker waits until it is called: on a busy machine it would end its steps before."""
 IN_PAUSE = 4
 """Steps that a worker takes in the pause, and one that it may have begun as it was called for."""
