@@ -34,6 +34,8 @@ sys.path += [str(HERE), *(str(HERE / folder) for folder in _SHARED), str(HERE.pa
 from launching import interpreter_for  # noqa: E402 - found through the line above
 from system_packages import missing  # noqa: E402 - as is this
 
+from kept_pictures import keep_pictures, remove_old_pictures  # noqa: E402 - as is this
+
 FRAMEWORKS = set(load_manifests())
 DEFAULT = {name for name, each in load_manifests().items() if each.environment == "core"} | {"pytorch"}
 """Frameworks that the contract suite trains in `make test`; in `make test-frameworks` it trains the others."""
@@ -116,6 +118,17 @@ def _heard_signals() -> Iterator[None]:
     yield
     for number in deaf:
         signal.signal(number, signal.SIG_IGN)
+
+
+def pytest_sessionstart() -> None:
+    """Draw no picture a second time."""
+    keep_pictures()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave no more pictures than a few runs need."""
+    if not hasattr(session.config, "workerinput"):
+        remove_old_pictures()
 
 
 @pytest.hookimpl(tryfirst=True)
