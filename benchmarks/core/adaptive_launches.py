@@ -2,12 +2,13 @@
 
 ``python benchmarks/core/adaptive_launches.py FILE [STUDIES] [SHAPE ...]`` simulates studies of four trials in the 17
 shapes of noise of noise_shapes.py. Each has two launches of every trial and then as many more launches as the budget
-holds, divided in three ways:
+holds, divided in four ways:
 
-- ``turns``: a launch of each in turn, as runs do it;
+- ``turns``: a launch of each in turn, as runs without a budget do it;
 - ``nearest``: both trials of the pair that is nearest to being told apart, looked for anew after each launch of both;
   pairs that are told apart get none;
-- ``open``: a launch of each trial in turn that is not told apart from all others yet.
+- ``open``: a launch of each trial in turn that is not told apart from all others yet;
+- ``reachable``, as runs do it: of these, those of pairs that the rest of the budget would tell apart, if there are any.
 
 ``false_faster``: percent of studies of equal trials in which any two are told apart. ``false_best``: in which any is
 called slower than the best. ``covers``: percent of the trials' intervals that hold the typical launch of their shape.
@@ -28,6 +29,7 @@ from steptime.statistics.comparison import compare
 from steptime.statistics.interval import LEVEL
 from steptime.statistics.launch_spread import pool_spread, pooled_error
 from steptime.statistics.launch_times import LaunchTimes, by_block
+from steptime.statistics.undecided_pairs import settled_within, undecided_pairs
 
 TRIALS = 4
 LEAST = 2
@@ -40,9 +42,10 @@ COLUMNS = ("shape", "budget", "way", "false_faster", "false_best", "covers", "to
 class Race:
     """A study whose launches are made one block after the other."""
 
-    def __init__(self, logs: Array) -> None:
-        """Take what each trial would take at each moment: trials x launches of all trials together."""
+    def __init__(self, logs: Array, budget: int) -> None:
+        """Take what each trial would take at each moment: trials x launches of all trials together, ``budget``."""
         self.logs = logs
+        self.budget = budget
         self.launches: list[list[LaunchTimes]] = [[] for _ in logs]
         self.blocks = 0
 
@@ -99,12 +102,25 @@ def still_open(race: Race) -> list[int]:
     return sorted({trial for pair in waiting for trial in pair}) or in_turn(race)
 
 
-WAYS: dict[str, Callable[[Race], list[int]]] = {"turns": in_turn, "nearest": nearest, "open": still_open}
+def reachable(race: Race) -> list[int]:
+    """Choose the trials of pairs that the rest of the budget would tell apart."""
+    launches = {str(row): own for row, own in enumerate(race.launches)}
+    pairs = undecided_pairs(launches, [list(launches)])
+    settled = settled_within(pairs, race.budget - race.count, lambda _: 1.0)
+    return sorted({int(name) for pair in settled for name in pair.trials}) or still_open(race)
+
+
+WAYS: dict[str, Callable[[Race], list[int]]] = {
+    "turns": in_turn,
+    "nearest": nearest,
+    "open": still_open,
+    "reachable": reachable,
+}
 
 
 def run(logs: Array, budget: int, way: str) -> Race:
     """Return a study with all launches that the budget holds."""
-    race = Race(logs)
+    race = Race(logs, budget * TRIALS)
     while race.count < budget * TRIALS:
         chosen = in_turn(race) if race.count < LEAST * TRIALS else WAYS[way](race)
         race.launch(chosen[: budget * TRIALS - race.count])

@@ -316,14 +316,14 @@ class TestOpenTrials:
     @pytest.mark.parametrize("chosen", ["a", "bd", "abc", "abcd"])
     def test_they_get_theirs_before_the_others_once_all_have_the_least(self, chosen):
         ids = {each.id for each in TRIALS if each.framework in chosen}
-        launched, _ = run(schedule(open_ids=lambda: ids))
+        launched, _ = run(schedule(open_ids=lambda _: ids))
         assert {name for name, number in launched[:8] if number < 2} == set("abcd")
         assert {name for name, _ in launched[8 : 8 + len(chosen)]} == set(chosen)
         assert sorted(launched) == [(name, number) for name in "abcd" for number in range(3)]
 
     @pytest.mark.parametrize("ids", [None, set()])
     def test_all_go_on_in_turn_where_none_is(self, ids):
-        assert run(schedule(open_ids=lambda: ids)) == run(schedule())
+        assert run(schedule(open_ids=lambda _: ids)) == run(schedule())
 
     def steps(self, each: Trial, number: int) -> Launch:
         """Return a launch: of d a step is twice as long, and the others are as long by chance."""
@@ -342,6 +342,21 @@ class TestOpenTrials:
         alone = trial("a", workers=2, strategy="allreduce")
         plan.configurations = [*TRIALS, alone]
         assert open_trials(plan) == {*(each.id for each in TRIALS[:3]), alone.id}
+
+    @pytest.mark.parametrize(
+        ("left_s", "chosen"),
+        [(61.0, "abc"), (62.0, "bc"), (106.0, "bc"), (107.0, "abc")],
+        ids=["time for no pair", "for the cheapest", "hardly for two", "for two"],
+    )
+    def test_they_are_those_that_the_rest_of_the_budget_tells_apart_where_there_are_any(self, left_s, chosen):
+        plan = self.planned()
+        plan.rule = replace(plan.rule, most=50)
+        assert open_trials(plan, left_s) == {each.id for each in TRIALS if each.framework in chosen}
+
+    def test_pairs_that_need_more_launches_than_the_study_allows_for_do_not_come_first(self):
+        plan = self.planned()
+        plan.rule = replace(plan.rule, most=30)
+        assert open_trials(plan, 1000.0) == {each.id for each in TRIALS[:3]}
 
     PAIR = re.compile(
         r"(\w) single, \S+ synthetic loader, 1 worker, and (\w) [^(]*\((\d+) more launches of each, about ([^,)]*)"

@@ -127,9 +127,9 @@ class Schedule(Generic[Configuration, Record]):
     come early."""
     prior_s: Callable[[Configuration], float | None] = lambda _: None
     """The seconds of a first launch, where launches of another kind tell, or earlier runs."""
-    open_ids: Callable[[], Collection[str] | None] = lambda: None
-    """Returns the ids of configurations that get further launches before the others, beyond the least of each; None of
-    a schedule that treats all alike."""
+    open_ids: Callable[[float | None], Collection[str] | None] = lambda _: None
+    """Returns, by the seconds that are left of a budget, the ids of configurations that get further launches before the
+    others, beyond the least of each; None of a schedule that treats all alike."""
     follow_up_s: Callable[[Configuration], float] = lambda _: 0.0
     """The seconds that a first launch makes necessary after all launches, as of its replay."""
 
@@ -164,24 +164,26 @@ class Schedule(Generic[Configuration, Record]):
         """Return the configurations that need another launch."""
         return [each for each in self.configurations if self.verdict(each) == "continue"]
 
-    def next_block(self, fits: Callable[[Configuration], bool] = lambda _: True) -> tuple[int, list[Configuration]]:
+    def next_block(
+        self, fits: Callable[[Configuration], bool] = lambda _: True, left_s: float | None = None
+    ) -> tuple[int, list[Configuration]]:
         """Return the index of the next block and its configurations in random order; of the first blocks the next part.
 
-        There are none when all configurations are finished, or no other ``fits``.
+        There are none when all configurations are finished, or no other ``fits``; ``left_s`` is what a budget leaves.
         """
         waiting = [each for each in self.unfinished() if fits(each)]
         if not waiting:
             return 0, []
         numbers = {each.id: self.next_number(each) for each in waiting}
         early = [each for each in waiting if numbers[each.id] < self.rule.least]
-        chosen = [each for each in early if self.part(each) == self.part(early[0])] or self._open(waiting)
+        chosen = [each for each in early if self.part(each) == self.part(early[0])] or self._open(waiting, left_s)
         block = min(numbers[each.id] for each in chosen)
         members = [each for each in chosen if numbers[each.id] == block]
         random.Random(f"{self.seed}/{block}").shuffle(members)  # noqa: S311 - reproducible, not secret
         return block, members
 
-    def _open(self, waiting: list[Configuration]) -> list[Configuration]:
-        ids = self.open_ids()
+    def _open(self, waiting: list[Configuration], left_s: float | None) -> list[Configuration]:
+        ids = self.open_ids(left_s)
         return waiting if ids is None else [each for each in waiting if each.id in ids] or waiting
 
     def add(self, configuration: Configuration, record: Record) -> None:
@@ -328,7 +330,7 @@ class BlockRunner(Generic[Configuration, Record]):
     ) -> tuple[int, list[Configuration]]:
         """Return the next block, with members that may be launched, as ``admission`` has them."""
         while True:
-            block, members = schedule.next_block(fits)
+            block, members = schedule.next_block(fits, self._time_left_s())
             if admission.left_out and (block or not members):
                 left_out = admission.take_left_out()
                 passing = self.admit_late(left_out) if self.admit_late else None

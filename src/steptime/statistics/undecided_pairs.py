@@ -4,7 +4,7 @@ A comparison costs some tenths of a millisecond, and pairs grow with the square 
 whose distance a bound of their interval does not exceed, in vectors: no interval is wider than it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,15 @@ class UndecidedPair:
     """The logarithm of their ratio, in half-widths of its interval; with 1 they would be told apart."""
     needed: int | None
     """About how many more launches of each would show a difference as large as the one that was seen, with a chance of
-    80 %; None if that is unknown, or more than a thousand."""
+    80 %, and at least one; None if that is unknown, or more than a thousand."""
+
+    def seconds(self, launch_s: Callable[[str], float]) -> float:
+        """Return how long these take; infinity where their number is unknown.
+
+        Args:
+            launch_s: returns about how long a launch of a trial takes, by its id.
+        """
+        return float("inf") if self.needed is None else self.needed * sum(map(launch_s, self.trials))
 
 
 @dataclass(frozen=True)
@@ -98,11 +106,36 @@ def undecided_pairs(
                 half_width = 0.5 * float(np.log(ratio.high / ratio.low)) or 1.0
                 needed = launches_to_show(ratio, ratio.ratio - 1.0) if ratio.ratio != 1.0 else None
                 names = (group.names[one], group.names[other])
-                own.append(UndecidedPair(names, abs(float(np.log(ratio.ratio))) / half_width, needed))
+                distance = abs(float(np.log(ratio.ratio))) / half_width
+                # 0 where the launches there are would do so four times in five.
+                own.append(UndecidedPair(names, distance, None if needed is None else max(needed, 1)))
             if len(own) == _MOST_PAIRS:
                 break
         pairs += own
     return sorted(pairs, key=lambda pair: (-pair.distance, pair.trials))
+
+
+def settled_within(
+    pairs: Sequence[UndecidedPair], total_s: float, launch_s: Callable[[str], float]
+) -> list[UndecidedPair]:
+    """Return the pairs, cheapest first, whose launches fit together; those of a trial serve all pairs that it is in.
+
+    Args:
+        pairs: that are not told apart.
+        total_s: the seconds for their launches.
+        launch_s: as ``UndecidedPair.seconds`` has it.
+    """
+    made: dict[str, int] = {}
+    left_s, settled = total_s, []
+    for pair in sorted(pairs, key=lambda pair: pair.seconds(launch_s)):
+        if pair.needed is None:
+            break
+        cost_s = sum(max(0, pair.needed - made.get(name, 0)) * launch_s(name) for name in pair.trials)
+        if cost_s <= left_s:
+            left_s -= cost_s
+            made |= {name: max(pair.needed, made.get(name, 0)) for name in pair.trials}
+            settled.append(pair)
+    return settled
 
 
 def undecided_trials(
