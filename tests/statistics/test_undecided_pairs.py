@@ -10,7 +10,7 @@ import pytest
 from steptime.statistics.comparison import compare
 from steptime.statistics.launch_spread import pool_spread
 from steptime.statistics.launch_times import LaunchTimes, in_turns
-from steptime.statistics.undecided_pairs import undecided_pairs, undecided_trials
+from steptime.statistics.undecided_pairs import UndecidedPair, settled_within, undecided_pairs, undecided_trials
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "core"))
 import adaptive_launches
@@ -45,6 +45,21 @@ def test_fewer_launches_are_needed_where_trials_are_farther_apart():
 def test_trials_of_different_groups_are_no_pair(groups):
     pairs = {pair.trials for pair in undecided_pairs(STUDY, groups)}
     assert pairs == ({("a", "b")} if "ab" in groups else set())
+
+
+NEAR, FAR = UndecidedPair(("a", "b"), 0.9, 2), UndecidedPair(("b", "c"), 0.8, 3)
+UNKNOWN = UndecidedPair(("c", "d"), 0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "settled"), [(3.0, []), (4.0, [NEAR]), (7.0, [NEAR]), (8.0, [NEAR, FAR]), (1e9, [NEAR, FAR])]
+)
+def test_the_cheapest_pairs_fit_into_the_time_first_and_share_the_launches_of_a_trial(seconds, settled):
+    assert settled_within([UNKNOWN, FAR, NEAR], seconds, lambda _: 1.0) == settled
+
+
+def test_a_pair_of_quick_trials_goes_before_one_that_needs_fewer_launches_of_slow_ones():
+    assert settled_within([NEAR, FAR], 17.0, {"a": 20.0, "b": 1.0, "c": 1.0}.__getitem__) == [FAR]
 
 
 def test_what_was_not_launched_is_in_no_pair():
