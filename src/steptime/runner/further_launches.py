@@ -61,18 +61,22 @@ def what_more_launches_show(schedule: Schedule[Trial, Launch], launch_s: Callabl
         why = "a second launch would show how they spread" if single else "more than a thousand would be needed of each"
         return [f"another minute of launches would tell nothing apart that is known: {why}"]
 
-    def seconds(name: str) -> float:
-        return launch_s(waiting[name])
+    return [_what_a_minute_settles(schedule, known, lambda name: launch_s(waiting[name]))]
 
-    settled = settled_within(known, _MINUTE_S, seconds)
-    nearest = min(known, key=lambda pair: pair.seconds(seconds))
+
+def _what_a_minute_settles(
+    schedule: Schedule[Trial, Launch], pairs: Sequence[UndecidedPair], seconds: Callable[[str], float]
+) -> str:
+    """Return the sentence about one or more pairs of which it is known how many launches they need."""
+    settled = settled_within(pairs, _MINUTE_S, seconds)
+    nearest = min(pairs, key=lambda pair: pair.seconds(seconds))
     if not settled and nearest.seconds(seconds) > _TOO_LONG_S:
-        return ["an hour of launches would tell no pair apart: they differ too little for how their launches spread"]
+        return "an hour of launches would tell no pair apart: they differ too little for how their launches spread"
     named = "; ".join(_describe(pair, schedule, pair.seconds(seconds)) for pair in settled[:_NAMED] or [nearest])
     if not settled:
-        return [f"another minute of launches would tell no pair apart; the nearest: {named}"]
+        return f"another minute of launches would tell no pair apart; the nearest: {named}"
     rest = f"; and {format_count(len(settled) - _NAMED, 'more pair')}" if len(settled) > _NAMED else ""
-    return [f"another minute of launches would tell apart, each with a chance of {100.0 * POWER:.0f} %: {named}{rest}"]
+    return f"another minute of launches would tell apart, each with a chance of {100.0 * POWER:.0f} %: {named}{rest}"
 
 
 def _describe(pair: UndecidedPair, schedule: Schedule[Trial, Launch], seconds: float) -> str:
