@@ -21,7 +21,7 @@ def open_trials(schedule: Schedule[Trial, Launch], left_s: float | None = None) 
     """Return the ids of the trials that further launches are for.
 
     These are the trials of pairs that launches of ``left_s`` seconds would tell apart, the cheapest pairs first: a pair
-    of long steps that hardly differ would take the time of all others and stay open. Where there is no such pair, those
+    of long steps that hardly differ would take the time of all others and stay open. Where no pair is like that, those
     that are not told apart from another one. Trials that are compared with no other are among them.
     """
     groups, launches, workloads = _groups(schedule), _reduced_launches(schedule), _workloads(schedule)
