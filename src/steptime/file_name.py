@@ -21,13 +21,13 @@ _SHOWN = 60
 def file_name_mistake(value: str, most: int = _LONGEST) -> str | None:
     """Return why a text cannot be the name of a file or a folder, with what is allowed, or None if it can."""
     return _mistake(
-        FILE_NAME, "starts with a letter or digit and goes on with letters, digits, '.', '_', '-'", value, most
+        FILE_NAME, "starts with a letter or digit and continues with letters, digits, '.', '_', '-'", value, most
     )
 
 
 def host_name_mistake(value: str) -> str | None:
     """Return why a text cannot be the name of a host, or None if it can."""
-    allowed = "starts with a letter, a digit or '_' and goes on with letters, digits, '.', '_', '-', '@'"
+    allowed = "starts with a letter, a digit or '_' and continues with letters, digits, '.', '_', '-', '@'"
     return _mistake(HOST_NAME, allowed, value, _LONGEST)
 
 

@@ -228,7 +228,7 @@ def test_steps_beside_evaluations_are_kept_where_there_are_few_others(tmp_path, 
     run = one_process(tmp_path, evaluated_steps(every))
     assert run.steps >= 8
     assert run.step_s.value == pytest.approx(0.008)
-    assert any("evaluations lie beside all steps" in note for note in run.notes) is (every < 3)
+    assert any("every step is next to an evaluation" in note for note in run.notes) is (every < 3)
 
 
 def test_of_a_short_run_with_one_evaluation_the_steps_beside_it_are_left_out(tmp_path):

@@ -5,6 +5,7 @@ import html
 import io
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -91,6 +92,34 @@ def test_fit_prints_held_out_errors_beside_a_null(results, tmp_path):
     assert "Tested by leaving out" in result.stdout
     assert "best naive" in result.stdout
     assert "pytorch allreduce" in result.stdout
+
+
+def test_what_fit_ends_with_predicts(results, unpredicted, tmp_path):
+    for folder in (results, unpredicted):
+        said = CliRunner().invoke(app, ["fit", str(folder), "-o", str(tmp_path / "p.json")]).stdout
+        command = shlex.split(said.rpartition("\nNext: ")[2])
+        assert command[:2] == ["steptime", "predict"]
+        found = CliRunner().invoke(app, [*command[1:], "--json"])
+        assert [each["refused"] for each in json.loads(found.stdout)["predictions"]] == [None, None], folder
+
+
+@pytest.fixture(scope="module")
+def unpredicted(tmp_path_factory):
+    """A folder of one worker alone, with nothing to hold out."""
+    store = a_store(tmp_path_factory.mktemp("alone") / "results")
+    trial = a_trial(**SIZES, batch_per_worker=32)
+    store.add_trial(trial)
+    for number in range(3):
+        store.append(
+            a_launch(trial, number, workers=[a_worker(np.cumsum(np.full(50, 0.02 + 0.001 * number)).tolist())])
+        )
+    return store.path
+
+
+def test_fit_says_where_nothing_was_tested(unpredicted, tmp_path):
+    said = CliRunner().invoke(app, ["fit", str(unpredicted), "-o", str(tmp_path / "p.json")]).stdout
+    assert said.startswith("1 model fitted to ")
+    assert "None was tested: " in said
 
 
 def test_fit_as_json_has_parameters_and_held_out_points(results, tmp_path):

@@ -43,7 +43,10 @@ BANNED = {
     r"|not settled [(]|[Uu]ndecided whether|faster than expected by|without a worker does nothing|from which srun takes"
     r"|mostly: residual|[Ww]ins? over|to go on[,:]|go on with:|same command goes on|as wide an interval|holds? together"
     r"|same sweep goes on|small letters, digits and '_'|that mends it|As you start it|is to be different|or say --all"
-    r"|at least so often|[Aa]t most so often",
+    r"|at least so often|[Aa]t most so often|measure anew|shows nothing of (?:it|them)|take one of both away"
+    r"|nothing of it was left|type it anew|of which no more can|to begin anew|goes on with letters|to go on at once"
+    r"|nothing is said of|samples so many times|say of which hosts|hold the whole study|has room for all"
+    r"|lie beside all|reaches their sockets|parts are longer than they",
 }
 """Patterns of words that a reader outside of this project would not expect, by their name in ratchet.toml."""
 GROUP_LINES = 35

@@ -100,7 +100,7 @@ def test_a_name_that_leads_elsewhere_is_refused_with_what_is_allowed(place, name
         # What has a slash is taken for a file with a list of hosts.
         file = place is of_host and "/" in name
         assert file or re.search(
-            r"is not a name: it starts with .* and goes on with letters, digits, '\.', '_', '-'", said
+            r"is not a name: it starts with .* and continues with letters, digits, '\.', '_', '-'", said
         )
 
 

@@ -488,7 +488,7 @@ def test_a_sequence_is_as_long_as_the_study_says():
         ),
         (
             {"workloads": {"name": "lenet5", "dataset": "./photos", "tokens": "bpe"}},
-            "lenet5 takes no tokens, so that a vocabulary means nothing",
+            "lenet5 takes no tokens, so a vocabulary has no meaning",
         ),
         (
             {"workloads": {"name": "gpt2_tiny", "dataset": "text", "classes": 200}},

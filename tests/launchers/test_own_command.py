@@ -31,7 +31,7 @@ def _scripts(tmp_path, monkeypatch):
         ("source", "it is a word of the shell"),
         ("pyhton", "no such program on the PATH; activate its environment, or write as .venv/bin/pyhton"),
         ("bin/pyhton", "no such program"),
-        ("--lines", "it is an option; write those of steptime before --, and a program behind it"),
+        ("--lines", "it is an option; put steptime's options before --, and a program after it"),
     ],
 )
 def test_a_word_that_is_not_a_program_is_named_as_what_it_is(word, said):

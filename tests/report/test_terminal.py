@@ -11,6 +11,7 @@ from summaries import many, quickstart, summary, trial
 
 from steptime.analysis.summary_form import StepTime
 from steptime.cli.console import PlainConsole
+from steptime.document.number_format import share
 from steptime.document.section import Column, Section, SectionTable, TableRow, cells
 from steptime.report.sections import StudyFindings, WholeReport
 from steptime.report.terminal import SectionText
@@ -51,6 +52,13 @@ def test_a_bare_number_in_a_list_says_what_it_counts(capsys):
     PlainConsole(width=30).print(SectionText([Section("t", [table])]))
 
     assert "workers: 2" in capsys.readouterr().out.splitlines()
+
+
+def test_an_efficiency_above_300_percent_is_a_factor():
+    trial = next(each for each in quickstart().trials if each.efficiency.value and each.workers == 2)
+    high = trial.efficiency.model_copy(update={"value": 10.02, "low": 9.98, "high": 10.05})
+
+    assert share(trial.model_copy(update={"efficiency": high})).line == "10.02x (9.98 to 10.05)"
 
 
 def test_a_file_gets_no_colours():

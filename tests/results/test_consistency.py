@@ -321,7 +321,7 @@ def test_a_trial_of_which_nothing_is_left_says_so(store):
     records(store).write_bytes(records(store, a_trial()).read_bytes())
     (trial,) = (each for each in summarise(store).trials if each.id == PAIR.id)
     assert trial.status == "failed"
-    assert trial.reason == "no launch is left: 2 of another trial; run the study again to measure anew"
+    assert trial.reason == "no launch is left: 2 of another trial; rerun the study to measure again"
     store.require_launches()
 
 

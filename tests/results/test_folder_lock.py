@@ -44,7 +44,7 @@ def test_a_lock_whose_holder_is_silent_comes_with_what_to_do_where_its_host_is_d
     said = refusal(held)
     assert "is locked by process 12 on n0 (Slurm job 7), which gave its last heartbeat 10 min" in said
     assert "If n0 is dead, its file server frees the lock some time later: give the same command again" in said
-    assert f"remove {held.path / 'run.lock'} to go on at once" in said
+    assert f"remove {held.path / 'run.lock'} to continue at once" in said
 
 
 def test_signs_of_life_of_an_earlier_run_are_not_those_of_the_process_that_holds_the_lock(held):

@@ -156,7 +156,9 @@ class TestShortage:
 
     def test_what_takes_how_long_and_which_budget_holds_it_is(self):
         said = " ".join(budget(30.0, check=4.0, launch=2.0, replay=1.0).shortage(TRIALS, cases(TRIALS)))
-        assert "the budget of 30 s does not hold the whole study: 4 checks (about 16 s), 8 launches that time" in said
+        assert (
+            "the budget of 30 s is too short for the whole study: 4 checks (about 16 s), 8 launches that time" in said
+        )
         assert "budget=50s does" in said
 
     def test_the_longest_checks_are_with_the_key_that_leaves_them_out(self):
@@ -193,12 +195,14 @@ class TestShortage:
 
     def test_launches_that_a_first_run_cannot_hold_are_with_the_budget_that_would(self):
         said = budget(30.0).shortage(TRIALS, cases(TRIALS))[-1]
-        assert said.startswith("beside them the budget of 30 s may not hold 8 launches that time steps (about 56 s)")
-        assert said.endswith("; of what was never run here these are guesses; budget=210s has room for all")
+        assert said.startswith(
+            "after them the budget of 30 s may be too short for 8 launches that time steps (about 56 s)"
+        )
+        assert said.endswith("; what has never run here is a guess; budget=210s is enough for all")
 
     def test_launches_that_leave_little_for_checks_are_said_too(self):
         said = budget(150.0).shortage(TRIALS, cases(TRIALS))[-1]
-        assert "the budget of 2 min 30 s may not hold 8 launches that time steps" in said
+        assert "the budget of 2 min 30 s may be too short for 8 launches that time steps" in said
 
     def test_launches_that_break_steps_down_are_held_against_a_first_budget(self):
         broken = STUDY.model_copy(update={"breakdown": Study.model_validate(BROKEN).breakdown})

@@ -332,7 +332,7 @@ ONE_MISTAKE = [
                  "race.yaml:3: version: version 'true' is not known; this steptime reads version 1",
                  id="truth is not a version"),
     pytest.param(TOP + "launches: {min:\xa03}", "race.yaml:3: launches.'min:\\xa03': no-break space ('\\xa0') where "
-                 "YAML needs a plain one; type it anew", id="no-break space behind a key"),
+                 "YAML needs a plain one; retype it", id="no-break space behind a key"),
     pytest.param(TOP + "seed: 1\nname: a\nseed: 2", "race.yaml:5: seed: is here and on line 3; a key may occur "
                  "once", id="repeated key"),
     pytest.param(TOP + "equivalence: {repeats: 1, steps: 1, repeats: 2}",
@@ -378,11 +378,11 @@ NO_YAML = [
     pytest.param(TOP + "question: 'q\nbudget: 2m", "race.yaml:3: not valid YAML: the quote that begins here does not "
                  "end", id="open quote"),
     pytest.param(TOP + "launches:\n  min:\xa03\n  max: 4",
-                 "race.yaml:4: not valid YAML: no-break space ('\\xa0') where YAML needs a plain one; type it anew",
+                 "race.yaml:4: not valid YAML: no-break space ('\\xa0') where YAML needs a plain one; retype it",
                  id="no-break space"),
     pytest.param(TOP + "launches:\n\u3000 min: 3: 4",
                  "race.yaml:4: not valid YAML: ideographic space ('\\u3000') where YAML needs a plain one; "
-                 "type it anew",
+                 "retype it",
                  id="ideographic space"),
     pytest.param(TOP + "question: a\xa0b: c",
                  "race.yaml:3: not valid YAML: a second colon in one line; put a value that holds ': ' in quotes",

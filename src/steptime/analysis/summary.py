@@ -262,7 +262,7 @@ def _breakdown_keys(breakdown: StepBreakdown | None) -> dict[str, Any]:
 def _why_nothing(set_aside: Sequence[SetAside]) -> str:
     if not set_aside:
         return "not run yet"
-    return f"no launch is left: {counted(set_aside)}; run the study again to measure anew"
+    return f"no launch is left: {counted(set_aside)}; rerun the study to measure again"
 
 
 def _step_time(found: Estimate | None) -> StepTime:

@@ -257,7 +257,7 @@ def _job_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
         made = [sorted(len(attempt.steps) for attempt in each.attempts) for each in again]
         lost = format_count(sum(sum(steps[:-1]) for steps in made), "step")
         times, took = format_count(restart.count or 0, "time"), format_seconds(restart.time_s)
-        sentence = f"the job was started anew {times}, which took {took}; attempts beside the longest made {lost}"
+        sentence = f"the job was restarted {times}, which took {took}; attempts beside the longest made {lost}"
         yield AttachedFinding(kind="restart", sentence=sentence, lost_s=restart.time_s)
 
 

@@ -207,7 +207,7 @@ def use_sentences(gpus: Sequence[GpuUse]) -> Iterator[str]:
     ]
     sizes = [each.memory_used for each in gpus if each.memory_used is not None]
     memory = [f"memory {format_bytes(min(sizes))} to {format_bytes(max(sizes))}"] if sizes else []
-    yield f"{len(gpus)} GPUs: {', '.join([*ranges, *memory]) or 'the driver shows nothing of them'}."
+    yield f"{len(gpus)} GPUs: {', '.join([*ranges, *memory]) or 'the driver reports nothing about them'}."
 
 
 def described(gpu: GpuUse) -> list[str]:
@@ -223,7 +223,7 @@ def described(gpu: GpuUse) -> list[str]:
         "" if gpu.throttled_share is None else throttled(gpu),
         memory,
     )
-    return list(filter(None, parts)) or [gpu.reason or "the driver shows nothing of it"]
+    return list(filter(None, parts)) or [gpu.reason or "the driver reports nothing about it"]
 
 
 def throttled(gpu: GpuUse) -> str:

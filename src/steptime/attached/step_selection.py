@@ -54,7 +54,7 @@ def kept_steps(attempt: Attempt) -> KeptSteps:
     if len(attempt.ranks) == 1 and not device:
         by_device = replace(by_device, queued_s=queued_s(*attempt.processes.values()))
     left_out = {
-        "whose parts are longer than they are": len(attempt.steps) - len(steps),
+        "with parts that add up to more than the step": len(attempt.steps) - len(steps),
         "compiled, incomplete, or beside an evaluation or a checkpoint": len(steps) - len(calm),
         "of another kind (micro-steps, or replays of graphs)": len(calm) - len(alike),
         "before steps were steady": len(alike) - len(steady),
@@ -114,7 +114,7 @@ def selection_notes(kept: KeptSteps) -> Iterator[str]:
     if kept.exchange is not None and kept.exchange.is_compiled:
         yield "waiting is that for ranks that begin compiled steps late; what one computes longer in them does not show"
     if kept.near_evaluation:
-        yield "evaluations lie beside all steps: passes without gradient are left out of these times, later code is not"
+        yield "every step is next to an evaluation: passes without gradient are left out of its time, later code is not"
 
 
 def _is_spoilt(step: StepLine) -> bool:

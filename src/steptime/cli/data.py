@@ -123,7 +123,7 @@ def _write_folder(
         dataset = prepare_datasets([name], observer)[name]
         count = min(images or dataset.samples, dataset.samples)
         if images is not None and images > count:
-            observer.note(f"{name} has {count} samples, of which no more can be made")
+            observer.note(f"{name} has {count} samples, and no more can be made")
         return count, write_pictures(dataset, folder, pixels, count, SampleProgress(observer, f"Writing {name}"))
     parameters = {} if images is None else {"count": images}
     parameters |= {} if pixels is None else {"width": pixels[0], "height": pixels[1]}

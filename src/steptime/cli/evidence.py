@@ -15,7 +15,7 @@ from steptime.units import format_error
 def evidence(
     points: Annotated[Path, typer.Argument(metavar="POINTS.csv", help="Measured scaling curves, one point a row.")],
     seeds: Annotated[
-        int, typer.Option(min=1, max=100, help="Draw the model's samples so many times, and print the mean scores.")
+        int, typer.Option(min=1, max=100, help="Draw the model's samples this many times, and print the mean scores.")
     ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print every point and all scores as JSON.")] = False,
 ) -> None:

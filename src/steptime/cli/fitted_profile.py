@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steptime.attached.summary import attached_run
+from steptime.catalog.choices import strategy_named
 from steptime.cli.console import PlainConsole
 from steptime.cli.streams import print_json, warn
 from steptime.curves.reference_models import NULLS
@@ -95,11 +96,18 @@ def show_fit(profile: Profile, path: Path) -> None:
     if untested and tested:
         _print_note(console, f"Not tested, since nothing else that was measured predicts them: {'; '.join(untested)}")
     _print_notes(console, profile)
-    chosen = tested or [group for group in profile.groups if group.parameters]
-    most = max(each.deployment.workers for each in chosen[0].measured)
-    command = shlex.join(["steptime", "predict", str(path), "--workers", f"{2 * most},{4 * most}"])
-    console.print(Text(f"Next: {command}"), soft_wrap=True)
+    console.print(Text(f"Next: {shlex.join(_question(profile, path))}"), soft_wrap=True)
     sys.stdout.flush()
+
+
+def _question(profile: Profile, path: Path) -> list[str]:
+    """Return the command that predicts twice and four times the workers that were measured, on further hosts."""
+    measured = [(each.deployment, group) for group in profile.groups if group.parameters for each in group.measured]
+    most, group = max(measured, key=lambda pair: pair[0].workers)
+    counts = f"{2 * most.workers},{4 * most.workers}"
+    exchange = ["strategy=allreduce"] if strategy_named(group.key.strategy).single_baseline else []
+    hosts = [f"workers_per_host={most.workers_per_host}", "interconnect.bandwidth=10Gbit/s"]
+    return ["steptime", "predict", str(path), "--workers", counts, *exchange, *hosts]
 
 
 def _tests_in_words(tested: Sequence[ProfileGroup]) -> str:

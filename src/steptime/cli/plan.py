@@ -77,7 +77,8 @@ def _times(plan: StudyPlan) -> Iterator[str]:
     if trainings:
         per_training = format_seconds(training_s / trainings)
         guesses.append(f"a guess of {per_training} for each of {trainings} trainings, until the first has ended")
-    yield f"about {format_seconds(wanted)} of launches, besides environments, datasets and checks; {'; '.join(guesses)}"
+    uncounted = "not counting environments, datasets and checks"
+    yield f"about {format_seconds(wanted)} of launches, {uncounted}; {'; '.join(guesses)}"
     if budget_s is not None:
         ends = "which may end them"
         if wanted > budget_s:

@@ -291,8 +291,8 @@ def run_maker(  # noqa: PLR0913, PLR0917 - one per fact
 
 def _full(name: str, folder: Path) -> str:
     return (
-        f"the disk of {folder} became full while the dataset {name} was written; nothing of it was left there, and "
-        "what was there before is whole: free some space, ask for less, or choose another folder"
+        f"the disk of {folder} became full while the dataset {name} was written; its part was removed, and what was "
+        "there before is unchanged: free some space, ask for less, or choose another folder"
     )
 
 

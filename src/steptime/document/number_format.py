@@ -82,10 +82,12 @@ def is_settled(value: "IntervalOverLaunches[float | None] | Efficiency | OverSee
 
 
 def share(trial: "TrialSummary") -> Shown:
-    """``93.1 % (92.8 to 93.5)``, or ``baseline`` for what the others are relative to."""
+    """``93.1 % (92.8 to 93.5)``, or ``baseline`` for what the others are relative to; above 300 % a factor."""
     efficiency = trial.efficiency
     if efficiency.baseline_workers == trial.workers:
         return Shown("baseline", "")
+    if max(efficiency.value or 0.0, efficiency.high or 0.0) > MOST_PERCENT:
+        return _of_launches(efficiency, 1.0, "x")
     return _of_launches(efficiency, 100.0, " %")
 
 

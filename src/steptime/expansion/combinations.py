@@ -149,7 +149,7 @@ def _mismatch(choice: WorkloadChoice, facts: DatasetFacts, default: Workload) ->
         asked, there = ("x".join(map(str, sides)) for sides in (choice.image, facts.shape[-2:]))
         return f"{data} is stored as {there} and is not resized to {asked}"
     if choice.image and len(default.input_shape) != _PLANE:
-        return f"{name} takes no images, so that the image size means nothing"
+        return f"{name} takes no images, so an image size has no meaning"
     if facts.classes and choice.classes and choice.classes < facts.classes + _hiding(default):
         kinds = "tokens in its vocabulary" if facts.of_tokens else "classes"
         kinds += " and one that hides them" if _hiding(default) else ""
@@ -163,7 +163,7 @@ def _of_other_kind(choice: WorkloadChoice, data: str, facts: DatasetFacts, defau
         kinds = ("images", "tokens")
         return f"{name} takes {kinds[not facts.of_tokens]}, and {data} has {kinds[facts.of_tokens]}"
     if not facts.of_tokens and (choice.tokens or choice.vocabulary):
-        return f"{name} takes no tokens, so that a vocabulary means nothing"
+        return f"{name} takes no tokens, so a vocabulary has no meaning"
     return _unfit_text(facts.corpus, default, choice.classes) if facts.corpus else None
 
 

@@ -132,7 +132,7 @@ def _why_missing(name: str) -> str:
         (name in _OF_SHELLS, f"it is a word of the shell; begin with one: bash -c '{name} ... && python train.py'"),
         (
             name.startswith("-"),
-            "it is an option; write those of steptime before --, and a program behind it",
+            "it is an option; put steptime's options before --, and a program after it",
         ),
         (
             place.name == name,

@@ -323,7 +323,7 @@ def _contradictions(values: Mapping[str, list[tuple[str, Any]]]) -> Iterator[str
     without = sorted(name for name in strategies if name in STRATEGIES and not STRATEGIES[name].servers)
     for key in ("servers", "server_placement"):
         if key in values and without:
-            yield f"{key} contradicts strategy={without[0]}, which has no servers; take one of both away"
+            yield f"{key} contradicts strategy={without[0]}, which has no servers; remove one of the two"
     if strategies == {SINGLE.name}:
         for key in (
             "interconnect.bandwidth",
@@ -342,7 +342,7 @@ def _contradictions(values: Mapping[str, list[tuple[str, Any]]]) -> Iterator[str
             if key in values:
                 yield (
                     f"{key} contradicts strategy={SINGLE.name}, whose one worker exchanges nothing; "
-                    "take one of both away"
+                    "remove one of the two"
                 )
 
 
@@ -371,7 +371,7 @@ def _misfits(count: int, query: Query) -> Iterator[str]:
         capacity = query.hosts * query.workers_per_host
         yield (
             f"hosts={query.hosts} and workers_per_host={query.workers_per_host} hold {capacity} workers, which "
-            f"contradicts --workers {count}; take one of both away"
+            f"contradicts --workers {count}; remove one of the two"
         )
     if query.strategy and strategy_named(query.strategy).single_baseline and count > 1:
         yield (

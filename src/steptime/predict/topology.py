@@ -268,7 +268,7 @@ def _devices(found: Contention, query: Query, deployment: Deployment) -> Content
     if found.workers > found.processors:
         has = f"{found.processors} GPU{'s'[: found.processors > 1]}"
         message = (
-            f"{found.workers} workers need {found.workers} GPUs, and the measured host has {has}; say of which hosts: "
+            f"{found.workers} workers need {found.workers} GPUs, and the measured host has {has}; state the hosts: "
             f"gpus_per_host={found.processors} nic_bandwidth=RATE nics_per_host=N"
         )
         raise Refusal(message)

@@ -86,7 +86,7 @@ def _imbalance_sentences(found: ModelComparison) -> Iterator[str]:
         models = listed([_modelled(each) for each in found.errors if each.case == case])
         yield f"On {case}, of the measured step {models}."
     if not found.errors:
-        yield "No trial of several workers has a breakdown yet, so that nothing is said of the load-imbalance factor."
+        yield "No trial of several workers has a breakdown yet, so the load-imbalance factor is unknown."
 
 
 _IMBALANCE_MODELS = {

@@ -85,7 +85,7 @@ class FolderLock:
             return (
                 f"{folder} is locked by {who}, which {signs}. If {run.host} is dead, its file server frees the lock "
                 f"some time later: give the same command again then. Once you know that the process is gone, remove "
-                f"{self._path} to go on at once"
+                f"{self._path} to continue at once"
             )
         return f"{folder} is in use: {who} {signs}. Wait for it to end, or choose another folder"
 

@@ -84,7 +84,7 @@ class Store(ResultsFolder):
         if self._files.nothing_is_left:
             message = (
                 f"no launch of {self.path} is left: its records were set aside ({counted(self.set_aside)}) and stay "
-                "in their files; run the study again to measure anew"
+                "in their files; rerun the study to measure again"
             )
             raise StoreError(message)
 

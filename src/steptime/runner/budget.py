@@ -302,7 +302,7 @@ class Budget:
         if earlier_s:
             return [f"by what the checks took, {proposed(needed_s)} rather than {proposed(earlier_s)} holds all"]
         sentence = (
-            f"the budget of {format_seconds(self.total_s)} does not hold the whole study: {_listed(parts)}; "
+            f"the budget of {format_seconds(self.total_s)} is too short for the whole study: {_listed(parts)}; "
             f"{proposed(needed_s)} does"
         )
         return [sentence, *self._long_checks(pending, needed_s)]
@@ -315,8 +315,8 @@ class Budget:
             return
         self._proposed_s = 2.0 * needed_s
         yield (
-            f"beside them the budget of {format_seconds(total_s)} may not hold {_listed(behind)}; of what was never "
-            f"run here these are guesses; {proposed(2.0 * needed_s)} has room for all"
+            f"after them the budget of {format_seconds(total_s)} may be too short for {_listed(behind)}; what has "
+            f"never run here is a guess; {proposed(2.0 * needed_s)} is enough for all"
         )
 
     def _launches_s(self, trials: Sequence[Trial]) -> dict[str, float]:

@@ -215,7 +215,7 @@ def _emulation() -> MachineFinding:
 def _isolation() -> MachineFinding:
     kind = isolation_kind()
     if kind:
-        detail = f"launches of 'local' and 'mpi' run in a {kind}: no other user reaches their sockets"
+        detail = f"launches of 'local' and 'mpi' run in a {kind}: no other user can reach their sockets"
         return MachineFinding("isolation", "ok", detail)
     detail = (
         "other users of this machine can reach the sockets of launches by 'local' and 'mpi', and through them act as "

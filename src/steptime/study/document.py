@@ -214,7 +214,7 @@ _SPACE_OF_SYNTAX = re.compile(r"(?m)^[ -]*(?:[\w.]+:[ ]*)?([^\S \t\r\n])")
 
 def _no_plain_space(character: str) -> str:
     called = unicodedata.name(character, "a control character").lower()
-    return f"{called} ({character!r}) where YAML needs a plain one; type it anew"
+    return f"{called} ({character!r}) where YAML needs a plain one; retype it"
 
 
 _BEGUN = {

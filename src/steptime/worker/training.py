@@ -191,7 +191,7 @@ class Checkpoint(object):
         epochs: List[List[Dict[str, Any]]] = read_json(os.path.join(self._folder, _EPOCHS))
         if len(epochs) != first_epoch:
             raise ValueError(
-                "%s has %d epochs where the job continues after %d; remove the folder to begin anew"
+                "%s has %d epochs where the job continues after %d; remove the folder to start over"
                 % (self._folder, len(epochs), first_epoch)
             )
         session.set_state(read_arrays(self._state_path(first_epoch - 1)))
