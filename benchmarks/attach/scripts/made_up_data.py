@@ -95,6 +95,52 @@ def digits(folder: Path, python: str) -> None:
         subprocess.run([python, "-c", convert, raw, complete], check=True)
 
 
+def digits_above(folder: Path, python: str) -> None:
+    """Write MNIST's files where the examples of Fabric look for them, beside the folder of the examples."""
+    digits(folder / "examples", python)
+    (folder / "data").rename(folder / "Datasets")
+
+
+def graphs(folder: Path, python: str) -> None:  # noqa: ARG001 - the form of all
+    """Write 188 rings of atoms as MUTAG's files."""
+    raw = folder / "data" / "TU" / "MUTAG" / "raw"
+    raw.mkdir(parents=True)
+    rows: dict[str, list[str]] = {name: [] for name in ("A", "graph_indicator", "graph_labels", "node_labels")}
+    chosen, first = np.random.default_rng(0), 1
+    for graph in range(188):
+        nodes = int(chosen.integers(10, 28))
+        rows["graph_labels"].append(str(graph % 2))
+        rows["graph_indicator"] += [str(graph + 1)] * nodes
+        rows["node_labels"] += [str(each) for each in chosen.integers(0, 7, nodes)]
+        ends = [(first + node, first + (node + 1) % nodes) for node in range(nodes)]
+        rows["A"] += [f"{one}, {other}" for pair in ends for one, other in (pair, pair[::-1])]
+        first += nodes
+    for name, lines in rows.items():
+        (raw / f"MUTAG_{name}.txt").write_text("\n".join(lines) + "\n")
+
+
+def documents(folder: Path, python: str) -> None:
+    """Write shards of texts and a tokenizer of bytes, as nanochat reads them."""
+    make = (
+        "import json, pathlib, pickle, sys, pyarrow, pyarrow.parquet, tiktoken, torch\n"
+        "base = pathlib.Path('base')\n"
+        "tokens, shards = base / 'tokenizer', base / 'base_data_climbmix'\n"
+        "tokens.mkdir(parents=True), shards.mkdir()\n"
+        "roles = [f'{who}_{end}' for who in ('user', 'assistant', 'python', 'output') for end in ('start', 'end')]\n"
+        "special = {f'<|{name}|>': 256 + i for i, name in enumerate(['bos', *roles])}\n"
+        "ranks = {bytes([i]): i for i in range(256)}\n"
+        "coding = tiktoken.Encoding('b', pat_str='[a-z]+|[^a-z]', mergeable_ranks=ranks, special_tokens=special)\n"
+        "(tokens / 'tokenizer.pkl').write_bytes(pickle.dumps(coding))\n"
+        "torch.save(torch.tensor([1] * 256 + [0] * len(special), dtype=torch.int32), tokens / 'token_bytes.pt')\n"
+        "texts = json.load(sys.stdin)\n"
+        "for i in range(3):\n"
+        "    table = pyarrow.table({'text': texts[1000 * i:1000 * i + 1000]})\n"
+        "    pyarrow.parquet.write_table(table, shards / f'shard_{i:05d}.parquet', row_group_size=200)\n"
+    )
+    texts = json.dumps(_sentences(3000, 0))
+    subprocess.run([python, "-c", make], check=True, cwd=folder, input=texts, text=True)
+
+
 def labelled_boxes(folder: Path, python: str) -> None:  # noqa: ARG001 - the form of all
     """Write pictures with boxes as Ultralytics' data sets have them."""
     for split, count in (("train", 96), ("val", 16)):
