@@ -59,6 +59,16 @@ def test_a_collection_is_a_part_of_its_own_wherever_it_happens(played, where):
     assert sum(step["regions"].values()) + sum(step["gaps"].values()) == step["duration_ns"]
 
 
+def test_collections_before_the_first_step_are_none_of_it(played):
+    collect(played, 700)
+    for _ in range(2):
+        played.request(TRAINING, 5)
+        played.forward(10)
+        played.backward(10)
+        played.update(1)
+    assert all("collections" not in step for step in played.lines("step"))
+
+
 def test_a_step_without_a_collection_has_none(played):
     for _ in range(2):
         played.request(TRAINING, 5)

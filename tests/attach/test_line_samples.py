@@ -4,6 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from test_step_rule import EVALUATION, TRAINING, Played
 
 from steptime.attach import line_sampler
 from steptime.attach.account import TimeSums
@@ -66,3 +67,28 @@ def test_lines_are_sampled_where_they_explain_more_than_a_tenth_of_the_steps(mon
     for number in range(1, line_sampler.STEPS + 1):
         sampler.step_closed(number, 100, sums.in_unmarked_code())
     assert started == [line_sampler.STEPS] * samples
+
+
+def read(played, line, source, *, training):
+    played.recorder.request_begin()
+    played.recorder.sampler._count(line, "")
+    played.recorder.request_end(source, "input")
+    played.forward(20, training=training)
+
+
+@pytest.mark.parametrize("source", [EVALUATION, TRAINING], ids=["by a loader of its own", "by the training's"])
+def test_lines_of_an_evaluations_requests_are_none_of_the_input_of_steps(tmp_path, monkeypatch, source):
+    played = Played(tmp_path, monkeypatch)
+    played.recorder.sampler = LineSampler(played.recorder, "off")
+    for _ in range(4):
+        played.request(TRAINING, 1, "loader_start")
+        read(played, "train.py:3 train", TRAINING, training=True)
+        played.backward(30)
+        played.update(5)
+        played.request(source, 1, "loader_start")
+        for _ in range(3):
+            read(played, "train.py:9 test", source, training=False)
+        played.request(source, 1, "epoch")
+    (line,) = played.lines("lines")
+    assert line["places"]["input"] == {"train.py:3 train": 4}
+    assert line["places"]["evaluation"].keys() == {"train.py:9 test"}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 from .patches import PACKAGES, is_user_frame, library_folders
 from .record_file import now
@@ -51,6 +52,7 @@ class LineSampler:
         self.thread: threading.Thread | None = None
         self.stopping = threading.Lock()  # free when the thread is to end
         self.samples: list[str] = []  # lines seen in the gap or update that goes on, whose name is known at its end
+        self.requested: list[str] = []  # likewise in a request to a loader, which may be an evaluation's
         self.places: dict[str, dict[str, int]] = {}
         self.first = 0
         self.every_s = EVERY_S
@@ -137,6 +139,10 @@ class LineSampler:
             if len(self.samples) < HELD_SAMPLES:
                 self.samples.append(line)
             return
+        if name == "input":
+            if len(self.requested) < HELD_SAMPLES:
+                self.requested.append(line)
+            return
         evaluated = name == "nograd" and self.recorder.between  # which is not the step's
         self._add("evaluation" if evaluated else name, line)
 
@@ -147,8 +153,16 @@ class LineSampler:
     def assign(self, gap: str) -> None:
         """Count what was seen in the gap that has just ended and is named ``gap``."""
         seen, self.samples = self.samples, []
+        self._add_all(seen, gap)
+
+    def lines_of_request(self) -> Callable[[str], None] | None:
+        """Return what counts the lines seen in the request that has just ended for a place; None without any."""
+        seen, self.requested = self.requested, []
+        return functools.partial(self._add_all, seen) if seen else None
+
+    def _add_all(self, seen: list[str], place: str) -> None:
         for line in seen:
-            self._add(gap, line)
+            self._add(place, line)
 
     def write(self, number: int) -> None:
         """Write what was counted before step ``number``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from .account import REGION
 from .batch_amount import NO_BATCH
@@ -19,14 +19,26 @@ class LoaderRequest:
     """A request to a loader: by whom it was answered, and whether a batch came; ``region`` names its time.
 
     ``duration`` is without the regions inside of it; ``iterator`` is the address of the one that was asked, 0 if it is
-    not known.
+    not known; ``seen`` counts the lines of the script that were seen in it, for its place.
     """
 
-    __slots__ = ("amount", "begin", "delivered", "duration", "end", "iterator", "read_until", "region", "source")
+    __slots__ = (
+        "amount",
+        "begin",
+        "delivered",
+        "duration",
+        "end",
+        "iterator",
+        "read_until",
+        "region",
+        "seen",
+        "source",
+    )
 
     def __init__(
         self, source: int, timed: tuple[int, int, int], region: str, amount: BatchAmount | None, iterator: int = 0
     ) -> None:
+        self.seen: Callable[[str], None] | None = None
         self.source, self.iterator = source, iterator
         self.amount = amount
         self.begin, self.end, self.duration = timed
@@ -39,6 +51,8 @@ class LoaderRequest:
         if apart:
             ledger.extend_apart(self.begin, max(self.end, self.read_until))
         ledger.add((self.begin, REGION, self.region, self.duration))
+        if self.seen is not None:
+            self.seen("evaluation" if apart else "input")
 
 
 class TrainingSources:

@@ -153,6 +153,7 @@ class Recorder:
             self.ledger.add((timed[0], REGION, region, timed[2]))
             return
         self.pending.append(LoaderRequest(source, timed, region, amount, iterator))
+        self.pending[-1].seen = self.sampler.lines_of_request() if self.sampler is not None else None
         self.ledger.waits = self.ledger.waits or self.stepped
         if len(self.pending) > PENDING:
             for request in self.pending[: PENDING // 2]:
@@ -205,7 +206,7 @@ class Recorder:
         return self.blind
 
     def _begin_first(self, begin: int) -> None:
-        self.begin = begin
+        self.begin, self.collections.count, self.collections.longest = begin, 0, 0
         self.before_end = max(self.before_end, begin)  # what was before belongs to no step
         self.lines.add_outside(*self.ledger.begin_first(begin), before=True)
 

@@ -9,6 +9,7 @@ from steptime.units import format_count, format_seconds
 _NOTABLE = 0.02
 """Share of a step."""
 _FEWEST = 2
+"""Steps with a collection: one alone comes not again with every step."""
 _TOGETHER = 0.5
 """Share of the steps with a collection in which all ranks have one, where they collect at the same time."""
 
@@ -23,7 +24,7 @@ def garbage_findings(kept: KeptSteps, part: StepPart | None, steps: int) -> Iter
     """
     rows = [step.collections for number in kept.numbers for step in kept.attempt.steps[number] if step.collections]
     count = sum(row[0] for row in rows)
-    if part is None or count < _FEWEST or not part.time_s.value:
+    if part is None or len(rows) < _FEWEST or not part.time_s.value:
         return
     in_turn = is_in_turn(part)
     cost_s = (part.gain_s if in_turn else part.time_s).value or 0.0
