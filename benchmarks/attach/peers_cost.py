@@ -2,12 +2,14 @@
 
 ::
 
-    python benchmarks/attach/peers_cost.py [--python PYTHON_WITH_TORCH] [--rounds 8] [--environment FOLDER]
+    python benchmarks/attach/peers_cost.py [--python PYTHON_WITH_TORCH] [--rounds 8] [--ranks 1 2]
+        [--environment FOLDER]
 
 Each round runs `scripts/steps_of_lengths.py` alone, attached and under traceml-ai (pinned, used as its documentation
-asks), in an order of its own: about 12 minutes on two cores. A figure is the mean over rounds of what a run has more
-than the run alone of its round, with a 95 % interval of Student's t: of all threads of the ranks, and of their training
-threads. Processes beside the ranks (traceml-ai's aggregator, attach's own) are in the time of the whole job alone.
+asks), in an order of its own: about 12 minutes on two cores, half of it with ``--ranks 1``. A figure is the mean over
+rounds of what a run has more than the run alone of its round, with a 95 % interval of Student's t: of all threads of
+the ranks, and of their training threads. Processes beside the ranks (traceml-ai's aggregator, attach's own) are in the
+time of the whole job alone.
 traceml-ai is installed into FOLDER, which is used again where it has it; by default into one that is removed. Writes
 `peers_cost.json` whenever a round ends.
 """
@@ -75,12 +77,12 @@ def python_with_peer(python: Path, folder: Path) -> Path:
     return environment(PEER, python, folder)
 
 
-def measure(pythons: dict[str, Path], folder: Path, rounds: int) -> Iterator[list[dict[str, Any]]]:
-    """Run every tool with one and with two ranks, in turns; yield all runs so far whenever a round ends."""
+def measure(pythons: dict[str, Path], folder: Path, rounds: int, counts: list[int]) -> Iterator[list[dict[str, Any]]]:
+    """Run every tool with each of ``counts`` of ranks, in turns; yield all runs so far whenever a round ends."""
     chosen = random.Random(0)  # noqa: S311 - an order
     runs = []
     for number in range(rounds):
-        for ranks in chosen.sample([1, 2], 2):
+        for ranks in chosen.sample(counts, len(counts)):
             for tool in chosen.sample(list(TOOLS), len(TOOLS)):
                 begin, load = time.monotonic(), round(os.getloadavg()[0], 1)
                 found = run(tool, pythons[tool], ranks, folder / f"{number}-{ranks}-{tool}")
@@ -94,7 +96,7 @@ def added(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     alone = {(each["round"], each["ranks"]): each for each in runs if each["tool"] == "alone"}
     rows = []
     for tool in list(TOOLS)[1:]:
-        for ranks in (1, 2):
+        for ranks in sorted({each["ranks"] for each in runs}):
             own = [each for each in runs if (each["tool"], each["ranks"]) == (tool, ranks)]
             beside = [alone[each["round"], ranks] for each in own]
             for length in own[0]["steps"]:
@@ -112,6 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", type=Path, default=None)
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--ranks", type=int, nargs="+", choices=[1, 2], default=[1, 2])
     parser.add_argument("--environment", type=Path, default=None)
     options = parser.parse_args()
     python = options.python or ready_interpreter("pytorch")
@@ -120,7 +123,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         peer = python_with_peer(Path(python).absolute(), (options.environment or Path(name)).absolute())
         pythons = {tool: peer if tool == PEER else Path(python).absolute() for tool in TOOLS}
-        for runs in measure(pythons, Path(name), options.rounds):
+        for runs in measure(pythons, Path(name), options.rounds, options.ranks):
             kept = {"peer": PINNED[PEER], "cores": os.cpu_count(), "added": added(runs), "runs": runs}
             RESULT.write_text(json.dumps(kept, indent=1) + "\n")
     for row in kept["added"]:
