@@ -119,7 +119,6 @@ OF_A_RUN = {
 """What each verb is asked of a user's own run."""
 
 
-@pytest.mark.sampled("arguments")
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize("arguments", OF_A_RUN.values(), ids=OF_A_RUN)
 @pytest.mark.parametrize("run", ["ray-train", "ray-data"])
@@ -130,7 +129,6 @@ def test_an_attached_run_claims_what_it_may(run, arguments, columns):
     assert not absurdities(text)
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("run", ["ray-train", "ray-data"])
 def test_the_page_of_an_attached_run_claims_what_it_may(run, tmp_path):
     page = tmp_path / "page.html"
@@ -164,14 +162,15 @@ def test_the_page_of_a_sweep_claims_what_it_may(swept, tmp_path):
 
 
 CURVES = {
+    "slower and slower": {1: 0.001, 2: 0.1, 4: 3.0},
     "smooth": {1: 0.2, 2: 0.204, 4: 0.21, 8: 0.22},
     "two points": {1: 0.2, 2: 0.25},
     "scattered": {1: 0.2, 2: 0.6, 4: 0.61, 8: 2.5},
-    "slower and slower": {1: 0.001, 2: 0.1, 4: 3.0},
 }
 """Seconds of a step by the number of workers."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("points", CURVES.values(), ids=CURVES)
 def test_a_predicted_curve_claims_what_it_may(points, tmp_path):
     table, page = tmp_path / "points.csv", tmp_path / "page.html"
