@@ -177,7 +177,7 @@ class Stopped:
         self.environment = lambda _trial: ready
         self.manifests = dict.fromkeys(["reference"], manifest)
         self.cancelled = threading.Event()
-        self.preloading = Preloading()
+        self.preloading, self.forks = Preloading(), 0
 
     def remove(self, _folder: Path) -> None: ...
 

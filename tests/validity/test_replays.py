@@ -38,7 +38,7 @@ class Replaying:
 
     def __init__(self, stop_at: int | None = None, fails: str | None = None) -> None:
         self.cancelled = threading.Event()
-        self.preloading = Preloading()
+        self.preloading, self.forks = Preloading(), 0
         self.rates: list[float] = []
         self.turns: list[bool] = []
         self.jobs: list[Mapping[str, Any]] = []

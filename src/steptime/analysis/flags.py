@@ -10,6 +10,7 @@ from typing import Any
 from steptime.analysis.pooled_conditions import (
     ScheduledLaunch,
     pooled_hosts,
+    pooled_imports,
     pooled_isolation,
     pooled_schedules,
     pooled_sites,
@@ -51,13 +52,13 @@ def trial_flags(
     apart = [launch for launch in ablations if launch.status == "ok"]
     found += pooled_versions([versions_of(launch) for launch in [*launches, *apart]])
     found += [*pooled_schedules(launches), *pooled_schedules(apart), *pooled_isolation(launches)]
-    found += [*pooled_sites(launches), *pooled_hosts(launches)]
+    found += [*pooled_sites(launches), *pooled_hosts(launches), *pooled_imports(launches)]
     unmarked = sum(any(each.kernel_marks and not each.kernel_marks.marks for each in own.workers) for own in launches)
     found += [flag_text("uncompared_clock", launches=unmarked, of=len(launches))] if unmarked else []
     found += _uncompiled(launches)
     if trial.device != "cpu":
         found += _short_steps(launches)
-    if len(launches) == 1:
+    if len({number if each.shared_import is None else each.shared_import for number, each in enumerate(launches)}) == 1:
         found.append(flag_text("single_launch"))
     if failed:
         found.append(flag_text("failed_launches", failed=failed, launches=failed + len(launches)))

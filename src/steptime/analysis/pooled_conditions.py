@@ -42,6 +42,13 @@ class IsolatedLaunch(Protocol):
     def isolation(self) -> str | None: ...
 
 
+class ForkedLaunch(Protocol):
+    """A launch whose record has the import that it was forked from."""
+
+    @property
+    def shared_import(self) -> str | None: ...
+
+
 class SitedLaunch(Protocol):
     """A launch whose record has the hosts that the run could use."""
 
@@ -110,6 +117,12 @@ def pooled_isolation(launches: Sequence[IsolatedLaunch]) -> list[str]:
     """Return a flag where the sockets of only some ``launches`` were kept from others, or in different ways."""
     kinds = [launch.isolation or "none" for launch in launches]
     return [flag_text("pooled", what="isolation", values=_listed(kinds))] if len(set(kinds)) > 1 else []
+
+
+def pooled_imports(launches: Sequence[ForkedLaunch]) -> list[str]:
+    """Return a flag where only some ``launches`` were forked from a process that had imported their framework."""
+    kinds = ["fresh" if launch.shared_import is None else "forked" for launch in launches]
+    return [flag_text("pooled", what="processes", values=_listed(kinds))] if len(set(kinds)) > 1 else []
 
 
 def pooled_sites(launches: Sequence[SitedLaunch]) -> list[str]:

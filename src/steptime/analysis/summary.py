@@ -230,6 +230,7 @@ def _trial_summary(
         reason=reason,
         flags=result.flags,
         commands=result.last.commands if result.last else [],
+        forked=isinstance(result.last, Launch) and result.last.shared_import is not None,
         environment=result.last.environment if result.last else {},
         noise=result.noise,
         resources=result.resources,

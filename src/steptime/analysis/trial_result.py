@@ -31,6 +31,7 @@ from steptime.statistics.estimate import Estimate, estimate, least_half_widths
 from steptime.statistics.interval import LEVEL
 from steptime.statistics.launch_spread import TrialSpread, pool_spread
 from steptime.statistics.launch_times import LaunchTimes, in_turns
+from steptime.statistics.shared_imports import one_of_each_import
 from steptime.study.trial import Trial
 from steptime.validity.accuracy_evidence import training_flags, training_mistake
 from steptime.validity.missing_evidence import failed_replay, replay_flags
@@ -88,7 +89,7 @@ def trial_results(store: Store, machine: Mapping[str, Any], watch: LaunchWatcher
         _result(store, _runs_of(store, trial), usable_cores(machine), kept, watch)
         for trial in sorted(store.trials(), key=_order)
     ]
-    placed = in_turns({each.trial.id: each.estimate.launches for each in alone if each.estimate})
+    placed = in_turns({each.trial.id: one_of_each_import(each.estimate.launches) for each in alone if each.estimate})
     spreads = pool_spread(placed, {each.trial.id: each.trial.workload for each in alone})
     least = {} if spreads else least_half_widths(placed, LEVEL)
     return [
@@ -218,7 +219,7 @@ def _implementation(trial: Trial, kept: Mapping[str, Any]) -> str | None:
 def _with_spread(
     result: TrialResult, launches: Sequence[LaunchTimes], spread: TrialSpread | None, least: float | None
 ) -> TrialResult:
-    """Return the result with its launches in turns, and the interval that the spread of all launches gives it."""
+    """Return the result with its independent launches in turns, and the interval that the spread of all gives it."""
     found = result.estimate and replace(result.estimate, launches=list(launches))
     if least and found and math.log(found.high / found.low) < 2.0 * least:
         found = found.with_half_width(least)

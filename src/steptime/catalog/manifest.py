@@ -94,7 +94,7 @@ class BackEndSupport(_ManifestForm):
 
 
 class PreloadingFacts(_ManifestForm):
-    """The table ``[preloading]``: how a process imports the framework of which checks fork their processes."""
+    """The table ``[preloading]``: how a process imports the framework of which launches fork their processes."""
 
     imports: list[str] = Field(default_factory=list)
     """Modules in the order of their import, ``module:function`` where a function is called then; no thread is started
@@ -103,6 +103,9 @@ class PreloadingFacts(_ManifestForm):
     """Modules that a server or scheduler must import itself, because their import is what serves."""
     whatever_options: bool = False
     """Whether no option acts when the framework is imported, so that processes are forked with any."""
+    timed: bool = False
+    """Whether timed launches are forked too: it saves time, and steps were measured to take as long
+    (docs/decisions/0020-short-runs.md)."""
 
 
 class ContractFacts(_ManifestForm):

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import resource
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +23,7 @@ from steptime.execution.living_hosts import LivingHosts
 from steptime.execution.run_folder import make_run_folder, stderr_tails
 from steptime.flags import stored, stored_flag_text
 from steptime.launchers.base import AbstractLauncher
-from steptime.launchers.fork_servers import Preloading, await_copies
+from steptime.launchers.fork_servers import Preloading, await_copies, import_of
 from steptime.launchers.request import LATE, Isolation, LaunchOutcome, Request
 from steptime.launchers.table import launcher_named
 from steptime.plain_file import PlainFolder
@@ -88,6 +87,8 @@ class LaunchResult:
     noise: dict[str, float | None] = field(default_factory=dict)
     site: list[str] | None = None
     """The names of the hosts that the run could use; None if it uses this one."""
+    shared_import: str | None = None
+    """Names the process that its processes are forks of; None where each has imported its framework."""
 
     @property
     def crashed(self) -> bool:
@@ -132,14 +133,17 @@ class Executor:
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set to end launches that run in other threads."""
     preloading: Preloading = field(default_factory=Preloading)
-    """Of the processes of launches that are not timed."""
+    """Of the processes of launches."""
+    forks: int = 0
+    """Launches of one trial that are timed and that one import serves; with 0 their processes are fresh."""
     shared_cores: SharedCores = field(default_factory=lambda: SharedCores(len(usable_cores())))
     """That launches which are not pinned run on."""
 
     def do_side_by_side(self, work: Callable[[Item], None], items: Iterable[Item], at_once: int = 1) -> None:
         """Do ``work`` that launches and times nothing with all ``items``, so many ``at_once``, until it is cancelled.
 
-        What it raises sets ``cancelled``, which ends the other launches; what was preloaded for them ends with it.
+        What it raises sets ``cancelled``, which ends the other launches. What was preloaded for them ends with it, but
+        for that of timed launches.
 
         Threads only start processes and wait; a thread that ends does not end what is tied to this process's main
         thread, because every launch is over when its thread goes on.
@@ -149,7 +153,8 @@ class Executor:
             if not self.cancelled.is_set():
                 work(item)
 
-        with contextlib.closing(self.preloading), ThreadPoolExecutor(max_workers=at_once) as pool:
+        with contextlib.ExitStack() as held, ThreadPoolExecutor(max_workers=at_once) as pool:
+            held.callback(self.preloading.close_but_timed if self.forks else self.preloading.close)
             futures = [pool.submit(begin, item) for item in items]
             try:
                 for future in futures:
@@ -187,7 +192,7 @@ class Executor:
             folder: the run folder, made anew.
             last_record: the kind of record that every worker must have written at its end.
             pinned: whether workers are pinned to cores, as those are that are timed; those of others may start with
-                their framework imported.
+                their framework imported, and these where ``forks`` allows it.
             keep_folder: whether the run folder stays after a good launch; that of a failed one always does.
             at_most_s: ends the launch ahead of the time limit of all; None for that one.
         """
@@ -209,12 +214,22 @@ class Executor:
             cancelled=self.cancelled,
         )
         launcher = launcher_named(configuration.launcher)
-        if not pinned and launcher.name == "local" and _may_be_forked(configuration, manifest):
-            request = self.preloading.request(request, manifest)
+        fresh = request
+        began = time.monotonic()
+        if launcher.name == "local" and _may_be_forked(configuration, manifest):
+            if not pinned:
+                request = self.preloading.request(request, manifest)
+            elif self.forks:
+                request = self.preloading.timed_request(request, manifest, configuration.id, self.forks)
         with contextlib.ExitStack() as held:
             if not pinned and site is None and not request.on_devices:
                 held.enter_context(self.shared_cores.taken(configuration.workers, self.cancelled))
             result = self._measured(launcher, request, manifest, job, last_record)
+        if pinned and request is not fresh:
+            if result.crashed and not self.cancelled.is_set():  # as where somebody has ended what it is forked from
+                request = fresh
+                result = self._measured(launcher, request, manifest, job, last_record)
+            result = _as_forked(result, request, fresh, time.monotonic() - began)
         result = replace(result, site=site.names if site else None)
         if self.hosts:
             self.hosts.doubt(result.outcome.lost_hosts)
@@ -231,12 +246,12 @@ class Executor:
         last_record: str,
     ) -> LaunchResult:
         """Run a launch, once more where a port was taken; return how it ended, and the load meanwhile."""
-        started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
+        started_at, before, own_before = datetime.now(UTC), snapshot(), self.preloading.cpu_s()
         started = time.monotonic()
         for _ in range(2):
             outcome, collected, samples = self._attempt(launcher, request, manifest, job)
             reason = _failure(outcome, collected, request, last_record)
-            own_noise = difference(before, snapshot(), _children_cpu_s() - own_before)
+            own_noise = difference(before, snapshot(), self.preloading.cpu_s() - own_before)
             of_gpus = samples.noise(*collected.timed(), request.workers) if samples else {}
             result = LaunchResult(
                 outcome=outcome,
@@ -332,6 +347,16 @@ def _may_be_forked(configuration: Launchable, manifest: Manifest) -> bool:
     )
 
 
+def _as_forked(result: LaunchResult, request: Request, fresh: Request, wall_s: float) -> LaunchResult:
+    """Return a result with the import that it was forked from, the commands of a fresh one, and the time of both."""
+    stand_in, interpreter = str(request.interpreter), str(fresh.interpreter)
+    commands = [
+        [interpreter if word == stand_in else word for word in command] for command in result.outcome.commands
+    ]
+    outcome = replace(result.outcome, commands=commands)
+    return replace(result, outcome=outcome, wall_s=wall_s, shared_import=import_of(request))
+
+
 def _not_launched(reason: str) -> LaunchOutcome:
     return LaunchOutcome(ok=False, reason=reason, wall_s=0.0, commands=[])
 
@@ -353,12 +378,6 @@ def _reason(outcome: LaunchOutcome, error: str | None, missing: Sequence[int]) -
     if missing:
         return f"worker {', '.join(map(str, missing))} ended without its result"
     return None
-
-
-def _children_cpu_s() -> float:
-    """Processor seconds of all ended and awaited children of this process."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 def _environment_json(ready: ReadyEnvironment) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.statistics.launch_spread import TrialSpread, pool_spread
 from steptime.statistics.launch_times import LaunchTimes, launch_times
+from steptime.statistics.shared_imports import one_of_each_import
 from steptime.study.study import FURTHER_FIELDS
 from steptime.study.trial import ServerPlacement, Trial
 
@@ -280,7 +281,7 @@ def observe(store: Store) -> list[Observation]:
     times, measured, workloads = {}, [], {}
     for trial in store.trials():
         timed = _timed(store, trial)
-        times[trial.id], workloads[trial.id] = [each for _, each in timed], trial.workload
+        times[trial.id], workloads[trial.id] = one_of_each_import([each for _, each in timed]), trial.workload
         if timed and trial.accumulation == 1 and not trial.own:
             measured.append(_observation(store, trial, timed))
     spreads = pool_spread(times, workloads)

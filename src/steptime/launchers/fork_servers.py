@@ -1,21 +1,27 @@
-"""Processes of launches that time nothing begin with their framework imported, by a fork of a process that has done so.
+"""Processes of launches begin with their framework imported, by a fork of a process that has done so.
 
-Most of a check's time would be the import: two to four processor seconds for each of some hundred processes. A launch
-that is timed has fresh processes, since how these differ belongs to its interval (docs/decisions/0019-short-runs.md).
+Most of a short launch's time would be the import: two to four processor seconds of each process. How processes that
+have imported differ belongs to the interval of a step, so that launches of one trial that are timed are forked from
+several of them (docs/decisions/0020-short-runs.md).
 """
 
 import contextlib
+import resource
+import secrets
 import socket
 import subprocess
 import sys
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from os import environ
+from dataclasses import dataclass, field, replace
+from os import environ, sched_getaffinity
 from pathlib import Path
+
+import psutil
 
 import steptime
 from steptime.catalog.manifest import Manifest
@@ -25,12 +31,15 @@ from steptime.launchers.request import Request
 from steptime.plain_file import remove_left_folders, temporary_folder
 from steptime.process_identity import start_ticks
 from steptime.worker import fork_server
+from steptime.worker.usage import cpu_s
 
 _SOURCE = Path(steptime.__file__).parents[1]
 _SERVER = Path(fork_server.__file__)
 _PURPOSE = "servers"
 _ADDRESS = "socket"
 _LOOKS_EVERY_S = 0.2
+_LEAST_MEMORY_BYTES = 2 * 2**30
+"""Where less is free, no process stays that has imported another framework: each holds 0.1 to 0.5 GB."""
 _STAND_IN = """#!{python} -IS
 import json, os, signal, socket, sys
 
@@ -67,6 +76,10 @@ is repeated."""
 class _Server:
     process: subprocess.Popen[bytes]
     stand_in: Path
+    serves_timed: bool
+    """Whether launches that are timed may be forked from it."""
+    timed: Counter[str] = field(default_factory=Counter)
+    """Such launches, by the id of their trial."""
 
     def await_import(self, limit_s: float, cancelled: threading.Event) -> None:
         """Wait until the framework is imported, or no longer; what goes wrong meanwhile the launch itself will meet."""
@@ -99,23 +112,49 @@ class Preloading:
 
         The import is over then: a launch does not hold the cores of others for it.
         """
+        return self._forked(request, manifest)
+
+    def timed_request(self, request: Request, manifest: Manifest, trial: str, most: int) -> Request:
+        """Likewise for a launch of a trial that is timed; it is fresh where forks were not shown to be like that.
+
+        Args:
+            request: of the launch.
+            manifest: of its framework.
+            trial: its id.
+            most: launches of one trial that one import serves; with 0 all are fresh.
+        """
+        like_fresh = manifest.preloading.timed and not request.on_devices and request.cores_per_worker is None
+        return self._forked(request, manifest, trial, most) if most and like_fresh else request
+
+    def _forked(self, request: Request, manifest: Manifest, trial: str | None = None, most: int = 0) -> Request:
         if not manifest.preloading.imports or request.container:
             return request
-        server = self._server(manifest, request)
+        server = self._server(manifest, request, trial, most)
         server.await_import(request.time_limit_s, request.cancelled)
         return replace(request, interpreter=server.stand_in)
 
-    def _server(self, manifest: Manifest, request: Request) -> _Server:
+    def _server(self, manifest: Manifest, request: Request, trial: str | None, most: int) -> _Server:
         shared = shared_variables(request, "", "", [0] * (1 + request.workers + request.servers))
         variables = {**inherited(environ), **shared}
         # What names the launch would start a server for each.
         kept = {name: value for name, value in variables.items() if not name.startswith(("STEPTIME_", "PYTEST_"))}
-        key = (manifest.name, str(request.interpreter), *(f"{name}={value}" for name, value in sorted(kept.items())))
+        counted = 0 if request.on_devices else request.cores_of_each
+        own = (manifest.name, str(request.interpreter), str(counted))
+        key = (*own, *(f"{name}={value}" for name, value in sorted(kept.items())))
         with self._lock:
-            if key not in self._servers or self._servers[key].process.poll() is not None:
+            server = self._servers.get(key)
+            if server is not None and (server.process.poll() is not None or (trial and server.timed[trial] >= most)):
+                _end(self._servers.pop(key).process)
+                server = None
+            if server is None:
+                if psutil.virtual_memory().available < _LEAST_MEMORY_BYTES and trial:
+                    self._end_all(but_timed=False)
                 self._starter = self._starter or self._open.enter_context(ThreadPoolExecutor(1, "preloading"))
-                self._servers[key] = self._starter.submit(self._start, manifest, request.interpreter, kept).result()
-            return self._servers[key]
+                started = self._starter.submit(self._start, manifest, request.interpreter, kept, counted)
+                server = self._servers[key] = started.result()
+            if trial:
+                server.timed[trial] += 1
+            return server
 
     def close(self) -> None:
         """End all of them; one that is asked for later is started anew."""
@@ -124,17 +163,40 @@ class Preloading:
             self._servers.clear()
             self._folder = self._starter = None
 
-    def _start(self, manifest: Manifest, interpreter: Path, environment: Mapping[str, str]) -> _Server:
+    def close_but_timed(self) -> None:
+        """End those that no launch which is timed is forked from."""
+        with self._lock:
+            self._end_all(but_timed=True)
+
+    def cpu_s(self) -> float:
+        """Return the processor seconds of this process, of those that it has waited for, and of copies that ended."""
+        ended = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        living = [each.process.pid for each in self._servers.values() if each.process.returncode is None]
+        return sum(each.ru_utime + each.ru_stime for each in ended) + sum(cpu_s(str(pid)) for pid in living)
+
+    def _end_all(self, *, but_timed: bool) -> None:
+        for key, server in list(self._servers.items()):
+            if not (but_timed and server.serves_timed):
+                _end(self._servers.pop(key).process)
+
+    def _start(self, manifest: Manifest, interpreter: Path, environment: Mapping[str, str], counted: int) -> _Server:
         if self._folder is None:
             self._folder = self._open.enter_context(temporary_folder(_PURPOSE))
-        folder = self._folder / str(len(list(self._folder.iterdir())))
+        folder = self._folder / f"{manifest.name}-{secrets.token_hex(6)}"
         folder.mkdir()
+        usable = sorted(sched_getaffinity(0))
+        # Imports beside each other do not wait for one core.
+        first = counted * len(list(self._folder.iterdir()))
+        seen = {usable[(first + number) % len(usable)] for number in range(counted)}
         address = str(folder / _ADDRESS)
         with socket.socket(socket.AF_UNIX) as listener, (folder / "server.log").open("ab") as log:
             listener.bind(address)
             listener.listen(64)
             process = subprocess.Popen(
-                [str(interpreter), str(_SERVER), str(listener.fileno()), str(_SOURCE), *manifest.preloading.imports],
+                [
+                    *(str(interpreter), str(_SERVER), str(listener.fileno()), ",".join(map(str, sorted(seen)))),
+                    *(str(_SOURCE), *manifest.preloading.imports),
+                ],
                 cwd=folder,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
@@ -155,12 +217,17 @@ class Preloading:
             )
         )
         stand_in.chmod(0o700)
-        return _Server(process, stand_in)
+        return _Server(process, stand_in, serves_timed=manifest.preloading.timed and counted > 0)
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
     server.kill()
     server.wait()
+
+
+def import_of(request: Request) -> str | None:
+    """Return the name of the import that processes of a launch were forked from; None where all began afresh."""
+    return request.interpreter.parent.name if any(request.folder.glob(f"*{fork_server.FORKED}")) else None
 
 
 def await_copies(folder: Path) -> None:

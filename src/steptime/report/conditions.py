@@ -157,6 +157,7 @@ def settings(trial: TrialSummary) -> str:
         parts += [count(trial.cores_per_worker, "core") + " per worker"]
     parts += [f"{count(trial.servers, 'server')}, {_PLACEMENTS[trial.server_placement]}"] if trial.servers else []
     parts += [count(trial.hosts, "host")] if trial.hosts > 1 else []
+    parts += [f"launches forked from processes that had imported {trial.framework}"] if trial.forked else []
     further = further_settings(partial(getattr, trial))
     parts += [f"{name}={value}" for name, value in {**further, **trial.options, **trial.environment_variables}.items()]
     return ", ".join(parts)

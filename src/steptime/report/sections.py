@@ -97,7 +97,7 @@ class StudyFindings:
 _TERMS = {
     "Step time": (
         "A step runs from one completed update to the next, on the slowest worker. The step time is the mean "
-        "over the steps of several launches, each in fresh processes; the steps before a trial became steady "
+        "over the steps of several launches, each in its own processes; the steps before a trial became steady "
         "are left out, and no step for its length. Of the steps 50, 90 and 99 % take at most the median, p90 "
         "and p99. The launches of a group ran side by side in random order, so that whatever drifts hits all "
         "alike."

@@ -10,6 +10,7 @@ from steptime.results.stored_record import (
     ClockReadings,
     Count,
     Facts,
+    Name,
     Quantity,
     Seconds,
     Staleness,
@@ -135,6 +136,9 @@ class Launch(TrialLaunch):
     workers: list[WorkerSteps] = field(default_factory=list)
     schedule: dict[str, Quantity] | None = None
     """How many steps and seconds the launch was asked for, as in its job; None in records from before it was kept."""
+    shared_import: Name | None = None
+    """The process that had imported the framework, of which those of the launch are forks; launches of one name share
+    its memory layout. None where each process imported it itself, and in older records."""
 
     def evidence(self) -> Sequence[WorkerEvidence]:
         return [

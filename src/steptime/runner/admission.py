@@ -330,6 +330,7 @@ class Admission:
             study.isolation,
             environment_names=names,
             results=self.plan.folder,
+            forks=study.launches.forks,
         )
         if self.site:
             paths = self.plan.needed_paths()

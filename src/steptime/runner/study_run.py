@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -129,7 +129,8 @@ class StudyRun:
                 gate = admission.gate(store, executor, workloads, checked, budget)
                 inputs = TrialInputs(self.plan.folder, workloads, loaders)
                 run = RunInputs(study, store, inputs, splits, executor.hosts, self.durations, budget.replay_s)
-                self._launch(run, executor, trials, gate, budget)
+                with closing(executor.preloading):
+                    self._launch(run, executor, trials, gate, budget)
             finally:
                 with shielded():
                     self._verdicts.keep(store)
@@ -186,7 +187,7 @@ class StudyRun:
             deadline = partial(budget.end_of_launches, ends[number], kind, schedule)
 
             left_out = BlockRunner(
-                replace(executor, time_limit_s=kind.time_limit_s(run.study)),
+                replace(executor, time_limit_s=kind.time_limit_s(run.study), forks=executor.forks * (kind is TIMED)),
                 runs,
                 self._keeping(run.store, kind),
                 self.observer,
@@ -209,7 +210,8 @@ class StudyRun:
             self._repeat(kind, run, executor, wanted, budget)
             if kind.is_result:
                 self._leave_out_unmeasured(run.store, kind, runs, wanted, gate)
-        self._find_largest_batches(executor, run.inputs, run.timed, budget.end, run.store.get("verdicts") or {})
+        fresh = replace(executor, forks=0)
+        self._find_largest_batches(fresh, run.inputs, run.timed, budget.end, run.store.get("verdicts") or {})
 
     def _note_problems(self, store: Store, noted: set[str]) -> None:
         """Tell what of a results folder was set aside, each once."""

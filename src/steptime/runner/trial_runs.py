@@ -120,7 +120,7 @@ def timed_runs(
         commands = result.outcome.commands
         fields = {**fields, "trial": trial.id, "schedule": timing.to_json(), "commands": commands}
         block = block_on_site(schedule, number, fields["site"])
-        return Launch(**fields, launch=number, block=block, workers=workers)
+        return Launch(**fields, launch=number, block=block, workers=workers, shared_import=result.shared_import)
 
     return TrialRuns(
         title="Racing",

@@ -11,6 +11,7 @@ from steptime.results.records import Launch
 from steptime.statistics.interval import from_log, step_time, t_quantile
 from steptime.statistics.launch_spread import ENOUGH, TrialSpread, mean_variance, pooled_error
 from steptime.statistics.launch_times import LaunchTimes, by_block, launch_times
+from steptime.statistics.shared_imports import one_of_each_import
 from steptime.statistics.stalls import Stalls, by_length, find_stalls, quantiles_of
 
 
@@ -61,7 +62,7 @@ def estimate(launches: Sequence[Launch], strategy: str) -> Estimate | None:
     found = [each for each in launch_times(launches, strategy) if each is not None]
     if not found:
         return None
-    mean = step_time(found)
+    mean = step_time(one_of_each_import(found))
     steady = [each.steady_s for each in found]
     ordered = [np.sort(rows, axis=1) for _, rows in by_length(steady)]
     median, p90, p99 = (_quantile(ordered, share) for share in (0.5, 0.9, 0.99))

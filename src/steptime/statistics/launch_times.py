@@ -118,6 +118,8 @@ class LaunchTimes:
     """The hosts that the run could use; None if the study names none."""
     started_at: str = ""
     """UTC, ISO 8601."""
+    shared_import: str | None = None
+    """Names the process that it was forked from; None if it imported its framework itself."""
 
 
 def by_block(launches: Sequence[LaunchTimes]) -> dict[tuple[int, int], LaunchTimes]:
@@ -191,6 +193,7 @@ class Conditions(NamedTuple):
     block: int
     site: tuple[str, ...] | None = None
     started_at: str = ""
+    shared_import: str | None = None
 
 
 def launch_times(launches: Iterable[Launch], strategy: str) -> list[LaunchTimes | None]:
@@ -206,7 +209,7 @@ def launch_times(launches: Iterable[Launch], strategy: str) -> list[LaunchTimes 
                 timed.append(len(found) - 1)
                 steps.append(times)
                 site = tuple(launch.site) if launch.site is not None else None
-                conditions.append(Conditions(launch.block, site, launch.started_at))
+                conditions.append(Conditions(launch.block, site, launch.started_at, launch.shared_import))
     for index, reduced in zip(timed, _reduced(steps, conditions), strict=True):
         found[index] = reduced
     return found
@@ -256,6 +259,7 @@ def _reduced(launches: Sequence[NDArray[np.float64]], conditions: Sequence[Condi
             excess_s=part.excess if index in stall_errors else None,
             site=own.site,
             started_at=own.started_at,
+            shared_import=own.shared_import,
         )
         for index, (part, own, mean) in enumerate(zip(parts, conditions, means.tolist(), strict=True))
     ]

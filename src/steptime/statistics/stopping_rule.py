@@ -9,6 +9,7 @@ import numpy as np
 from steptime.results.records import Launch
 from steptime.statistics.interval import LEVEL, from_log, t_quantile
 from steptime.statistics.launch_times import LaunchTimes, launch_times
+from steptime.statistics.shared_imports import one_of_each_import
 from steptime.study.trial import Trial
 
 _IN_A_ROW = 2
@@ -32,9 +33,12 @@ def suffices(trial: Trial, launches: Sequence[Launch], target: float) -> bool:
 
 
 def reduced(trial: Trial, launches: Sequence[Launch]) -> list[LaunchTimes]:
-    """Return what ``launches`` of ``trial`` took, of those that timed a step; each is reduced once."""
+    """Return what ``launches`` of ``trial`` took, of those that timed a step; each is reduced once.
+
+    Those of one import are one.
+    """
     times = [_reduced(_Key(launch, trial.strategy)) for launch in launches if launch.status == "ok"]
-    return [each for each in times if each is not None]
+    return one_of_each_import([each for each in times if each is not None])
 
 
 def decide(located: Sequence[tuple[float, float]], target: float) -> Decision:

@@ -1,15 +1,21 @@
 """Settings of launches in a study: how many, how many steps each, and which kinds there are beside those that time."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from steptime.study.quantities import Count, Duration, Strict
 
 
 class Launches(Strict):
-    """How often a trial is launched in fresh processes."""
+    """How often a trial is launched, each time in processes of its own."""
 
     min: Count = 3
     """At least this often, within the budget."""
     max: Count = 10
     """At most this often."""
+    forks: Annotated[int, Field(ge=0, le=1000)] = 1
+    """Launches of a trial that one import of its framework serves, by forks; 0: each imports it."""
 
 
 class BreakdownChoice(Strict):

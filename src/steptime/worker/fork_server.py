@@ -1,8 +1,9 @@
-"""A process that imports a framework once, and forks a copy of itself for each process of a launch that times nothing.
+"""A process that imports a framework once, and forks a copy of itself for each process of a launch.
 
-Run as ``python fork_server.py DESCRIPTOR SOURCE MODULE…``: the descriptor is that of a socket that listens already, the
-modules are those of the framework, and of steptime, which alone is taken from the folder SOURCE. A copy computes what a
-freshly started process computes, and nothing that one copy changes reaches another one.
+Run as ``python fork_server.py DESCRIPTOR CORES SOURCE MODULE…``: the descriptor is that of a socket that listens
+already, the cores those that the import sees (``0,1``; empty: all), as many as a worker of a launch has; the modules
+are those of the framework, and of steptime, which alone is taken from the folder SOURCE. A copy computes what a freshly
+started process computes, and nothing that one copy changes reaches another one.
 """
 
 import array
@@ -180,5 +181,9 @@ def answer(running: Dict[Any, int]) -> None:
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=int(sys.argv[1]))
-    import_all(sys.argv[2], sys.argv[3:])
+    usable = os.sched_getaffinity(0)
+    if sys.argv[2]:
+        os.sched_setaffinity(0, map(int, sys.argv[2].split(",")))  # libraries count cores when they are loaded
+    import_all(sys.argv[3], sys.argv[4:])
+    os.sched_setaffinity(0, usable)  # a copy has those of its own launch
     serve(listening)

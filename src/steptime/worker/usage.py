@@ -86,10 +86,10 @@ def _children_of_thread(process: str, thread: str) -> List[str]:
 
 def _helpers_cpu_s() -> float:
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return ended.ru_utime + ended.ru_stime + sum(_cpu_s(each) for each in helper_processes())
+    return ended.ru_utime + ended.ru_stime + sum(cpu_s(each) for each in helper_processes())
 
 
-def _cpu_s(process: str) -> float:
+def cpu_s(process: str) -> float:
     """Return the processor seconds of a process and of those that it has waited for; 0 of one that has ended."""
     try:
         with open("/proc/%s/stat" % process) as file:

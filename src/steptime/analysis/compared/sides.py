@@ -31,6 +31,7 @@ from steptime.results.records import Launch
 from steptime.results.store import Store
 from steptime.statistics.estimate import estimate
 from steptime.statistics.launch_times import LaunchTimes, in_turns
+from steptime.statistics.shared_imports import one_of_each_import
 from steptime.study.study import AXES
 from steptime.study.trial import Trial
 
@@ -174,7 +175,7 @@ def _subject(
         id="@".join([trial.id, *(part or {}).values()]),
         identity={**trial.model_dump(mode="json", exclude={"id", *_NO_IDENTITY}), **(part or {})},
         options=dict(trial.options),
-        launches=found.launches if found else [],
+        launches=one_of_each_import(found.launches) if found else [],
         problem=None if comparable else summary.reason or "not measured",
         breakdown=None if part else summary.breakdown,
         software=_software(trial, launches[-1]) if launches else {},
