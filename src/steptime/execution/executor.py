@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import steptime
+from steptime.catalog.found_site import Site
 from steptime.catalog.manifest import Manifest
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError, StoreError
@@ -197,12 +198,59 @@ class Executor:
             at_most_s: ends the launch ahead of the time limit of all; None for that one.
         """
         manifest = self.manifests[configuration.framework]
-        environment = self.environment(configuration)
         limit_s = self.time_limit_s if at_most_s is None else max(0.0, min(self.time_limit_s, at_most_s))
         site = self.hosts.current() if self.hosts else None
-        request = request_of(
+        fresh = self._request(configuration, folder, limit_s, site, pinned=pinned)
+        launcher = launcher_named(configuration.launcher)
+        began = time.monotonic()
+        request = self._preloaded(configuration, fresh, pinned=pinned)
+        with contextlib.ExitStack() as held:
+            if not pinned and site is None and not request.on_devices:
+                held.enter_context(self.shared_cores.taken(configuration.workers, self.cancelled))
+            result = self._measured(launcher, request, manifest, job, last_record)
+        if pinned and request is not fresh:
+            if result.crashed and not self.cancelled.is_set():  # as where somebody has ended what it is forked from
+                request = fresh
+                result = self._measured(launcher, request, manifest, job, last_record)
+            result = _forked_result(result, request, fresh, time.monotonic() - began)
+        result = replace(result, site=site.names if site else None)
+        if self.hosts:
+            self.hosts.doubt(result.outcome.lost_hosts)
+        if not keep_folder and not result.reason:
+            self.remove(folder)
+        return result
+
+    def import_for(self, configurations: Iterable[Launchable]) -> None:
+        """Have processes import that the next timed launch of each configuration is forked from, side by side."""
+        for each in filter(self._may_be_forked, configurations):
+            request = self._request(each, Path(), self.time_limit_s, None, pinned=True)
+            self.preloading.begin_import(request, self.manifests[each.framework], each.id, self.forks)
+        self.preloading.await_imports(self.time_limit_s, self.cancelled)
+
+    def _preloaded(self, configuration: Launchable, fresh: Request, *, pinned: bool) -> Request:
+        manifest = self.manifests[configuration.framework]
+        if not self._may_be_forked(configuration):
+            return fresh
+        if pinned:
+            return self.preloading.timed_request(fresh, manifest, configuration.id, self.forks)
+        return self.preloading.request(fresh, manifest)
+
+    def _may_be_forked(self, configuration: Launchable) -> bool:
+        """Whether it runs on this host, and no option was chosen that may act when the framework is imported."""
+        manifest, options = self.manifests[configuration.framework], configuration.options
+        return launcher_named(configuration.launcher).name == "local" and (
+            manifest.preloading.whatever_options
+            or all(manifest.options[name].default == value for name, value in options.items() if name in manifest.options)
+        )
+
+    def _request(
+        self, configuration: Launchable, folder: Path, limit_s: float, site: Site | None, *, pinned: bool
+    ) -> Request:
+        """Return what a launch in fresh processes asks for."""
+        environment = self.environment(configuration)
+        return request_of(
             configuration,
-            manifest,
+            self.manifests[configuration.framework],
             folder=folder,
             interpreter=environment.interpreter,
             cores=self.cores if pinned else (),
@@ -213,29 +261,6 @@ class Executor:
             container=environment.container,
             cancelled=self.cancelled,
         )
-        launcher = launcher_named(configuration.launcher)
-        fresh = request
-        began = time.monotonic()
-        if launcher.name == "local" and _may_be_forked(configuration, manifest):
-            if not pinned:
-                request = self.preloading.request(request, manifest)
-            elif self.forks:
-                request = self.preloading.timed_request(request, manifest, configuration.id, self.forks)
-        with contextlib.ExitStack() as held:
-            if not pinned and site is None and not request.on_devices:
-                held.enter_context(self.shared_cores.taken(configuration.workers, self.cancelled))
-            result = self._measured(launcher, request, manifest, job, last_record)
-        if pinned and request is not fresh:
-            if result.crashed and not self.cancelled.is_set():  # as where somebody has ended what it is forked from
-                request = fresh
-                result = self._measured(launcher, request, manifest, job, last_record)
-            result = _as_forked(result, request, fresh, time.monotonic() - began)
-        result = replace(result, site=site.names if site else None)
-        if self.hosts:
-            self.hosts.doubt(result.outcome.lost_hosts)
-        if not keep_folder and not result.reason:
-            self.remove(folder)
-        return result
 
     def _measured(
         self,
@@ -246,12 +271,12 @@ class Executor:
         last_record: str,
     ) -> LaunchResult:
         """Run a launch, once more where a port was taken; return how it ended, and the load meanwhile."""
-        started_at, before, own_before = datetime.now(UTC), snapshot(), self.preloading.cpu_s()
+        started_at, before, own_before = datetime.now(UTC), snapshot(), self.preloading.processor_s()
         started = time.monotonic()
         for _ in range(2):
             outcome, collected, samples = self._attempt(launcher, request, manifest, job)
             reason = _failure(outcome, collected, request, last_record)
-            own_noise = difference(before, snapshot(), self.preloading.cpu_s() - own_before)
+            own_noise = difference(before, snapshot(), self.preloading.processor_s() - own_before)
             of_gpus = samples.noise(*collected.timed(), request.workers) if samples else {}
             result = LaunchResult(
                 outcome=outcome,
@@ -339,15 +364,7 @@ def _noise_of_hosts(outcome: LaunchOutcome) -> dict[str, float | None]:
     return worst([of_counters(load.before, load.after) for load in outcome.host_loads])
 
 
-def _may_be_forked(configuration: Launchable, manifest: Manifest) -> bool:
-    """Whether no option of the framework was chosen that may act when it is imported, which was before."""
-    options, declared = configuration.options, manifest.options
-    return manifest.preloading.whatever_options or all(
-        declared[name].default == value for name, value in options.items() if name in declared
-    )
-
-
-def _as_forked(result: LaunchResult, request: Request, fresh: Request, wall_s: float) -> LaunchResult:
+def _forked_result(result: LaunchResult, request: Request, fresh: Request, wall_s: float) -> LaunchResult:
     """Return a result with the import that it was forked from, the commands of a fresh one, and the time of both."""
     stand_in, interpreter = str(request.interpreter), str(fresh.interpreter)
     commands = [

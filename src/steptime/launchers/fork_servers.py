@@ -112,7 +112,9 @@ class Preloading:
 
         The import is over then: a launch does not hold the cores of others for it.
         """
-        return self._forked(request, manifest)
+        if not manifest.preloading.imports or request.container:
+            return request
+        return _forked_from(self._server(manifest, request), request)
 
     def timed_request(self, request: Request, manifest: Manifest, trial: str, most: int) -> Request:
         """Likewise for a launch of a trial that is timed; it is fresh where forks were not shown to be like that.
@@ -123,17 +125,24 @@ class Preloading:
             trial: its id.
             most: launches of one trial that one import serves; with 0 all are fresh.
         """
-        like_fresh = manifest.preloading.timed and not request.on_devices and request.cores_per_worker is None
-        return self._forked(request, manifest, trial, most) if most and like_fresh else request
-
-    def _forked(self, request: Request, manifest: Manifest, trial: str | None = None, most: int = 0) -> Request:
-        if not manifest.preloading.imports or request.container:
+        if not _forks_are_like_fresh(request, manifest, most):
             return request
-        server = self._server(manifest, request, trial, most)
-        server.await_import(request.time_limit_s, request.cancelled)
-        return replace(request, interpreter=server.stand_in)
+        return _forked_from(self._server(manifest, request, trial, most, taken=1), request)
 
-    def _server(self, manifest: Manifest, request: Request, trial: str | None, most: int) -> _Server:
+    def begin_import(self, request: Request, manifest: Manifest, trial: str, most: int) -> None:
+        """Let the process import from which the next such launch is forked, if it is one that is."""
+        if _forks_are_like_fresh(request, manifest, most):
+            self._server(manifest, request, trial, most)
+
+    def await_imports(self, limit_s: float, cancelled: threading.Event) -> None:
+        """Wait until no process imports any more."""
+        for server in [*self._servers.values()]:
+            server.await_import(limit_s, cancelled)
+
+    def _server(  # noqa: PLR0913, PLR0917 - a launch and what it may share
+        self, manifest: Manifest, request: Request, trial: str | None = None, most: int = 0, *, taken: int = 0
+    ) -> _Server:
+        """Return the process that a launch is forked from, a new one where a trial has taken ``most`` of its forks."""
         shared = shared_variables(request, "", "", [0] * (1 + request.workers + request.servers))
         variables = {**inherited(environ), **shared}
         # What names the launch would start a server for each.
@@ -153,7 +162,7 @@ class Preloading:
                 started = self._starter.submit(self._start, manifest, request.interpreter, kept, counted)
                 server = self._servers[key] = started.result()
             if trial:
-                server.timed[trial] += 1
+                server.timed[trial] += taken
             return server
 
     def close(self) -> None:
@@ -168,7 +177,7 @@ class Preloading:
         with self._lock:
             self._end_all(but_timed=True)
 
-    def cpu_s(self) -> float:
+    def processor_s(self) -> float:
         """Return the processor seconds of this process, of those that it has waited for, and of copies that ended."""
         ended = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         living = [each.process.pid for each in self._servers.values() if each.process.returncode is None]
@@ -218,6 +227,16 @@ class Preloading:
         )
         stand_in.chmod(0o700)
         return _Server(process, stand_in, serves_timed=manifest.preloading.timed and counted > 0)
+
+
+def _forked_from(server: _Server, request: Request) -> Request:
+    server.await_import(request.time_limit_s, request.cancelled)
+    return replace(request, interpreter=server.stand_in)
+
+
+def _forks_are_like_fresh(request: Request, manifest: Manifest, most: int) -> bool:
+    own = request.on_devices or request.cores_per_worker is not None or request.container
+    return most > 0 and manifest.preloading.timed and bool(manifest.preloading.imports) and not own
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:

@@ -284,6 +284,8 @@ class BlockRunner(Generic[Configuration, Record]):
     allocation: Allocation | None = None
     """That the launches must end in: the first launch that would not stops the run with Unfinished."""
     clock: Callable[[], float] = time.monotonic
+    before_block: Callable[[Sequence[Configuration]], None] = lambda _: None
+    """Called with the configurations that a block launches."""
     after_block: Callable[[], None] = lambda: None
     """Called when the launches of a block are over."""
     admit: Callable[[Sequence[Configuration]], Sequence[Configuration]] | None = None
@@ -312,6 +314,7 @@ class BlockRunner(Generic[Configuration, Record]):
             if not any(schedule.records.values()) and self._launch_until_deadline(schedule, only_begun=True):
                 continue
             block, members = self._next_block(schedule, ends_in_time, admission)
+            self.before_block([*filter(ends_in_time, members)])
             for configuration in filter(ends_in_time, members):
                 self._launch(schedule, configuration, block)
             if members:

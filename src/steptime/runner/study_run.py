@@ -186,14 +186,17 @@ class StudyRun:
             self._note_problems(run.store, noted)
             deadline = partial(budget.end_of_launches, ends[number], kind, schedule)
 
+            forks = executor.forks if kind is TIMED else 0
+            launching = replace(executor, time_limit_s=kind.time_limit_s(run.study), forks=forks)
             left_out = BlockRunner(
-                replace(executor, time_limit_s=kind.time_limit_s(run.study), forks=executor.forks * (kind is TIMED)),
+                launching,
                 runs,
                 self._keeping(run.store, kind),
                 self.observer,
                 deadline,
                 budget.grace_s,
                 self.allocation,
+                before_block=launching.import_for if forks else lambda _: None,
                 after_block=self.observer.block_over if kind is TIMED else lambda: None,
                 admit=partial(gate.admit_until, deadline),
                 admit_late=partial(gate.admit_late, deadline),
