@@ -90,9 +90,9 @@ def test_commands_of_a_forked_launch_can_be_typed(stores, framework):
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_processor_time_of_forks_is_not_that_of_others(stores, framework):
-    """A launch keeps a core busy for a worker; nothing else of the machine is taken for it, nor it for others."""
     for own in launches(stores(framework)).values():
-        assert all(each.noise["own_cpu_cores"] > 0.4 for each in own)
+        for each in own:
+            assert each.noise["own_cpu_cores"] * each.noise["wall_s"] > sum(one.usage["cpu_s"] for one in each.workers)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -104,14 +104,14 @@ def test_a_forked_worker_has_threads_and_memory_like_a_fresh_one(stores, framewo
         (one,), (other,) = forked.workers, own.workers
         for name in ("cores", "live_threads", "thread_pools"):
             assert one.facts[name] == other.facts[name]
-        assert 0.6 < one.usage["max_rss_bytes"] / other.usage["max_rss_bytes"] < 1.4
+        assert 0.85 < one.usage["max_rss_bytes"] / other.usage["max_rss_bytes"] < 1.15
 
 
 def test_a_variable_of_the_trial_is_there_when_its_framework_is_imported(tmp_path):
     interpreter_for("pytorch")
     both = STUDY.replace("FRAMEWORK", "pytorch").replace("[single, allreduce]", "[single]").replace("[1, 2]", "[1]")
     both = both.replace("min: 2, max: 2}", "min: 1, max: 1}")
-    store = run(tmp_path, both + "environment_variables: [{}, {TORCH_SHOW_CPP_STACKTRACES: '1'}]\n")
+    store = run(tmp_path, both + "include: {environment_variables: {TORCH_SHOW_CPP_STACKTRACES: '1'}}\n")
     (one,), (other,) = (list(store.iter_records(TIMING, trial.id)) for trial in store.trials())
 
     assert None not in {one.shared_import, other.shared_import}

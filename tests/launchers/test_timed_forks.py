@@ -30,7 +30,9 @@ def preloading():
 
 
 def a_request(folder, **fields):
-    return Request(folder, FRESH, **{"workers": 1, "time_limit_s": 60.0, "cores": tuple(os.sched_getaffinity(0)), **fields})
+    return Request(
+        folder, FRESH, **{"workers": 1, "time_limit_s": 60.0, "cores": tuple(os.sched_getaffinity(0)), **fields}
+    )
 
 
 def server_of(preloading, request):

@@ -69,10 +69,11 @@ def test_one_import_alone_does_not_cover_other_launches():
 
 
 def test_one_import_has_the_spread_of_the_trials_that_have_several():
-    fresh = {str(number): [a_launch(block, 0.1 * (block - number)) for block in range(3)] for number in range(3)}
+    logs = SPREAD * np.random.default_rng(4).standard_normal((3, 3))
+    fresh = {str(number): [a_launch(block, log) for block, log in enumerate(own)] for number, own in enumerate(logs)}
     spreads = pool_spread({**fresh, "forked": one_of_each_import(forks([0.0, 0.0, 0.0], "aaa"))})
 
-    assert spreads["forked"].variance > 0.0
+    assert spreads["forked"].variance > 0.5 * SPREAD**2
 
 
 @pytest.mark.parametrize("plan", [(1, 1, 1, 1, 1), (1, 2, 2), (2, 2, 2), (4, 4)], ids=str)

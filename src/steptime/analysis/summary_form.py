@@ -158,7 +158,7 @@ class TrialSummary(JsonForm):
     commands: list[list[str]]
     """Of the last launch, one per process."""
     forked: bool = False
-    """Whether they were forks of a process that had imported the framework."""
+    """Of processes that had imported the framework."""
     environment: dict[str, Any]
     """Python and package versions of the last launch."""
     noise: dict[str, float | None]

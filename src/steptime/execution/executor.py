@@ -89,7 +89,7 @@ class LaunchResult:
     site: list[str] | None = None
     """The names of the hosts that the run could use; None if it uses this one."""
     shared_import: str | None = None
-    """Names the process that its processes are forks of; None where each has imported its framework."""
+    """Names the process that its processes are forks of; None of fresh ones."""
 
     @property
     def crashed(self) -> bool:
@@ -240,7 +240,9 @@ class Executor:
         manifest, options = self.manifests[configuration.framework], configuration.options
         return launcher_named(configuration.launcher).name == "local" and (
             manifest.preloading.whatever_options
-            or all(manifest.options[name].default == value for name, value in options.items() if name in manifest.options)
+            or all(
+                manifest.options[name].default == value for name, value in options.items() if name in manifest.options
+            )
         )
 
     def _request(
@@ -367,9 +369,7 @@ def _noise_of_hosts(outcome: LaunchOutcome) -> dict[str, float | None]:
 def _forked_result(result: LaunchResult, request: Request, fresh: Request, wall_s: float) -> LaunchResult:
     """Return a result with the import that it was forked from, the commands of a fresh one, and the time of both."""
     stand_in, interpreter = str(request.interpreter), str(fresh.interpreter)
-    commands = [
-        [interpreter if word == stand_in else word for word in command] for command in result.outcome.commands
-    ]
+    commands = [[interpreter if word == stand_in else word for word in command] for command in result.outcome.commands]
     outcome = replace(result.outcome, commands=commands)
     return replace(result, outcome=outcome, wall_s=wall_s, shared_import=import_of(request))
 

@@ -139,7 +139,7 @@ class Preloading:
         for server in [*self._servers.values()]:
             server.await_import(limit_s, cancelled)
 
-    def _server(  # noqa: PLR0913, PLR0917 - a launch and what it may share
+    def _server(
         self, manifest: Manifest, request: Request, trial: str | None = None, most: int = 0, *, taken: int = 0
     ) -> _Server:
         """Return the process that a launch is forked from, a new one where a trial has taken ``most`` of its forks."""
@@ -245,7 +245,7 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 def import_of(request: Request) -> str | None:
-    """Return the name of the import that processes of a launch were forked from; None where all began afresh."""
+    """Return the name of the import that processes of a launch were forked from; None of a fresh launch."""
     return request.interpreter.parent.name if any(request.folder.glob(f"*{fork_server.FORKED}")) else None
 
 

@@ -138,7 +138,7 @@ class Launch(TrialLaunch):
     """How many steps and seconds the launch was asked for, as in its job; None in records from before it was kept."""
     shared_import: Name | None = None
     """The process that had imported the framework, of which those of the launch are forks; launches of one name share
-    its memory layout. None where each process imported it itself, and in older records."""
+    its memory layout. None of fresh processes, and in older records."""
 
     def evidence(self) -> Sequence[WorkerEvidence]:
         return [

@@ -15,7 +15,7 @@ class Launches(Strict):
     max: Count = 10
     """At most this often."""
     forks: Annotated[int, Field(ge=0, le=1000)] = 1
-    """Launches of a trial that one import of its framework serves, by forks; 0: each imports it."""
+    """Launches of a trial that are forked from one import; 0: fresh processes."""
 
 
 class BreakdownChoice(Strict):

@@ -33,6 +33,10 @@ FORKED = ".forked"
 """Ends the name of the file in the run folder that has the process id of a copy."""
 
 
+_IMPORTED = {"files": "0"}
+"""The bytes of files in memory behind the import: libraries, of which a copy has only what it uses again."""
+
+
 def serve(listener: socket.socket) -> None:
     """Fork a copy for everybody who connects, until the process that started this one dies."""
     ended, wakeup = os.pipe()
@@ -138,7 +142,7 @@ def become(wanted: Dict[str, Any]) -> None:
     if "multiprocessing.process" in sys.modules:  # it finds the script of this process for helpers that are not forks
         vars(sys.modules["multiprocessing.process"])["ORIGINAL_DIR"] = wanted["folder"]
     os.environ.clear()
-    os.environ.update(wanted["environment"])
+    os.environ.update(wanted["environment"], STEPTIME_IMPORTED_FILES=_IMPORTED["files"])
     random.seed()  # copies of one state would draw the same numbers where an adapter forgets to seed
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
@@ -186,4 +190,6 @@ if __name__ == "__main__":
         os.sched_setaffinity(0, map(int, sys.argv[2].split(",")))  # libraries count cores when they are loaded
     import_all(sys.argv[3], sys.argv[4:])
     os.sched_setaffinity(0, usable)  # a copy has those of its own launch
+    with open("/proc/self/status") as status:
+        _IMPORTED["files"] = next((str(int(line.split()[1]) * 1024) for line in status if "RssFile:" in line), "0")
     serve(listening)
