@@ -53,6 +53,7 @@ EXCLUDED: dict[str, str] = {
     ),
     "group": "the words of a heading name dataset and loader otherwise; the golden files have them",
     "cores_per_worker": "a worker's cores are a new key",
+    "forked": "whether launches were forked is a new key",
     **dict.fromkeys(("stalls", "step_time_s/p90", "step_time_s/p99"), "quantiles and stalls are new keys"),
     "anomaly": "predictions are of mean steps (decision 18)",
     **dict.fromkeys(("gradient_error", "gradient_rounding", "equivalence/rounds"), "gradients and rounds are new keys"),
