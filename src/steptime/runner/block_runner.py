@@ -27,8 +27,6 @@ START_S = 6.0
 """A guess of the time that starting a framework takes, until the first launch has shown it."""
 Verdict = Literal["continue", "settled", "abandoned"]
 BUDGET_SPENT = "the budget is spent; what was measured is kept"
-
-
 Configuration = TypeVar("Configuration", bound=Launchable)
 Record = TypeVar("Record", bound=LaunchRecord)
 

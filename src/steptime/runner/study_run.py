@@ -185,7 +185,6 @@ class StudyRun:
             runs, schedule = kind.make(run, wanted)
             self._note_problems(run.store, noted)
             deadline = partial(budget.end_of_launches, ends[number], kind, schedule)
-
             forks = executor.forks if kind is TIMED else 0
             launching = replace(executor, time_limit_s=kind.time_limit_s(run.study), forks=forks)
             left_out = BlockRunner(
@@ -213,8 +212,7 @@ class StudyRun:
             self._repeat(kind, run, executor, wanted, budget)
             if kind.is_result:
                 self._leave_out_unmeasured(run.store, kind, runs, wanted, gate)
-        fresh = replace(executor, forks=0)
-        self._find_largest_batches(fresh, run.inputs, run.timed, budget.end, run.store.get("verdicts") or {})
+        self._find_largest_batches(executor, run.inputs, run.timed, budget.end, run.store.get("verdicts") or {})
 
     def _note_problems(self, store: Store, noted: set[str]) -> None:
         """Tell what of a results folder was set aside, each once."""
@@ -271,7 +269,7 @@ class StudyRun:
         before: Mapping[str, TrialVerdict],
     ) -> None:
         """Search the largest batch of each trial that ran out of memory, unless an earlier run has done so."""
-        search = BatchSearch(executor, inputs, self.observer, deadline)
+        search = BatchSearch(replace(executor, forks=0), inputs, self.observer, deadline)
         for trial in self.plan.expansion.trials:
             ended = launches.get(trial.id, ())
             full = [each for each in ended if OUT_OF_MEMORY in (each.reason or "")]
