@@ -8,11 +8,11 @@ STEPS, EVERY = 40, 10
 DEVICE_MS, EVALUATED_MS = 30.0, 50.0
 
 
-def job(folder, input_ms=10.0, *, reads=False, loader=True):
+def job(folder, input_ms=10.0, *, reads=False, loader=True, region="input"):
     """Return a run whose host asks for a batch and for a step; an evaluation waits for all steps before it.
 
     ``reads`` is whether each step waits for its result; without a ``loader`` an evaluation lies ahead of the call of
-    the next step.
+    the next step. ``region`` is that of the batch, none for code of the script's own.
     """
     host, device = 0.0, 0.0  # until when each is busy, in milliseconds since the first step
     steps, lines = [], []
@@ -25,11 +25,16 @@ def job(folder, input_ms=10.0, *, reads=False, loader=True):
         ended = max(asked, device) + DEVICE_MS
         times = [BEGIN + round(moment * MS) for moment in (max(asked, device), ended)]
         device = ended
-        regions = {"input": input_ms, "call": 1.0, "wait": max(0.0, device - asked - 1.0) if reads else 0.0}
+        regions = {
+            **({region: input_ms} if region else {}),
+            "call": 1.0,
+            "wait": max(0.0, device - asked - 1.0) if reads else 0.0,
+        }
         host = asked + 1.0 + regions["wait"]
         if loader and number % EVERY == EVERY - 1:
             apart, host = _evaluation(host, device)
-        one = step(number, BEGIN + round(begin * MS), regions, {}, flags=[] if loader else ["no_loader"])
+        gaps = {} if region else {"call>call": input_ms}
+        one = step(number, BEGIN + round(begin * MS), regions, gaps, flags=[] if loader else ["no_loader"])
         steps.append({**one, "duration_ns": round((host - begin) * MS), **apart})
         span = {"span_ns": times[1] - times[0], "begin_ns": times[0], "end_ns": times[1]}
         lines.append({"kind": "device", "step": number, "regions": {"call": span["span_ns"]}, **span})
@@ -78,3 +83,13 @@ def test_an_input_that_the_device_waits_for_is_a_finding(tmp_path):
 
 def test_an_input_that_takes_longer_than_the_device_is_a_finding(tmp_path):
     assert "each step waits 60 ms" in sentences_of(job(tmp_path, 60.0))["input"]
+
+
+def test_code_that_runs_while_the_device_is_busy_is_no_finding(tmp_path):
+    assert "gaps" not in sentences_of(job(tmp_path, region=""))
+
+
+def test_code_that_takes_longer_than_the_device_costs_what_that_lacks(tmp_path):
+    (gaps,) = [finding for finding in job(tmp_path, 60.0, region="").findings if finding.kind == "gaps"]
+    assert "lacks work for" in gaps.sentence
+    assert gaps.lost_s == pytest.approx((61.0 - DEVICE_MS) / 1e3 * STEPS, rel=0.1)

@@ -141,6 +141,9 @@ def _with_its_cause_behind(ordered: list[AttachedFinding], run: AttachedFindings
 
 
 def _part_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
+    step_s = float(found.main.length_s.mean())
+    known_idle_s = device_idle_s(found.main.attempt, found.main.numbers, step_s)
+    idle_s = step_s if known_idle_s is None else known_idle_s
     for name, kind, words in (
         ("input_wait", "input", "each step waits {time} for its input, {share} of it"),
         ("comm_exposed", "communication", "communication that nothing covers takes {time} of each step, {share}"),
@@ -154,13 +157,9 @@ def _part_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
         if part is not None and (part.share or 0.0) >= _NOTABLE and is_shown(part.time_s):
             said = words.format(time=with_interval(part.time_s), share=percent(part.share))
             sentence = said + at_line(part.where) + _in_turn(part)
-            lost_s = _lost(part, found)
-            step_s = float(found.main.length_s.mean())
-            idle_s = device_idle_s(found.main.attempt, found.main.numbers, step_s) if kind == "input" else None
-            if idle_s is not None:
-                if idle_s < _NOTABLE * step_s:  # it is asked for while the device is busy
-                    continue
-                lost_s = min(lost_s, idle_s * found.steps)
+            lost_s = min(_lost(part, found), idle_s * found.steps) if kind == "input" else _lost(part, found)
+            if kind == "input" and idle_s < _NOTABLE * step_s:  # it is asked for while the device is busy
+                continue
             if (
                 kind == "input"
                 and (starts := loader_starts(found.main))[1] >= _MOST_OF_IT
@@ -171,7 +170,8 @@ def _part_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
             yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
     gaps = [part for part in found.parts if part.gap and part.share and is_shown(part.time_s)]
     asked = requests_elsewhere(found.main)
-    if sum(part.share or 0.0 for part in gaps) >= _NOTABLE:
+    between_s = sum(part.time_s.value or 0.0 for part in gaps)
+    if min(between_s, idle_s) >= _NOTABLE * step_s > 0.0:
         most = gaps[0]
         others = f", and {format_seconds(sum(part.time_s.value or 0.0 for part in gaps[1:]))} elsewhere"
         sentence = (
@@ -180,7 +180,9 @@ def _part_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
             f"{at_line(most.where)}{others if len(gaps) > 1 else ''}: {whose_code(most.where)} that nothing marks"
             f"{_in_turn(most)}{_asked_elsewhere(*asked) if asked else ''}"
         )
-        lost_s = sum(_lost(part, found) for part in gaps)
+        lost_s = min(sum(_lost(part, found) for part in gaps), idle_s * found.steps)
+        if idle_s < between_s:
+            sentence += f"; the device of JAX computes meanwhile, and lacks work for {format_seconds(idle_s)} of a step"
         kind = "loader_elsewhere" if asked and asked[1] >= _BUSY else "gaps"
         yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
 
