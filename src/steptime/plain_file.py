@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from steptime.errors import StoreError
+from steptime.interruption import shielded
 from steptime.process_identity import ProcessIdentity
 
 _PARTIAL = ".partial"
@@ -219,9 +220,13 @@ def temporary_folder(purpose: str) -> Iterator[Path]:
         purpose: a word of its name.
     """
     remove_left_folders(purpose)
-    with tempfile.TemporaryDirectory(prefix=f"steptime-{purpose}-") as name:
-        (Path(name) / _OWNER).write_text(str(ProcessIdentity.own()))
-        yield Path(name)
+    folder = tempfile.TemporaryDirectory(prefix=f"steptime-{purpose}-")
+    try:
+        (Path(folder.name) / _OWNER).write_text(str(ProcessIdentity.own()))
+        yield Path(folder.name)
+    finally:
+        with shielded():
+            folder.cleanup()
 
 
 def remove_left_folders(purpose: str) -> None:

@@ -1,5 +1,7 @@
 """Folders for temporary files: what a killed process leaves is removed by the next one, and nothing else is."""
 
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from steptime.interruption import Interrupted, obeyed
 from steptime.plain_file import temporary_folder
 from steptime.process_identity import ProcessIdentity
 
@@ -99,3 +102,16 @@ def test_a_link_of_that_name_leads_nowhere(place):
     (place / "steptime-trying-link").symlink_to(kept)
     with temporary_folder("trying"):
         assert (kept / ".owner").exists()
+
+
+def test_a_signal_that_comes_while_it_is_removed_waits_until_it_is_gone(monkeypatch):
+    remove = shutil.rmtree
+
+    def interrupted(*arguments, **options):
+        os.kill(os.getpid(), signal.SIGHUP)
+        remove(*arguments, **options)
+
+    with pytest.raises(Interrupted), obeyed(), temporary_folder("trying") as folder:
+        monkeypatch.setattr(shutil, "rmtree", interrupted)
+
+    assert not folder.exists()
