@@ -197,3 +197,72 @@ def test_a_teachers_pass_ahead_of_the_students_is_of_the_step(taught, name):
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory):
     return records_of(tmp_path_factory.mktemp("taught"), "pytorch", BEGIN, TAUGHT)
+
+
+FEATURES = """
+for _ in range(3):
+    kept, loader = [], DataLoader({data}, 16)
+    for number, (x, y) in enumerate(loader):
+        with torch.no_grad():
+            kept.append((x, y, net(x)))
+        if len(kept) < {size}:
+            continue
+        optimizer.zero_grad()
+        for at in {order}:
+            one = net(kept[at][0])
+            (torch.cat([one, *(each for _, _, each in kept[:at] + kept[at + 1:])]) ** 2).mean().backward()
+        optimizer.step()
+        kept = []
+{behind}
+"""
+ANEW = "TensorDataset(*(each[:448] for each in data.tensors))"
+FEATURES_FIRST = {
+    "one data set": (FEATURES.format(data="some", size=4, order="range(4)", behind=""), 21, 64),
+    "a data set of each epoch": (FEATURES.format(data=ANEW, size=4, order="range(4)", behind=""), 21, 64),
+    "backwards": (FEATURES.format(data=ANEW, size=4, order="[3, 2, 1, 0]", behind=""), 21, 64),
+    "two at a time": (FEATURES.format(data=ANEW, size=2, order="range(2)", behind=""), 42, 32),
+    "an uneven end": (
+        FEATURES.format(data=ANEW, size="(4 if number < 24 else 2)", order="range(len(kept))", behind=""),
+        24,
+        None,
+    ),
+    "evaluated between epochs": (FEATURES.format(data=ANEW, size=4, order="range(4)", behind=EVALUATED), 21, 64),
+}
+
+
+@pytest.fixture(scope="module")
+def features_first(tmp_path_factory):
+    begin = BEGIN + f"some = {ANEW}\n"
+    scripts = {name: script for name, (script, _, _) in FEATURES_FIRST.items()}
+    found = records_of(tmp_path_factory.mktemp("features"), "pytorch", begin, scripts)
+    return {name: [line for line in lines if line["kind"] == "step"] for name, lines in found.items()}
+
+
+@pytest.mark.parametrize("name", FEATURES_FIRST)
+def test_passes_for_features_of_batches_that_are_then_trained_on_are_of_the_step(features_first, name):
+    steps, (_, count, samples) = features_first[name], FEATURES_FIRST[name]
+    sizes = [64] * 6 + [32] * 2 if samples is None else [samples] * (count // 3)
+    assert [step["samples"] for step in steps] == sizes * 3
+    assert all("nograd" in step["regions"] for step in steps)
+    assert sum("apart" in step for step in steps) == (2 if name == "evaluated between epochs" else 0)
+
+
+IN_HAND = {
+    "one batch": "x, y = next(iter(DataLoader(data, 16)))\nfor _ in range(30): learn(x, y)",
+    "a list": "batches = list(DataLoader(data, 16))\nfor x, y in batches: learn(x, y)",
+    "one that changes in place": "x, y = next(iter(DataLoader(data, 16)))\nfor _ in range(30): learn(x.add_(0.01), y)",
+    "no loader": "x, y = data[:16]\nfor _ in range(30): learn(x, y)",
+}
+
+
+@pytest.fixture(scope="module")
+def in_hand(tmp_path_factory):
+    found = records_of(tmp_path_factory.mktemp("in_hand"), "pytorch", BEGIN, IN_HAND)
+    return {name: [line for line in lines if line["kind"] == "step"] for name, lines in found.items()}
+
+
+@pytest.mark.parametrize("name", IN_HAND)
+def test_a_batch_that_goes_forward_again_unchanged_is_flagged(in_hand, name):
+    again = ["same_batch" in step.get("flags", []) for step in in_hand[name]]
+    assert again == [False, *[name in ("one batch", "no loader")] * 29]
+    assert {step.get("rows", step.get("samples")) for step in in_hand[name]} == {16}

@@ -1,7 +1,7 @@
 """Passes with gradients that nothing is trained by, in real PyTorch: evaluations without a loader, and failed ones."""
 
 import pytest
-from alone_and_attached import record_of
+from alone_and_attached import record_of, records_of
 
 pytestmark = pytest.mark.framework("pytorch")
 BEGIN = """
@@ -162,6 +162,109 @@ def test_a_batch_left_out_behind_its_forward_is_no_evaluation_and_no_sample(tmp_
     assert {step["samples"] for step in steps} == {32 if "kept" in loop else 16}
     assert [step for step in steps if "apart" in step] == []
     assert sum(step.get("left_out", 0) for step in steps) == left_out
+
+
+ANEW_BEGIN = (
+    BEGIN
+    + """
+new = lambda rows=320: DataLoader(TensorDataset(torch.rand(rows, 2)), 16)
+held_out = new(64)
+
+def train(leaves_out, evaluate=lambda: None):
+    for _ in range(3):
+        for i, (x,) in enumerate(new()):
+            loss = net(x).mean()
+            if i not in leaves_out:
+                learn(loss)
+        evaluate()
+
+def look(loader):
+    for (x,) in loader:
+        net(x).mean().item()
+
+def look_without(loader):
+    with torch.no_grad():
+        look(loader)
+"""
+)
+LEFT_OUT_ANEW = {
+    "the first": ("train({0})", 57, 3, 0),
+    "the last": ("train({19})", 57, 2, 0),
+    "the first and the last": ("train({0, 19})", 54, 5, 0),
+    "the first five": ("train({0, 1, 2, 3, 4})", 45, 15, 0),
+    "the last, evaluated": ("train({19}, lambda: look_without(new(64)))", 57, 2, 2),
+    "the last, evaluated by a known loader": ("train({19}, lambda: look_without(held_out))", 57, 2, 2),
+    "the first and the last, evaluated": ("train({0, 7, 19}, lambda: look_without(new(64)))", 51, 8, 2),
+    "the first two, evaluated with gradients": ("train({0, 1}, lambda: look(new(64)))", 54, 6, 2),
+    "the first, evaluated with gradients by a known loader": ("train({0}, lambda: look(held_out))", 57, 3, 2),
+}
+
+
+@pytest.fixture(scope="module")
+def left_out_anew(tmp_path_factory):
+    scripts = {name: loop for name, (loop, _, _, _) in LEFT_OUT_ANEW.items()}
+    found = records_of(tmp_path_factory.mktemp("anew"), "pytorch", ANEW_BEGIN, scripts)
+    return {name: [line for line in lines if line["kind"] == "step"] for name, lines in found.items()}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT_ANEW)
+def test_batches_left_out_of_a_new_data_set_are_no_evaluation_beside_which_one_is(left_out_anew, name):
+    _, count, left_out, evaluated = LEFT_OUT_ANEW[name]
+    steps = left_out_anew[name]
+    assert [step["samples"] for step in steps] == [16] * count
+    assert sum(step.get("left_out", 0) for step in steps) == left_out
+    assert sum("apart" in step for step in steps) == evaluated
+    if "known" not in name:
+        assert [step for step in steps if "evaluated" in step.get("flags", [])] == []
+
+
+BY_HAND_BEGIN = (
+    BEGIN
+    + """
+x, losses = torch.rand(640, 2), []
+
+def train(leaves_out, evaluate=lambda: None):
+    for i in range(40):
+        loss = net(x[i * 16:i * 16 + 16]).mean()
+        if leaves_out(i):
+            continue
+        learn(loss)
+        if i % 10 == 9:
+            evaluate()
+
+def look():
+    for i in range(3):
+        losses[:] = [net(x[:64]).mean()]
+"""
+)
+BY_HAND = {
+    "some now and then": ("train(lambda i: i * i % 11 == 5)", 33, 7, 0),
+    "every third batch": ("train(lambda i: i % 3 == 1)", 27, 13, 0),
+    "several in a row": ("train(lambda i: 6 < i < 11)", 36, 4, 0),
+    "none, one evaluated whose loss is kept": (
+        "train(lambda i: False, lambda: losses.append(net(x[:64]).mean()))",
+        40,
+        0,
+        3,
+    ),
+    "none, evaluated whose latest loss is kept": ("train(lambda i: False, look)", 40, 0, 3),
+}
+
+
+@pytest.fixture(scope="module")
+def by_hand(tmp_path_factory):
+    scripts = {name: loop for name, (loop, _, _, _) in BY_HAND.items()}
+    found = records_of(tmp_path_factory.mktemp("by_hand"), "pytorch", BY_HAND_BEGIN, scripts)
+    return {name: [line for line in lines if line["kind"] == "step"] for name, lines in found.items()}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_without_a_loader_batches_left_out_are_told_from_an_evaluation_by_where_they_go_forward(by_hand, name):
+    _, count, left_out, evaluated = BY_HAND[name]
+    steps = by_hand[name]
+    assert [step["samples"] for step in steps[1:]] == [16] * (count - 1)
+    assert (len(steps), sum(step.get("left_out", 0) for step in steps)) == (count, left_out)
+    assert sum("apart" in step for step in steps) == evaluated
 
 
 EVALUATED_IN_TRAINING_MODE = {

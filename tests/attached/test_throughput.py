@@ -173,6 +173,35 @@ def test_where_steps_ask_unevenly_samples_are_the_rows_that_go_forward(tmp_path,
     assert words in (found.reason or "")
 
 
+@pytest.mark.parametrize("lost", [19, 20], ids=["the last before", "the first behind"])
+def test_of_a_wrapper_that_asks_ahead_one_side_of_an_evaluation_changes_no_rate(tmp_path, lost):
+    ahead = {19: {"samples": 0, "tokens": 0, "rows": 8, "requests": 0}}
+    ahead[20] = {"samples": 16, "tokens": 256, "rows": 8, "requests": 2}
+    usual = {"samples": 8, "tokens": 128}
+    spoilt = {lost: {**ahead[lost], "flags": ["evaluated"]}}
+    found = job(tmp_path, lambda _, number: {**ahead, **spoilt}.get(number, usual)).throughput
+    assert (found.samples.per_s.value, found.tokens.per_s.value) == pytest.approx((400.0, 6400.0))
+    assert (found.samples.per_step, found.tokens.per_step) == (16.0, 256.0)
+
+
+KEPT = {
+    "rows of one batch": (lambda _: {"rows": 32, "requests": 0, "flags": ["same_batch"]}, 64.0, True),
+    "rows of a list of batches": (lambda _: {"rows": 32, "requests": 0}, 64.0, False),
+    "rows of other arrays": (lambda _: {"rows": 40, "requests": 0}, None, False),
+    "no rows": (lambda _: {"requests": 0}, None, False),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_where_batches_are_in_hand_samples_are_rows_as_many_as_a_loader_gave(tmp_path, name):
+    kept, per_step, same = KEPT[name]
+    run = job(tmp_path, lambda _, number: kept(number) if number else {"samples": 32})
+    assert run.throughput.samples.per_step == per_step
+    notes = "\n".join(run_notes(run))
+    assert ("samples are rows that went forward: steps ask loaders for no batch" in notes) == (per_step is not None)
+    assert ("every step trains on one and the same batch" in notes) == same
+
+
 def test_passes_beside_micro_steps_are_named(tmp_path):
     notes = run_notes(job(tmp_path, lambda _, __: {"samples": 8, "dropped": 3}))
     assert any("steps have 3 more backward passes, whose gradients the script drops" in note for note in notes)
@@ -186,7 +215,7 @@ def test_without_a_loader_the_tensors_that_go_forward_are_counted_and_named(tmp_
     assert (run.throughput.tokens.per_step, run.throughput.samples.per_s.value) == (1024.0, None)
     notes = list(run_notes(run))
     assert any(line.startswith("The ranks train on 25600 tokens/s (25600 to 25600), 1024 a step") for line in notes)
-    note = "tokens are of the tensors that go forward: no loader that steptime knows was seen"
+    note = "tokens are of the arrays that go forward: no loader that steptime knows was seen"
     assert f"note: {note}" in notes
 
 

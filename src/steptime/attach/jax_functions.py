@@ -16,6 +16,8 @@ from typing import Any, Callable
 
 from . import jax_programs, patches, process
 from .call_flops import call_flops
+from .compiled.argument_amounts import REPEATED as SEVERAL
+from .compiled.argument_amounts import ArgumentAmounts, find_data, note_amount
 from .jax_waits import DeviceWaits
 from .library_calls import waits_of
 
@@ -95,9 +97,11 @@ class JaxFunctions:
         def jit(*args: Any, **kwargs: Any) -> Any:
             made = inner(*args, **kwargs)
             if hasattr(made, "lower"):
-                return self._stand_in(patch, made, kwargs)
+                return self._stand_in(patch, made, kwargs, mapped=name == "pmap")
             # Called with options alone, it is a decorator.
-            return functools.wraps(made)(lambda function: self._stand_in(patch, made(function), kwargs))
+            return functools.wraps(made)(
+                lambda function: self._stand_in(patch, made(function), kwargs, mapped=name == "pmap")
+            )
 
         patch.put(jit)
 
@@ -119,11 +123,11 @@ class JaxFunctions:
 
         patches.measure(owner, "__call__", before, lambda mark, returned: running.pop().end(mark, returned))
 
-    def _stand_in(self, patch: patches.Patch, function: Any, options: Any) -> Any:
+    def _stand_in(self, patch: patches.Patch, function: Any, options: Any, *, mapped: bool) -> Any:
         try:
             donates = any(options.get(name) not in (None, ()) for name in ("donate_argnums", "donate_argnames"))
             codes = jax_programs.codes_of(function)
-            watch = self._made_before(codes, function) or JittedFunction(self, function, donates=donates)
+            watch = self._made_before(codes, function) or JittedFunction(self, function, donates=donates, mapped=mapped)
             made = Jitted(function, patches.measured(patch, function, watch.begin, watch.end))
         except Exception as error:
             patch.fault(error)
@@ -187,7 +191,9 @@ class JaxFunctions:
 class JittedFunction:
     """What is known of one jitted function: what it is for, and which of its results can be waited for."""
 
-    def __init__(self, functions: JaxFunctions, function: Any, *, donates: bool) -> None:
+    def __init__(self, functions: JaxFunctions, function: Any, *, donates: bool, mapped: bool = False) -> None:
+        self.mapped = mapped  # over devices, which the first dimension of arrays is of
+        self.batch: ArgumentAmounts | None = None  # of a call with a gradient
         self.functions = functions
         self.recorder = functions.recorder
         self.function = function
@@ -211,9 +217,12 @@ class JittedFunction:
         if self.role == STEP:
             # One without a gradient, as for each moment of an optimizer, may be called several times in a step.
             helps = self._helps()
-            self.again = not helps and self._has_the_same_state(self.functions.leaves((args, kwargs)))
+            given = [] if helps else self.functions.leaves((args, kwargs))
+            self.again = not helps and self._has_the_same_state(given)
             label = f"{self.label}, {next(self.functions.numbers)}" if helps else self.label
             recorder.call_begin(label, again=self.again or helps)
+            if self.batch is not None and recorder.sources.latest is None:
+                note_amount(recorder, self.batch.of(given))
             return patches.CallMark(STEP, self._traces())
         if self.role == EVALUATION:
             return (EVALUATION, recorder.forward_begin(training=False))
@@ -302,6 +311,7 @@ class JittedFunction:
         if trains and (self.holds_gradient or not jax_programs.is_of_a_library(self.function)):
             self._learn_step(mark.given, kept_shapes, program)
             self.recorder.first_call(self.label, begin, end, counts=not self._helps())
+            self._learn_batch(mark.given, fresh, program)
             self._take_turn()
             count = functools.partial(self.functions.count, self.function, arguments, program)
             self.operations = self.functions.flops.count_program(COUNTED, count)
@@ -340,6 +350,18 @@ class JittedFunction:
             process.note(NO_GRADIENT.format(name=self.name))
         self.functions.trains(kept_shapes)
         self.functions.multiplies(program)
+
+    def _learn_batch(self, given: tuple[Any, ...], fresh: list[Any], program: Any) -> None:
+        """Learn which of the arguments hold samples, and note what the call held."""
+        _, (args, kwargs), arrays, _ = given
+        if not self.holds_gradient:
+            return
+        arguments = [self.functions.leaves(each) for each in (*args, *(kwargs[name] for name in sorted(kwargs)))]
+        places: list[int] | str = SEVERAL
+        if jax_programs.gradients_in_loop(program) == 1 and sum(map(len, arguments)) == len(arrays):
+            places = find_data(arguments, fresh)
+        self.batch = ArgumentAmounts(places, mapped=self.mapped)
+        note_amount(self.recorder, self.batch.of(arrays))
 
     def _learn_ends(self, given: list[Any], results: list[Any]) -> None:
         """Learn which results show the end: a small one of another shape than any argument is not taken over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
 from .account import REGION
@@ -24,6 +25,7 @@ class LoaderRequest:
 
     __slots__ = (
         "amount",
+        "array",
         "begin",
         "delivered",
         "duration",
@@ -45,6 +47,19 @@ class LoaderRequest:
         self.region = region
         self.delivered = region == "input"
         self.read_until = 0  # the end of the last forward without gradient before the next request
+        self.array: Any = None  # refers to what the first of these took
+
+    def read_by(self, array: Any) -> None:
+        """Note that ``array`` went forward without gradient behind the request."""
+        if self.array is None and hasattr(array, "shape"):
+            try:
+                self.array = weakref.ref(array)
+            except TypeError:  # what takes no reference
+                return
+
+    def is_kept(self) -> bool:
+        """Return whether the script still has what went forward without gradient: it may train on it yet."""
+        return self.array is not None and self.array() is not None
 
     def settle(self, ledger: Ledger, *, apart: bool) -> None:
         """Add its time to a step's, or to what lies ``apart``."""
@@ -84,16 +99,18 @@ class TrainingSources:
         """Return whether a forward with gradient is an evaluation's that is not marked as one.
 
         That is so from the second batch on of a loader behind which no backward pass ever came, where one came behind
-        those of another.
+        those of another. Where iterators are known, a script may leave out the first batches of a new one: what they
+        were shows when another is asked (`UntrainedBatches`).
         """
-        source = next((request.source for request in reversed(pending) if request.delivered), None)
-        if source is None:
+        latest = next((request for request in reversed(pending) if request.delivered), None)
+        if latest is None:
             return False
-        self.asked = source
-        first = source not in self.since_backward and source not in self.evaluation
+        source = self.asked = latest.source
+        known = source in self.evaluation
+        first = not known and source not in self.since_backward
         if first:
             self.since_backward.add(source)
-        if first or not self.taught or source in self.taught:
+        if first or not self.taught or source in self.taught or (latest.iterator and not known):
             return False
         self.evaluation.add(source)
         self.training.discard(source)
@@ -111,21 +128,24 @@ class TrainingSources:
         self.since_backward = set()
 
     def forget(self) -> None:
-        """Note that the batches since the latest backward pass were not trained on."""
-        untrained = self.since_backward - self.taught
+        """Note that the batches since the latest backward pass were not trained on, but for those asked for now."""
+        now_asked = set() if self.asked is None else {self.asked}
+        untrained = self.since_backward - self.taught - now_asked
         self.evaluation |= untrained
         self.training -= untrained
-        self.since_backward = set()
+        self.since_backward &= now_asked
 
     def others(self, pending: list[LoaderRequest]) -> list[LoaderRequest]:
         """Return the requests to loaders that are not of the training, as a pass without gradient shows.
 
         The first batch of a loader that is not known may yet be trained on, behind a teacher's pass: it is undecided.
+        So are further ones while the script keeps those before, as for features that a loss over several batches needs.
         """
-        delivered = [request.source for request in pending if request.delivered]
-        latest = delivered[-1] if delivered else 0
-        alone = delivered.count(latest) == 1
-        self.undecided = self.teachers and alone and latest not in self.training | self.evaluation
+        delivered = [request for request in pending if request.delivered]
+        latest = delivered[-1].source if delivered else 0
+        before = [request for request in delivered if request.source == latest][:-1]
+        unknown = bool(delivered) and latest not in self.training | self.evaluation
+        self.undecided = self.teachers and unknown and all(request.is_kept() for request in before)
         return [
             request
             for request in pending
@@ -139,6 +159,12 @@ class TrainingSources:
                 giving = any(each.delivered and each.source == request.source for each in pending)
                 began = request.region == "loader_start" and not giving
                 request.settle(ledger, apart=ledger.waits and not began)
+
+    def read(self, pending: list[LoaderRequest], array: Any) -> bool:
+        """Note that ``array`` goes forward without gradient; return whether a loader of the training gave a batch."""
+        if pending:
+            pending[-1].read_by(array)
+        return any(request.delivered for request in self.of(pending))
 
     def of(self, pending: list[LoaderRequest]) -> list[LoaderRequest]:
         """Return those of the requests that loaders of the training answered."""
@@ -172,17 +198,18 @@ class EvaluatedReads:
     def __init__(self) -> None:
         self.usual: int | None = None
 
-    def count(self, requests: list[LoaderRequest], *, begun: bool) -> int:
+    def count(self, requests: list[LoaderRequest], *, begun: bool, array: Any = None) -> int:
         """Return how many of ``requests``, before the one that is trained on, belong to an evaluation.
 
-        ``begun`` is whether a step came before.
+        ``begun`` is whether a step came before; ``array`` goes forward now, which the step has read before if it went
+        forward without gradient.
         """
         if len(requests) < 2:  # noqa: PLR2004 - one before another
             self.usual = 0 if begun else self.usual
             return 0
         last = max((index for index, request in enumerate(requests) if request.delivered), default=0)
         anew = max((index for index in range(last) if requests[index].region == "loader_start"), default=-1)
-        read = [index for index, request in enumerate(requests[:last]) if request.read_until]
+        read = [at for at, request in enumerate(requests[: own_from(requests, last, array)]) if request.read_until]
         own, usual = [index for index in read if index > anew], self.usual or 0
         if begun:
             self.usual = len(own) if self.usual is None else min(usual, len(own))
@@ -195,17 +222,18 @@ class EvaluatedReads:
             end += 1
         return end
 
-    def set_apart(
-        self, requests: list[LoaderRequest], ledger: Ledger, *, begun: bool, stepped: bool
-    ) -> list[LoaderRequest]:
+    def set_apart(self, requests: list[LoaderRequest], recorder: Any, array: Any) -> list[LoaderRequest]:
         """Set apart those of ``requests`` that an evaluation made, before the first step or behind an update.
+
+        ``array`` goes forward now.
 
         Returns:
             those of the step.
         """
-        if begun and not stepped:
+        ledger, begun = recorder.ledger, recorder.begin is not None
+        if begun and not recorder.stepped:
             return requests
-        count = self.count(requests, begun=begun)
+        count = self.count(requests, begun=begun, array=array)
         if not count:
             return requests
         evaluated = requests[:count]
@@ -218,6 +246,18 @@ class EvaluatedReads:
         """Return those that an evaluation made, where none of ``requests`` is trained on."""
         read = [request for request in requests if request.read_until]
         return read if len(read) > (self.usual or 0) else []
+
+
+def own_from(requests: list[LoaderRequest], last: int, array: Any) -> int:
+    """Return from which of ``requests`` on they are the step's own, since ``array`` was read behind one of them.
+
+    That goes back over those whose arrays the script has kept as well; ``last`` where none of them was read before.
+    """
+    if array is None or not any(request.array is not None and request.array() is array for request in requests):
+        return last
+    while last and requests[last - 1].is_kept():
+        last -= 1
+    return last
 
 
 class UntrainedBatches:
@@ -289,6 +329,7 @@ class StepBatches:
         self.failed = False  # whether that ended in an exception
         self.steps = 0
         self.keeps = False  # whether batches were in hand, for which no loader was asked
+        self.former: list[tuple[Any, Any]] = []  # arrays that went forward in the step before, and their versions
         self.seen: tuple[dict[int, int], dict[int, int]] = ({}, {})  # batches that may be dropped, and beyond passes
 
     def take(self, requests: list[LoaderRequest], ledger: Ledger) -> None:
@@ -315,6 +356,10 @@ class StepBatches:
     def count(self) -> int:
         """Return how many groups the step has so far."""
         return len({group for _, _, group in self.taken})
+
+    def holds(self, group: int) -> bool:
+        """Return whether the step has batches of ``group`` or one before it."""
+        return any(own <= group for _, _, own in self.taken)
 
     def leave_out(self, group: int) -> None:
         """Count a ``group`` no more, on which nothing is trained."""

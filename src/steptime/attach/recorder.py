@@ -60,9 +60,8 @@ class Recorder:
         self.elsewhere = False  # whether another thread asked for collectives
         self.update_end_ns = self.last_gradient = self.moved = 0  # the last: bytes of collectives since the first step
         self.pending: list[LoaderRequest] = []
-        self.sources = TrainingSources()
+        self.sources, self.elsewhere_requests = TrainingSources(), RequestsElsewhere()
         self.reads, self.untrained = loader_requests.EvaluatedReads(), loader_requests.UntrainedBatches()
-        self.elsewhere_requests = RequestsElsewhere()
         self.calls: set[str] = set()
         self.world: tuple[int, int, str] | None = None
         if self.sampler is not None:
@@ -160,8 +159,8 @@ class Recorder:
                 request.settle(self.ledger, apart=self.stepped)
             del self.pending[: PENDING // 2]
 
-    def _use(self, begin: int, *, forward: bool = True) -> None:
-        """Settle the requests since the last forward, since one that trains begins now: here a step may end.
+    def _use(self, begin: int, *, forward: bool = True, array: Any = None) -> None:
+        """Settle the requests since the last forward, since one of ``array`` that trains begins now: a step may end.
 
         Without an optimizer, a backward pass belongs to the step of its ``forward``, if it has one.
         """
@@ -171,7 +170,7 @@ class Recorder:
             self.sources.use(delivered, self.pending, first=self.ledger.after is None)
         mine = self.sources.of(self.pending)
         self.sources.settle_others(self.pending, self.ledger)
-        mine = self.reads.set_apart(mine, self.ledger, begun=self.begin is not None, stepped=self.stepped)
+        mine = self.reads.set_apart(mine, self, array)
         first = mine[0].begin if mine else None
         if delivered and self.micro_steps and self._is_blind():
             self.flags.add("blind")
@@ -182,8 +181,8 @@ class Recorder:
         alone = self.stepped and self.sources.latest is None and self.rounds.is_over(self.optimizers)
         if self.stepped and not same and (delivered or ended or alone):
             self.close(first if first is not None else self._end_of_update(begin, forward=forward))
-        elif self.ledger.waits and self.begin is not None and not self.passes.may_begin_anew(self):
-            self.ledger.resume(keeps_apart=not (self.micro_steps or self.forwards))  # nothing, of a second network
+        elif self.ledger.waits and self.begin is not None:
+            self.passes.go_on(self, forward=forward)
         if self.begin is None:
             self._begin_first(first if first is not None else (self.update_end_ns or begin))
         self.batches.take(mine, self.ledger)
@@ -223,9 +222,9 @@ class Recorder:
             if training and self.sources.is_evaluated(self.pending):
                 training = False
                 self.flags.add("evaluated")
-            own = not training and any(request.delivered for request in self.sources.of(self.pending))
+            own = not training and self.sources.read(self.pending, array)
             if training:
-                self._use(self.clock())
+                self._use(self.clock(), array=array)
                 self.passes.forward(self.micro_steps, array)
                 self.forwards += 1
             elif not own and self.sources.latest is not None:
@@ -238,6 +237,7 @@ class Recorder:
 
     def set_apart(self) -> None:
         """Set requests to other loaders apart, but for the beginning of those whose batches a graph takes itself."""
+        self.passes.read_behind = self.batches.group if self.forwards else 0
         others = self.sources.others(self.pending)
         giving = {request.source for request in others if request.delivered}
         for request in others:

@@ -7,7 +7,7 @@ may be pairs, or the halves of an adversarial step: then nothing is counted, and
 from __future__ import annotations
 
 import zlib
-from typing import Any, NamedTuple
+from typing import Any, Collection, NamedTuple
 
 SEVERAL = "several arrays go forward for one update"
 AGAIN = "one array goes forward in several backward passes"
@@ -54,9 +54,10 @@ class PassInputs:
         """Note that an array went forward behind ``index`` backward passes."""
         self.passes.setdefault(index, []).append(taken)
 
-    def forget(self, index: int, count: int) -> None:
-        """Forget the first arrays behind so many backward passes: they were an evaluation's."""
-        del self.passes.get(index, [])[:count]
+    def forget(self, index: int, places: Collection[int]) -> None:
+        """Forget the arrays at ``places`` behind so many backward passes: nothing is trained by them."""
+        if index in self.passes:
+            self.passes[index] = [each for place, each in enumerate(self.passes[index]) if place not in places]
 
     def drop(self, first: int, end: int) -> None:
         """Forget those of passes that nothing was trained by."""

@@ -30,6 +30,8 @@ class StepPasses:
         self.rows: dict[int, tuple[int | None, Any]] = {}
         self.inputs = PassInputs()  # where no loader is known
         self.lengths: dict[int, int] = {}  # of the rows of these arrays, where they have one
+        self.versions: dict[int, int | None] = {}  # how often each was changed in place
+        self.read_behind = 0  # the group of batches behind which passes without gradient read other loaders, if any
         self.at_update = (0, 0, 0)  # backward passes, forward passes and dropped ones at the latest update
 
     def forward(self, index: int, array: Any) -> None:
@@ -38,6 +40,7 @@ class StepPasses:
         rows = int(shape[0]) if shape else None
         if index not in self.rows:
             self.rows[index] = (rows, reference_to(array)) if shape else (None, None)
+            self.versions[index] = _version(array)
             if shape and len(shape) > 1:
                 self.lengths[index] = shape[1]
         elif rows is not None and self.rows[index][0] not in (None, rows):
@@ -84,6 +87,20 @@ class StepPasses:
             return False
         return bool(recorder.rounds.may_begin_anew(recorder.optimizers, in_hand=not recorder.batches.taken))
 
+    def go_on(self, recorder: Any, *, forward: bool) -> None:
+        """Settle what waits, since the step goes on with a ``forward`` or backward pass.
+
+        What was read for others in it is an evaluation's if nothing of the step went forward before (of a second
+        network), or what did was left out, which shows in the backward pass.
+        """
+        if self.may_begin_anew(recorder):
+            return
+        read_between = recorder.ledger.after is not None and self.read_behind > 0
+        if forward and read_between and recorder._awaits_backward() and not recorder.stack:
+            return
+        left_out = read_between and not recorder.batches.holds(self.read_behind)
+        recorder.ledger.resume(keeps_apart=not recorder.micro_steps and (left_out or not recorder.forwards))
+
     def update_ends(self, recorder: Any, optimizer: int | None) -> None:
         """Divide the step if the update by ``optimizer`` is another step's than the update before it.
 
@@ -105,6 +122,7 @@ class StepPasses:
         rest.dropped, rest.settled = self.dropped - dropped, max(0, self.settled - backward)
         rest.rows = {index - backward: known for index, known in self.rows.items() if index >= backward}
         self.rows = {index: known for index, known in self.rows.items() if index < backward}
+        rest.versions = {index - backward: known for index, known in self.versions.items() if index >= backward}
         rest.inputs = self.inputs.part(backward)
         rest.lengths = {index - backward: length for index, length in self.lengths.items() if index >= backward}
         rest.further = {index - backward for index in self.further if index >= backward}
@@ -129,6 +147,7 @@ class StepPasses:
             line["further"] = len(self.further)
         if self.left_out:
             line["left_out"] = self.left_out
+        self._flag_same_batch(recorder, requests)
         if recorder.sources.latest is None:
             return line if amount is not None else {**line, **self.inputs.form(recorder)}
         if requests != 1:
@@ -143,6 +162,15 @@ class StepPasses:
         elif rows is not None and (amount is None or rows != amount.samples):
             line["rows"] = rows
         return line
+
+    def _flag_same_batch(self, recorder: Any, requests: int) -> None:
+        """Flag the step if the arrays that went forward are those of the step before, as they were then."""
+        former = recorder.batches.former
+        now = recorder.batches.former = [(self.rows[index][1], self.versions.get(index)) for index in self.rows]
+        known = bool(now) and len(now) == len(former) and all(version is not None for _, version in now)
+        same = known and all(one is other and then == since for (one, then), (other, since) in zip(former, now))
+        if same and (not requests or recorder.sources.latest is None):
+            recorder.flags.add("same_batch")
 
     def is_mixed(self) -> bool:
         """Return whether arrays of several numbers of rows went forward for one backward pass."""
@@ -162,6 +190,14 @@ class StepPasses:
             # An array has one reference, which outlives it here.
             arrays.setdefault(id(reference), (rows, reference, self.lengths.get(index)))
         return list(arrays.values())
+
+
+def _version(array: Any) -> int | None:
+    """Return how often an array was changed in place, or None if nothing counts that."""
+    try:
+        return getattr(array, "_version", None)
+    except RuntimeError:  # an array of torch's inference mode
+        return None
 
 
 def reference_to(array: Any) -> Any:

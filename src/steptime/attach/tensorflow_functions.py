@@ -12,8 +12,10 @@ from typing import Any, Callable
 
 from . import patches, process, tensorflow_flops, tensorflow_graphs
 from .account import EPOCH
-from .batch_amount import BatchAmount
+from .batch_amount import ARRAYS, BatchAmount
 from .call_flops import call_flops
+from .compiled.argument_amounts import REPEATED as SEVERAL
+from .compiled.argument_amounts import ArgumentAmounts, is_data, note_amount
 from .library_calls import itself, requests_of
 
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
@@ -87,7 +89,7 @@ class TensorFlowFunctions:
                 recorder.set_apart()
             shapes = tensorflow_flops.CallShapes((args[1:], kwargs), iterators) if self.flops.wanted else None
             recorder.enter("compile")
-            return patches.CallMark("", function, (bool(iterators), shapes))
+            return patches.CallMark("", function, (bool(iterators), shapes, _arrays(args[1:], kwargs)))
         if known.role == HELPER:
             return None
         if known.role == EVALUATION:
@@ -99,6 +101,8 @@ class TensorFlowFunctions:
             recorder.set_apart()
         traces = function.experimental_get_tracing_count()
         recorder.call_begin(known.label, again=known.role == PASS and known.updates == Updates.count)
+        if recorder.sources.latest is None and not known.takes_batches:
+            note_amount(recorder, known.batch.of(_arrays(args[1:], kwargs)))
         return patches.CallMark(known.role, known, traces)
 
     def end(self, mark: Any, returned: bool) -> None:
@@ -120,7 +124,7 @@ class TensorFlowFunctions:
         else:
             timed = recorder.leave("compile")
             if timed is not None and returned:
-                self._learn(known, timed[0], timed[1], *seen)
+                self._learn(known, timed[0], timed[1], seen)
 
     def _called_without_batch(self) -> None:
         """End a call that found its epoch over: what follows is the next step's, whose work has not begun."""
@@ -140,7 +144,8 @@ class TensorFlowFunctions:
         if known.role == STEP:
             self.recorder.optimizers.append(known.number)
 
-    def _learn(self, function: Any, begin: int, end: int, takes_batches: bool, shapes: Any) -> None:
+    def _learn(self, function: Any, begin: int, end: int, given: tuple[bool, Any, list[Any]]) -> None:
+        takes_batches, shapes, arrays = given
         graphs = [each.graph for each in function._list_all_concrete_functions()]
         known = KnownFunction(function, _role(graphs), next(self.numbers), takes_batches=takes_batches)
         if known.role in (STEP, PASS) and shapes is not None:
@@ -155,6 +160,10 @@ class TensorFlowFunctions:
             self._say_rank()
             _say_what_a_call_holds(known.name, graphs)
             self.recorder.first_call(known.label, begin, end)
+            if min(map(tensorflow_graphs.repeats_gradient, graphs)) != 1:
+                known.batch = ArgumentAmounts(SEVERAL)
+            if not takes_batches:
+                note_amount(self.recorder, known.batch.of(arrays))
             self._called(known)
             if known.role == PASS:  # its update is seen elsewhere
                 self.recorder.stepped = False
@@ -190,6 +199,7 @@ class KnownFunction:
         self.takes_batches = takes_batches
         self.updates = 0  # that were seen when it was called last
         self.operations: int | str = 0  # floating-point ones of a call, or why they are not known
+        self.batch = ArgumentAmounts()
 
 
 def _role(graphs: list[Any]) -> str:
@@ -208,6 +218,19 @@ def _say_what_a_call_holds(name: str, graphs: list[Any]) -> None:
         process.note(REPEATED.format(name=name, often=often))
     if any(map(tensorflow_graphs.gathers_gradients, graphs)):
         process.note(GATHERED.format(name=name))
+
+
+def _arrays(args: Any, kwargs: Any) -> list[Any]:
+    """Return the arrays of a call but for variables, those in tuples, lists and dictionaries too."""
+    arrays: list[Any] = []
+    left = [*args, *kwargs.values()]
+    while left and len(arrays) <= ARRAYS:
+        value = left.pop(0)
+        if isinstance(value, (list, tuple, dict)):
+            left[:0] = value.values() if isinstance(value, dict) else value
+        elif is_data(value) and not hasattr(value, "assign"):
+            arrays.append(value)
+    return arrays
 
 
 def _is_iterator(value: Any) -> bool:

@@ -168,18 +168,33 @@ def _forward_note(kept: KeptSteps) -> Iterator[str]:
     first = kept.attempt.steps[kept.numbers[0]][0]
     counted = [name for name in ("samples", "tokens") if getattr(first, name) is not None]
     if counted and _has_no_loader(kept):
-        yield f"{' and '.join(counted)} are of the tensors that go forward: {_NO_LOADER}"
+        yield f"{' and '.join(counted)} are of the arrays that go forward: {_NO_LOADER}"
+
+
+def _rows_note(kept: KeptSteps) -> Iterator[str]:
+    """Yield that samples are rows that went forward, and why; nothing where they are of the loader's batches."""
+    if _uneven_requests(kept) and _rows_are_samples(kept):
+        batches = "no batch" if _uneven_requests(kept) == _IN_HAND else "differing numbers of batches"
+        yield f"samples are rows that went forward: steps ask loaders for {batches}"
+
+
+def _is_one_batch(kept: KeptSteps) -> bool:
+    """Return whether every step but the first trains on the very arrays of the step before."""
+    return all("same_batch" in step.flags for number in kept.numbers if number for step in kept.attempt.steps[number])
 
 
 def sample_notes(kept: KeptSteps) -> Iterator[str]:
     """Yield what counts as a sample, where batches have another number of rows than their loader was asked for."""
     yield from _forward_note(kept)
+    if _is_one_batch(kept):
+        yield "every step trains on one and the same batch"
+    yield from list(_rows_note(kept)) or _asked_note(kept)
+
+
+def _asked_note(kept: KeptSteps) -> Iterator[str]:
+    """Yield by which count samples are counted, of a loader whose batches have another number of rows than it."""
     steps = [step for number in kept.numbers for step in kept.attempt.steps[number] if step.asked is not None]
     rows, asked = sum(step.samples or 0 for step in steps), sum(step.asked or 0 for step in steps)
-    if _uneven_requests(kept) and _rows_are_samples(kept):
-        batches = "differing numbers of batches" if any(step.requests for step in steps) else "no batch"
-        yield f"samples are rows that went forward: steps ask loaders for {batches}"
-        return
     if not asked or not rows:
         return
     each = f"{rows / asked:.3g} rows each in the batches" if rows > asked else "joined to one row of a batch"
@@ -208,7 +223,7 @@ def _amount(
     if any(amount_of(step) is None for step in steps):
         return TrainedAmount(per_s=NOT_MEASURED, per_step=None, ranks_per_s=[], reason=reason)
     amounts = kept.of_ranks(lambda step: float(amount_of(step) or 0))
-    counted = _counted(amounts.sum(axis=0))
+    counted = _counted(amounts.sum(axis=0)) if amount_of is _rows else _with_own_batch(kept, amounts)
     amounts, length = amounts[:, counted], kept.length_s.mean(axis=0)[counted]
     if length.sum() <= 0.0:
         return TrainedAmount(per_s=NOT_MEASURED, per_step=None, ranks_per_s=[], reason="steps took no time")
@@ -228,6 +243,18 @@ def _amount(
 def _readers(ranks: Sequence[int], groups: Sequence[Sequence[int]] | None) -> list[int]:
     """Return the places of one rank of each group, since what several read counts once; all if none are known."""
     return [ranks.index(group[0]) for group in groups or [[rank] for rank in ranks]]
+
+
+def _with_own_batch(kept: KeptSteps, amounts: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which steps count where a wrapper asks ahead: its first in an epoch asks for a batch more, its last less.
+
+    The rows that went forward show these, since they are as many as in other steps.
+    """
+    steps = [step for number in kept.numbers for step in kept.attempt.steps[number]]
+    usual = Counter(step.requests for step in steps).most_common(1)[0][0]
+    sizes = {step.samples for step in steps if step.requests == usual and step.rows is None}
+    ahead = kept.of_ranks(lambda step: float(step.requests != usual and step.rows in sizes)).sum(axis=0) > 0.0
+    return ~ahead if 0 < 2 * ahead.sum() < len(ahead) else _counted(amounts.sum(axis=0))
 
 
 def _counted(totals: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -24,7 +24,7 @@ from . import collectives, device_events, graphs
 from .dropped_gradients import DroppedGradients
 from .forward_inputs import ForwardInputs
 from .gradients import Gradients, UpdatesByHand
-from .untrained_passes import FAILED, DroppedPasses, failed
+from .untrained_passes import FAILED, BegunPass, DroppedPasses, failed
 from .weights import Weights
 
 if TYPE_CHECKING:
@@ -219,8 +219,8 @@ class TorchTraining:
         if training and trainable:
             self.evaluates = not module.training
             training = module.training or self.trains_so
-        begun = self.dropped.begin() if training and trainable else 0
-        array = next(iter(args or kwargs.values()), None) if training and trainable else None
+        array = next(iter(args or kwargs.values()), None) if trainable else None
+        begun = self.dropped.begin(array) if training and trainable else None
         name = recorder.forward_begin(training=training, trainable=trainable, array=array)
         given = self.inputs.given(name, module, args, kwargs) if begun else None
         return name, self.flops.enter("forward") if counted else None, begun, given
@@ -235,7 +235,7 @@ class TorchTraining:
             if result is not FAILED and usual.end(FORWARD):
                 return
             usual.settle()
-            mark = FORWARD, None, 1, None
+            mark = FORWARD, None, BegunPass(0, None), None
         name, counting, begun, given = mark
         self.flops.leave(counting)
         self.recorder.forward_end(name)
@@ -263,7 +263,7 @@ class TorchTraining:
                 return None
             self.unused.backward_begins(kwargs, evaluates=self.evaluates)
             self.trains_so = self.trains_so or (self.evaluates and not self.unused.beside)
-            self.dropped.backward_begin()
+            self.dropped.backward_begin(args[0] if args else kwargs.get("tensors"))
             recorder.passes.backward_begins(recorder, keeps_graph=_keeps_graph(*args[2:4], **kwargs))
             recorder.backward_begin()
             return (flops.enter("backward"),)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from .. import patches
 from ..record_file import now
 
 if TYPE_CHECKING:
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 FAILED = object()
 # Arrays of a result that are looked at for a graph, and forward passes without a backward pass that are known.
 LOOKED_AT, MOST = 8, 4096
+# Calls of a script by which the place of a forward is known, and the largest graph that is looked through.
+DEEP, LARGEST = 16, 20_000
+PACKAGE = patches.__name__.rpartition(".")[0] + "."
 # In the dictionary that a node of autograd's graph keeps for notes.
 NOTE = "steptime"
 
@@ -24,11 +29,26 @@ class Token:
     __slots__ = ("__weakref__",)
 
 
+class BegunPass:
+    """A forward of a script without a loader: when it began, where the script asked for it, and its graph."""
+
+    __slots__ = ("begun", "place", "token")
+
+    def __init__(self, begun: int, place: Any) -> None:
+        self.begun, self.place = begun, place
+        self.token: weakref.ref[Token] | None = None
+
+    def is_gone(self) -> bool:
+        """Return whether its graph was dropped."""
+        return _is_gone(self.token)
+
+
 class DroppedPasses:
     """Finds an evaluation with gradients that reads no loader: a physical residual, a penalty on inputs.
 
-    Its graphs are gone when the next forward begins, and the step has more forwards before its first backward pass than
-    is usual. Those of an episode, over which one loss is, are kept until then.
+    Its graphs are gone when the next forward begins, or are none of those that a backward pass is for, and the step has
+    more forwards before its first backward pass than is usual. Those of an episode, over which one loss is, are kept
+    until then. What goes forward in the place from which the script trains was left out by it instead.
 
     Behind requests to a loader it finds forwards that the script has left out (`continue`): their graphs are gone when
     a backward pass of a later batch begins.
@@ -37,53 +57,128 @@ class DroppedPasses:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.usual: int | None = None
-        self.passes: list[tuple[int, weakref.ref[Token] | None]] = []  # when each began, and its graph
+        self.passes: list[BegunPass] = []
+        self.places: set[Any] = set()  # of passes that were trained on
         self.held: dict[int, list[weakref.ref[Token] | None]] = {}  # graphs of forwards of each group of batches
 
-    def begin(self) -> int:
-        """Set apart what the step has so far if it was an evaluation, as a forward begins; return when."""
+    def begin(self, array: Any) -> BegunPass:
+        """Set apart what the step has so far if it was an evaluation, as a forward of ``array`` begins; return it."""
         recorder, at = self.recorder, now()
-        if recorder.stack or recorder.sources.latest is not None or not recorder._awaits_backward():
+        if recorder.stack or recorder.sources.latest is not None:
             self.passes = []
-            return at
+            return BegunPass(at, None)
+        own = BegunPass(at, _place(array))
+        if not recorder._awaits_backward():
+            self.passes = []
+            return own
         dropped = 0
-        while dropped < len(self.passes) and self._is_gone(self.passes[dropped][1]):
+        while dropped < len(self.passes) and self.passes[dropped].is_gone():
             dropped += 1
+        while dropped and self.passes[dropped - 1].place in self.places:
+            dropped -= 1
         dropped = min(dropped, len(self.passes) + 1 - (self.usual or 1)) if self.usual is not None else 0
         if dropped > 0:
-            del self.passes[:dropped]
-            recorder.ledger.set_apart(recorder.begin or 0, self.passes[0][0] if self.passes else at)
-            recorder.forwards -= dropped
-            recorder.passes.inputs.forget(recorder.micro_steps, dropped)
+            self._set_apart(dropped, at)
         recorder.ledger.waits = True  # whose they are is known later
-        return at
+        return own
 
-    def end(self, begun: int, result: Any) -> None:
+    def _set_apart(self, count: int, at: int) -> None:
+        """Set apart the first passes, behind which something goes on ``at`` a time."""
+        recorder = self.recorder
+        del self.passes[:count]
+        recorder.ledger.set_apart(recorder.begin or 0, self.passes[0].begun if self.passes else at)
+        recorder.forwards -= count
+        recorder.passes.inputs.forget(recorder.micro_steps, range(count))
+
+    def end(self, begun: BegunPass, result: Any) -> None:
         """Note a forward with its ``result``."""
-        token = _token(result, LOOKED_AT)
+        begun.token = _token(result, LOOKED_AT)
         if self.recorder.sources.latest is None:
-            self.passes.append((begun, token))
+            self.passes.append(begun)
         else:
-            self.held.setdefault(self.recorder.batches.group, []).append(token)
+            self.held.setdefault(self.recorder.batches.group, []).append(begun.token)
             if len(self.held) > MOST:
                 self.held.clear()
 
-    def backward_begin(self) -> None:
-        """Learn what is usual from the forwards before the first backward pass of a step, and which were left out."""
-        batches = self.recorder.batches
-        if batches.group > batches.trained + 1 and self.held and not self.recorder.stack:
+    def backward_begin(self, tensors: Any) -> None:
+        """Learn what is usual from the forwards before a first backward pass, of ``tensors``, and which it leaves out.
+
+        Those of which the step has more than is usual are an evaluation's or left out.
+        """
+        recorder = self.recorder
+        batches = recorder.batches
+        if batches.group > batches.trained + 1 and self.held and not recorder.stack:
             for group in batches.groups()[:-1]:
                 known = self.held.get(group, [])  # none, of one of which only times were noted
-                if all(map(self._is_gone, known)) or (None in known and self.recorder.untrained.evaluates):
-                    self.recorder.passes.leave_out(self.recorder, group, len(known) or 1)
+                if all(map(_is_gone, known)) or (None in known and recorder.untrained.evaluates):
+                    recorder.passes.leave_out(recorder, group, len(known) or 1)
         self.held.clear()
         if self.passes:
-            count, self.passes = len(self.passes), []
-            self.usual = count if self.usual is None else min(self.usual, count)
+            if self.usual is not None and len(self.passes) > self.usual and not recorder.stack:
+                self._leave_out(tensors)
+            self.usual = len(self.passes) if self.usual is None else min(self.usual, len(self.passes))
+            if len(self.places) < MOST:
+                self.places.update(each.place for each in self.passes)
+            self.passes = []
 
-    @staticmethod
-    def _is_gone(token: weakref.ref[Token] | None) -> bool:
-        return token is not None and token() is None
+    def _leave_out(self, tensors: Any) -> None:
+        """Set apart those first passes that are none of a backward pass's, and count no others that are left out."""
+        recorder, passes = self.recorder, self.passes
+        reached: set[Token] | None = None
+        evaluated = 0
+        while evaluated < len(passes) - 1 and passes[evaluated].place not in self.places:
+            token = passes[evaluated].token
+            known = token() if token is not None else None
+            if token is None:
+                break
+            if known is not None:
+                reached = _tokens_of(tensors) if reached is None else reached
+                if known in reached or not reached:
+                    break
+            evaluated += 1
+        if evaluated:
+            self._set_apart(evaluated, passes[evaluated].begun)
+        gone = [place for place, each in enumerate(passes[:-1]) if each.is_gone()]
+        if gone:
+            recorder.passes.inputs.forget(recorder.micro_steps, gone)
+            recorder.forwards -= len(gone)
+            recorder.passes.left_out += len(gone)
+            self.passes = [each for each in passes if not each.is_gone()]
+
+
+def _is_gone(token: weakref.ref[Token] | None) -> bool:
+    return token is not None and token() is None
+
+
+def _place(array: Any) -> tuple[Any, ...]:
+    """Return from where a script asks for a forward of ``array``, whose rows are a part of it: not of our own code."""
+    shape = getattr(array, "shape", None)
+    frame: Any = sys._getframe(1)
+    calls: list[Any] = [shape[0] if shape else None]
+    while frame is not None and len(calls) <= DEEP:
+        if not str(frame.f_globals.get("__name__")).startswith(PACKAGE):
+            calls.append((id(frame.f_code), frame.f_lasti))
+        frame = frame.f_back
+    return tuple(calls)
+
+
+def _tokens_of(tensors: Any) -> set[Token]:
+    """Return the tokens in the graphs of ``tensors``; none where these are too large to look through."""
+    given = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+    nodes: list[Any] = [getattr(each, "grad_fn", None) for each in given]
+    seen: set[Any] = {None}
+    tokens: set[Token] = set()
+    while nodes:
+        node = nodes.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if len(seen) > LARGEST:
+            return set()
+        notes = getattr(node, "metadata", None) or {}
+        tokens.update([notes[NOTE]] if NOTE in notes else [])
+        nodes += [one for one, _ in node.next_functions]
+    return tokens
 
 
 def _token(result: Any, most: int) -> weakref.ref[Token] | None:
