@@ -60,6 +60,15 @@ def kept(draw: Callable[..., str], folder: Path, drawn_by: str) -> Callable[...,
 
 def remove_old_pictures() -> None:
     """Remove those that were asked for the longest time ago, beyond MOST."""
-    pictures = sorted((cache_folder() / "tests" / "pictures").glob("*"), key=lambda path: path.stat().st_mtime)
-    for path in pictures[:-MOST]:
-        path.unlink(missing_ok=True)
+    pictures = list((cache_folder() / "tests" / "pictures").glob("*"))
+    if len(pictures) > MOST:
+        for path in sorted(pictures, key=_asked_for)[:-MOST]:
+            path.unlink(missing_ok=True)
+
+
+def _asked_for(path: Path) -> float:
+    """Return when a picture was last asked for; another run may have removed it just now."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
