@@ -68,6 +68,7 @@ def queued_s(process: ProcessLines) -> dict[int, float]:
         until = min(lines[last.number].end_ns, process.end.at_ns)
         drained[last.number] = max(0, until - last.end_ns)
     behind: dict[int, float] = {}
+    longer_ns = {step.number: _longer_ns(step, lines.get(step.number)) for step in process.steps}
     first = process.steps[0].number if process.steps else 0
     for step in process.steps:
         if step.apart is None and step is not last:
@@ -75,9 +76,18 @@ def queued_s(process: ProcessLines) -> dict[int, float]:
         line = lines.get(step.number)
         asked_later = step.apart is not None and line is not None and line.begin_ns >= step.apart.end_ns
         end = step.number + (not asked_later)
-        behind |= dict.fromkeys(range(first, end), drained.get(step.number, 0) * _PER_S / max(1, end - first))
+        if taken := drained.get(step.number, 0):
+            longer = {number: longer_ns.get(number, 1) for number in range(first, end)}
+            whole = sum(longer.values())
+            behind |= {number: taken * own / whole * _PER_S for number, own in longer.items()}
         first = end
     return behind
+
+
+def _longer_ns(step: StepLine, line: DeviceLine | None) -> int:
+    """Return by how much a step is longer on the device than on the host; at least a nanosecond."""
+    host_ns = step.duration_ns - (step.apart.end_ns - step.apart.begin_ns if step.apart is not None else 0)
+    return 1 if line is None else max(1, line.end_ns - line.begin_ns - host_ns)
 
 
 def device_idle_s(attempt: Attempt, numbers: Sequence[int], step_s: float) -> float | None:
