@@ -327,7 +327,8 @@ def _framework_of(item: pytest.Item) -> str | None:
     named = [case.params.get(name) for name in ("name", "framework", "manifest")] if case else []
     stem = item.path.stem.removeprefix("test_")
     named += sorted((name for name in FRAMEWORKS if stem == name or stem.startswith(f"{name}_")), key=len, reverse=True)
-    return next((name for name in named if name in FRAMEWORKS and item.path.parent.name in _TRAINING), None)
+    names = [name for name in named if isinstance(name, str) and name in FRAMEWORKS]
+    return names[0] if names and item.path.parent.name in _TRAINING else None
 
 
 def _spend_processor_time() -> float:
