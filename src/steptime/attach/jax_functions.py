@@ -19,7 +19,8 @@ from .call_flops import call_flops
 from .compiled.argument_amounts import REPEATED as SEVERAL
 from .compiled.argument_amounts import ArgumentAmounts, find_data, note_amount
 from .jax_waits import DeviceWaits
-from .library_calls import waits_of
+from .library_calls import first_call_elsewhere, waits_of
+from .record_file import now
 
 # Arrays of the same shapes in arguments and results, from which on a function is one of a training loop.
 FEW = 4
@@ -212,7 +213,9 @@ class JittedFunction:
     def begin(self, args: Any, kwargs: Any) -> Any:
         """Begin a call, as what the first one has shown it to be."""
         recorder = self.recorder
-        if self.role == HELPER or recorder.stack or not recorder.is_mine() or not self.functions.is_eager():
+        if not recorder.is_mine():
+            return self._begin_elsewhere(args, kwargs)
+        if self.role == HELPER or recorder.stack or not self.functions.is_eager():
             return None
         if self.role == STEP:
             # One without a gradient, as for each moment of an optimizer, may be called several times in a step.
@@ -236,6 +239,22 @@ class JittedFunction:
         recorder.enter("compile")
         return patches.CallMark("", (args, kwargs), given, self.functions.shapes(given))
 
+    def _begin_elsewhere(self, args: Any, kwargs: Any) -> Any:
+        """Begin a call in another thread, which is the one to record if the call computes a gradient."""
+        recorder = self.recorder
+        if recorder.begin is not None or self.role or self.holds_gradient is False or not self.functions.is_eager():
+            return None
+        begin, given = now(), self.functions.leaves((args, kwargs))
+        recorder.sights["jit"] = recorder.sights.get("jit", 0) + 1
+        return patches.CallMark(begin, (args, kwargs), given, self.functions.shapes(given))
+
+    def _end_elsewhere(self, mark: patches.CallMark) -> None:
+        arguments = mark.given[1]
+        program = jax_programs.program_of(self.function, arguments)
+        self.holds_gradient = jax_programs.holds_gradient(self.function, arguments, program)
+        if self.holds_gradient and (timed := first_call_elsewhere(mark.given[0])) is not None:
+            self._learn(mark, timed[0], timed[1])
+
     def end(self, mark: Any, returned: bool) -> None:
         """End it."""
         recorder = self.recorder
@@ -249,6 +268,9 @@ class JittedFunction:
             if timed is not None and returned and self.ends:
                 results = self.functions.leaves(mark.result)
                 self.functions.waits.add(recorder.number, results[self.ends[0]], timed[0], self)
+        elif mark.given[0]:
+            if returned:
+                self._end_elsewhere(mark)
         else:
             # One that was jitted before under another name is called, not compiled.
             timed = recorder.leave("compile", "call" if 0 < self.traced == self._traces() else "compile")

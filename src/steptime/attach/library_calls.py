@@ -139,7 +139,7 @@ def backward_of(owner: Any, name: str, compiling: Callable[[], bool] = patches.n
     recorder = process.recorder()
 
     def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-        if not recorder.is_mine() or recorder.inside("backward", "input"):
+        if not recorder.adopt_thread() or recorder.inside("backward", "input"):
             return None
         recorder.backward_begin()
         return True
@@ -192,6 +192,18 @@ def update_of(
         return True
 
     patches.measure(owner, name, before, lambda _, __: recorder.update_end(), compiling)
+
+
+def first_call_elsewhere(begin: int) -> tuple[int, int, int] | None:
+    """Record the calling thread from ``begin`` on, when a call began there that is now known to train.
+
+    Return its begin, end and time, or None if a step has begun in another thread.
+    """
+    recorder = process.recorder()
+    if not recorder.adopt_thread(begin):
+        return None
+    recorder.stack.append(["compile", begin, 0])
+    return recorder.leave("compile")
 
 
 def waits_of(owner: Any, *names: str) -> None:

@@ -73,12 +73,12 @@ class Recorder:
         """Return whether the calling thread is the one that is recorded."""
         return threading.get_ident() == self.thread
 
-    def adopt_thread(self) -> bool:
-        """Record the calling thread if no step has begun in another; return whether it is the one that is recorded."""
+    def adopt_thread(self, at: int = 0) -> bool:
+        """Record the calling thread, ``at`` or from now on, if no step has begun in another; return whether it is."""
         if threading.get_ident() != self.thread and self.begin is None:
             self.thread = threading.get_ident()
             del self.stack[:], self.pending[:]
-            self.before, self.before_end = "start", now()
+            self.before, self.before_end = "start", at or now()
         return threading.get_ident() == self.thread
 
     def inside(self, *names: str) -> bool:

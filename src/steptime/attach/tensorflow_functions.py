@@ -16,11 +16,13 @@ from .batch_amount import ARRAYS, BatchAmount
 from .call_flops import call_flops
 from .compiled.argument_amounts import REPEATED as SEVERAL
 from .compiled.argument_amounts import ArgumentAmounts, is_data, note_amount
-from .library_calls import itself, requests_of
+from .library_calls import first_call_elsewhere, itself, requests_of
+from .record_file import now
 
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
 # A function with a gradient that assigns no weights, whose update is a call of its own; and such an update.
 PASS, UPDATE = "micro-step", "update"
+ELSEWHERE = "elsewhere"  # a call in a thread that is not recorded
 REASON = "the whole step is one graph, inside which TensorFlow shows no times"
 INPUT_REASON = "the graph of the step takes its batches itself (tf.data in a tf.function)"
 REPEATED = "a step is a call of {name}, which computes gradients {often}: micro-steps, or steps of their own"
@@ -73,6 +75,7 @@ class TensorFlowFunctions:
     def __init__(self) -> None:
         self.recorder = process.recorder()
         self.known: weakref.WeakKeyDictionary[Any, KnownFunction] = weakref.WeakKeyDictionary()
+        self.elsewhere: weakref.WeakSet[Any] = weakref.WeakSet()  # those that do not train, called in other threads
         self.numbers = itertools.count()
         self.roles: set[str] = set()
         self.flops = call_flops()
@@ -81,7 +84,7 @@ class TensorFlowFunctions:
         """Begin a call, as what the first one has shown it to be."""
         recorder, function = self.recorder, args[0]
         if recorder.stack or not recorder.is_mine():
-            return None
+            return None if recorder.is_mine() else self._begin_elsewhere(function, args, kwargs)
         known = self.known.get(function)
         if known is None:
             iterators = list(filter(_is_iterator, (*args[1:], *kwargs.values())))
@@ -105,12 +108,30 @@ class TensorFlowFunctions:
             note_amount(recorder, known.batch.of(_arrays(args[1:], kwargs)))
         return patches.CallMark(known.role, known, traces)
 
+    def _begin_elsewhere(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Begin a call in another thread, which is the one to record if the call computes a gradient."""
+        if self.recorder.begin is not None or function in self.known or function in self.elsewhere:
+            return None
+        iterators = list(filter(_is_iterator, (*args[1:], *kwargs.values())))
+        shapes = tensorflow_flops.CallShapes((args[1:], kwargs), iterators) if self.flops.wanted else None
+        return patches.CallMark(ELSEWHERE, function, (bool(iterators), shapes, _arrays(args[1:], kwargs)), now())
+
+    def _end_elsewhere(self, function: Any, seen: Any, begin: int) -> None:
+        role = _role([each.graph for each in function._list_all_concrete_functions()])
+        if role not in (STEP, PASS):
+            self.elsewhere.add(function)
+        elif (timed := first_call_elsewhere(begin)) is not None:
+            self._learn(function, timed[0], timed[1], seen)
+
     def end(self, mark: Any, returned: bool) -> None:
         """End it."""
-        role, known, seen = mark.given
+        role, known, seen = mark.given[:3]
         result, mark.result = mark.result, None
         recorder = self.recorder
-        if role == EVALUATION:
+        if role == ELSEWHERE:
+            if returned:
+                self._end_elsewhere(known, seen, mark.given[3])
+        elif role == EVALUATION:
             recorder.forward_end(seen)
         elif role == UPDATE:
             recorder.update_end(counts=self._is_update())

@@ -10,7 +10,7 @@ import functools
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from .. import early_end, patches, process
 from ..batch_amount import AskedSizes, BatchReader
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # The step whose floating-point operations are counted when asked.
 COUNTED_STEP = 4
+KERNELS = ("CPU", "CUDA", "XPU", "HPU", "MPS", "PrivateUse1")
 
 
 def install(torch: Any) -> None:
@@ -384,6 +385,24 @@ def _keeps_graph(
     return retained is True or created is True or retain_graph is True or create_graph is True
 
 
+class Formulas(Dict[Any, Any]):
+    """How operators are counted, by which torch's mode decides what to decompose: none that has a kernel of its own.
+
+    The parts of one round otherwise than its kernel, as the gradient of SiLU does.
+    """
+
+    def __contains__(self, operator: Any) -> bool:
+        return dict.__contains__(self, operator) or _has_kernel(operator)
+
+
+def _has_kernel(operator: Any) -> bool:
+    torch = sys.modules["torch"]
+    if not isinstance(operator, torch._ops.OpOverload):
+        return False
+    has: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key
+    return any(has(operator.name(), key) for key in KERNELS)
+
+
 class FlopCount:
     """Counts inside each outermost forward and backward of one step, so that no mode of the user's is crossed."""
 
@@ -403,6 +422,7 @@ class FlopCount:
         if not self.wanted or self.recorder.number != COUNTED_STEP:
             return None
         mode = importlib.import_module("torch.utils.flop_counter").FlopCounterMode(display=False)
+        mode.flop_registry = Formulas(getattr(mode, "flop_registry", ()))
         mode.__enter__()
         return phase, mode
 
