@@ -18,6 +18,17 @@ def learn(x, y):
 def train(rows, size):
     for x, y in DataLoader(data, size, sampler=SubsetRandomSampler(rows)): learn(x, y)
 
+def learn_at_once(count):
+    pairs = []
+    for x, y in DataLoader(data, 8):
+        with torch.no_grad(): net(x)
+        pairs.append((x, y))
+        if len(pairs) == count:
+            optimizer.zero_grad()
+            for x, y in pairs: cross_entropy(net(x), y).backward()
+            optimizer.step()
+            pairs.clear()
+
 def evaluate(rows, size):
     with torch.no_grad():
         for x, y in DataLoader(data, size, sampler=SubsetRandomSampler(rows)): net(x)
@@ -41,6 +52,16 @@ LOOPS = {
         11,
     ),
     "evaluated first": ("for _ in range(12):\n    evaluate(range(96), 96)\n    train(range(96), 96)", [96] * 12, 11),
+    "none, of batches that are read at once and of which some remain": (
+        "for _ in range(4): learn_at_once(5)",
+        [40] * 8,
+        0,
+    ),
+    "behind batches of which some remain": (
+        "for _ in range(4):\n    learn_at_once(5)\n    evaluate(range(96), 16)",
+        [40] * 8,
+        3,
+    ),
     "every other batch": (
         """
 batches = iter(DataLoader(data, 8))

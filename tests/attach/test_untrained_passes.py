@@ -66,6 +66,19 @@ def test_episodes_of_several_lengths_are_the_steps_own(tmp_path):
     assert (len(steps), [step for step in steps if "apart" in step]) == (40, [])
 
 
+def test_losses_of_differing_number_that_go_back_one_by_one_are_all_the_steps_own(tmp_path):
+    loop = """
+for i in range(40):
+    optimizer.zero_grad()
+    for loss in [plain(4) for _ in range(2 + i * 7 % 5)]:
+        loss.backward()
+    optimizer.step()
+"""
+    steps = run(tmp_path, loop)
+    assert [step["micro_steps"] for step in steps] == [2 + i * 7 % 5 for i in range(40)]
+    assert [step for step in steps if "apart" in step or "left_out" in step] == []
+
+
 FAILING = """
 class Tried(torch.nn.Module):
     def __init__(self):
@@ -130,11 +143,14 @@ for i, (x,) in enumerate(DataLoader(TensorDataset(torch.rand(368, 2)), 16)):
 LEFT_OUT_BEGIN = """
 data = TensorDataset(torch.rand(320, 2))
 
-def train(leaves_out, kept=1):
+losses = []
+
+def train(leaves_out, kept=1, note=lambda loss: None):
     had = 0
     for _ in range(3):
         for i, (x,) in enumerate(DataLoader(data, 16)):
             loss = net(x).mean()
+            note(loss)
             if leaves_out(i):
                 continue
             loss.backward()
@@ -150,6 +166,8 @@ LEFT_OUT = {
     "the last of each epoch": ("train(lambda i: i == 19)", 57, 2),
     "several in a row": ("train(lambda i: 6 < i < 11)", 48, 12),
     "some now and then": ("train(lambda i: i * i % 11 == 5)", 48, 12),
+    "some, with all losses in a list": ("train(lambda i: i % 7 == 3, note=losses.append)", 51, 9),
+    "several in a row, with all losses in a list": ("train(lambda i: 6 < i < 11, note=losses.append)", 48, 12),
     "one of a micro-step": ("train(lambda i: i % 5 == 1, kept=2)", 24, 12),
 }
 
@@ -223,9 +241,10 @@ BY_HAND_BEGIN = (
     + """
 x, losses = torch.rand(640, 2), []
 
-def train(leaves_out, evaluate=lambda: None):
+def train(leaves_out, evaluate=lambda: None, note=lambda loss: None):
     for i in range(40):
         loss = net(x[i * 16:i * 16 + 16]).mean()
+        note(loss)
         if leaves_out(i):
             continue
         learn(loss)
@@ -241,6 +260,7 @@ BY_HAND = {
     "some now and then": ("train(lambda i: i * i % 11 == 5)", 33, 7, 0),
     "every third batch": ("train(lambda i: i % 3 == 1)", 27, 13, 0),
     "several in a row": ("train(lambda i: 6 < i < 11)", 36, 4, 0),
+    "some, with all losses in a list": ("train(lambda i: i % 9 == 4, note=losses.append)", 36, 4, 0),
     "none, one evaluated whose loss is kept": (
         "train(lambda i: False, lambda: losses.append(net(x[:64]).mean()))",
         40,

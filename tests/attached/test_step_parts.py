@@ -231,6 +231,22 @@ def test_steps_beside_evaluations_are_kept_where_there_are_few_others(tmp_path, 
     assert any("every step is next to an evaluation" in note for note in run.notes) is (every < 3)
 
 
+def test_the_rate_names_what_it_leaves_out_beside_nearly_every_step(tmp_path):
+    """As the acting of reinforcement learning."""
+    notes = run_notes(one_process(tmp_path, evaluated_steps(1)))
+    (note,) = (note for note in notes if note.startswith("note: the rate leaves out"))
+    assert "evaluation or acting (passes without gradient) beside 40 of 40 steps: 79 % of the time since step 0" in note
+
+
+def test_where_few_of_many_steps_are_beside_no_evaluation_they_are_not_shown_alone(tmp_path):
+    steps, begin = [], 10_000 * MS
+    for number in range(200):
+        apart = {} if 90 <= number < 100 else {"apart_ms": 30.0}
+        steps.append(step(number, begin, {"forward": 5.0, "update": 3.0}, **apart))
+        begin += steps[-1]["duration_ns"]
+    assert one_process(tmp_path, steps).steps > 150
+
+
 def test_of_a_short_run_with_one_evaluation_the_steps_beside_it_are_left_out(tmp_path):
     run = one_process(tmp_path, evaluated_steps(40)[:9])
     assert run.steps <= 7

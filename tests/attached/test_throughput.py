@@ -202,6 +202,18 @@ def test_where_batches_are_in_hand_samples_are_rows_as_many_as_a_loader_gave(tmp
     assert ("every step trains on one and the same batch" in notes) == same
 
 
+def test_several_steps_on_each_batch_are_not_called_one_batch_where_the_first_of_each_are_left_out(tmp_path):
+    """As where the first step of each batch is beside an evaluation, or behind acting."""
+    steps = [{**each, "samples": 8} for each in ddp_steps(0, lambda _: [0.0, 0.0], 40)]
+    for number, each in enumerate(steps):
+        if number % 4:
+            each["flags"] = ["same_batch"]
+        elif number:
+            each["apart"] = {"begin_ns": each["begin_ns"], "end_ns": each["begin_ns"] + 1, "regions": {}, "gaps": {}}
+    run = found_in(write(tmp_path, process_lines(0, 1, steps)), 60_000.0)
+    assert not any("one and the same batch" in note for note in run.notes)
+
+
 def test_passes_beside_micro_steps_are_named(tmp_path):
     notes = run_notes(job(tmp_path, lambda _, __: {"samples": 8, "dropped": 3}))
     assert any("steps have 3 more backward passes, whose gradients the script drops" in note for note in notes)

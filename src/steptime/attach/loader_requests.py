@@ -192,11 +192,13 @@ class EvaluatedReads:
 
     It reads one after the other without gradient. As many before every step are the step's own, as of a loader that
     gives pairs, but for those that came before the loader began anew: of folds of one data set, and of epochs of one
-    batch.
+    batch. A script that reads several at once before it trains on them may drop the rest of an epoch: fewer than it
+    reads at once, of which no loader began since the update, are its own.
     """
 
     def __init__(self) -> None:
         self.usual: int | None = None
+        self.together = 0  # batches of the latest step that were read before it trained on them
 
     def count(self, requests: list[LoaderRequest], *, begun: bool, array: Any = None) -> int:
         """Return how many of ``requests``, before the one that is trained on, belong to an evaluation.
@@ -209,7 +211,9 @@ class EvaluatedReads:
             return 0
         last = max((index for index, request in enumerate(requests) if request.delivered), default=0)
         anew = max((index for index in range(last) if requests[index].region == "loader_start"), default=-1)
-        read = [at for at, request in enumerate(requests[: own_from(requests, last, array)]) if request.read_until]
+        first = own_from(requests, last, array)
+        self.together = last + 1 - first
+        read = [at for at, request in enumerate(requests[:first]) if request.read_until]
         own, usual = [index for index in read if index > anew], self.usual or 0
         if begun:
             self.usual = len(own) if self.usual is None else min(usual, len(own))
@@ -237,15 +241,22 @@ class EvaluatedReads:
         if not count:
             return requests
         evaluated = requests[:count]
+        dropped = self._are_dropped(evaluated)
         for request in evaluated:
-            request.settle(ledger, apart=request.region != "epoch")
-        ledger.extend_apart(evaluated[-1].begin, max(request.read_until for request in evaluated))
+            request.settle(ledger, apart=request.region != "epoch" and not dropped)
+        if not dropped:
+            ledger.extend_apart(evaluated[-1].begin, max(request.read_until for request in evaluated))
         return requests[count:]
+
+    def _are_dropped(self, requests: list[LoaderRequest]) -> bool:
+        """Return whether ``requests``, which the script read and does not train on, are the rest of an epoch."""
+        began = any(request.region == "loader_start" for request in requests)
+        return not began and sum(request.delivered for request in requests) < self.together
 
     def last(self, requests: list[LoaderRequest]) -> list[LoaderRequest]:
         """Return those that an evaluation made, where none of ``requests`` is trained on."""
         read = [request for request in requests if request.read_until]
-        return read if len(read) > (self.usual or 0) else []
+        return read if len(read) > (self.usual or 0) and not self._are_dropped(requests) else []
 
 
 def own_from(requests: list[LoaderRequest], last: int, array: Any) -> int:

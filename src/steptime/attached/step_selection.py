@@ -29,6 +29,8 @@ _STARTING = 2.0
 """Times the median step, above which the first steps are not steady whatever follows."""
 _AT_ONCE, _LITTLE = 2, 0.03
 """Steps, and share of them, that are left out without asking whether they differ by more than chance."""
+_SOME = 0.1
+"""Share of the steps, below which those without an evaluation beside them are too few to be shown alone."""
 _MOST_UNCERTAIN = 0.5
 """Of the exchange, that the clocks may leave open."""
 
@@ -83,9 +85,10 @@ def _undisturbed(steps: Mapping[int, Sequence[StepLine]]) -> tuple[list[int], bo
     behind = [number for number in steps if number not in disturbed]
     beside = [number for number, own in steps.items() if number not in spoilt and not any(step.save_s for step in own)]
     few = len(beside) < _FEW and bool(apart or not beside)
-    if len(apart) >= _FEW or few or len(apart) > len(beside) // 2:
+    enough = max(_FEW, _SOME * len(beside))
+    if len(apart) >= enough or few or len(apart) > len(beside) // 2:
         return apart, False
-    return (behind if len(behind) >= _FEW else beside), True
+    return (behind if len(behind) >= enough else beside), True
 
 
 def _with_exchange(attempt: Attempt, numbers: list[int]) -> KeptSteps:

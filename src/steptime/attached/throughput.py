@@ -27,6 +27,8 @@ _UNEVEN = "steps ask loaders for {} to {} batches each, and the rows that go for
 _IN_HAND = (
     "steps ask no loader for a batch, as where one is in hand, and what goes forward is not seen to have its rows"
 )
+_LEAST_BESIDE = 0.05
+"""Share of the time, from which on what a script without a loader does beside its steps is named."""
 _DOUBLE = 1.5
 """Times the median, that a step with two batches has at least."""
 _AHEAD = 0.1
@@ -179,12 +181,25 @@ def _rows_note(kept: KeptSteps) -> Iterator[str]:
 
 
 def _is_one_batch(kept: KeptSteps) -> bool:
-    """Return whether every step but the first trains on the very arrays of the step before."""
-    return all("same_batch" in step.flags for number in kept.numbers if number for step in kept.attempt.steps[number])
+    """Return whether every step but the first trains on the very arrays of the step before, those not kept as well."""
+    later = [group for number, group in kept.attempt.steps.items() if number and number >= kept.numbers[0]]
+    return all("same_batch" in step.flags for group in later for step in group)
+
+
+def _acting_note(kept: KeptSteps) -> Iterator[str]:
+    """Yield what the rate leaves out between steps, as the acting of reinforcement learning."""
+    steps = [group[0] for number, group in kept.attempt.steps.items() if number >= kept.numbers[0]]
+    beside = sum(step.apart is not None for step in steps)
+    share = sum(step.apart_s for step in steps) / max(1e-9, sum(step.duration_ns * 1e-9 for step in steps))
+    if beside and (kept.near_evaluation or (_has_no_loader(kept) and share >= _LEAST_BESIDE)):
+        where = f"beside {beside} of {format_count(len(steps), 'step')}"
+        since = f"{100.0 * share:.0f} % of the time since step {kept.numbers[0]}"
+        yield f"the rate leaves out evaluation or acting (passes without gradient) {where}: {since}"
 
 
 def sample_notes(kept: KeptSteps) -> Iterator[str]:
     """Yield what counts as a sample, where batches have another number of rows than their loader was asked for."""
+    yield from _acting_note(kept)
     yield from _forward_note(kept)
     if _is_one_batch(kept):
         yield "every step trains on one and the same batch"

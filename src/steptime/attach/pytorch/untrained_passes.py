@@ -51,7 +51,7 @@ class DroppedPasses:
     until then. What goes forward in the place from which the script trains was left out by it instead.
 
     Behind requests to a loader it finds forwards that the script has left out (`continue`): their graphs are gone when
-    a backward pass of a later batch begins.
+    a backward pass of a later batch begins, or kept with their losses and none of its own.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -108,9 +108,11 @@ class DroppedPasses:
         recorder = self.recorder
         batches = recorder.batches
         if batches.group > batches.trained + 1 and self.held and not recorder.stack:
-            for group in batches.groups()[:-1]:
+            *before, last = batches.groups()
+            trained = _Reach(tensors, self.held.get(last, []))
+            for group in before:
                 known = self.held.get(group, [])  # none, of one of which only times were noted
-                if all(map(_is_gone, known)) or (None in known and recorder.untrained.evaluates):
+                if all(map(_is_gone, known)) or (recorder.untrained.evaluates and trained.leaves(known)):
                     recorder.passes.leave_out(recorder, group, len(known) or 1)
         self.held.clear()
         if self.passes:
@@ -124,26 +126,45 @@ class DroppedPasses:
     def _leave_out(self, tensors: Any) -> None:
         """Set apart those first passes that are none of a backward pass's, and count no others that are left out."""
         recorder, passes = self.recorder, self.passes
-        reached: set[Token] | None = None
+        trained = _Reach(tensors, [passes[-1].token])
         evaluated = 0
         while evaluated < len(passes) - 1 and passes[evaluated].place not in self.places:
-            token = passes[evaluated].token
-            known = token() if token is not None else None
-            if token is None:
+            begun = passes[evaluated]
+            if begun.token is None or not (begun.is_gone() or trained.lacks([begun.token])):
                 break
-            if known is not None:
-                reached = _tokens_of(tensors) if reached is None else reached
-                if known in reached or not reached:
-                    break
             evaluated += 1
         if evaluated:
             self._set_apart(evaluated, passes[evaluated].begun)
-        gone = [place for place, each in enumerate(passes[:-1]) if each.is_gone()]
+        place = passes[-1].place  # by which one is known whose loss the script keeps
+        gone = [
+            index
+            for index, begun in enumerate(passes[:-1])
+            if begun.is_gone() or (begun.token and begun.place == place and trained.leaves([begun.token]))
+        ]
         if gone:
             recorder.passes.inputs.forget(recorder.micro_steps, gone)
             recorder.forwards -= len(gone)
             recorder.passes.left_out += len(gone)
-            self.passes = [each for each in passes if not each.is_gone()]
+            self.passes = [begun for index, begun in enumerate(passes) if index not in gone]
+
+
+class _Reach:
+    """What a backward pass of ``tensors`` reaches, of the ``latest`` forwards and others, known by their tokens."""
+
+    def __init__(self, tensors: Any, latest: list[weakref.ref[Token] | None]) -> None:
+        self.tensors, self.latest = tensors, latest
+        self.reached: set[Token] | None = None
+
+    def leaves(self, tokens: list[weakref.ref[Token] | None]) -> bool:
+        """Return whether it leaves ``tokens`` out: one is not known, or the latest is reached and none of these."""
+        return None in tokens or (self.lacks(tokens) and not self.lacks(self.latest))
+
+    def lacks(self, tokens: list[weakref.ref[Token] | None]) -> bool:
+        """Return whether it is known to reach others and none of ``tokens``."""
+        if self.reached is None:
+            self.reached = _tokens_of(self.tensors)
+        reached = self.reached
+        return bool(reached) and not any(token is not None and token() in reached for token in tokens)
 
 
 def _is_gone(token: weakref.ref[Token] | None) -> bool:
