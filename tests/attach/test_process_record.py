@@ -156,10 +156,10 @@ def test_a_step_behind_which_none_comes_is_written_too(step_file):
 
 
 @pytest.mark.parametrize(("age_s", "waits_s"), [(0, 0.25), (5, 0.5), (3600, 1.0)])
-def test_steps_wait_for_a_tenth_of_the_time_of_the_process_within_bounds(step_file, age_s, waits_s):
-    file, lines = step_file
+def test_steps_wait_for_a_tenth_of_the_time_since_the_first_within_bounds(step_file, age_s, waits_s):
+    _, lines = step_file
     at = record_file.now()
-    file.begin = at - age_s * 10**9
+    lines.begun = at - age_s * 10**9
     lines.write_at(at)
     assert lines.due - at == waits_s * 1e9
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SUMMED_NS = 1_000_000_000
 FEWEST = 1 << 20
 # Behind the first steps, lines wait for those of further steps: so long at first, then this part of the time since the
-# process began, and so long at most; and at most so many wait.
+# first step, and so long at most; and at most so many wait.
 AT_ONCE, TOGETHER_NS, PART, LONGEST_NS, MOST_TOGETHER = 64, 250_000_000, 10, 1_000_000_000, 256
 # Lines about amounts that are not known, of a script whose steps take turns.
 MOST_REASONS = 32
@@ -38,7 +38,7 @@ class StepLines:
         self.reasons = 0  # that were
         self.texts: list[str] = []
         self.size = 0  # of these
-        self.due = 0
+        self.begun = self.due = 0
         self.busy, self.stopping = threading.Lock(), threading.Lock()
         self.thread: threading.Thread | None = None
         self.ended = False  # whether no thread may be started, so that no line may wait
@@ -57,7 +57,8 @@ class StepLines:
     def write_at(self, at: int) -> None:
         """Write what waits; what follows waits for a while: so much a process that is killed loses."""
         self.write()
-        self.due = at + min(LONGEST_NS, max(TOGETHER_NS, (at - self.file.begin) // PART))
+        self.begun = self.begun or at
+        self.due = at + min(LONGEST_NS, max(TOGETHER_NS, (at - self.begun) // PART))
 
     def note_unknown(self, amount: str, reason: str) -> None:
         """Write why an ``amount`` of steps is not known, once for each reason in turn."""
