@@ -65,6 +65,19 @@ def test_sides_that_took_no_turns_are_undecided_and_fail_as_before(tmp_path):
     assert (passed, failed) == (0, 1)
 
 
+def test_a_slowdown_that_a_gate_does_not_take_for_shown_is_not_called_passed(folders):
+    old, _, slow = folders
+    trial = json.loads(run(old, slow, "--fail-over", "5%", "--json")[0])["trials"][0]
+    between = 100 * ((trial["ratio"]["low"] + trial["gate_low"]) / 2 - 1)
+
+    text, code = run(old, slow, "--fail-over", f"{between:.4f}%")
+
+    words = " ".join(text.split())
+    assert words.startswith("not failed, since it is slower by more than ")
+    assert "with a confidence of 95 % and a gate asks for 99 %: slow against old (the baseline)" in words
+    assert code == 0
+
+
 def test_the_exit_code_is_1_only_beyond_the_threshold(folders):
     old, same, slow = folders
 

@@ -84,6 +84,14 @@ def test_what_was_left_out_of_one_worker_says_nothing_of_several(world_profile):
     assert [asked(profile, workers).held_out.outside for workers in (3, 1)] == [0, 1]
 
 
+@pytest.mark.parametrize(("workers", "left_out"), [(3, 1), (1, 2)])
+def test_a_model_that_was_tested_elsewhere_names_how_it_did_there(world_profile, workers, left_out):
+    profile = with_points(world_profile, point(0.3, workers=left_out))
+    assert asked(profile, workers).held_out.in_words() == (
+        "The model was tested on other numbers of workers: 1 of 1 lay outside."
+    )
+
+
 @pytest.mark.parametrize("seen_s", [0.05, 0.154, 0.3])
 def test_an_interval_is_as_wide_as_it_takes_to_hold_what_was_left_out(world_profile, seen_s):
     """The measurement is as far from the middle as an end of the wider interval, on the scale of logarithms."""

@@ -6,7 +6,7 @@ of them, on the scale of logarithms and independent of the rest.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 
 from steptime.fitting.profile import ProfileGroup
@@ -31,11 +31,16 @@ class HeldOutTest:
     """The largest ratio between one of these and the end of its interval that it lies beyond; None without any."""
     deviation: float
     """Standard deviation of a logarithm; where it is added, the intervals hold nine of ten points."""
+    elsewhere: "HeldOutTest | None" = None
+    """Without points: how it did on one worker where several were asked for, or on several; None if it has neither."""
 
     def in_words(self) -> str:
         """Return it as a sentence."""
         if not self.points:
-            return "The model was not tested on held-out points."
+            other = self.elsewhere
+            if other is None:
+                return "The model was not tested on held-out points."
+            return f"The model was tested on other numbers of workers: {other.outside} of {other.points} lay outside."
         one = self.points == 1
         if self.farthest is None:
             which = "The one held-out measurement" if one else f"All {self.points} held-out measurements"
@@ -49,11 +54,15 @@ def held_out_test(group: ProfileGroup, workers: int) -> HeldOutTest:
 
     One worker exchanges nothing, so that neither tells of the other.
     """
-    left_out = [each for each in group.held_out if (each.workers == 1) == (workers == 1)]
-    return judged(
-        (each.measured_s, Interval(each.predicted.value_s, each.predicted.low_s, each.predicted.high_s))
-        for each in left_out
+    alike, others = (
+        judged(
+            (each.measured_s, Interval(each.predicted.value_s, each.predicted.low_s, each.predicted.high_s))
+            for each in group.held_out
+            if ((each.workers == 1) == (workers == 1)) is wanted
+        )
+        for wanted in (True, False)
     )
+    return alike if alike.points or not others.points else replace(alike, elsewhere=others)
 
 
 def judged(points: Iterable[tuple[float, Interval[float, float]]]) -> HeldOutTest:

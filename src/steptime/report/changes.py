@@ -153,7 +153,13 @@ def _failed(found: ChangeReport) -> str:
     if found.threshold is None:
         return ""
     limit = f"slower by more than {_share(found.threshold)}"
-    return f"FAILED, {limit}: " if found.fails else f"passed, none shown to be {limit}: "
+    if found.fails:
+        return f"FAILED, {limit}: "
+    slower = (each.ratio.low or 0.0 for each in found.trials if each.verdict == "slower")
+    if any(low > 1.0 + found.threshold for low in slower):
+        usual, gate = (f"{100 * level:.0f} %" for level in (found.level, found.gate_level))
+        return f"not failed, since it is {limit} with a confidence of {usual} and a gate asks for {gate}: "
+    return f"passed, none shown to be {limit}: "
 
 
 def _shown(found: ChangeReport, verdict: str) -> Iterator[str]:
