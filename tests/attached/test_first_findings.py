@@ -93,7 +93,7 @@ def test_a_training_that_was_started_anew_is_one(tmp_path, name):
     ]
     run = found_in(write(tmp_path, *files), 60_000.0)
     assert run.trainings == []
-    assert "started anew 1 time" in sentences_of(run)["restart"]
+    assert "restarted 1 time" in sentences_of(run)["restart"]
 
 
 def test_an_attempt_of_another_launcher_is_no_restart(tmp_path):

@@ -30,7 +30,7 @@ def test_a_restart_is_an_attempt_of_its_own(tmp_path):
     restart = next(part for part in run.job if part.name == "restart")
     assert (run.attempts, run.ranks[0].steps, restart.count) == (2, 30, 1)
     assert restart.time_s == pytest.approx(9.0 - 7 * 0.040)
-    assert "started anew 1 time" in sentences_of(run)["restart"]
+    assert "restarted 1 time" in sentences_of(run)["restart"]
 
 
 def test_trainings_one_after_the_other_are_not_one(tmp_path):

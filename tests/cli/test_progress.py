@@ -17,6 +17,7 @@ from steptime.execution.progress import Remaining
 def every_line(monkeypatch):
     """Write every line of a file at once; tests of their pace set another time."""
     monkeypatch.setattr(progress, "_LINE_EVERY_S", 0.0)
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 def shown(act, *, terminal=False, width=60):

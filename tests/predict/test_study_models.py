@@ -109,4 +109,4 @@ def test_a_study_without_a_breakdown_says_that_nothing_can_be_compared(tmp_path)
     (store.path / "trials" / trial.id / "ablation.jsonl").unlink()
     text = answer(found(store))
     assert "no model of synchronous SGD can be compared with it" in text
-    assert "nothing is said of the load-imbalance factor" in text
+    assert "the load-imbalance factor is unknown" in text

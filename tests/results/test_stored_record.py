@@ -44,7 +44,7 @@ KINDS = {
         lambda: a_launch(a_trial()),
         (
             "trial launch block status reason started_at wall_s commands environment noise flags workers "
-            "stderr cluster isolation steptime environment_variables site lost_hosts machine schedule"
+            "stderr cluster isolation steptime environment_variables site lost_hosts machine schedule shared_import"
         ),
     ),
     "ablation": (

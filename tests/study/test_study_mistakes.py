@@ -218,9 +218,10 @@ ONE_MISTAKE = [
                  "inside a list; write its names beside the others", id="list in a list"),
     pytest.param(TOP + "steps: 100", "race.yaml:3: steps: 100 is not a mapping; it takes the keys warmup, min, max "
                  "({min: 100, max: 100} for exactly 100)", id="no mapping"),
-    pytest.param(TOP + "launches: 2", "race.yaml:3: launches: 2 is not a mapping; it takes the keys min, max ({min: 2, "
-                 "max: 2} for exactly 2)", id="a count in place of a range"),
-    pytest.param(TOP + "launches: many", "race.yaml:3: launches: 'many' is not a mapping; it takes the keys min, max",
+    pytest.param(TOP + "launches: 2", "race.yaml:3: launches: 2 is not a mapping; it takes the keys min, max, forks "
+                 "({min: 2, max: 2} for exactly 2)", id="a count in place of a range"),
+    pytest.param(TOP + "launches: many", "race.yaml:3: launches: 'many' is not a mapping; it takes the keys min, max, "
+                 "forks",
                  id="a word in place of a range"),
     pytest.param(TOP + "target: 1 percent", "race.yaml:3: target: '1 percent' is not a share; write for example 1% or "
                  "0.01", id="no share"),
@@ -233,8 +234,8 @@ ONE_MISTAKE = [
     pytest.param(TOP + "version: 2", "race.yaml:3: version: version 2 is not known; this steptime reads version 1",
                  id="other version"),
     pytest.param(TOP + "name: a/b",
-                 "race.yaml:3: name: 'a/b' is not a name: it starts with a letter or digit and goes on "
-                 "with letters, digits, '.', '_', '-'", id="name that is not a file name"),
+                 "race.yaml:3: name: 'a/b' is not a name: it starts with a letter or digit and "
+                 "continues with letters, digits, '.', '_', '-'", id="name that is not a file name"),
     pytest.param(
         "frameworks: pytorch\nworkloads:\n- name: lenet5\n  image: [1, 2, 3]",
         "race.yaml:4: workloads.0.image: [1, 2, 3] is not an image size; write a side in pixels, or [height, width]",

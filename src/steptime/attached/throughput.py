@@ -183,7 +183,7 @@ def _rows_note(kept: KeptSteps) -> Iterator[str]:
 def _is_one_batch(kept: KeptSteps) -> bool:
     """Return whether every step but the first trains on the very arrays of the step before, those not kept as well."""
     later = [group for number, group in kept.attempt.steps.items() if number and number >= kept.numbers[0]]
-    return all("same_batch" in step.flags for group in later for step in group)
+    return bool(later) and all("same_batch" in step.flags for group in later for step in group)
 
 
 def _acting_note(kept: KeptSteps) -> Iterator[str]:
