@@ -98,7 +98,7 @@ def test_the_first_step_of_a_compiled_function_is_its_compilation(runs):
 
 
 def test_phases_that_a_library_does_not_show_are_said_with_the_reason(runs):
-    said = {phase for line in runs.of("unseen") for phase in line["phases"] if line["reason"]}
+    said = {phase for line in runs.of("unseen") for phase in line["phases"] if line["reason"]} - {"samples", "tokens"}
     hidden = {"forward", "backward", "update", "comm_exposed", "sync_wait"}
     assert said == (set() if runs.framework in ("chainer", "paddle") else hidden)
 
