@@ -22,6 +22,7 @@ from steptime.flags import amount, flag_text, stored, stored_flag_text
 from steptime.results.consistency import SetAside
 from steptime.results.consistency import counted as reasons_counted
 from steptime.results.records import Launch
+from steptime.statistics.shared_imports import import_names
 from steptime.statistics.stalls import Stalls
 from steptime.study.trial import Trial
 from steptime.units import format_seconds
@@ -58,7 +59,7 @@ def trial_flags(
     found += _uncompiled(launches)
     if trial.device != "cpu":
         found += _short_steps(launches)
-    if len({number if each.shared_import is None else each.shared_import for number, each in enumerate(launches)}) == 1:
+    if len(set(import_names(launches))) == 1:
         found.append(flag_text("single_launch"))
     if failed:
         found.append(flag_text("failed_launches", failed=failed, launches=failed + len(launches)))

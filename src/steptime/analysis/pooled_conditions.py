@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from steptime.flags import flag_text
+from steptime.statistics.shared_imports import ForkedLaunch
 
 
 class _Worker(Protocol):
@@ -40,13 +41,6 @@ class IsolatedLaunch(Protocol):
 
     @property
     def isolation(self) -> str | None: ...
-
-
-class ForkedLaunch(Protocol):
-    """A launch whose record has the import that it was forked from."""
-
-    @property
-    def shared_import(self) -> str | None: ...
 
 
 class SitedLaunch(Protocol):

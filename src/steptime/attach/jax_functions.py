@@ -97,12 +97,11 @@ class JaxFunctions:
         @functools.wraps(inner)
         def jit(*args: Any, **kwargs: Any) -> Any:
             made = inner(*args, **kwargs)
+            mapped = name == "pmap"
             if hasattr(made, "lower"):
-                return self._stand_in(patch, made, kwargs, mapped=name == "pmap")
+                return self._stand_in(patch, made, kwargs, mapped=mapped)
             # Called with options alone, it is a decorator.
-            return functools.wraps(made)(
-                lambda function: self._stand_in(patch, made(function), kwargs, mapped=name == "pmap")
-            )
+            return functools.wraps(made)(lambda function: self._stand_in(patch, made(function), kwargs, mapped=mapped))
 
         patch.put(jit)
 

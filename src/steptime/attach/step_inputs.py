@@ -28,8 +28,8 @@ class PassInput(NamedTuple):
 
     array: Any
     """A weak reference, of which an array has one."""
-    version: int
-    """How often the array was written to, as a buffer that takes one batch after the other."""
+    version: int | None
+    """How often the array was written to, as a buffer that takes one batch after the other; None if not counted."""
     module: int
     """Number of the outermost module that took it."""
     amount: InputAmount
@@ -39,7 +39,7 @@ class PassInput(NamedTuple):
     """Whether an optimizer asked for the pass, as L-BFGS does several times for one update."""
 
     @property
-    def what(self) -> tuple[int, int]:
+    def what(self) -> tuple[int, int | None]:
         """By which the same values are known: the array, and how often it was written to."""
         return id(self.array), self.version
 
@@ -108,7 +108,7 @@ class PassInputs:
 
 def _each_once(firsts: list[PassInput]) -> list[PassInput] | str:
     """Return arrays of several backward passes, each once."""
-    uses: dict[tuple[int, int], list[PassInput]] = {}
+    uses: dict[tuple[int, int | None], list[PassInput]] = {}
     for taken in firsts:
         uses.setdefault(taken.what, []).append(taken)
     for same in uses.values():

@@ -40,7 +40,7 @@ class StepPasses:
         rows = int(shape[0]) if shape else None
         if index not in self.rows:
             self.rows[index] = (rows, reference_to(array)) if shape else (None, None)
-            self.versions[index] = _version(array)
+            self.versions[index] = version_of(array)
             if shape and len(shape) > 1:
                 self.lengths[index] = shape[1]
         elif rows is not None and self.rows[index][0] not in (None, rows):
@@ -192,7 +192,7 @@ class StepPasses:
         return list(arrays.values())
 
 
-def _version(array: Any) -> int | None:
+def version_of(array: Any) -> int | None:
     """Return how often an array was changed in place, or None if nothing counts that."""
     try:
         return getattr(array, "_version", None)

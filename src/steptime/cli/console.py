@@ -47,21 +47,18 @@ def print_paragraph(console: Console, text: str, style: str = "") -> None:
     """Print a paragraph of whole words as wide as a terminal; in a file it is one line, for whoever searches it."""
     if console.is_terminal or "COLUMNS" in os.environ:
         indent = text[: len(text) - len(text.lstrip())] + _HANGING
-        text = textwrap.fill(
-            text, console.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
+        text = "\n".join(whole_words(text, console.width, indent))
     console.print(Text(text, style=style), soft_wrap=True)
+
+
+def whole_words(text: str, width: int, indent: str = "") -> list[str]:
+    """Return lines of whole words, all but the first with an ``indent``: a broken path or option cannot be copied."""
+    width = max(width, _LEAST_WIDTH)
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 _HANGING = "    "
 """Ahead of all lines of a paragraph but the first."""
-
-
-def whole_words(text: str, width: int) -> list[str]:
-    """Return lines of whole words: a path or an option that is broken cannot be copied."""
-    return textwrap.wrap(text, max(width, _LEAST_WIDTH), break_long_words=False, break_on_hyphens=False)
-
-
 _LEAST_WIDTH = 20
 """Columns of the narrowest lines."""
 _LONGEST_WORD = 16

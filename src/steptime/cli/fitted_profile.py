@@ -18,7 +18,7 @@ from steptime.curves.reference_models import NULLS
 from steptime.errors import UsageError
 from steptime.fitting.attached_profile import attached_profile, write_attached_profile
 from steptime.fitting.links import FittedTable
-from steptime.fitting.profile import NetLink, Profile, ProfileGroup
+from steptime.fitting.profile import HeldOut, NetLink, Profile, ProfileGroup
 from steptime.model.measured_links import stored_links
 from steptime.predict.held_out import errors_of
 from steptime.report.terminal import empty_table, narrowed, wrapped
@@ -119,13 +119,16 @@ def _tests_in_words(tested: Sequence[ProfileGroup]) -> str:
             "or number of workers."
         )
     errors = errors_of(held)
-    inside = round(errors.covered * errors.count)
-    naive = min(errors_of(held, null).median for null in NULLS)
     return (
-        f"Tested by leaving out one configuration after the other: {inside} of {errors.count} lay inside their "
+        f"Tested by leaving out one configuration after the other: {errors.inside} of {errors.count} lay inside their "
         f"interval of 90 %; the median error was {format_error(errors.median)} (of the best naive rule "
-        f"{format_error(naive)})."
+        f"{format_error(_best_naive(held))})."
     )
+
+
+def _best_naive(held: Sequence[HeldOut]) -> float:
+    """Return the median error of the naive rule that errs least, in percent."""
+    return min(errors_of(held, null).median for null in NULLS)
 
 
 def _error_table(tested: Sequence[ProfileGroup]) -> Table:
@@ -137,9 +140,8 @@ def _error_table(tested: Sequence[ProfileGroup]) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     for group in tested:
         errors = errors_of(group.held_out)
-        naive = min(errors_of(group.held_out, null).median for null in NULLS)
-        inside = f"{round(errors.covered * errors.count)} of {errors.count}"
-        numbers = [errors.median, *([errors.worst] if several else []), naive]
+        inside = f"{errors.inside} of {errors.count}"
+        numbers = [errors.median, *([errors.worst] if several else []), _best_naive(group.held_out)]
         style = "" if errors.covered >= _WELL_COVERED else "yellow"
         table.add_row(Text(group.key.name), Text(inside, style=style), *map(format_error, numbers))
     return table

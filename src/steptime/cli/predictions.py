@@ -15,12 +15,7 @@ from steptime.predict.attached import predict_attached, refuse_changes
 from steptime.predict.predict import BASELINE, Prediction
 from steptime.predict.predict import predict as predict_all
 from steptime.predict.query import read_queries
-from steptime.report.predictions import (
-    curve_sections,
-    model_section,
-    remarks_section,
-    script_section,
-)
+from steptime.report.predictions import curve_sections, model_section, remarks_section, script_section
 from steptime.report.refusals import refusal_section, shared_refusals
 from steptime.scaling.knee import knee_line
 from steptime.scaling.predicted_knees import PredictedKnees, attached_knees, of_answered, profile_knees

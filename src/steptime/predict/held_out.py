@@ -201,8 +201,13 @@ class Errors:
     count: int
     median: float
     worst: float
-    covered: float
-    """Share of points inside their interval of 90 %."""
+    inside: int
+    """Points inside their interval of 90 %."""
+
+    @property
+    def covered(self) -> float:
+        """Share of the points."""
+        return self.inside / self.count
 
 
 def errors_of(held: Sequence[HeldOut], null: str | None = None) -> Errors:
@@ -211,4 +216,4 @@ def errors_of(held: Sequence[HeldOut], null: str | None = None) -> Errors:
         abs((each.nulls[null] if null else each.predicted.value_s) / each.measured_s - 1.0) * 100 for each in held
     ]
     inside = [each.predicted.low_s <= each.measured_s <= each.predicted.high_s for each in held]
-    return Errors(len(errors), float(np.median(errors)), max(errors), float(np.mean(inside)))
+    return Errors(len(errors), float(np.median(errors)), max(errors), sum(inside))

@@ -36,13 +36,7 @@ from steptime.predict.launch_deviation import launch_spread, unknown_states
 from steptime.predict.query import Query, check_sizes
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Refusal, Topology, topology_of
-from steptime.predict.uncertainty import (
-    Extrapolation,
-    IntervalShares,
-    narrowing,
-    ratio_outside,
-    uncertain_step,
-)
+from steptime.predict.uncertainty import Extrapolation, IntervalShares, narrowing, ratio_outside, uncertain_step
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.results.peaks import StoredPeaks, peak_of
 

@@ -66,7 +66,7 @@ def shared_refusals(groups: "Sequence[Sequence[Prediction]]") -> dict[RefusedWor
 
 
 def refusal_section(shared: Mapping[RefusedWorkers, Sequence[str]], models: int) -> Section:
-    """Return what is refused of several of so many ``models``, ahead of what is predicted of them."""
+    """Return the section of refusals that several models share, out of the number of ``models``."""
     lines = []
     for refused, names in shared.items():
         which = "All models" if len(names) == models else "; ".join(names)

@@ -8,11 +8,24 @@ nothing is assumed of that part; one import alone shows as little of it as one l
 benchmarks/core/shared-imports.csv has the coverage.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from math import sqrt
+from typing import Protocol
 
 from steptime.statistics.launch_times import LaunchTimes
+
+
+class ForkedLaunch(Protocol):
+    """A launch that has the name of the import that it was forked from."""
+
+    @property
+    def shared_import(self) -> str | None: ...
+
+
+def import_names(launches: Sequence[ForkedLaunch]) -> list[Hashable]:
+    """Return of each launch the name of its import; of one that imported for itself its place, which no other has."""
+    return [place if launch.shared_import is None else launch.shared_import for place, launch in enumerate(launches)]
 
 
 def one_of_each_import(launches: Sequence[LaunchTimes]) -> list[LaunchTimes]:
@@ -23,9 +36,9 @@ def one_of_each_import(launches: Sequence[LaunchTimes]) -> list[LaunchTimes]:
     Args:
         launches: of one trial.
     """
-    members: dict[object, list[LaunchTimes]] = {}
-    for number, launch in enumerate(launches):
-        members.setdefault(number if launch.shared_import is None else launch.shared_import, []).append(launch)
+    members: dict[Hashable, list[LaunchTimes]] = {}
+    for name, launch in zip(import_names(launches), launches, strict=True):
+        members.setdefault(name, []).append(launch)
     return [_mean_of(own) if len(own) > 1 else own[0] for own in members.values()]
 
 

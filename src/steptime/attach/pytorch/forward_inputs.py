@@ -13,7 +13,7 @@ from ..batch_amount import ARRAYS, CHANNELS, COMPARED, FORMS, IDENTIFIERS, INTEG
 from ..patches import raised_by_signal_handler
 from ..step_form import FORWARD
 from ..step_inputs import InputAmount, PassInput
-from ..step_passes import reference_to
+from ..step_passes import reference_to, version_of
 
 if TYPE_CHECKING:
     from ..batch_amount import BatchReader
@@ -78,7 +78,7 @@ class ForwardInputs:
                 known.amounts[form] = amount
         recorder = self.recorder
         content = self._checksum(array) if recorder.number < COMPARED else None
-        version = 0 if array.__class__.__module__ != "torch" or array.is_inference() else array._version
+        version = version_of(array) if array.__class__.__module__ == "torch" else None
         return PassInput(reference_to(array), version, id(module), amount, content, bool(recorder.stack))
 
     def _checksum(self, array: Any) -> int | None:

@@ -184,7 +184,7 @@ def _place(array: Any) -> tuple[Any, ...]:
 
 
 def _tokens_of(tensors: Any) -> set[Token]:
-    """Return the tokens in the graphs of ``tensors``; none where these are too large to look through."""
+    """Return the tokens in the graphs of ``tensors``; an empty set if the graphs are too large to search."""
     given = tensors if isinstance(tensors, (list, tuple)) else [tensors]
     nodes: list[Any] = [getattr(each, "grad_fn", None) for each in given]
     seen: set[Any] = {None}
