@@ -203,7 +203,8 @@ import paddle
 
 paddle.seed(0)
 draw, calls = np.random.default_rng(0), 0
-samples = [(draw.standard_normal(16).astype("f"), np.int64(i % 4)) for i in range(512)]
+# One epoch, read to its end: the thread of a loader that is left in its middle may outlive the interpreter.
+samples = [(draw.standard_normal(16).astype("f"), np.int64(i % 4)) for i in range(4 * int(sys.argv[1]))]
 
 class Net(paddle.nn.Layer):
     def __init__(self):
@@ -217,8 +218,7 @@ class Net(paddle.nn.Layer):
 
 net, loss_of = Net(), paddle.nn.CrossEntropyLoss()
 optimizer = paddle.optimizer.Adam(1e-2, parameters=net.parameters())
-batches = (batch for _ in range(1000) for batch in paddle.io.DataLoader(samples, batch_size=4))
-for number, (x, y) in zip(range(int(sys.argv[1])), batches):
+for number, (x, y) in enumerate(paddle.io.DataLoader(samples, batch_size=4)):
     loss = loss_of(net(x), y)
     loss.backward()
     optimizer.step()
