@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from launching import interpreter_for
+from warm_frameworks import warm_framework
 
 import steptime
 from steptime.attach.block import VARIABLE, attached, claimed_folder
@@ -17,6 +18,8 @@ import time
 import torch
 import torch.distributed as dist
 import steptime
+
+torch.set_num_threads(1)
 
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 
@@ -49,18 +52,9 @@ with steptime.attached("runs"):
 def run(tmp_path_factory):
     """The script, run in an environment that has nothing but PyTorch, and the folder in which it ran."""
     folder = tmp_path_factory.mktemp("block")
-    (folder / "script.py").write_text(SCRIPT)
     source = str(Path(steptime.__file__).parents[1])
-    done = subprocess.run(
-        [interpreter_for("pytorch"), "script.py"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
-    return done, folder
+    (folder / "script.py").write_text(f"import sys\nsys.path.append({source!r})\n{SCRIPT}")
+    return warm_framework("pytorch", attached=False).ended(folder, "script.py"), folder
 
 
 def lines_of(folder: Path) -> list[dict]:

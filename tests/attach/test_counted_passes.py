@@ -1,7 +1,8 @@
 """Operations counted inside of PyTorch's passes (`attach --flops`), which changes no gradient."""
 
 import pytest
-from test_call_flops import printed, recorded
+from test_call_flops import recorded
+from warm_frameworks import warm_framework
 
 pytestmark = pytest.mark.framework("pytorch")
 SCRIPT = """
@@ -26,7 +27,8 @@ for step in range(7):
 
 
 def test_gradients_are_the_same_to_the_last_bit_where_operations_are_counted(tmp_path):
-    alone = printed(tmp_path, "pytorch", SCRIPT, attached=False)
-    assert printed(tmp_path, "pytorch", SCRIPT) == alone
+    (tmp_path / "script.py").write_text(SCRIPT)
+    alone = warm_framework("pytorch", attached=False).run(tmp_path, "script.py")
+    assert warm_framework("pytorch", attached=True, flops=True).run_attached(tmp_path, "script.py") == alone != ""
     (line,) = recorded(tmp_path)["flops"]
     assert set(line["operators"]) == {"aten.convolution", "aten.convolution_backward", "aten.addmm", "aten.mm"}

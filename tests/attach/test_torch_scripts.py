@@ -11,6 +11,7 @@ from launching import interpreter_for
 from warm_frameworks import warm_framework
 
 from steptime.attach.folder import environment, write_hook
+from steptime.launchers.base import free_ports
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "attach"
 sys.path.insert(0, str(BENCHMARKS))
@@ -222,9 +223,9 @@ def test_a_sitecustomize_of_the_users_is_run_all_the_same(tmp_path, monkeypatch)
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     """How the script in whose hooks faults are raised ends without a hook."""
-    ended = faults.train(interpreter_for("pytorch"), tmp_path_factory.mktemp("alone"), 40, {})
-    assert ended[0] == 0, ended[1]
-    return ended
+    folder = tmp_path_factory.mktemp("alone")
+    (folder / "script.py").write_text(f"import sys\nsys.argv[1:] = ['40', 'net.pt']\n{faults.PYTORCH}")
+    return 0, warm_framework("pytorch", attached=False).run(folder, "script.py")
 
 
 @pytest.mark.sampled
@@ -235,15 +236,33 @@ def test_faults_in_every_hook_leave_the_result_to_the_bit(alone, tmp_path, rate,
     assert raised > 50
 
 
+# Two ranks, as torchrun starts them, which need not import torch.
+RANKS = """
+import os, runpy, sys
+sys.path.insert(0, SCRIPTS)
+os.environ.update(OUT=os.getcwd(), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="@")
+ranks = [str(rank) for rank in range(2)]
+for rank in ranks:
+    if not os.fork():
+        os.environ.update(RANK=rank, LOCAL_RANK=rank)
+        sys.argv[1:] = ["ddp"]
+        runpy.run_path(SCRIPTS + "/loops.py", run_name="__main__")
+        sys.exit(0)
+sys.exit(any([os.wait()[1] for rank in ranks]))
+"""
+
+
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
-    """Two processes that torchrun starts, without and with the hook; what the record says, and the script said."""
+    """Two processes without the hook, and with it as torchrun starts them: what the record and the script have."""
     interpreter_for("pytorch")
     folder = tmp_path_factory.mktemp("ddp")
     (kind,) = [kind for kind in kinds.KINDS if kind.name == "ddp"]
     python = kinds.python_of(kind)
-    ended = kinds.run(kind, python, folder / "base", {})
-    assert ended[0] == 0, ended[1]
+    (folder / "base").mkdir()
+    script = RANKS.replace("SCRIPTS", repr(str(BENCHMARKS / "scripts"))).replace("@", str(free_ports(1)[0]))
+    (folder / "base" / "script.py").write_text(script)
+    warm_framework("pytorch", attached=False).run(folder / "base", "script.py")
     variables = environment(write_hook(folder / "hook"), folder / "attached" / "record", lines=False, flops=False)
     ended = kinds.run(kind, python, folder / "attached", variables)
     assert ended[0] == 0, ended[1]

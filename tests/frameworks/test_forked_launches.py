@@ -35,6 +35,7 @@ launches: {min: 2, max: 2}
 seconds_per_launch: 0.2
 steps: {warmup: 2, min: 4, max: 200}
 """
+ALONE = STUDY.replace("[single, allreduce]", "[single]").replace("[1, 2]", "[1]")
 FRAMEWORKS = sorted(name for name, manifest in load_manifests().items() if manifest.preloading.timed)
 
 
@@ -45,13 +46,31 @@ def run(folder: Path, text: str, observer: Silent | None = None) -> Store:
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory):
+def imports():
+    """The processes that have imported each framework for its study, by its name."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory, imports):
     """Return what runs the study of a framework, once."""
     made: dict[str, Store] = {}
+    start = fork_servers.subprocess.Popen
 
     def of(framework: str) -> Store:
         interpreter_for(framework)
-        if framework not in made:
+        if framework in made:
+            return made[framework]
+        started = imports[framework] = []
+
+        def noting(*words, **named):
+            process = start(*words, **named)
+            if any(str(word).endswith("fork_server.py") for word in words[0]):
+                started.append(process.pid)
+            return process
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fork_servers.subprocess, "Popen", noting)
             made[framework] = run(tmp_path_factory.mktemp(framework), STUDY.replace("FRAMEWORK", framework))
         return made[framework]
 
@@ -97,10 +116,10 @@ def test_processor_time_of_forks_is_not_that_of_others(stores, framework):
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_forked_worker_has_threads_and_memory_like_a_fresh_one(stores, framework, tmp_path):
-    fresh = run(tmp_path, STUDY.replace("FRAMEWORK", framework).replace("max: 2}", "max: 2, forks: 0}"))
-    pairs = zip(launches(stores(framework))["single"], launches(fresh)["single"], strict=True)
-    for forked, own in pairs:
-        assert own.shared_import is None
+    text = ALONE.replace("FRAMEWORK", framework).replace("{min: 2, max: 2}", "{min: 1, max: 1, forks: 0}")
+    (own,) = launches(run(tmp_path, text))["single"]
+    assert own.shared_import is None
+    for forked in launches(stores(framework))["single"]:
         (one,), (other,) = forked.workers, own.workers
         for name in ("cores", "live_threads", "thread_pools"):
             assert one.facts[name] == other.facts[name]
@@ -109,8 +128,7 @@ def test_a_forked_worker_has_threads_and_memory_like_a_fresh_one(stores, framewo
 
 def test_a_variable_of_the_trial_is_there_when_its_framework_is_imported(tmp_path):
     interpreter_for("pytorch")
-    both = STUDY.replace("FRAMEWORK", "pytorch").replace("[single, allreduce]", "[single]").replace("[1, 2]", "[1]")
-    both = both.replace("min: 2, max: 2}", "min: 1, max: 1}")
+    both = ALONE.replace("FRAMEWORK", "pytorch").replace("min: 2, max: 2}", "min: 1, max: 1}")
     store = run(tmp_path, both + "include: {environment_variables: {TORCH_SHOW_CPP_STACKTRACES: '1'}}\n")
     (one,), (other,) = (list(store.iter_records(TIMING, trial.id)) for trial in store.trials())
 
@@ -138,44 +156,39 @@ class Killing(Silent):
                     os.kill(server.process.pid, signal.SIGKILL)
 
 
-def test_a_launch_whose_import_is_killed_meanwhile_is_repeated_in_fresh_processes(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """What a run has of which an import is killed while it serves the first launch, and how many were."""
     interpreter_for("pytorch")
     kept: list[Preloading] = []
     made = Preloading.__init__
-    monkeypatch.setattr(Preloading, "__init__", lambda self: (made(self), kept.append(self))[0])
     killing = Killing(kept)
-    text = STUDY.replace("FRAMEWORK", "pytorch").replace("[single, allreduce]", "[single]").replace("[1, 2]", "[1]")
-    store = run(tmp_path, text, killing)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Preloading, "__init__", lambda self: (made(self), kept.append(self))[0])
+        store = run(tmp_path_factory.mktemp("interrupted"), ALONE.replace("FRAMEWORK", "pytorch"), killing)
+    return store, killing.killed
+
+
+@pytest.mark.framework("pytorch")
+def test_a_launch_whose_import_is_killed_meanwhile_is_repeated_in_fresh_processes(interrupted):
+    store, killed = interrupted
     (own,) = launches(store).values()
 
-    assert len(killing.killed) == 1
+    assert len(killed) == 1
     assert [each.status for each in own] == ["ok", "ok"]
     assert [each.shared_import is None for each in own] == [True, False]
 
 
-def test_launches_of_which_some_were_forked_are_marked(tmp_path, monkeypatch):
-    interpreter_for("pytorch")
-    text = STUDY.replace("FRAMEWORK", "pytorch").replace("[single, allreduce]", "[single]").replace("[1, 2]", "[1]")
-    run(tmp_path, text)
-    store = run(tmp_path, text.replace("{min: 2, max: 2}", "{min: 3, max: 3, forks: 0}"))
-    (trial,) = summarise(store).trials
+@pytest.mark.framework("pytorch")
+def test_launches_of_which_some_were_forked_are_marked(interrupted):
+    (trial,) = summarise(interrupted[0]).trials
 
     assert any("different processes" in flag for flag in trial.flags), trial.flags
 
 
-def test_no_import_is_left_behind_a_run(tmp_path, monkeypatch):
-    interpreter_for("pytorch")
-    started: list[int] = []
-    start = fork_servers.subprocess.Popen
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_no_import_is_left_behind_a_run(stores, imports, framework):
+    stores(framework)
 
-    def noting(*words, **named):
-        process = start(*words, **named)
-        if any(str(word).endswith("fork_server.py") for word in words[0]):
-            started.append(process.pid)
-        return process
-
-    monkeypatch.setattr(fork_servers.subprocess, "Popen", noting)
-    run(tmp_path, STUDY.replace("FRAMEWORK", "pytorch"))
-
-    assert len(started) == 2
-    assert all(map(has_ended, started))
+    assert len(imports[framework]) == 2
+    assert all(map(has_ended, imports[framework]))
