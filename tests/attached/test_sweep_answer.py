@@ -135,8 +135,13 @@ def test_the_energy_of_an_epoch_is_unknown_where_a_run_has_no_counter(tmp_path):
     )
 
 
+def once(swept):
+    """Return the runs with one of each number of workers, which are not forecast."""
+    return [replace(runs, launches=runs.launches[:1]) for runs in swept]
+
+
 def test_nobody_who_asks_for_no_epoch_hears_of_its_energy(swept):
-    assert sweep_curve("", swept, SweepOptions()).no_joules is None
+    assert sweep_curve("", once(swept), SweepOptions()).no_joules is None
 
 
 def test_workers_that_share_a_batch_speed_up_by_their_steps_and_are_forecast_by_them(swept):
@@ -155,7 +160,7 @@ def test_a_batch_that_no_more_workers_can_share_is_not_forecast(swept):
 
 
 def test_fewer_steps_with_more_workers_show_that_each_keeps_its_batch(swept):
-    first, second = (replace(runs, launches=runs.launches[:1]) for runs in swept)
+    first, second = once(swept)
     assert sweep_curve("", [first], SweepOptions()).kind_from == "assumed"
     fewer = replace(second, steps=first.steps // 2)
     curve = sweep_curve("", [first, fewer], SweepOptions())
@@ -164,7 +169,7 @@ def test_fewer_steps_with_more_workers_show_that_each_keeps_its_batch(swept):
 
 @pytest.mark.parametrize(("samples", "kind"), [(32.0, "weak"), (16.0, "strong")])
 def test_batches_of_loaders_tell_whether_workers_keep_or_share_them(swept, samples, kind):
-    first, second = (replace(runs, launches=runs.launches[:1]) for runs in swept)
+    first, second = once(swept)
     curve = sweep_curve("", [replace(first, samples=16.0), replace(second, samples=samples)], SweepOptions())
     assert (curve.kind, curve.kind_from) == (kind, "batches")
     assert curve.points[1].samples_per_s == pytest.approx(samples / 45e-3, rel=0.01)
@@ -183,13 +188,13 @@ def test_batches_of_loaders_tell_whether_workers_keep_or_share_them(swept, sampl
 )
 def test_backward_passes_that_workers_divide_show_that_they_share_a_batch(swept, first, second, kind):
     """As scripts do that accumulate gradients over so many passes of all workers."""
-    one, two = swept
+    one, two = once(swept)
     curve = sweep_curve("", [replace(one, passes=first), replace(two, passes=second)], SweepOptions())
     assert (curve.kind, curve.kind_from) == kind
 
 
 def test_batches_that_were_seen_count_before_backward_passes(swept):
-    one, two = (replace(runs, samples=16.0 * runs.workers, passes=4 // runs.workers) for runs in swept)
+    one, two = (replace(runs, samples=16.0 * runs.workers, passes=4 // runs.workers) for runs in once(swept))
     assert sweep_curve("", [one, two], SweepOptions()).kind_from == "batches"
 
 

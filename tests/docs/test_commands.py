@@ -98,13 +98,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "small.yaml").write_text(SMALL)
     for command in (
         "run small.yaml -o results",
-        "run small.yaml -o other",
         "fit results -o results.profile.json",
         "workloads new mine",
     ):
         steptime(*command.split(), cwd=path)
-    for name in ("buckets", "STUDY", "attach-slow_script"):
-        shutil.copytree(path / "results", path / "steptime-results" / name)
+    for name in ("other", "steptime-results/buckets", "steptime-results/STUDY", "steptime-results/attach-slow_script"):
+        shutil.copytree(path / "results", path / name)
     for name in ("slow", "buckets"):
         shutil.copy(path / "results.profile.json", path / f"{name}.profile.json")
     (path / "buckets.yaml").write_text(block("docs/start.md", "yaml", "bucket_mb"))
