@@ -5,7 +5,7 @@ means none of them there gets a sentence, or no hint: it is spelled as it was me
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path, PurePath
 
@@ -194,15 +194,17 @@ _ALIKE = 0.65
 """Of the letters of two names of files, without their endings, from which on one may be a slip of the other."""
 
 
-def path_hint(path: Path) -> str:
+def path_hint(path: Path, is_meant: Callable[[Path], bool] = Path.exists) -> str:
     """Return which file or folder a path that leads nowhere may mean: ``did you mean 'mine.yaml'?``, or nothing.
 
-    Each part of the path that is not there may be spelled wrong, or have another ending.
+    Each part of the path that is not there may be spelled wrong, or have another ending; ``is_meant`` is whether the
+    whole path can be what is looked for.
     """
     reached = Path()
     try:
-        for part in path.parts:
-            near = reached / part if (reached / part).exists() else _nearest_below(reached, part)
+        for index, part in enumerate(path.parts, 1):
+            can_be = is_meant if index == len(path.parts) else Path.is_dir
+            near = reached / part if (reached / part).exists() else _nearest_below(reached, part, can_be)
             if near is None:
                 return ""
             reached = near
@@ -217,9 +219,10 @@ def where_path_ends(path: Path) -> str:
     return path_hint(path) or f"its path exists up to {existing}"
 
 
-def _nearest_below(folder: Path, name: str) -> Path | None:
+def _nearest_below(folder: Path, name: str, can_be: Callable[[Path], bool]) -> Path | None:
     """Return the entry of a folder whose name is most like one that is not there; None without any."""
-    near = {entry: _likeness(entry.name, name) for entry in folder.iterdir()} if folder.is_dir() else {}
+    entries = [entry for entry in folder.iterdir() if can_be(entry)] if folder.is_dir() else []
+    near = {entry: _likeness(entry.name, name) for entry in entries}
     nearest = max(near, key=lambda entry: (near[entry], entry.name), default=None)
     return nearest if nearest is not None and near[nearest] >= _ALIKE else None
 

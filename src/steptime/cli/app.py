@@ -104,7 +104,7 @@ def _told(error: Exception, arguments: Sequence[str] | None) -> int | None:
     if hidden := interruption():
         return _interrupted(hidden, arguments)
     if isinstance(error, _UnusableArguments):
-        return _unusable(error)
+        return _unusable(error, sys.argv[1:] if arguments is None else arguments)
     if isinstance(error, Unfinished):
         warn([str(error), *getattr(error, "__notes__", [])])
     elif isinstance(error, SteptimeError):
@@ -116,14 +116,33 @@ def _told(error: Exception, arguments: Sequence[str] | None) -> int | None:
     return error.exit_code if isinstance(error, SteptimeError) else EXIT_REFUSED
 
 
-def _unusable(error: Exception) -> int:
+def _unusable(error: Exception, arguments: Sequence[str]) -> int:
     """Say what is wrong with the arguments; they may be names of files that a shell found."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ != "NoArgsIsHelpError":  # whose help has been printed
         if context is not None:
             warn([context.get_usage(), f"Try '{context.command_path} {context.help_option_names[0]}' for help."])
-        _say([error.format_message()])  # type: ignore[attr-defined]  # as all of click's have
+        message = error.format_message()  # type: ignore[attr-defined]  # as all of click's have
+        change = _as_change(str(getattr(error, "option_name", "")), arguments)
+        _say([f"{message}; a change is written without dashes: {change}" if change else message])
     return int(getattr(error, "exit_code", EXIT_REFUSED))
+
+
+def _as_change(option: str, arguments: Sequence[str]) -> str:
+    """Return an unknown option of ``predict`` as the change ``KEY=VALUE`` that it may mean; empty if it means none."""
+    if not option or "predict" not in arguments[:1]:
+        return ""
+    from steptime.predict.query import KEYS  # noqa: PLC0415 - of this verb alone
+
+    name = option.lstrip("-")
+    key = next((key for key in KEYS if key.replace("_", "-") == name.replace("_", "-")), None)
+    if key is None:
+        return ""
+    following = [*arguments, "", ""]
+    places = [index for index, each in enumerate(arguments) if each.partition("=")[0] == option]
+    given = [arguments[index].partition("=")[2] or following[index + 1] for index in places]
+    value = next((each for each in given if each and not each.startswith("-")), "VALUE")
+    return f"{key}={value}"
 
 
 def _interrupted(stop: Interrupted, arguments: Sequence[str] | None) -> int:

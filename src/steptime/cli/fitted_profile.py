@@ -56,7 +56,8 @@ def fit_attached(
         attached = profile.model_dump(mode="json", by_alias=True)
         print_json({"profile": None if profile.refused else str(path), "attached": attached, "notes": notes})
     else:
-        warn([*notes, *([] if profile.refused else [f"profile: {path}"])])
+        unseen = [f"note: {profile.unseen_exchange}"] if profile.unseen_exchange else []
+        warn([*notes, *([] if profile.refused else [*unseen, f"profile: {path}"])])
     if profile.refused:
         complain_of_nothing_predicted(store, [profile.refused])
 
@@ -96,11 +97,11 @@ def show_fit(profile: Profile, path: Path) -> None:
     if untested and tested:
         _print_note(console, f"Not tested, since nothing else that was measured predicts them: {'; '.join(untested)}")
     _print_notes(console, profile)
-    console.print(Text(f"Next: {shlex.join(_question(profile, path))}"), soft_wrap=True)
+    console.print(Text(f"Next: {shlex.join(predicting_command(profile, path))}"), soft_wrap=True)
     sys.stdout.flush()
 
 
-def _question(profile: Profile, path: Path) -> list[str]:
+def predicting_command(profile: Profile, path: Path) -> list[str]:
     """Return the command that predicts twice and four times the workers that were measured, on further hosts."""
     measured = [(each.deployment, group) for group in profile.groups if group.parameters for each in group.measured]
     most, group = max(measured, key=lambda pair: pair[0].workers)

@@ -60,6 +60,7 @@ def predict(
     from steptime.cli.predictions import USUAL_WORKERS, predict_curve, predict_profile, predict_script
     from steptime.fitting.attached_profile import read_attached_profile
     from steptime.fitting.profile import read_profile
+    from steptime.predict.attached import refused_changes
     from steptime.predict.query import read_queries, read_workers
     from steptime.scaling.knee import read_shares
 
@@ -79,8 +80,9 @@ def predict(
 
     own = read_attached_profile(profile)
     if own is not None:
+        mistakes.add(refused_changes(own, overrides or [], counts))
         mistakes.complain()
-        predict_script(own, overrides or [], counts, shares, form=form, html=html)
+        predict_script(own, counts, shares, form=form, html=html)
         return
     read = read_profile(profile)
     mistakes.read("overrides", "", lambda _: read_queries(overrides or [], read))

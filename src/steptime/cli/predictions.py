@@ -1,7 +1,7 @@
 """What ``steptime predict`` prints, of each kind of source."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +11,21 @@ from steptime.cli.streams import print_json, warn
 from steptime.fitting.attached_profile import AttachedProfile
 from steptime.fitting.profile import Profile
 from steptime.predict.assumptions import assumed, other_layouts, without_effect, worker_counts
-from steptime.predict.attached import predict_attached, refuse_changes
+from steptime.predict.attached import predict_attached
+from steptime.predict.paired import paired_ratios
 from steptime.predict.predict import BASELINE, Prediction
 from steptime.predict.predict import predict as predict_all
 from steptime.predict.query import read_queries
+from steptime.predict.sensitivity import sensitivities
+from steptime.report.predicted_decisions import best_first, deciding_value, ranking_section
 from steptime.report.predictions import curve_sections, model_section, remarks_section, script_section
-from steptime.report.refusals import refusal_section, shared_refusals
+from steptime.report.refusals import RefusedWorkers, refusal_section, shared_refusals
 from steptime.scaling.knee import knee_line
 from steptime.scaling.predicted_knees import PredictedKnees, attached_knees, of_answered, profile_knees
 
 if TYPE_CHECKING:
     from steptime.document.section import Section
+    from steptime.predict.sensitivity import Sensitivity
     from steptime.results.json_form import Interval, IntervalOverLaunches
 
 
@@ -57,7 +61,10 @@ def predict_profile(
     bends = of_answered(profile_knees(read, read_queries(overrides, read), shares), predictions)
     if form == "json":
         knees = [each.to_json() for each in bends]
-        print_json({"predictions": [to_json(each) for each in predictions], "baseline": BASELINE, "knees": knees})
+        groups = _groups(predictions)
+        compared = [pair.to_json() for group in groups for pair in paired_ratios(read, group)]
+        steps = [to_json(each) for each in predictions]
+        print_json({"predictions": steps, "baseline": BASELINE, "compared": compared, "knees": knees})
     if form != "json" or html is not None:
         unchanging = list(without_effect(overrides, predictions, predicted))
 
@@ -75,31 +82,61 @@ def predict_profile(
 
 
 def answers(read: Profile, overrides: Sequence[str], workers: Sequence[int]) -> list[str]:
-    """Return what a fitted profile predicts for the most of ``workers``, a sentence for each of its models."""
+    """Return what a fitted profile predicts for the most of ``workers``, and what decides it, of each of its models."""
     predictions = predict_all(read, workers, read_queries(overrides, read))
-    return [section.verdict for section in _models(predictions, read, [], brief=True) if section.verdict]
+    lines = []
+    for group in _groups(predictions):
+        section = _model(group, read, [])
+        decides = deciding_value(_moved(read, group))
+        lines += (
+            [f"{group[0].key.framework} {group[0].key.strategy}: {section.verdict} {decides}"]
+            if section.verdict
+            else []
+        )
+    return lines
+
+
+def _groups(predictions: Sequence[Prediction]) -> list[Sequence[Prediction]]:
+    models: dict[str, list[Prediction]] = {}
+    for each in predictions:
+        models.setdefault(each.key.name, []).append(each)
+    return best_first(list(models.values()))
+
+
+def _moved(profile: Profile, group: Sequence[Prediction]) -> "list[Sensitivity]":
+    """Return what moves the step of the most workers; nothing of models that are refused."""
+    answered = [each for each in group if each.step_s is not None]
+    return sensitivities(profile, max(answered, key=lambda each: each.workers)) if answered else []
+
+
+def _model(
+    group: Sequence[Prediction],
+    profile: Profile,
+    bends: Sequence[PredictedKnees],
+    shared: Mapping[RefusedWorkers, Sequence[str]] | None = None,
+) -> "Section":
+    return model_section(
+        group,
+        list(other_layouts(profile, group)),
+        [bend for bend in bends if bend.key.name == group[0].key.name],
+        assumed,
+        pairs=paired_ratios(profile, group),
+        moved=[] if shared is not None else _moved(profile, group),
+        shared=shared,
+    )
 
 
 def _models(
     predictions: Sequence[Prediction], profile: Profile, bends: Sequence[PredictedKnees], *, brief: bool
 ) -> "list[Section]":
-    models: dict[str, list[Prediction]] = {}
-    for each in predictions:
-        models.setdefault(each.key.name, []).append(each)
-    shared = shared_refusals(list(models.values())) if brief else {}
-    shown = {
-        name: model_section(
-            group,
-            list(other_layouts(profile, group)),
-            [bend for bend in bends if bend.key.name == name],
-            assumed,
-            shared=shared if brief else None,
-        )
-        for name, group in models.items()
-    }
+    groups = _groups(predictions)
+    shared = shared_refusals(groups) if brief else {}
+    shown = [_model(group, profile, bends, shared if brief else None) for group in groups]
+    ranking = ranking_section(groups)
     return [
-        *([refusal_section(shared, len(models))] if shared else []),
-        *(section for section in shown.values() if section.is_within("terminal") or not brief),
+        *([refusal_section(shared, len(groups))] if shared else []),
+        *([ranking] if ranking else []),
+        *(section for section in shown if section.is_within("terminal") or not brief),
     ]
 
 
@@ -126,6 +163,7 @@ def to_json(each: Prediction) -> dict[str, Any]:
         },
         "pop": each.pop and {name: _bounds(share) for name, share in each.pop.items()},
         "dominant_phase": each.dominant,
+        "made_of": {name: _bounds(share) for name, share in each.made_of.items()} or None,
         "extrapolation": each.extrapolation,
         "interval_shares": asdict(each.shares) if each.shares else None,
         "narrowed_by": each.narrowing,
@@ -144,7 +182,6 @@ def _bounds(interval: "Interval[float | None] | IntervalOverLaunches[float | Non
 
 def predict_script(
     profile: AttachedProfile,
-    overrides: Sequence[str],
     workers: Sequence[int],
     shares: Sequence[float],
     *,
@@ -152,7 +189,6 @@ def predict_script(
     html: Path | None,
 ) -> None:
     """Print what a user's own script takes on other numbers of workers."""
-    refuse_changes(overrides)
     predictions = predict_attached(profile, workers)
     bends = attached_knees(profile, shares)
     if form == "json":

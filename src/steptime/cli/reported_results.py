@@ -240,13 +240,24 @@ def next_steps_of(found: ReportedResults, page: Path | None) -> list[str]:
         steps.append((["steptime", "report", str(folder), "--html", str(folder / PAGE)], "a page with figures"))
     if profile.is_file():
         relative = folder.with_name(profile.name)
-        steps.append((["steptime", "predict", str(relative), "--workers", "4,8,16"], "how it scales"))
+        steps += [(words, "how it scales") for words in _predicting(relative, profile)]
     elif any(trial.breakdown for trial in found.summary.trials):
         steps.append((["steptime", "fit", str(folder)], "a performance model, for predictions"))
     elif found.summary.study in study_files():
         again = ["steptime", "run", found.summary.study, "breakdown=true", "-o", str(folder)]
         steps.append((again, "where the time of a step goes"))
     return [f"{shlex.join(words)}  # {why}" for words, why in steps]
+
+
+def _predicting(shown: Path, profile: Path) -> list[list[str]]:
+    """Return the command that a profile answers, under the name that a reader knows; nothing of one without models."""
+    from steptime.cli.fitted_profile import predicting_command  # noqa: PLC0415 - a report without a profile needs none
+    from steptime.fitting.profile import read_profile  # noqa: PLC0415 - likewise
+
+    try:
+        return [predicting_command(read_profile(profile), shown)]
+    except (StoreError, ValueError):  # another schema, an attached run
+        return []
 
 
 def _with_anomalies(report: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -189,8 +189,10 @@ def gain_doubt(low: float | None, high: float | None) -> str:
 def predicted_gain(value: float | None, low: float | None, high: float | None) -> str:
     """``predicted gain 1.24x (1.20 to 1.29)``, or ``may be no gain: predicted 1.10x (0.79 to 1.58)``.
 
-    Where it is undecided, ``predicted gain inconclusive (about 2.74x)`` is all.
+    Where it is undecided, ``predicted gain anywhere from 0.90x to 8.30x`` is all.
     """
+    if low is not None and high is not None and is_undecided(low, high):
+        return f"predicted gain anywhere from {number(low)}x to {number(high)}x"
     shown, doubt = times(value, low, high).line, gain_doubt(low, high)
     return f"{doubt}: predicted {shown}" if doubt else f"predicted gain {shown}"
 

@@ -148,6 +148,17 @@ class AttachedProfile(_Form):
             return ""
         return "how many cores the host has is not known: no workers are taken to share them"
 
+    @property
+    def unseen_exchange(self) -> str:
+        """What nothing measured of an exchange, and how to measure it; empty where the run had several workers."""
+        if self.workers > 1:
+            return ""
+        return (
+            "One process was measured, which exchanges nothing: how long workers exchange and wait for each other is "
+            "calculated from the link and was never seen. Before a decision measure two: steptime attach -- torchrun "
+            "--nproc-per-node 2 SCRIPT, then steptime fit."
+        )
+
     def notes(self, most: int) -> list[str]:
         """Return what to know of predictions of up to ``most`` workers."""
         cores = self._cores_sentence(most)

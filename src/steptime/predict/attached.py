@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 
-from steptime.errors import UsageError
 from steptime.fitting.attached_profile import AttachedLink, AttachedProfile, Call
 from steptime.fitting.fit import USUAL_LAUNCH_SPREAD
 from steptime.fitting.posterior import Array, draw_factors, fit_level
@@ -180,11 +179,13 @@ def _waiting_s(profile: AttachedProfile, workers: int) -> float:
     return profile.waiting_s * expected_maximum(workers) / expected_maximum(profile.workers)
 
 
-def refuse_changes(overrides: Sequence[str]) -> None:
-    """Raise UsageError where something is to change that an attached run does not know."""
-    if overrides:
-        message = (
-            f"{', '.join(overrides)}: of an attached run only --workers can change; its batch, strategy and link are "
-            "those of the run"
-        )
-        raise UsageError(message)
+def refused_changes(profile: AttachedProfile, overrides: Sequence[str], workers: Sequence[int]) -> list[str]:
+    """Return what is wrong with a question that changes more than the number of workers, all of it; else nothing."""
+    if not overrides:
+        return []
+    changes = (
+        f"{', '.join(overrides)}: of an attached run only --workers can change; its batch, strategy and link are those "
+        "of the run; of another link measure messages: steptime net -o RESULTS, then fit again"
+    )
+    reasons = dict.fromkeys(each.refused for each in predict_attached(profile, workers) if each.refused)
+    return [changes, *reasons]

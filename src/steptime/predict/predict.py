@@ -8,13 +8,10 @@ import numpy as np
 
 from steptime.analysis.work import WorkRates, rates_of
 from steptime.catalog.choices import strategy_named
-from steptime.catalog.workloads.costs import Costs
-from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.builtins import BUILTINS
 from steptime.fitting.contention import contention_of, step_model_of
-from steptime.fitting.importance_sampling import OVERLAP, overlap_prior
 from steptime.fitting.observation import BUCKET, Deployment, GroupKey, combined
-from steptime.fitting.posterior import DRAWS, Array, bounds, draw_factors
+from steptime.fitting.posterior import Array, bounds
 from steptime.fitting.profile import LinkEstimate, LinkSource, MeasuredConfiguration, Profile, ProfileGroup
 from steptime.fitting.step_model import (
     INNER,
@@ -27,21 +24,36 @@ from steptime.fitting.step_model import (
     phases_of,
     step_of,
 )
-from steptime.model.compute import transfer, work_of
-from steptime.model.policies import AS_PLANNED, has_own_policy, has_policy, ignored_option, option_mistake
+from steptime.model.policies import AS_PLANNED, has_policy, ignored_option, option_mistake
 from steptime.model.worker_spread import expected_maximum
 from steptime.phases import HIDDEN, PHASES
 from steptime.predict.held_out_test import HeldOutTest, held_out_test
 from steptime.predict.launch_deviation import launch_spread, unknown_states
+from steptime.predict.parameter_draws import parameters_of
 from steptime.predict.query import Query, check_sizes
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Refusal, Topology, topology_of
-from steptime.predict.uncertainty import Extrapolation, IntervalShares, narrowing, ratio_outside, uncertain_step
+from steptime.predict.uncertainty import (
+    Extrapolation,
+    IntervalShares,
+    UncertainStep,
+    narrowing,
+    ratio_outside,
+    uncertain_step,
+)
 from steptime.results.json_form import Interval, IntervalOverLaunches
 from steptime.results.peaks import StoredPeaks, peak_of
 
 _SEED = 7
 BASELINE = "1 worker with the same batch per worker"
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "computing": ("forward", "backward", "update"),
+    "communication": ("comm_exposed",),
+    "waiting": ("sync_wait",),
+    "input": ("input_wait", "h2d"),
+    "unexplained": ("residual",),
+}
+"""What a decision distinguishes in a step, by the phases in it."""
 _KNOWN_BY = {phase.name: phase.parameter for phase in (*PHASES, HIDDEN)}
 
 
@@ -100,6 +112,8 @@ class Prediction:
     """How its model did on what was left out of the fit; None if it is refused."""
     link: LinkUsed | None = None
     """The link between workers; None if they exchange nothing, or if the prediction is refused."""
+    made_of: Mapping[str, Interval[float, float]] = field(default_factory=dict)
+    """The shares of the step by part: computing, communication, waiting, input, and the rest; empty if refused."""
     draws: tuple[Array, Array] | None = field(default=None, compare=False, repr=False)
     """Of efficiency and throughput, each (draws,); None if it is refused."""
 
@@ -168,8 +182,19 @@ class StepInputs:
     topology: Topology
 
 
-def model_step(profile: Profile, target: Target, query: Query, workers: int, rng: np.random.Generator) -> StepInputs:
+def model_step(  # noqa: PLR0913 - a configuration and its random numbers
+    profile: Profile,
+    target: Target,
+    query: Query,
+    workers: int,
+    rng: np.random.Generator,
+    *,
+    link_seed: int | None = None,
+) -> StepInputs:
     """Return the performance model of one configuration with the draws of its parameters.
+
+    With a ``link_seed``, what is not known of a link is drawn by the link, so that two steps over the same one share
+    it, and two over different ones do not.
 
     Raises Refusal where the data cannot support a number.
     """
@@ -188,7 +213,7 @@ def model_step(profile: Profile, target: Target, query: Query, workers: int, rng
     deployment = topology.deployment
     _refuse_ignored(target.key, deployment)
     cost = costs_of(target.key.workload, target.key.input_shape, target.key.classes)
-    parameters, scaled = _parameters(target, group, topology, cost, rng)
+    parameters, scaled = parameters_of(target, group, topology, cost, rng, link_seed=link_seed)
     extrapolation = _extrapolation(profile, group, topology, scaled)
     seen = [each for each in _measured_workload(target) if each.strategy == target.key.strategy]
     effects = combined([each.effects for each in topology.nearest or group.measured])
@@ -201,7 +226,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
     found = model_step(profile, target, query, workers, rng)
     group, parameters, topology = found.group, found.parameters, found.topology
     deployment = topology.deployment
-    launched = _launched(target, group)
+    launched = launched_group(target, group)
     tested = held_out_test(launched, workers)
     extrapolation = replace(found.extrapolation, of_model=tested.deviation)
     uncertain = uncertain_step(parameters, found.model, extrapolation, launch_spread(launched, workers), rng)
@@ -239,11 +264,23 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         work=_work(profile, target, workers, throughput),
         notes=tuple(filter(None, [*group.notes, unknown_states(launched, workers)])),
         shares=uncertain.shares,
+        made_of=_made_of(uncertain),
         draws=(baseline / (step if workers == 1 else uncertain.seen), rate / uncertain.seen),
         narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
         held_out=tested,
         link=_link_used(topology, topology.link, parameters) if topology.link else None,
     )
+
+
+def _made_of(uncertain: UncertainStep) -> dict[str, Interval[float, float]]:
+    """Return the share of each part of the step; the mean over draws, so that they add up to all of it."""
+    step, seen = uncertain.modelled, step_of(uncertain.seen_phases)
+    shares = {}
+    for part, names in PARTS.items():
+        modelled, drawn = (sum(phases[name] for name in names) for phases in (uncertain.phases, uncertain.seen_phases))
+        middle, (low, high) = float(np.mean(modelled / step)), bounds(drawn / seen)
+        shares[part] = Interval(middle, min(low, middle), max(high, middle))
+    return shares
 
 
 def _link_used(topology: Topology, link: LinkEstimate, parameters: Mapping[str, Array]) -> LinkUsed:
@@ -268,7 +305,7 @@ def _work(profile: Profile, target: Target, workers: int, throughput: Interval[f
     return rates_of((key.workload, key.input_shape, key.classes), workers, samples_per_s, denominator)
 
 
-def _launched(target: Target, group: ProfileGroup) -> ProfileGroup:
+def launched_group(target: Target, group: ProfileGroup) -> ProfileGroup:
     """Return the group whose launches those asked for are like: that of the strategy, where several workers ran."""
     return target.exchange if target.exchange is not None and target.exchange.parameters else group
 
@@ -298,67 +335,6 @@ def _measured_workload(target: Target) -> list[MeasuredConfiguration]:
         if (group.key.workload, group.key.input_shape) == (target.key.workload, target.key.input_shape)
         for each in group.measured
     ]
-
-
-def _parameters(
-    target: Target, group: ProfileGroup, topology: Topology, cost: Costs, rng: np.random.Generator
-) -> tuple[dict[str, Array], float]:
-    """Return draws of all parameters, and by how much computing was scaled to another workload."""
-    found = {name: parameter.array for name, parameter in group.parameters.items()}
-    source = target.exchange
-    overlap, overlap_spread = overlap_prior(own_policy=has_own_policy(target.key.framework, target.key.strategy))
-    unknown = 1 / (1 + np.exp(-overlap - overlap_spread * rng.standard_normal(DRAWS)))
-    found[OVERLAP] = unknown if source is None else source.parameters[OVERLAP].array
-    used = OUTER if topology.deployment.crosses else INNER
-    kinds = [(used, topology.spread, topology.factors)]
-    if topology.inner is not None:
-        kinds.append((INNER, topology.inner_spread, topology.inner_factors))
-    for names, spreads, holds in kinds:
-        for name, spread in zip(names, spreads, strict=True):
-            known = source.parameters.get(name) if source is not None and holds else None
-            found[name] = (np.ones(DRAWS) if known is None else known.array) * draw_factors(spread, rng)
-    if target.key.loader != group.key.loader:
-        found["input_per_sample_s"] = np.zeros(DRAWS)
-    if target.transferred is not None:
-        found = _on_other_device(found, target, rng)
-    if target.key.workload == group.key.workload and target.key.input_shape == group.key.input_shape:
-        return found, 1.0
-    return _scaled_to_workload(found, group, cost)
-
-
-def _on_other_device(found: dict[str, Array], target: Target, rng: np.random.Generator) -> dict[str, Array]:
-    """Transfer computing to another device by the data sheets of both, with the uncertainty of such a factor."""
-    here, there = target.transferred or (None, None)
-    if here is None or there is None:
-        return found
-    key = target.key
-    layers = work_of(build_workload(key.workload, key.input_shape, key.classes)).layers
-    moved = transfer(
-        [layer.forward_flops + layer.backward_flops for layer in layers],
-        [3.0 * layer.traffic for layer in layers],  # there once, and back with two gradients
-        here,
-        there,
-        key.precision,
-    )
-    doubt = np.log(moved.high / moved.low) / (2 * 1.645)
-    factor = moved.value * draw_factors(doubt, rng)
-    passes = [f"{name}_{part}" for name in ("forward", "backward") for part in ("fixed_s", "per_sample_s")]
-    return found | {name: found[name] * factor for name in (*passes, "update_s")}
-
-
-def _scaled_to_workload(found: dict[str, Array], group: ProfileGroup, cost: Costs) -> tuple[dict[str, Array], float]:
-    """Scale computing to another workload: passes by arithmetic, what is fixed by layers, the update by weights."""
-    known = costs_of(group.key.workload, group.key.input_shape, group.key.classes)
-    layers = len(cost.layers) / len(known.layers)
-    scaled = dict(found)
-    for name, ratio in (
-        ("forward", cost.forward_flops / known.forward_flops),
-        ("backward", cost.backward_flops / known.backward_flops),
-    ):
-        scaled[f"{name}_fixed_s"] = found[f"{name}_fixed_s"] * layers
-        scaled[f"{name}_per_sample_s"] = found[f"{name}_per_sample_s"] * ratio
-    scaled["update_s"] = found["update_s"] * (cost.parameters / known.parameters)
-    return scaled, max(cost.forward_flops / known.forward_flops, known.forward_flops / cost.forward_flops, 1.0 + 1e-9)
 
 
 def _extrapolation(profile: Profile, group: ProfileGroup, topology: Topology, scaled: float) -> Extrapolation:

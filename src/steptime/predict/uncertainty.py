@@ -146,6 +146,8 @@ class UncertainStep:
     """Seconds of each by the parameters alone, (draws,)."""
     modelled: Array
     """Seconds by the parameters alone, (draws,)."""
+    seen_phases: Mapping[str, Array]
+    """With messages and waiting that err as the model does, (draws,)."""
     seen: Array
     """As a launch would measure it, (draws,)."""
     shares: IntervalShares
@@ -170,16 +172,17 @@ def uncertain_step(
     phases = phases_of(parameters, model)
     step = step_of(phases)
     both = np.exp(np.hypot(extrapolation.of_computing, spread) * rng.standard_normal(DRAWS))
-    seen = step
+    seen_phases = phases
     if extrapolation.of_waiting > 0.0:
         normal = rng.standard_normal(DRAWS)
         longer = np.exp(extrapolation.of_waiting * skewed(normal))
-        seen = step_of(phases_of(with_longer_waits(parameters, model, longer), model))
+        seen_phases = phases_of(with_longer_waits(parameters, model, longer), model)
+    seen = step_of(seen_phases)
     outside_s = np.var(np.log(seen / step)) + extrapolation.of_computing**2
     parts = np.array([np.var(np.log(step)), spread**2, outside_s])
     whole = parts.sum()
     shares = parts / whole if whole > 0.0 else parts
-    return UncertainStep(phases, step, seen * both, IntervalShares(*(float(share) for share in shares)))
+    return UncertainStep(phases, step, seen_phases, seen * both, IntervalShares(*(float(share) for share in shares)))
 
 
 def with_longer_waits(parameters: Mapping[str, Array], model: StepModel, longer: Array | float) -> dict[str, Array]:

@@ -211,6 +211,7 @@ def _outcome(outcome: AdviceOutcome) -> TableRow:
         unknown = [Cell(change), _gain(gain), Cell(UNKNOWN), Cell(outcome.reason or "")]
         return TableRow(finding.trial, unknown)
     verdict = "no difference was shown" if not row.shown else "a gain" if row.measured > 1.0 else "a loss"
-    verdict += ", inside the prediction" if row.inside else ", outside the prediction"
+    off = "more than predicted" if row.measured > (gain.value or 0.0) else "less than predicted"
+    verdict += ", as predicted" if row.inside else f", {off}"
     measured = times(row.measured, row.measured_low, row.measured_high)
     return TableRow(finding.trial, [Cell(change), _gain(gain), Cell(*measured), Cell(verdict)])

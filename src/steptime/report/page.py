@@ -20,6 +20,8 @@ from steptime.results.record_kinds import TIMING
 from steptime.results.store import Store
 from steptime.statistics.estimate import step_time_quantiles
 
+ANSWER = "answer"
+"""The id of a section that answers for all sections of a page."""
 _MOST_PARAGRAPHS = 3
 """Of an answer, before a page folds what is not of the most workers."""
 
@@ -79,9 +81,10 @@ def page_text(found: StudyFindings, folder: str, *, notice: str = "", refresh_s:
 def sections_page(shown: Sequence[Section], title: str, command: str) -> str:
     """Return a page of sections that are not of a results folder; ``command`` made it.
 
-    It begins with what the first of them answer.
+    It begins with what the first of them answer, or with the one answer to all of them.
     """
-    answered = [section for section in shown if section.verdict][:MOST_ANSWERS]
+    whole = [section for section in shown if section.id == ANSWER]
+    answered = whole or [section for section in shown if section.verdict][:MOST_ANSWERS]
     several = len(answered) > 1
     return _page(
         shown,

@@ -40,12 +40,17 @@ def _takes(step: Interval | IntervalOverLaunches) -> str:
     return f"the step is {shown.line}" if shown.text == INCONCLUSIVE else f"a step takes {shown.line}"
 
 
-def model_answer(group: "Sequence[Prediction]", assumed: "Callable[[Sequence[Prediction]], str]") -> str:
+def model_answer(
+    group: "Sequence[Prediction]",
+    assumed: "Callable[[Sequence[Prediction]], str]",
+    compared: Sequence[str] = (),
+) -> str:
     """Return what the most workers take, for each combination of changes, and how far to trust it.
 
     Args:
         group: the predictions of one model.
         assumed: returns the layouts of workers on hosts and the links of some of them.
+        compared: sentences about one of them over another.
     """
     farthest: dict[str, Prediction] = {}
     for prediction in sorted(group, key=lambda prediction: prediction.workers):
@@ -57,7 +62,7 @@ def model_answer(group: "Sequence[Prediction]", assumed: "Callable[[Sequence[Pre
         clauses.append(f"{lead}{assumed([prediction])}: {_model_clause(prediction)}")
     answers = [f"{'; '.join(clauses)}."] if clauses else []
     tests = dict.fromkeys(each.held_out.in_words() for each in farthest.values() if each.held_out)
-    return " ".join([*answers, *tests])
+    return " ".join([*answers, *compared, *tests])
 
 
 def _model_clause(prediction: "Prediction") -> str:

@@ -32,6 +32,14 @@ from steptime.report.predicted_answers import (
     script_figures,
     time_shown,
 )
+from steptime.report.predicted_decisions import (
+    deciding_value,
+    largest_part,
+    pair_answers,
+    pair_parts,
+    parts_of_step,
+    sensitivity_parts,
+)
 from steptime.report.ranking import flop_rate, tokens_rate
 from steptime.report.refusals import RefusedWorkers, refusals
 from steptime.results.json_form import Interval
@@ -41,7 +49,9 @@ from steptime.units import format_count, format_seconds, is_undecided
 if TYPE_CHECKING:  # whose models take longer to import than most reports
     from steptime.fitting.attached_profile import AttachedProfile
     from steptime.predict.attached import AttachedPrediction
+    from steptime.predict.paired import PairedRatio
     from steptime.predict.predict import Prediction
+    from steptime.predict.sensitivity import Sensitivity
     from steptime.scaling.empty_columns import EmptyColumn
     from steptime.scaling.forecast import Forecast, ForecastPoint
     from steptime.scaling.predicted_knees import PredictedKnees
@@ -56,12 +66,14 @@ _LAYOUTS: tuple[Layout, ...] = ("wide", "stacked", "split")
 _POP = ("parallel", "balance", "comm.", "serial.", "transfer", "comput.", "global", "input")
 
 
-def model_section(
+def model_section(  # noqa: PLR0913 - what one model predicts
     group: "Sequence[Prediction]",
     others: "Sequence[Prediction]",
     knees: "Sequence[PredictedKnees]",
     assumed: "Callable[[Sequence[Prediction]], str]",
     *,
+    pairs: "Sequence[PairedRatio]" = (),
+    moved: "Sequence[Sensitivity]" = (),
     shared: Collection[RefusedWorkers] | None = None,
 ) -> Section:
     """Return the section of one model's predictions.
@@ -71,6 +83,8 @@ def model_section(
         others: of them, with another layout of workers on hosts than the assumed one.
         knees: where more workers bring too little, for each combination of changes.
         assumed: returns the layouts and links of some of them.
+        pairs: of them, one over another.
+        moved: what moves the step of the most workers.
         shared: of one of several models, the refusals that are shown ahead of all; its section is brief, without how a
             step splits up and what would narrow its interval.
     """
@@ -80,14 +94,17 @@ def model_section(
         return Section(group[0].key.name, [replace(_steps(group), only="page")], verdict=" ".join(refused))
     batches = sorted({each.deployment.batch for each in group if each.deployment})
     batch = f", batch {', '.join(map(str, batches))} per worker" if batches else ""
-    answer = " ".join([model_answer(group, assumed), *refused])
+    answer = " ".join([model_answer(group, assumed, pair_answers(pairs)), *refused])
     parts: list[Part] = [
+        Sentences([*parts_of_step(group), *filter(None, [deciding_value(moved)])]),
         Sentences(list(_also_assumed(assumed(group).split("; "), answer))),
         Figures(partial(model_figures, group), note=BANDS),
         _steps(group),
         Sentences(list(dict.fromkeys(map(_other_layout, others)))),
     ]
     if not brief:
+        most = max((each.workers for each in group if each.step_s), default=0)
+        parts += [*pair_parts(pairs), *sensitivity_parts(moved, most)]
         parts += [*_work(group), *_phases(group), *_efficiencies(group)]
     parts.append(Sentences([*([] if brief else _uncertainty(group)), *_knees(knees)]))
     return Section(group[0].key.name + batch, [part for part in parts if not _is_empty(part)], verdict=answer)
@@ -143,7 +160,7 @@ def _steps(group: "Sequence[Prediction]") -> SectionTable:
         Column("step time"),
         Column("samples/s"),
         Column("efficiency"),
-        Column("dominant", "text"),
+        Column("most of it", "text"),
         Column("extrapolation", shown=[each for each in EVERYWHERE if each != "stacked"]),
         *([Column("epoch")] if with_epochs else []),
     ]
@@ -163,16 +180,10 @@ def _step_cells(each: "Prediction") -> list[Cell]:
         Cell(*time_shown(each.step_s)),
         Cell(*rate(Interval(*astuple(each.throughput)))) if known else Cell(UNKNOWN),
         Cell(*percent(*astuple(each.efficiency))) if known else Cell(UNKNOWN),
-        Cell(_dominant(each)),
+        Cell(largest_part(each)),
         Cell(f"{each.extrapolation:.3g}"),
     ]
     return [*found, Cell(*time_shown(each.epoch_s, long_time_unit(each.epoch_s.value)))] if each.epoch_s else found
-
-
-def _dominant(each: "Prediction") -> str:
-    """Return the longest phase by the name that tables of phases have."""
-    titles = {phase.name: phase.short_title if phase.part else "unexplained" for phase in PHASES}
-    return titles.get(str(each.dominant), str(each.dominant))
 
 
 def _other_layout(other: "Prediction") -> str:
@@ -271,7 +282,9 @@ def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPr
     ]
     command = " ".join([Path(profile.command[0]).name, *profile.command[1:]])[:_LONGEST_COMMAND]
     trainings = f"Predicted is one of several trainings: {profile.trainings}." if profile.trainings else ""
-    answers = [farthest_answer(predictions, _UNTESTED), *(each.sentence for each in refusals(predictions))]
+    exchanges = any(each.workers > 1 for each, _ in known)
+    untested = (profile.unseen_exchange if exchanges else "") or _UNTESTED
+    answers = [farthest_answer(predictions, untested), *(each.sentence for each in refusals(predictions))]
     table = SectionTable([Column(title) for title in titles[1:]], rows, titles[0], _LAYOUTS, label="Predicted steps")
     parts: list[Part] = [Figures(partial(script_figures, predictions), note=BANDS), table] if rows else []
     notes = profile.notes(max(each.workers for each, _ in known)) if known else []

@@ -175,11 +175,15 @@ def _no_results(path: Path) -> str:
     """Return why a path is not a results folder, with the one that may be meant."""
     if not path.exists():
         kept = RESULTS / path
-        meant = f"did you mean '{kept}'?" if kept.is_dir() else path_hint(path)
+        meant = f"did you mean '{kept}'?" if kept.is_dir() else path_hint(path, _is_results)
         return "; ".join(filter(None, (f"{path} is not a results folder: no such folder", meant)))
     inside = sorted(each.parent.name for each in path.glob("*/study.json"))[:_NAMED] if path.is_dir() else []
     held = f"; it holds results folders, of which one can be named: {', '.join(inside)}" if inside else ""
     return f"{path} is not a results folder: it has no study.json{held}"
+
+
+def _is_results(path: Path) -> bool:
+    return (path / "study.json").is_file()
 
 
 def _may_precede(name: str) -> bool:

@@ -1,0 +1,172 @@
+"""How many times as long one prediction takes as another, and at which cost, from draws that both share.
+
+Two predictions of one model share more than their intervals show: its parameters, what is not known of a link that both
+use, and the model's error as far as both are equally far from what was measured. Beyond that the farther one errs by
+itself, as errors of two doublings are independent (``uncertainty``). Different links are drawn independently, and so
+are the launches of both, which nothing makes alike.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from itertools import pairwise
+from math import hypot, sqrt
+
+import numpy as np
+
+from steptime.fitting.posterior import DRAWS, Array, bounds
+from steptime.fitting.profile import Profile
+from steptime.fitting.step_model import phases_of, step_of
+from steptime.predict.held_out_test import held_out_test
+from steptime.predict.launch_deviation import launch_spread
+from steptime.predict.predict import Prediction, StepInputs, launched_group, model_step
+from steptime.predict.targets import targets
+from steptime.predict.topology import Refusal
+from steptime.predict.uncertainty import skewed, with_longer_waits
+from steptime.results.json_form import Interval
+
+_SEED, _LINK_SEED, _ERROR_SEED = 7, 11, 13
+_WAITING = ("workers", "bandwidth", "crosses")
+"""Directions of extrapolation in which messages and waiting err; in the others computing does."""
+
+
+@dataclass(frozen=True)
+class PairedRatio:
+    """One prediction over another of the same model, for the same number of samples, with intervals of 90 %."""
+
+    baseline: Prediction
+    other: Prediction
+    time: Interval[float, float]
+    """Of ``other`` over that of ``baseline``."""
+    worker_time: Interval[float, float]
+    """The same of the workers' time together, which is what they cost."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the object that docs/prediction.md describes."""
+        key = self.other.key
+        return {
+            "framework": key.framework,
+            "strategy": key.strategy,
+            "tuning": key.tuning,
+            "workload": key.workload,
+            "workers": [self.baseline.workers, self.other.workers],
+            "changed": [dict(each.query.texts) for each in (self.baseline, self.other)],
+            "time_ratio": dict(zip(("value", "low", "high"), astuple(self.time), strict=True)),
+            "worker_time_ratio": dict(zip(("value", "low", "high"), astuple(self.worker_time), strict=True)),
+        }
+
+
+def paired_ratios(profile: Profile, group: Sequence[Prediction]) -> list[PairedRatio]:
+    """Return the ratios of one model's predictions that are not refused.
+
+    Each number of workers is over the one before it, and each combination of changes over the first, with the most
+    workers that both have.
+    """
+    curves: dict[tuple[tuple[str, str], ...], dict[int, Prediction]] = {}
+    for each in group:
+        if each.step_s is not None:
+            curves.setdefault(tuple(each.query.texts.items()), {})[each.workers] = each
+    pairs = [(curve[fewer], curve[more]) for curve in curves.values() for fewer, more in pairwise(sorted(curve))]
+    first, *others = [*curves.values()] or [{}]
+    shared = ((curve, max(first.keys() & curve.keys(), default=None)) for curve in others)
+    pairs += [(first[most], curve[most]) for curve, most in shared if most is not None]
+    ratios = (_paired(profile, *pair) for pair in pairs)
+    return [each for each in ratios if each is not None]
+
+
+def _paired(profile: Profile, baseline: Prediction, other: Prediction) -> PairedRatio | None:
+    sides = [_side(profile, each) for each in (baseline, other)]
+    one, two = sides
+    if one is None or two is None:
+        return None
+    rng = np.random.default_rng(_ERROR_SEED)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+        errors = _errors(one, two, rng)
+        seen = [_seen_s(side, *of_side) for side, of_side in zip(sides, errors, strict=True) if side is not None]
+        modelled = [step_of(phases_of(side.inputs.parameters, side.inputs.model)) for side in (one, two)]
+    amounts = one.samples / two.samples
+    middle = float(np.median(modelled[1] / modelled[0])) * amounts
+    low, high = (end * amounts for end in bounds(seen[1] / seen[0]))
+    if not 0.0 < min(low, middle) <= max(high, middle) < np.inf:
+        return None
+    time = Interval[float, float](middle, min(low, middle), max(high, middle))
+    cost = other.workers / baseline.workers
+    return PairedRatio(baseline, other, time, Interval(*(cost * end for end in astuple(time))))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What the step of one of two predictions follows from."""
+
+    inputs: StepInputs
+    parts: Mapping[str, float]
+    """By direction, how far the model errs; see ``Extrapolation.parts``."""
+    spread: float
+    """Relative standard deviation of launches."""
+    samples: float
+    """Of a step, over all workers."""
+    several: bool
+
+    @property
+    def link_rate(self) -> float | None:
+        """Of the link, which two steps share that use the same."""
+        link = self.inputs.topology.link
+        return None if link is None else link.rate
+
+
+def _side(profile: Profile, prediction: Prediction) -> _Side | None:
+    """Return what a prediction follows from, drawn as the other side of its pair; None if it is refused."""
+    query, workers = prediction.query, prediction.workers
+    target = next(each for each in targets(profile, query) if each.key == prediction.key)
+    try:
+        rng = np.random.default_rng(_SEED)
+        inputs = model_step(profile, target, query, workers, rng, link_seed=_LINK_SEED)
+        launched = launched_group(target, inputs.group)
+        extrapolation = replace(inputs.extrapolation, of_model=held_out_test(launched, workers).deviation)
+        spread = launch_spread(launched, workers)
+    except Refusal:
+        return None
+    deployment = inputs.topology.deployment
+    samples = float(workers * deployment.batch * deployment.accumulation)
+    return _Side(inputs, extrapolation.parts, spread, samples, workers > 1)
+
+
+def _errors(one: _Side, two: _Side, rng: np.random.Generator) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Return of each side the logarithms by which messages and waiting err, and those by which all of it does."""
+    waiting, computing = _common(one, two)
+    shared_waiting, shared_computing = rng.standard_normal((2, DRAWS))
+
+    def drawn(side: _Side) -> tuple[Array, Array]:
+        all_waiting = hypot(*(side.parts[name] for name in _WAITING))
+        all_computing = hypot(*(part for name, part in side.parts.items() if name not in _WAITING))
+        own, other = rng.standard_normal((2, DRAWS))
+        longer = waiting * shared_waiting + _rest(all_waiting, waiting) * own
+        scale = max(all_waiting, 1e-12)
+        errs = computing * shared_computing + hypot(_rest(all_computing, computing), side.spread) * other
+        return scale * skewed(longer / scale), errs
+
+    return drawn(one), drawn(two)
+
+
+def _common(one: _Side, two: _Side) -> tuple[float, float]:
+    """Return the standard deviations of the errors that both sides share: in waiting and messages, and in all."""
+    parts = {name: min(part, two.parts[name]) for name, part in one.parts.items()}
+    if one.link_rate != two.link_rate:
+        parts["bandwidth"] = 0.0
+    if one.several != two.several:  # one worker and several are tested apart, see ``held_out_test``
+        parts["model"] = 0.0
+    return (
+        hypot(*(parts[name] for name in _WAITING)),
+        hypot(*(part for name, part in parts.items() if name not in _WAITING)),
+    )
+
+
+def _rest(whole: float, part: float) -> float:
+    return sqrt(max(whole**2 - part**2, 0.0))
+
+
+def _seen_s(side: _Side, waiting: Array, everything: Array) -> Array:
+    """Return the seconds of a step as a launch would measure it, (draws,)."""
+    inputs = side.inputs
+    longer = with_longer_waits(inputs.parameters, inputs.model, np.exp(waiting))
+    seen: Array = step_of(phases_of(longer, inputs.model)) * np.exp(everything)
+    return seen

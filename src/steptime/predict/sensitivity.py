@@ -1,0 +1,124 @@
+"""Sensitivity of a prediction: how much its step changes where one value that it rests on is halved or doubled.
+
+A parameter that several measured steps fix together with others is not among them: halving it alone contradicts what
+was measured. What remains are the links, and what the profile took from a prior.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from steptime.fitting.importance_sampling import OVERLAP
+from steptime.fitting.posterior import Array, bounds
+from steptime.fitting.profile import Profile
+from steptime.fitting.step_model import INNER, OUTER, phases_of, step_of
+from steptime.predict.predict import Prediction, StepInputs, model_step
+from steptime.predict.targets import Target, targets
+from steptime.predict.topology import Refusal
+from steptime.results.json_form import Interval
+
+_SEED = 7
+How = Literal["stated", "assumed", "measured"]
+_LINKS: Mapping[str, str] = {
+    OUTER[0]: "latency between hosts",
+    OUTER[1]: "bandwidth between hosts",
+    INNER[0]: "latency inside a host",
+    INNER[1]: "bandwidth inside a host",
+}
+_PRIORS: Mapping[str, str] = {
+    OVERLAP: "share of communication that can hide behind computing and does",
+    "contention_factor": "slowdown of workers that share a host",
+    "persistent": "lasting difference between workers",
+    "transient": "difference between workers from step to step",
+    "input_per_sample_s": "time to load a sample",
+    "input_share": "share of loading that a step waits for",
+}
+"""Parameters that a prior may give, but for those of passes, whose sum was measured."""
+_SHARES = {OVERLAP, "input_share"}
+_FACTORS = {"contention_factor"}
+"""Of which the part beyond 1 is halved and doubled."""
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What a step takes where one value is half or twice what it is, over what it takes, with intervals of 90 %."""
+
+    name: str
+    how: How
+    """How the value is known: a link that the query states has an assumed share of what is stated."""
+    halved: Interval[float, float]
+    doubled: Interval[float, float]
+
+    @property
+    def moves(self) -> float:
+        """The larger of both changes, as the logarithm of a ratio."""
+        return max(abs(float(np.log(each.value))) for each in (self.halved, self.doubled))
+
+
+def sensitivities(profile: Profile, prediction: Prediction) -> list[Sensitivity]:
+    """Return the sensitivities of a prediction that is not refused, the largest first."""
+    query, workers = prediction.query, prediction.workers
+    target = next(each for each in targets(profile, query) if each.key == prediction.key)
+    try:
+        inputs = model_step(profile, target, query, workers, np.random.default_rng(_SEED))
+    except Refusal:
+        return []
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+        step = step_of(phases_of(inputs.parameters, inputs.model))
+        rows = [
+            Sensitivity(_name(name), how, *(_ratio(inputs, name, scaled(factor), step) for factor in (0.5, 2.0)))
+            for name, how, scaled in _values(prediction, target, inputs)
+        ]
+    return sorted(rows, key=lambda row: -row.moves)
+
+
+def _name(parameter: str) -> str:
+    return _LINKS.get(parameter) or _PRIORS[parameter]
+
+
+def _values(
+    prediction: Prediction, target: Target, inputs: StepInputs
+) -> Iterator[tuple[str, How, Callable[[float], Array]]]:
+    """Yield the parameters that may change, how each is known, and what returns its draws with a factor."""
+    parameters = inputs.parameters
+    for name in inputs.model.link_factors:
+        yield name, _how_of_link(name, prediction, inputs), lambda factor, name=name: factor * parameters[name]  # type: ignore[misc]
+    several = prediction.workers > 1
+    for name in _PRIORS:
+        source = target.exchange if name == OVERLAP else inputs.group
+        known = None if source is None else source.parameters.get(name)
+        if name not in parameters or (known is not None and known.how != "prior") or not parameters[name].any():
+            continue
+        if several or name.startswith("input"):
+            yield name, "assumed", lambda factor, name=name: _scaled(name, parameters[name], factor)  # type: ignore[misc]
+
+
+def _how_of_link(name: str, prediction: Prediction, inputs: StepInputs) -> How:
+    query, topology = prediction.query, inputs.topology
+    outer = name in OUTER
+    stated = {
+        OUTER[0]: query.delay_s,
+        OUTER[1]: query.bandwidth or query.nic,
+        INNER[1]: query.inner_bandwidth or query.inner_link,
+    }.get(name)
+    if stated is not None:
+        return "stated"
+    inside = topology.inner if topology.inner is not None else topology.link
+    link = topology.link if outer else inside
+    fitted = topology.factors if outer or topology.inner is None else topology.inner_factors
+    return "assumed" if link is None or (link.source in {"prior", "believed"} and not fitted) else "measured"
+
+
+def _scaled(name: str, draws: Array, factor: float) -> Array:
+    if name in _FACTORS:
+        return 1.0 + factor * (draws - 1.0)
+    return np.minimum(factor * draws, 1.0) if name in _SHARES else factor * draws
+
+
+def _ratio(inputs: StepInputs, name: str, draws: Array, step: Array) -> Interval[float, float]:
+    ratio = step_of(phases_of({**inputs.parameters, name: draws}, inputs.model)) / step
+    low, high = bounds(ratio)
+    middle = float(np.median(ratio))
+    return Interval(middle, min(low, middle), max(high, middle))
