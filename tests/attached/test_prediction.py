@@ -342,6 +342,27 @@ def test_predict_takes_the_profile_and_refuses_other_changes(tmp_path):
     assert "only --workers can change" in done.stderr
 
 
+def test_another_link_and_too_many_workers_are_refused_together(tmp_path):
+    path = tmp_path / "p.json"
+    write_attached_profile(profile_of(tmp_path / "run", rows=[row()]), path)
+    text = process("predict", str(path), "interconnect.bandwidth=25Gbit/s", "--workers", "64", check=2).stderr
+    assert text.startswith("2 errors")
+    assert "steptime net" in text
+    assert "64 workers need a link that was not measured" in text
+
+
+@pytest.mark.parametrize(("measured", "seen"), [(1, False), (2, True)])
+def test_a_forecast_from_one_process_is_marked_as_one_without_an_exchange(tmp_path, measured, seen):
+    profile = profile_of(tmp_path).model_copy(update={"workers": measured})
+    verdict = script_section(profile, predict_attached(profile, [4]), "").verdict
+    assert ("One process was measured, which exchanges nothing" not in verdict) is seen
+
+
+def test_one_worker_of_one_process_needs_no_exchange(tmp_path):
+    profile = profile_of(tmp_path).model_copy(update={"workers": 1})
+    assert "exchanges nothing" not in script_section(profile, predict_attached(profile, [1]), "").verdict
+
+
 def test_the_page_of_a_script_begins_with_the_answer_and_shows_its_curve(tmp_path):
     write_attached_profile(profile_of(tmp_path), tmp_path / "profile.json")
     process("predict", "profile.json", "--workers", "2,8", "--html", "page.html", cwd=tmp_path)

@@ -35,7 +35,13 @@ def test_it_shows_ranking_breakdown_and_prediction(shown):
 
     assert "tensorflow allreduce" in text
     assert "Where the time of a step goes" in text
-    assert re.search(r"Predicted for more hosts, 16 workers on 8 hosts.* a step\s+takes", text, re.DOTALL)
+    assert re.search(
+        r"Predicted for more hosts, pytorch allreduce: 16\s+workers on 8\s+hosts.* a step\s+takes", text, re.DOTALL
+    )
+
+
+def test_its_forecast_names_what_decides_it(shown):
+    assert re.search(r"What\s+decides\s+most\s+is\s+the\s+bandwidth\s+inside\s+a\s+host\s+\(measured\)", shown[1])
 
 
 @pytest.mark.sampled

@@ -39,7 +39,7 @@ GAINS = {
     "sure": ((1.24, 1.2, 1.29), "predicted gain 1.24x (1.20 to 1.29)"),
     "perhaps none": ((1.1, 0.79, 1.58), "may be no gain: predicted 1.10x (0.79 to 1.58)"),
     "just none": ((1.1, 1.0, 1.2), "may be no gain: predicted 1.10x (1.00 to 1.20)"),
-    "undecided": ((2.74, 0.9, 8.3), "predicted gain anywhere from 0.9x to 8.3x"),
+    "undecided": ((2.74, 0.9, 8.3), "predicted gain anywhere from 0.900x to 8.30x"),
     "a loss": ((0.8, 0.7, 0.9), "predicted gain 0.800x (0.700 to 0.900)"),
     "without an interval": ((1.1, None, None), "predicted gain 1.10x (no interval)"),
 }

@@ -3,11 +3,14 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steptime.cli.model_ranking import best_first, fastest_models
 from steptime.cli.section_output import show_sections
 from steptime.cli.streams import print_json, warn
+from steptime.document.section import ANSWER, Section
 from steptime.fitting.attached_profile import AttachedProfile
 from steptime.fitting.profile import Profile
 from steptime.predict.assumptions import assumed, other_layouts, without_effect, worker_counts
@@ -17,14 +20,13 @@ from steptime.predict.predict import BASELINE, Prediction
 from steptime.predict.predict import predict as predict_all
 from steptime.predict.query import read_queries
 from steptime.predict.sensitivity import sensitivities
-from steptime.report.predicted_decisions import best_first, deciding_value, ranking_section
+from steptime.report.predicted_decisions import deciding_value
 from steptime.report.predictions import curve_sections, model_section, remarks_section, script_section
 from steptime.report.refusals import RefusedWorkers, refusal_section, shared_refusals
 from steptime.scaling.knee import knee_line
 from steptime.scaling.predicted_knees import PredictedKnees, attached_knees, of_answered, profile_knees
 
 if TYPE_CHECKING:
-    from steptime.document.section import Section
     from steptime.predict.sensitivity import Sensitivity
     from steptime.results.json_form import Interval, IntervalOverLaunches
 
@@ -68,7 +70,7 @@ def predict_profile(
     if form != "json" or html is not None:
         unchanging = list(without_effect(overrides, predictions, predicted))
 
-        def sections(*, brief: bool) -> "list[Section]":
+        def sections(*, brief: bool) -> list[Section]:
             remarks = remarks_section(predictions, BASELINE, unchanging, brief=brief)
             return [*_models(predictions, read, bends, brief=brief), remarks]
 
@@ -106,7 +108,7 @@ def _groups(predictions: Sequence[Prediction]) -> list[Sequence[Prediction]]:
 def _moved(profile: Profile, group: Sequence[Prediction]) -> "list[Sensitivity]":
     """Return what moves the step of the most workers; nothing of models that are refused."""
     answered = [each for each in group if each.step_s is not None]
-    return sensitivities(profile, max(answered, key=lambda each: each.workers)) if answered else []
+    return sensitivities(profile, max(answered, key=attrgetter("workers"))) if answered else []
 
 
 def _model(
@@ -114,7 +116,7 @@ def _model(
     profile: Profile,
     bends: Sequence[PredictedKnees],
     shared: Mapping[RefusedWorkers, Sequence[str]] | None = None,
-) -> "Section":
+) -> Section:
     return model_section(
         group,
         list(other_layouts(profile, group)),
@@ -128,14 +130,14 @@ def _model(
 
 def _models(
     predictions: Sequence[Prediction], profile: Profile, bends: Sequence[PredictedKnees], *, brief: bool
-) -> "list[Section]":
+) -> list[Section]:
     groups = _groups(predictions)
     shared = shared_refusals(groups) if brief else {}
     shown = [_model(group, profile, bends, shared if brief else None) for group in groups]
-    ranking = ranking_section(groups)
+    fastest = " ".join(fastest_models(groups))
     return [
         *([refusal_section(shared, len(groups))] if shared else []),
-        *([ranking] if ranking else []),
+        *([Section("Fastest", [], "Intervals are of 90 %.", verdict=fastest, id=ANSWER)] if fastest else []),
         *(section for section in shown if section.is_within("terminal") or not brief),
     ]
 

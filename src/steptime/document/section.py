@@ -12,6 +12,8 @@ from typing import ClassVar, Literal
 from steptime.document.charts.chart import Figure
 from steptime.document.number_format import UNKNOWN
 
+ANSWER = "answer"
+"""The id of a section that answers for all sections of a page."""
 Medium = Literal["terminal", "page"]
 Style = Literal["", "dim", "bold", "good", "bad", "warning"]
 Layout = Literal["wide", "plain", "stacked", "split", "list"]

@@ -159,6 +159,11 @@ class AttachedProfile(_Form):
             "--nproc-per-node 2 SCRIPT, then steptime fit."
         )
 
+    def untested(self, most: int) -> str:
+        """Return what nothing has tested of predictions of up to ``most`` workers."""
+        exchange = self.unseen_exchange if most > 1 else ""
+        return exchange or "One run was measured, so that nothing has tested this model."
+
     def notes(self, most: int) -> list[str]:
         """Return what to know of predictions of up to ``most`` workers."""
         cores = self._cores_sentence(most)

@@ -94,7 +94,7 @@ def _paired(profile: Profile, baseline: Prediction, other: Prediction) -> Paired
 
 
 @dataclass(frozen=True)
-class _Side:
+class _Drawn:
     """What the step of one of two predictions follows from."""
 
     inputs: StepInputs
@@ -113,7 +113,7 @@ class _Side:
         return None if link is None else link.rate
 
 
-def _side(profile: Profile, prediction: Prediction) -> _Side | None:
+def _side(profile: Profile, prediction: Prediction) -> _Drawn | None:
     """Return what a prediction follows from, drawn as the other side of its pair; None if it is refused."""
     query, workers = prediction.query, prediction.workers
     target = next(each for each in targets(profile, query) if each.key == prediction.key)
@@ -127,15 +127,15 @@ def _side(profile: Profile, prediction: Prediction) -> _Side | None:
         return None
     deployment = inputs.topology.deployment
     samples = float(workers * deployment.batch * deployment.accumulation)
-    return _Side(inputs, extrapolation.parts, spread, samples, workers > 1)
+    return _Drawn(inputs, extrapolation.parts, spread, samples, workers > 1)
 
 
-def _errors(one: _Side, two: _Side, rng: np.random.Generator) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+def _errors(one: _Drawn, two: _Drawn, rng: np.random.Generator) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Return of each side the logarithms by which messages and waiting err, and those by which all of it does."""
     waiting, computing = _common(one, two)
     shared_waiting, shared_computing = rng.standard_normal((2, DRAWS))
 
-    def drawn(side: _Side) -> tuple[Array, Array]:
+    def drawn(side: _Drawn) -> tuple[Array, Array]:
         all_waiting = hypot(*(side.parts[name] for name in _WAITING))
         all_computing = hypot(*(part for name, part in side.parts.items() if name not in _WAITING))
         own, other = rng.standard_normal((2, DRAWS))
@@ -147,7 +147,7 @@ def _errors(one: _Side, two: _Side, rng: np.random.Generator) -> tuple[tuple[Arr
     return drawn(one), drawn(two)
 
 
-def _common(one: _Side, two: _Side) -> tuple[float, float]:
+def _common(one: _Drawn, two: _Drawn) -> tuple[float, float]:
     """Return the standard deviations of the errors that both sides share: in waiting and messages, and in all."""
     parts = {name: min(part, two.parts[name]) for name, part in one.parts.items()}
     if one.link_rate != two.link_rate:
@@ -164,7 +164,7 @@ def _rest(whole: float, part: float) -> float:
     return sqrt(max(whole**2 - part**2, 0.0))
 
 
-def _seen_s(side: _Side, waiting: Array, everything: Array) -> Array:
+def _seen_s(side: _Drawn, waiting: Array, everything: Array) -> Array:
     """Return the seconds of a step as a launch would measure it, (draws,)."""
     inputs = side.inputs
     longer = with_longer_waits(inputs.parameters, inputs.model, np.exp(waiting))

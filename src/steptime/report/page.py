@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import steptime
 from steptime.document.plain_text import plain_text
-from steptime.document.section import Section
+from steptime.document.section import ANSWER, Section
 from steptime.extras import why_absent
 from steptime.report.advice import largest_finding
 from steptime.report.answer import first_answer, in_order, paper_line
@@ -20,8 +20,6 @@ from steptime.results.record_kinds import TIMING
 from steptime.results.store import Store
 from steptime.statistics.estimate import step_time_quantiles
 
-ANSWER = "answer"
-"""The id of a section that answers for all sections of a page."""
 _MOST_PARAGRAPHS = 3
 """Of an answer, before a page folds what is not of the most workers."""
 

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from steptime.document.number_format import Shown, listed, percent, rate, times
+from steptime.document.number_format import percent, times
 from steptime.document.section import Cell, Column, Part, Section, SectionTable, TableRow
 from steptime.report.predicted_answers import changes_of, is_known
 from steptime.results.json_form import Interval
-from steptime.units import format_count, is_undecided
+from steptime.units import format_count
 
 if TYPE_CHECKING:  # whose models take longer to import than most reports
     from steptime.predict.paired import PairedRatio
@@ -18,11 +17,8 @@ if TYPE_CHECKING:  # whose models take longer to import than most reports
     from steptime.predict.sensitivity import Sensitivity
 
 _LITTLE = 0.005
-"""Of a step, below which a part of it is not named."""
 _NOT_MOVED = 0.01
-"""Change of a step that is called none."""
 _MOST_PAIRS = 3
-_LEVELS = (0.05, 0.5, 0.95)
 _PARTS = {"communication": "communication that nothing hides", "waiting": "waiting for other workers"}
 
 
@@ -74,7 +70,7 @@ def _pair_name(pair: "PairedRatio") -> str:
 
 def parts_of_step(group: "Sequence[Prediction]") -> Iterator[str]:
     """Yield what the step of the most workers is made of, for each combination of changes."""
-    farthest = {changes_of(each): each for each in sorted(group, key=lambda each: each.workers) if is_known(each)}
+    farthest = {changes_of(each): each for each in sorted(group, key=attrgetter("workers")) if is_known(each)}
     for changed, prediction in [*farthest.items()][:_MOST_PAIRS]:
         shares = sorted(prediction.made_of.items(), key=lambda item: -item[1].value)
         named = [
@@ -119,8 +115,6 @@ def deciding_value(rows: "Sequence[Sensitivity]") -> str:
 
 def sensitivity_parts(rows: "Sequence[Sensitivity]", workers: int) -> Iterator[Part]:
     """Yield how a step changes with each of its values."""
-    if not rows:
-        return
     table = SectionTable(
         [Column("known", "text"), Column("with half"), Column("with twice")],
         [
@@ -133,80 +127,3 @@ def sensitivity_parts(rows: "Sequence[Sensitivity]", workers: int) -> Iterator[P
     )
     about = f"Of {format_count(workers, 'worker')}: the step over what it takes as predicted."
     yield Section("What moves the step", [table], about, folded=True)
-
-
-def best_first(groups: "Sequence[Sequence[Prediction]]") -> "list[Sequence[Prediction]]":
-    """Return the predictions of models by workload, those of most samples per second with the most workers first."""
-    workloads = list(dict.fromkeys(group[0].key.workload for group in groups))
-    most = {name: _most_workers([group for group in groups if group[0].key.workload == name]) for name in workloads}
-
-    def place(group: "Sequence[Prediction]") -> tuple[int, float]:
-        workload = group[0].key.workload
-        return workloads.index(workload), -_throughput(group, most[workload])
-
-    return sorted(groups, key=place)
-
-
-def _most_workers(groups: "Sequence[Sequence[Prediction]]") -> int:
-    """Return the most workers that are predicted of most models."""
-    counts = [each.workers for group in groups for each in group if each.throughput is not None]
-    return max(counts, key=lambda workers: (counts.count(workers), workers), default=0)
-
-
-def _throughput(group: "Sequence[Prediction]", workers: int) -> float:
-    rates = [each.throughput.value for each in group if each.throughput and each.workers == workers]
-    return max(rates, default=0.0)
-
-
-def ranking_section(groups: "Sequence[Sequence[Prediction]]") -> Section | None:
-    """Return which model of several is fastest on each workload; None where no workload has two."""
-    ordered = best_first(groups)
-    lines = []
-    for workload in dict.fromkeys(group[0].key.workload for group in ordered):
-        alike = [group for group in ordered if group[0].key.workload == workload]
-        workers = _most_workers(alike)
-        rivals = (_quickest(group, workers) for group in alike)
-        known = [rival for rival in rivals if rival is not None]
-        if len(known) > 1:
-            lines.append(_fastest(known))
-    return Section("Fastest", [], "Intervals are of 90 %.", verdict=" ".join(lines), id="answer") if lines else None
-
-
-def _quickest(group: "Sequence[Prediction]", workers: int) -> "Prediction | None":
-    """Return the combination of changes of so many workers with most samples per second; None if all are refused."""
-    rated = [(each.throughput.value, each) for each in group if each.throughput and each.workers == workers]
-    return max(rated, key=lambda pair: pair[0])[1] if rated else None
-
-
-def _fastest(known: "Sequence[Prediction]") -> str:
-    best, *others = known
-    shown = rate(Interval(*astuple(best.throughput))).line if best.throughput else ""
-    labels = {id(each): _label(each, known) for each in known}
-    slower = [(labels[id(other)], _slowdown(best, other)) for other in others]
-    tied = [label for label, ratio in slower if ratio.low <= 1.0]
-    behind = [f"{label} {_shown(ratio).line}" for label, ratio in slower if ratio.low > 1.0]
-    lead = f"{best.key.workload}, {format_count(best.workers, 'worker')}: {labels[id(best)]} is predicted"
-    first = f"{lead} fastest, {shown} samples/s"
-    if tied:
-        first = f"{lead} {shown} samples/s, and cannot be distinguished from {listed(tied)}"
-    return f"{first}; {', '.join(behind)} its time." if behind else f"{first}."
-
-
-def _label(prediction: "Prediction", among: "Sequence[Prediction]") -> str:
-    """Return framework and strategy; the whole name where two models have the same of both."""
-    key = prediction.key
-    short = [(each.key.framework, each.key.strategy) for each in among]
-    return f"{key.framework} {key.strategy}" if short.count((key.framework, key.strategy)) == 1 else key.name
-
-
-def _shown(ratio: Interval[float, float]) -> Shown:
-    wide = is_undecided(ratio.low, ratio.high)
-    return times(ratio.value, None if wide else ratio.low, None if wide else ratio.high)
-
-
-def _slowdown(best: "Prediction", other: "Prediction") -> Interval[float, float]:
-    """Return how many times the time of ``best`` another model takes; their draws are shuffled, as independent ones."""
-    assert best.draws is not None and other.draws is not None  # noqa: S101, PT018 - others are left out
-    shuffled = np.random.default_rng(0).permutation(other.draws[1])
-    low, middle, high = np.quantile(best.draws[1] / shuffled, _LEVELS)
-    return Interval(float(middle), float(low), float(high))

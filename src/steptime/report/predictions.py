@@ -60,7 +60,6 @@ _NEGLIGIBLE_S = 5e-8
 _NARROWER = 0.98
 """An empty column that is not expected to narrow an interval by as much is not asked for."""
 _LONGEST_COMMAND = 60
-_UNTESTED = "One run was measured, so that nothing has tested this model."
 _EXTRAPOLATION = "Extrapolation is how far a number of workers lies outside the measured ones, as a ratio."
 _LAYOUTS: tuple[Layout, ...] = ("wide", "stacked", "split")
 _POP = ("parallel", "balance", "comm.", "serial.", "transfer", "comput.", "global", "input")
@@ -104,7 +103,7 @@ def model_section(  # noqa: PLR0913 - what one model predicts
     ]
     if not brief:
         most = max((each.workers for each in group if each.step_s), default=0)
-        parts += [*pair_parts(pairs), *sensitivity_parts(moved, most)]
+        parts += [*pair_parts(pairs), *(sensitivity_parts(moved, most) if moved else [])]
         parts += [*_work(group), *_phases(group), *_efficiencies(group)]
     parts.append(Sentences([*([] if brief else _uncertainty(group)), *_knees(knees)]))
     return Section(group[0].key.name + batch, [part for part in parts if not _is_empty(part)], verdict=answer)
@@ -282,9 +281,8 @@ def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPr
     ]
     command = " ".join([Path(profile.command[0]).name, *profile.command[1:]])[:_LONGEST_COMMAND]
     trainings = f"Predicted is one of several trainings: {profile.trainings}." if profile.trainings else ""
-    exchanges = any(each.workers > 1 for each, _ in known)
-    untested = (profile.unseen_exchange if exchanges else "") or _UNTESTED
-    answers = [farthest_answer(predictions, untested), *(each.sentence for each in refusals(predictions))]
+    tested = profile.untested(max((each.workers for each, _ in known), default=0))
+    answers = [farthest_answer(predictions, tested), *(each.sentence for each in refusals(predictions))]
     table = SectionTable([Column(title) for title in titles[1:]], rows, titles[0], _LAYOUTS, label="Predicted steps")
     parts: list[Part] = [Figures(partial(script_figures, predictions), note=BANDS), table] if rows else []
     notes = profile.notes(max(each.workers for each, _ in known)) if known else []
