@@ -345,7 +345,9 @@ def test_predict_takes_the_profile_and_refuses_other_changes(tmp_path):
 def test_another_link_and_too_many_workers_are_refused_together(tmp_path):
     path = tmp_path / "p.json"
     write_attached_profile(profile_of(tmp_path / "run", rows=[row()]), path)
-    text = process("predict", str(path), "interconnect.bandwidth=25Gbit/s", "--workers", "64", check=2).stderr
+    text = process(
+        "predict", str(path), "interconnect.bandwidth=25Gbit/s", "--workers", "64", cwd=tmp_path, check=2
+    ).stderr
     assert text.startswith("2 errors")
     assert "steptime net" in text
     assert "64 workers need a link that was not measured" in text
