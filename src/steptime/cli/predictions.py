@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steptime.cli.model_ranking import best_first, fastest_models
+from steptime.cli.ranked_models import best_first, fastest_models
 from steptime.cli.section_output import show_sections
 from steptime.cli.streams import print_json, warn
 from steptime.document.section import ANSWER, Section
