@@ -677,7 +677,7 @@ def test_more_workers_are_told_over_fewer_with_an_interval_of_their_own(profile)
 
 
 def test_json_compares_numbers_of_workers_and_links(profile):
-    arguments = ["--workers", "4,8", "interconnect.bandwidth=1Gbit/s,25Gbit/s", "workers_per_host=1", "--json"]
+    arguments = ["--workers", "4,8", "interconnect.bandwidth=50Mbit/s,25Gbit/s", "workers_per_host=1", "--json"]
     compared = json.loads(CliRunner().invoke(app, ["predict", str(profile), *arguments]).stdout)["compared"]
     assert [each["workers"] for each in compared] == [[4, 8], [4, 8], [8, 8]]
     assert compared[-1]["time_ratio"]["high"] < 1.0
