@@ -33,7 +33,7 @@ def recorded(folder):
 
 BEGIN = """
 import numpy as np, tensorflow as tf
-from steptime_attach import tensorflow_flops as flops
+from steptime_attach.compiled import tensorflow_flops as flops
 layers, B = tf.keras.layers, 8
 
 def step_of(model, forward=None, shape=(B, 4), **options):
@@ -161,7 +161,7 @@ def test_eager_steps_have_no_count_and_the_reason(tmp_path):
 JAX = """
 import jax, jax.numpy as jnp
 from jax import lax
-from steptime_attach import jax_programs
+from steptime_attach.compiled import jax_programs
 
 w, x = jnp.ones((6, 16, 16)), jnp.ones((8, 16))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import patches, process
 from .batch_amount import NO_BATCH, BatchReader
-from .jax_functions import evaluation_made_by
+from .compiled.jax_functions import evaluation_made_by
 from .object_numbers import number_of
 
 if TYPE_CHECKING:

@@ -10,14 +10,15 @@ import os
 import weakref
 from typing import Any, Callable
 
-from . import patches, process, tensorflow_flops, tensorflow_graphs
-from .account import EPOCH
-from .batch_amount import ARRAYS, BatchAmount
+from .. import patches, process
+from ..account import EPOCH
+from ..batch_amount import ARRAYS, BatchAmount
+from ..library_calls import first_call_elsewhere, itself, requests_of
+from ..record_file import now
+from . import tensorflow_flops, tensorflow_graphs
+from .argument_amounts import REPEATED as SEVERAL
+from .argument_amounts import ArgumentAmounts, is_data, note_amount
 from .call_flops import call_flops
-from .compiled.argument_amounts import REPEATED as SEVERAL
-from .compiled.argument_amounts import ArgumentAmounts, is_data, note_amount
-from .library_calls import first_call_elsewhere, itself, requests_of
-from .record_file import now
 
 HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
 # A function with a gradient that assigns no weights, whose update is a call of its own; and such an update.

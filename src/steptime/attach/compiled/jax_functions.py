@@ -14,13 +14,14 @@ import types
 import weakref
 from typing import Any, Callable
 
-from . import jax_programs, patches, process
+from .. import patches, process
+from ..library_calls import first_call_elsewhere, waits_of
+from ..record_file import now
+from . import jax_programs
+from .argument_amounts import REPEATED as SEVERAL
+from .argument_amounts import ArgumentAmounts, find_data, note_amount
 from .call_flops import call_flops
-from .compiled.argument_amounts import REPEATED as SEVERAL
-from .compiled.argument_amounts import ArgumentAmounts, find_data, note_amount
 from .jax_waits import DeviceWaits
-from .library_calls import first_call_elsewhere, waits_of
-from .record_file import now
 
 # Arrays of the same shapes in arguments and results, from which on a function is one of a training loop.
 FEW = 4

@@ -7,7 +7,7 @@ import queue
 import threading
 from typing import Any
 
-from .record_file import now
+from ..record_file import now
 
 ENDED_WITHIN_S = 5.0
 

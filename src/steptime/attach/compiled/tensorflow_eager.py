@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from .library_calls import backward_of, forward_of, update_of
+from ..library_calls import backward_of, forward_of, update_of
 from .tensorflow_functions import Updates, in_graph
 
 

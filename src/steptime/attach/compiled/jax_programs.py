@@ -13,7 +13,7 @@ import sys
 import types
 from typing import Any, Iterator
 
-from . import patches
+from .. import patches
 
 # In JAX's names of operations: forward mode, which reverse mode contains.
 DIFFERENTIATED = "jvp("

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any, Callable, Iterable, Sequence
 
-from . import patches, process
+from .. import patches, process
 from .jax_programs import PRECISIONS, precisions
 from .tensorflow_graphs import LOOPS, TAKES, graph_of
 

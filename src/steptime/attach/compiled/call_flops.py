@@ -6,10 +6,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, Callable
 
-from . import process
+from .. import process
 
 if TYPE_CHECKING:
-    from .recorder import Recorder
+    from ..recorder import Recorder
 
 # The step whose calls are counted: the first one compiles.
 COUNTED_STEP = 1
