@@ -96,6 +96,21 @@ for x, y in loader:
     net.train()
 """,
     ),
+    "gradients of the first pass that are added to those of a second of the same batch": (
+        1,
+        """
+for x, y in loader:
+    x.requires_grad_()
+    cross_entropy(net(x), y).backward()
+    first = [each.grad for each in net.parameters()]
+    optimizer.zero_grad()
+    cross_entropy(net((x + 0.1 * x.grad).detach()), y).backward()
+    for each, other in zip(net.parameters(), first):
+        each.grad = each.grad + 0.5 * other
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    ),
     "sharpness-aware minimization": (
         1,
         """
@@ -125,6 +140,73 @@ for x, y in loader:
     ),
 }
 USED = {
+    "gradients of parts of a batch that are added up elsewhere": (
+        4,
+        """
+for x, y in loader:
+    sums = [torch.zeros_like(each) for each in net.parameters()]
+    for part, labels in zip(x.split(4), y.split(4)):
+        optimizer.zero_grad()
+        cross_entropy(net(part), labels).backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        torch._foreach_add_(sums, [each.grad for each in net.parameters()])
+    for each, total in zip(net.parameters(), sums):
+        each.grad = total / 4
+    optimizer.step()
+""",
+    ),
+    "gradients of batches that an optimizer adds up elsewhere": (  # as Opacus does it
+        4,
+        """
+class Private:
+    skipped, calls, sums = False, 0, None
+
+    def step(self):
+        own = [each.grad.clone() for each in net.parameters()]
+        self.sums = own if self.sums is None else torch._foreach_add(self.sums, own)
+        self.calls += 1
+        self.skipped = self.calls % 4 != 0
+        if not self.skipped:
+            for each, total in zip(net.parameters(), self.sums):
+                each.grad = total + 0.01
+            optimizer.step()
+
+    def zero_grad(self):
+        self.sums = self.sums if self.skipped else None
+        optimizer.zero_grad(set_to_none=False)
+
+private = Private()
+for x, y in loader:
+    private.zero_grad()
+    cross_entropy(net(x), y).backward()
+    private.step()
+""",
+    ),
+    "gradients that an optimizer puts in place in its own step, behind a last clearing": (
+        4,
+        """
+class Summing(torch.optim.SGD):
+    sums = None
+
+    def take(self):
+        own = [each.grad.clone() for each in net.parameters()]
+        self.sums = own if self.sums is None else torch._foreach_add(self.sums, own)
+        self.zero_grad()
+
+    def step(self):
+        for each, total in zip(net.parameters(), self.sums):
+            each.grad = total
+        super().step()
+        self.sums = None
+
+summing = Summing(net.parameters(), 0.05)
+for i, (x, y) in enumerate(loader):
+    cross_entropy(net(x), y).backward()
+    summing.take()
+    if i % 4 == 3:
+        summing.step()
+""",
+    ),
     "accumulation": (
         4,
         """
@@ -198,3 +280,21 @@ def test_a_pass_whose_gradients_are_dropped_is_no_micro_step(passes, name):
 @pytest.mark.parametrize("name", USED)
 def test_a_pass_whose_gradients_an_update_uses_is_a_micro_step(passes, name):
     assert passes[name] == {(USED[name][0], 0)}
+
+
+def test_a_batch_whose_gradients_are_cleared_as_too_large_is_no_micro_step(tmp_path):
+    script = """
+for i, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    cross_entropy(net(x), y).backward()
+    if i % 3 == 1:
+        optimizer.zero_grad()
+        continue
+    for each in net.parameters():
+        each.grad.mul_(0.5)
+    optimizer.step()
+"""
+    lines = records_of(tmp_path, "pytorch", BEGIN, {"left out": script})["left out"]
+    steps = [line for line in lines if line["kind"] == "step"]
+    assert [line["micro_steps"] for line in steps] == [1] * 8
+    assert [line.get("dropped", 0) for line in steps] == [0, 1] * 4

@@ -102,3 +102,27 @@ def test_a_further_backward_pass_of_a_forward_is_no_micro_step(steps, name):
     _, micro_steps, further = PASSES[name]
     assert {(step["micro_steps"], step.get("further", 0)) for step in steps[name]} == {(micro_steps, further)}
     assert {step["samples"] for step in steps[name]} == {192 // len(steps[name])}
+
+
+FITTED = """
+weight = torch.zeros(8, requires_grad=True)
+inputs, wanted = torch.randn(64, 8), torch.randn(64)
+for trial in range(5):
+    for _ in range(12):
+        ((inputs @ weight - wanted) ** 2).mean().backward()
+        with torch.no_grad():
+            weight -= 0.01 * weight.grad
+            weight.grad = None
+    point = torch.randn(1, 8, requires_grad=True)
+    for _ in range(6):
+        point = (point + 0.1 * torch.autograd.grad(head(point).sum(), point)[0]).detach().requires_grad_()
+print(weight.sum().item())
+"""
+
+
+def test_fits_whose_forward_no_module_makes_are_steps_behind_a_search_by_gradients(tmp_path):
+    """As of Gaussian processes between acquisitions: those that are searched with are no forward of a fit."""
+    lines = records_of(tmp_path, "pytorch", BEGIN, {"fitted": FITTED})["fitted"]
+    steps = [line for line in lines if line["kind"] == "step"]
+    assert {line["micro_steps"] for line in steps} == {1}
+    assert len(steps) == 60

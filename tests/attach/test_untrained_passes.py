@@ -316,3 +316,37 @@ def test_passes_that_failed_are_no_evaluation_and_their_batches_not_counted(tmp_
     assert {step["samples"] for step in steps} == {16}
     assert [step for step in steps if "apart" in step] == []
     assert {step["micro_steps"] for step in steps} == {1}
+
+
+ROUNDS = """
+actor, critic, features = (torch.nn.Linear(2, outputs) for outputs in (2, 1, 2))
+updates = torch.optim.SGD(critic.parameters(), 0.01), torch.optim.SGD(actor.parameters(), 0.01)
+states = torch.rand(256, 2)
+for i in range(60):
+    with torch.no_grad():
+        actor(states[:1])
+        wanted = critic(actor(states[:64]))
+    updates[0].zero_grad()
+    (critic(states[:64]) - wanted).pow(2).mean().backward()
+    updates[0].step()
+    if i % 2:
+        acted = actor(states[:64])
+        with torch.no_grad():
+            seen = features(states[:64])
+        updates[1].zero_grad()
+        critic(acted + seen).mean().backward()
+        updates[1].step()
+print(sum(each.sum() for each in actor.parameters()))
+"""
+
+
+def test_a_pass_without_gradient_inside_of_a_round_is_not_apart_with_what_follows(tmp_path):
+    """As of TD3's actor: what is apart lasts as long as its parts, so that the step's parts are no longer than it."""
+    steps = run(tmp_path, ROUNDS)
+    rounds = [line for line in steps if line["optimizers"] == [0, 0, 1]]
+    assert len(rounds) > 20
+    for line in rounds:
+        apart = line["apart"]
+        parts = sum(apart["regions"].values()) + sum(apart["gaps"].values())
+        assert apart["end_ns"] - apart["begin_ns"] <= parts + 1000
+        assert line["regions"]["nograd"] > 0

@@ -368,6 +368,10 @@ class StepBatches:
         """Return how many groups the step has so far."""
         return len({group for _, _, group in self.taken})
 
+    def samples(self) -> int:
+        """Return how many samples the batches of the step have so far, of those of which it is known."""
+        return _samples(self.taken)
+
     def holds(self, group: int) -> bool:
         """Return whether the step has batches of ``group`` or one before it."""
         return any(own <= group for _, _, own in self.taken)

@@ -160,10 +160,7 @@ class Recorder:
             del self.pending[: PENDING // 2]
 
     def _use(self, begin: int, *, forward: bool = True, array: Any = None) -> None:
-        """Settle the requests since the last forward, since one of ``array`` that trains begins now: a step may end.
-
-        Without an optimizer, a backward pass belongs to the step of its ``forward``, if it has one.
-        """
+        """Settle the requests since the last forward, since one of ``array`` that trains begins now: a step may end."""
         if delivered := [request for request in self.pending if request.delivered]:
             if forward:
                 self.untrained.look_back(self)
@@ -175,8 +172,7 @@ class Recorder:
         if delivered and self.micro_steps and self._is_blind():
             self.flags.add("blind")
             self.stepped = True
-        # A wrapper that asks ahead trains on the last batch behind the request that brought none.
-        ended = any(request.region == "epoch" for request in mine)
+        ended = any(request.region == "epoch" for request in mine)  # behind it is the last batch of who asks ahead
         same = self.by_hand and self.forwards > 0 and not (forward or delivered)
         alone = self.stepped and self.sources.latest is None and self.rounds.is_over(self.optimizers)
         if self.stepped and not same and (delivered or ended or alone):
@@ -229,7 +225,7 @@ class Recorder:
                 self.forwards += 1
             elif not own and self.sources.latest is not None:
                 self.set_apart()
-            self.between = not training and not own and (self.stepped or self.begin is None or bool(self.calls))
+            self.between = not (training or own) and self._is_between()
         name = "forward" if training else "nograd"
         self.sights[name] = self.sights.get(name, 0) + 1
         self.enter(name)
@@ -330,9 +326,13 @@ class Recorder:
         """Note that what was recorded as `compile` was a forward without gradient between steps."""
         if not self.stack and self.sources.latest is not None:
             self.set_apart()
-        self.between = self.begin is None or self.stepped or bool(self.calls)
+        self.between = self._is_between()
         if self.between:
             self.ledger.extend_apart(begin, end)
+
+    def _is_between(self) -> bool:
+        """Return whether no step goes on: behind an update, unless a further pass of its round has begun."""
+        return self.ledger.waits and (self.begin is None or self.stepped or bool(self.calls))
 
     def _call(self, name: str, begin: int, *, again: bool = False) -> None:
         if name in self.calls and not again:

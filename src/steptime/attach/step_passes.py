@@ -23,6 +23,8 @@ class StepPasses:
 
     def __init__(self) -> None:
         self.settled = 0  # backward passes that an update used, or whose gradients were dropped
+        # Of those dropped since the latest update: their rows and first array, and the inputs of their forwards.
+        self.put_aside: dict[int, tuple[tuple[int | None, Any] | None, Any]] = {}
         self.dropped = self.left_out = 0  # the second: forward passes that no backward pass followed
         self.further: set[int] = set()  # backward passes of a forward that had one
         self.keeps_graph = False  # whether the latest backward pass has kept the graph
@@ -69,16 +71,40 @@ class StepPasses:
     def updated(self, recorder: Any) -> None:
         """Note an update, which uses what was not dropped."""
         self.settled = recorder.micro_steps
+        self.put_aside = {}
         self.at_update = recorder.micro_steps, recorder.forwards, self.dropped
 
     def drop(self, recorder: Any) -> None:
         """Note that the gradients of the passes since the latest update were dropped."""
         for index in range(self.settled, recorder.micro_steps):
-            self.rows.pop(index, None)
-        self.inputs.drop(self.settled, recorder.micro_steps)
+            self.put_aside[index] = self.rows.pop(index, None), self.inputs.passes.pop(index, None)
         self.further = {index for index in self.further if index < self.settled}
         self.dropped += max(0, recorder.micro_steps - self.settled)
         self.settled = recorder.micro_steps
+
+    def take_back(self, recorder: Any) -> None:
+        """Count passes dropped since the latest update: the script has kept their gradients elsewhere, and uses them.
+
+        That is so of those that had samples of their own; several of one batch are the step's own work.
+        """
+        if not self._had_own_samples(recorder.batches.samples()):
+            return
+        self.dropped -= len(self.put_aside)
+        for index, (own, inputs) in self.put_aside.items():
+            if own is not None:
+                self.rows[index] = own
+            if inputs is not None:
+                self.inputs.passes[index] = inputs
+        self.put_aside = {}
+
+    def _had_own_samples(self, given: int) -> bool:
+        """Return whether each pass of the step had its own array, and all together no more rows than were ``given``."""
+        known = [*self.rows.values(), *(rows for rows, _ in self.put_aside.values())]
+        rows = [each[0] for each in known if each is not None and each[0] is not None]
+        arrays = {id(each[1]) for each in known if each is not None}
+        if len(rows) < len(known) or MIXED in rows or len(arrays) < len(known):
+            return False
+        return not given or sum(rows) <= given
 
     @staticmethod
     def may_begin_anew(recorder: Any) -> bool:

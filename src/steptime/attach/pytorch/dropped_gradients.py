@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class DroppedGradients:
     """Looks at what the optimizers train: whether a backward pass has left gradients there, and who cleared them.
 
-    A library that keeps gradients elsewhere leaves none, and nothing is known of its passes.
+    A library that keeps gradients elsewhere leaves none, and nothing is known of its passes. A script that adds them up
+    elsewhere and clears them drops none: the update finds gradients that no backward pass has left.
     """
 
     def __init__(self, torch: Any, recorder: Recorder) -> None:
@@ -23,6 +24,7 @@ class DroppedGradients:
         self.optimizers: list[weakref.ref[Any]] = []  # quicker to go through than a set of them
         self.left = False  # whether the latest pass has left gradients
         self.left_in: weakref.ref[Any] | None = None  # one of the arrays where
+        self.gradient: tuple[Any, int | None] = (_none, None)  # that gradient, where passes before it were dropped
         self.beside = False  # whether the pass that goes on is for other arrays alone
         self.trains = False  # whether one followed a forward in training mode
         # Passes before the update that goes on, where it may use the gradients of several calls of its closure.
@@ -42,6 +44,16 @@ class DroppedGradients:
     def update_begins(self, *, again: bool) -> None:
         """Note an outermost update, which may call its closure ``again``: of torch's optimizers, L-BFGS alone does."""
         self.before = self.recorder.micro_steps if again else None
+        self.take_back()
+
+    def take_back(self) -> None:
+        """Count what was dropped before an update that uses other gradients than the latest pass has left."""
+        recorder = self.recorder
+        if recorder.passes.put_aside:
+            own = next((each.grad for each in self._parameters() if each.grad is not None), None)
+            reference, address = self.gradient
+            if own is not None and not (self.left and reference() is own and address == _address(own)):
+                recorder.passes.take_back(recorder)
 
     def backward_begins(self, kwargs: Any, *, evaluates: bool) -> None:
         """Learn what became of the gradients before a pass, and whether it is for what is trained."""
@@ -58,6 +70,9 @@ class DroppedGradients:
                 recorder.passes.drop(recorder)
         else:
             self.left = self.is_left() or self._finds_left()
+            if self.left and self.recorder.passes.put_aside:
+                own = next(each.grad for each in self._parameters() if each.grad is not None)
+                self.gradient = weakref.ref(own), _address(own)
 
     def is_left(self) -> bool:
         """Return whether the array that had a gradient behind the pass before has one."""
@@ -119,6 +134,19 @@ class DroppedGradients:
             own = owner.parameters() if isinstance(owner, self.torch.nn.Module) else group_parameters(owner)
             cleared = {id(each) for each in own}
         self._look(cleared)
+
+
+def _none() -> None:
+    """Return nothing, as a reference to what is gone does."""
+
+
+def _address(gradient: Any) -> int | None:
+    """Return where the numbers of a ``gradient`` lie, None of one that has no one place (sparse, or of a subclass)."""
+    try:
+        address: int = gradient.data_ptr()
+    except RuntimeError:
+        return None
+    return address
 
 
 def group_parameters(optimizer: Any) -> Iterator[Any]:

@@ -363,6 +363,7 @@ class TorchTraining:
         if usual.on and usual.update_ends(optimizer):
             return
         if self.recorder.is_mine():
+            self.unused.take_back()  # an optimizer may put gradients in place in its own step
             self.recorder.update_end(self.optimizers.of(optimizer))
 
     def _makes_state(self, optimizer: Any) -> bool:

@@ -103,9 +103,11 @@ class DroppedPasses:
     def backward_begin(self, tensors: Any) -> None:
         """Learn what is usual from the forwards before a first backward pass, of ``tensors``, and which it leaves out.
 
-        Those of which the step has more than is usual are an evaluation's or left out.
+        Those of which the step has more than is usual are an evaluation's or left out. If all graphs are gone, where
+        updates are by hand, no module has made the forward of this pass.
         """
         recorder = self.recorder
+        self._forget_if_gone()
         batches = recorder.batches
         if batches.group > batches.trained + 1 and self.held and not recorder.stack:
             *before, last = batches.groups()
@@ -123,9 +125,15 @@ class DroppedPasses:
                 self.places.update(each.place for each in self.passes)
             self.passes = []
 
+    def _forget_if_gone(self) -> None:
+        """Count all passes as left out if, where updates are by hand, none of their graphs is left."""
+        recorder = self.recorder
+        if recorder.by_hand and self.passes and not recorder.stack and all(each.is_gone() for each in self.passes):
+            self._forget(range(len(self.passes)))
+
     def _leave_out(self, tensors: Any) -> None:
         """Set apart those first passes that are none of a backward pass's, and count no others that are left out."""
-        recorder, passes = self.recorder, self.passes
+        passes = self.passes
         trained = _Reach(tensors, [passes[-1].token])
         evaluated = 0
         while evaluated < len(passes) - 1 and passes[evaluated].place not in self.places:
@@ -142,10 +150,15 @@ class DroppedPasses:
             if begun.is_gone() or (begun.token and begun.place == place and trained.leaves([begun.token]))
         ]
         if gone:
-            recorder.passes.inputs.forget(recorder.micro_steps, gone)
-            recorder.forwards -= len(gone)
-            recorder.passes.left_out += len(gone)
-            self.passes = [begun for index, begun in enumerate(passes) if index not in gone]
+            self._forget(gone)
+
+    def _forget(self, gone: Any) -> None:
+        """Count the passes at places ``gone`` as left out."""
+        recorder = self.recorder
+        recorder.passes.inputs.forget(recorder.micro_steps, gone)
+        recorder.forwards -= len(gone)
+        recorder.passes.left_out += len(gone)
+        self.passes = [begun for index, begun in enumerate(self.passes) if index not in gone]
 
 
 class _Reach:
