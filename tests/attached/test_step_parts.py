@@ -5,7 +5,7 @@ import pytest
 from stored_processes import BEGIN, MS, ddp_job, ddp_steps, found_in, part_of, process_lines, sentences_of, step, write
 
 from steptime.diagnosis.rules import script_findings
-from steptime.report.attached import run_notes
+from steptime.report.attached import job_title, run_notes
 
 
 def one_process(folder, steps, **more):
@@ -233,7 +233,9 @@ def test_steps_beside_evaluations_are_kept_where_there_are_few_others(tmp_path, 
 
 def test_the_rate_names_what_it_leaves_out_beside_nearly_every_step(tmp_path):
     """As the acting of reinforcement learning."""
-    notes = run_notes(one_process(tmp_path, evaluated_steps(1)))
+    run = one_process(tmp_path, evaluated_steps(1))
+    assert job_title(run, "evaluation") == "evaluation or acting"
+    notes = run_notes(run)
     (note,) = (note for note in notes if note.startswith("note: the rate leaves out"))
     assert "evaluation or acting (passes without gradient) beside 40 of 40 steps: 79 % of the time since step 0" in note
 

@@ -106,12 +106,7 @@ class Apart:
 
     def form(self) -> dict[str, Any]:
         """Return what the line of its step has of it."""
-        return {
-            "begin_ns": self.begin,
-            "end_ns": self.end,
-            "regions": self.account.regions,
-            "gaps": self.account.gaps,
-        }
+        return {"begin_ns": self.begin, "end_ns": self.end, "regions": self.account.regions, "gaps": self.account.gaps}
 
 
 class Ledger:
@@ -145,6 +140,12 @@ class Ledger:
         else:
             self.after.begin = min(self.after.begin, begin)
             self.after.end = max(self.after.end, end)
+
+    def own_from(self, begin: int) -> None:
+        """Note that what waits from ``begin`` on is the next step's own, as passes of the batch that it trains on."""
+        if self.after is not None:
+            self.after.end = min(self.after.end, begin)
+            self.after = self.after if self.after.begin < begin else None
 
     def begin_first(self, begin: int) -> tuple[TimeSums, Apart | None]:
         """Begin the first step at ``begin``, all behind which is its own; return what was before: it is in no step."""

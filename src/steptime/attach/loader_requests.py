@@ -229,10 +229,7 @@ class EvaluatedReads:
     def set_apart(self, requests: list[LoaderRequest], recorder: Any, array: Any) -> list[LoaderRequest]:
         """Set apart those of ``requests`` that an evaluation made, before the first step or behind an update.
 
-        ``array`` goes forward now.
-
-        Returns:
-            those of the step.
+        ``array`` goes forward now. Returns those of the step.
         """
         ledger, begun = recorder.ledger, recorder.begin is not None
         if begun and not recorder.stepped:
@@ -283,6 +280,8 @@ class UntrainedBatches:
         self.count = 0
         self.iterator = 0  # that gave what went forward latest
         self.trains = False  # whether a backward pass came behind a batch of it
+        self.sources: set[int] = set()  # of the batches of the step
+        self.kept = False  # whether the graph of the batch before is kept, as of a loss that another is added to
 
     @property
     def evaluates(self) -> bool:
@@ -291,11 +290,14 @@ class UntrainedBatches:
 
     def look_back(self, recorder: Any) -> None:
         """Set apart what the step has so far, if an evaluation had it, as another batch goes forward."""
-        leaves_out = self._leaves_out(recorder.pending)
+        leaves_out, source = self._leaves_out(recorder.pending), recorder.pending[-1].source
+        added = self.kept and source not in self.sources
         if not recorder._awaits_backward():
+            self.sources = {source}
             return
+        self.sources.add(source)
         self.count += 1
-        if self.evaluates and not leaves_out:
+        if self.evaluates and not (leaves_out or added):
             recorder.sources.forget()
             recorder.batches.taken, recorder.batches.asked = [], set()
             recorder.forwards, recorder.passes.rows = 0, {}

@@ -193,7 +193,7 @@ class StepPasses:
         """Flag the step if the arrays that went forward are those of the step before, as they were then."""
         former = recorder.batches.former
         now = recorder.batches.former = [(self.rows[index][1], self.versions.get(index)) for index in self.rows]
-        known = bool(now) and len(now) == len(former) and all(version is not None for _, version in now)
+        known = bool(now) and len(now) == len(former) and all(None not in each for each in now)
         same = known and all(one is other and then == since for (one, then), (other, since) in zip(former, now))
         if same and (not requests or recorder.sources.latest is None):
             recorder.flags.add("same_batch")

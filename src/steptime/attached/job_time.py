@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 
 _PER_S = 1e-9
 NAMES: tuple[str, ...] = get_args(JobPart.model_fields["name"].annotation)
+JOB_TITLES = {
+    "start_up": "start-up",
+    "first_steps": "first steps beyond later ones",
+    "input": "input",
+    "steps": "steps",
+    "evaluation": "evaluation",
+    "checkpoint": "checkpoints",
+    "held_up": "waiting for others' evaluation or checkpoint",
+    "restart": "restarts",
+    "end": "after the last step",
+    "unknown": "not on record",
+}
 _LEAST_S = 1e-6
 """Less is the rounding of sums."""
 _COUNTED = ("steps", "evaluation", "checkpoint", "restart")

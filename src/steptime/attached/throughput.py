@@ -27,6 +27,8 @@ _UNEVEN = "steps ask loaders for {} to {} batches each, and the rows that go for
 _IN_HAND = (
     "steps ask no loader for a batch, as where one is in hand, and what goes forward is not seen to have its rows"
 )
+ACTING = "evaluation or acting"
+"""What lies beside steps of a script that may act between them, as in reinforcement learning."""
 _LEAST_BESIDE = 0.05
 """Share of the time, from which on what a script without a loader does beside its steps is named."""
 _DOUBLE = 1.5
@@ -194,7 +196,7 @@ def _acting_note(kept: KeptSteps) -> Iterator[str]:
     if beside and (kept.near_evaluation or (_has_no_loader(kept) and share >= _LEAST_BESIDE)):
         where = f"beside {beside} of {format_count(len(steps), 'step')}"
         since = f"{100.0 * share:.0f} % of the time since step {kept.numbers[0]}"
-        yield f"the rate leaves out evaluation or acting (passes without gradient) {where}: {since}"
+        yield f"the rate leaves out {ACTING} (passes without gradient) {where}: {since}"
 
 
 def sample_notes(kept: KeptSteps) -> Iterator[str]:

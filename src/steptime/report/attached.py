@@ -15,7 +15,9 @@ from steptime.attached.form import (
     listed_ranks,
 )
 from steptime.attached.gpus import described, use_sentences
+from steptime.attached.job_time import JOB_TITLES
 from steptime.attached.step_parts import title_of, without_folders
+from steptime.attached.throughput import ACTING
 from steptime.attached.user_command import script_of
 from steptime.document.number_format import UNKNOWN, Shown, count, percent, seconds, time_unit
 from steptime.document.section import Column, Layout, Part, Section, SectionTable, Sentences, TableRow, cells
@@ -23,18 +25,6 @@ from steptime.phases import REST
 from steptime.report.attached_numbers import arithmetic_sentence, memory_sentences, throughput_sentences
 from steptime.units import format_bytes, format_seconds, is_undecided
 
-JOB_TITLES = {
-    "start_up": "start-up",
-    "first_steps": "first steps beyond later ones",
-    "input": "input",
-    "steps": "steps",
-    "evaluation": "evaluation",
-    "checkpoint": "checkpoints",
-    "held_up": "waiting for others' evaluation or checkpoint",
-    "restart": "restarts",
-    "end": "after the last step",
-    "unknown": "not on record",
-}
 _SMALL = 0.01
 """Gaps below this share of a step are one row."""
 _LEAST = 0.001
@@ -47,6 +37,11 @@ _MOST_HOSTS = 3
 _LONGEST_COMMAND = 60
 """Characters."""
 _LAYOUTS: tuple[Layout, ...] = ("wide", "stacked")
+
+
+def job_title(run: AttachedRun, name: str) -> str:
+    """Return the title of a part of the job's time: evaluation, or what a note names that may be another's."""
+    return ACTING if name == "evaluation" and any(ACTING in note for note in run.notes) else JOB_TITLES[name]
 
 
 def headline(run: AttachedRun) -> str:
@@ -231,7 +226,7 @@ def attached_section(run: AttachedRun) -> Section:
         parts.append(Section("Trainings", [SectionTable(titles, trained, "program", _LAYOUTS, "Trainings")]))
     parts += [*_hosts(run), *_gpus(run)]
     if run.job:
-        job = [_job_row(part) for part in run.job]
+        job = [_job_row(run, part) for part in run.job]
         titles = [Column("time"), Column("share"), Column("count"), Column("ranks", "prose")]
         parts.append(Section("The whole job", [SectionTable(titles, job, "use", _LAYOUTS, "Job")]))
     if run.collectives:
@@ -336,8 +331,8 @@ def _gpus(run: AttachedRun) -> list[Part]:
     return [Section("GPUs", [SectionTable(titles, rows, "GPU", _LAYOUTS, "GPUs")])] if rows else []
 
 
-def _job_row(part: JobPart) -> TableRow:
+def _job_row(run: AttachedRun, part: JobPart) -> TableRow:
     spread = max(part.ranks_s) - min(part.ranks_s)
     ranks = ", ".join(map(format_seconds, part.ranks_s[:_MOST_RANKS])) if spread > _SMALL * part.time_s else "alike"
     shown = (format_seconds(part.time_s), percent(part.share, None, None).text)
-    return TableRow(JOB_TITLES[part.name], cells(*shown, UNKNOWN if part.count is None else str(part.count), ranks))
+    return TableRow(job_title(run, part.name), cells(*shown, UNKNOWN if part.count is None else str(part.count), ranks))

@@ -12,7 +12,7 @@ from steptime.attached.first_findings import FIRST
 from steptime.attached.form import AttachedRun
 from steptime.attached.step_parts import title_of
 from steptime.document.number_format import count, listed
-from steptime.report.attached import JOB_TITLES, headline, part_rows, run_notes
+from steptime.report.attached import headline, job_title, part_rows, run_notes
 from steptime.report.terminal import wrapped
 from steptime.units import format_seconds
 
@@ -108,5 +108,5 @@ def _clauses(note: str, width: int) -> str:
 def _job_line(run: AttachedRun) -> str:
     total = sum(part.time_s for part in run.job)
     parts = sorted((part for part in run.job if part.share >= _SMALL_OF_JOB), key=lambda part: -part.time_s)
-    texts = [f"{JOB_TITLES[part.name]} {format_seconds(part.time_s)} ({100 * part.share:.0f} %)" for part in parts]
+    texts = [f"{job_title(run, part.name)} {format_seconds(part.time_s)} ({100 * part.share:.0f} %)" for part in parts]
     return f"The whole job took {format_seconds(total)}: {', '.join(texts)}."

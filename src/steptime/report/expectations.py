@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from steptime.analysis.summary_form import Summary
+from steptime.attached.job_time import JOB_TITLES
 from steptime.diagnosis.form import (
     ExpectedStep,
     JobAccount,
@@ -13,7 +14,6 @@ from steptime.diagnosis.form import (
 from steptime.document.number_format import UNKNOWN, percent, seconds, times
 from steptime.document.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.phases import PHASES
-from steptime.report.attached import JOB_TITLES
 from steptime.report.trial_names import Names
 
 _ABOUT_EXPECTED = (

@@ -222,6 +222,8 @@ class TorchTraining:
             training = module.training or self.trains_so
         array = next(iter(args or kwargs.values()), None) if trainable else None
         begun = self.dropped.begin(array) if training and trainable else None
+        if begun is None:
+            self.dropped.read(array)
         name = recorder.forward_begin(training=training, trainable=trainable, array=array)
         given = self.inputs.given(name, module, args, kwargs) if begun else None
         return name, self.flops.enter("forward") if counted else None, begun, given

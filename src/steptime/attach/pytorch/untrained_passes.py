@@ -60,13 +60,24 @@ class DroppedPasses:
         self.passes: list[BegunPass] = []
         self.places: set[Any] = set()  # of passes that were trained on
         self.held: dict[int, list[weakref.ref[Token] | None]] = {}  # graphs of forwards of each group of batches
+        self.ahead: tuple[weakref.ref[Any], int] | None = None  # an array that went forward without gradient, and when
+
+    def read(self, array: Any) -> None:
+        """Note that ``array`` goes forward without gradient; the script may train on it next, as by its weights."""
+        known = self.ahead is not None and self.ahead[0]() is array
+        if self.recorder.sources.latest is None and hasattr(array, "is_leaf") and not known:
+            self.ahead = weakref.ref(array), now()
 
     def begin(self, array: Any) -> BegunPass:
         """Set apart what the step has so far if it was an evaluation, as a forward of ``array`` begins; return it."""
         recorder, at = self.recorder, now()
         if recorder.stack or recorder.sources.latest is not None:
             self.passes = []
+            known = self.held.get(recorder.batches.group, [])
+            recorder.untrained.kept = bool(known) and not any(map(_is_gone, known))
             return BegunPass(at, None)
+        if self.ahead is not None and self.ahead[0]() is array and recorder.stepped:
+            recorder.ledger.own_from(self.ahead[1])
         own = BegunPass(at, _place(array))
         if not recorder._awaits_backward():
             self.passes = []
