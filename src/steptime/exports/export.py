@@ -1,7 +1,9 @@
 """Results as tables for other programs: a row per trial, per step of a launch and of a worker, and per epoch."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast, get_origin, get_type_hints
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _PIECE = 256
-"""Launches whose columns are put together at once."""
+"""Launches that are read at once."""
 _FIGURES = (StepTime, Interval, IntervalOverLaunches, Efficiency)
 _NOT_EXPORTED = {"least", "most"}
 _INTERVALS = {
@@ -70,32 +72,39 @@ def export_tables(stores: Store | Sequence[Store], folder: Path, to: Literal["pa
     own = [stores] if isinstance(stores, Store) else stores
     tables = _tables(own[0]) if len(own) == 1 else _tables_of_machines(own)
     paths = []
-    for name in list(tables):
+    for name, make in tables.items():
         path = folder / f"{name}.{to}"
         with own[0].folder_around(path).replacement(path) as file:
-            _write(tables.pop(name), file, to)  # whose memory the next one needs
+            _write(make(), file, to)  # its memory is what the next one needs
         paths.append(path)
     return paths
 
 
-def _tables(store: Store) -> "dict[str, pl.DataFrame]":
+def _tables(store: Store) -> "dict[str, Callable[[], pl.DataFrame]]":
+    """Return what makes each table, from columns of steps that take a third of the table's memory."""
     steps = _StepRows()
-    tables = {"trials": trials_table(summarise(store, steps.add))}  # which reads every launch, as the steps need it
-    tables["steps"], tables["worker_steps"] = steps.tables()
-    tables["trainings"] = _trainings(store)
-    tables["set_aside"] = _set_aside(store)  # of all that was read for the others
-    return tables
+    trials = trials_table(summarise(store, steps.add))  # which reads every launch, as the steps need it
+    trainings = _trainings(store)
+    set_aside = _set_aside(store)  # of all that was read for the others
+    return {
+        "trials": lambda: trials,
+        "steps": steps.of_launches,
+        "worker_steps": steps.of_workers,
+        "trainings": lambda: trainings,
+        "set_aside": lambda: set_aside,
+    }
 
 
-def _tables_of_machines(stores: Sequence[Store]) -> "dict[str, pl.DataFrame]":
+def _tables_of_machines(stores: Sequence[Store]) -> "dict[str, Callable[[], pl.DataFrame]]":
     import polars as pl  # noqa: PLC0415 - as below
 
     parts: dict[str, list[pl.DataFrame]] = {}
     for each in folders_by_machine(stores):
-        for name, table in _tables(each.store).items():
+        for name, make in _tables(each.store).items():
+            table = make()
             place = [pl.lit(each.machine).alias("machine"), pl.lit(str(each.store.path)).alias("folder")]
             parts.setdefault(name, []).append(table.select(*place, pl.all()) if table.width else table)
-    return {name: pl.concat(own, how="diagonal_relaxed") for name, own in parts.items()}
+    return {name: partial(pl.concat, own, how="diagonal_relaxed") for name, own in parts.items()}
 
 
 class _Refusals(io.RawIOBase):
@@ -161,56 +170,78 @@ def trials_table(summary: Summary) -> "pl.DataFrame":
 
 def steps_table(store: Store) -> "pl.DataFrame":
     """Return a row per timed step, see ``export_tables``."""
-    steps = _StepRows(of_workers=False)
+    steps = _StepRows()
     for trial in store.trials():
         launches = store.iter_records(TIMING, trial.id)
         while piece := list(islice(launches, _PIECE)):
-            steps.add(trial, piece, [each for each in launch_times(piece, trial.strategy) if each])
-    return steps.tables()[0]
+            steps.add(trial, piece, [each for each in launch_times(piece, trial.strategy) if each], of_workers=False)
+    return steps.of_launches()
 
 
 class _StepRows:
-    """Rows of steps and of workers' steps, which are put together a piece of launches at a time."""
+    """Steps of launches and of workers: their times, and once for each launch or worker what its rows repeat."""
 
-    def __init__(self, *, of_workers: bool = True) -> None:
-        import polars as pl  # noqa: PLC0415 - as above
+    def __init__(self) -> None:
+        self._launches: dict[str, list[_Steps]] = {}
+        self._workers: dict[str, list[_Steps]] = {}
 
-        self._of_workers = of_workers
-        names = {"trial": pl.Categorical, "launch": pl.Int32, "block": pl.Int32}
-        self._of_launch = names | {"step": pl.Int32, "end_s": pl.Float64, "step_time_s": pl.Float64}
-        self._of_launch |= {"steady": pl.Boolean}
-        self._of_worker = names | {"worker": pl.Int32, "host": pl.Categorical, "step": pl.Int32}
-        self._of_worker |= {"end_s": pl.Float64, "step_time_s": pl.Float64}
-        self._steps: dict[str, list[pl.DataFrame]] = {}
-        self._worker_steps: dict[str, list[pl.DataFrame]] = {}
-
-    def add(self, trial: Trial, launches: Sequence[Launch], reduced: Sequence[LaunchTimes]) -> None:
+    def add(
+        self, trial: Trial, launches: Sequence[Launch], reduced: Sequence[LaunchTimes], *, of_workers: bool = True
+    ) -> None:
         """Take launches of a trial, which follow those of it that are there.
 
         Args:
             trial: what was launched.
             launches: in the order of their records.
             reduced: what those of them that timed a step were reduced to, in the same order.
+            of_workers: whether the steps of workers are kept, too.
         """
+        if not launches:
+            return
+        self._launches.setdefault(trial.id, []).append(_steps_of_launches(trial, launches, reduced))
+        if of_workers:
+            self._workers.setdefault(trial.id, []).append(_steps_of_workers(launches))
+
+    def of_launches(self) -> "pl.DataFrame":
+        """Return a row per step of a launch, in the order of trials' ids."""
         import polars as pl  # noqa: PLC0415 - as above
 
-        steps, workers = self._steps.setdefault(trial.id, []), self._worker_steps.setdefault(trial.id, [])
-        dropped = iter([each.dropped for each in reduced])
-        for first in range(0, len(launches), _PIECE):
-            piece = launches[first : first + _PIECE]
-            steps.append(pl.DataFrame(_step_columns(trial, piece, dropped), schema=self._of_launch))
-            if self._of_workers:
-                workers.append(pl.DataFrame(_worker_columns(trial, piece), schema=self._of_worker))
+        schema = {"trial": pl.Categorical, "launch": pl.Int32, "block": pl.Int32, "step": pl.Int32}
+        schema |= {"end_s": pl.Float64, "step_time_s": pl.Float64, "steady": pl.Boolean}
+        return _joined(self._launches, schema, _step_columns)
 
-    def tables(self) -> tuple["pl.DataFrame", "pl.DataFrame"]:
-        """Return a row per step of a launch, and one per step of a worker, in the order of trials' ids."""
-        return _joined(self._steps, self._of_launch), _joined(self._worker_steps, self._of_worker)
+    def of_workers(self) -> "pl.DataFrame":
+        """Return a row per step of a worker, in the same order."""
+        import polars as pl  # noqa: PLC0415 - as above
+
+        schema = {"trial": pl.Categorical, "launch": pl.Int32, "block": pl.Int32, "worker": pl.Int32}
+        schema |= {"host": pl.Categorical, "step": pl.Int32, "end_s": pl.Float64, "step_time_s": pl.Float64}
+        return _joined(self._workers, schema, _worker_columns)
 
 
-def _joined(pieces: "Mapping[str, Sequence[pl.DataFrame]]", schema: "Mapping[str, Any]") -> "pl.DataFrame":
+@dataclass(frozen=True)
+class _Steps:
+    """The steps of some launches, or of their workers, one after the other."""
+
+    sizes: NDArray[np.int64]
+    """How many steps each has."""
+    seconds: NDArray[np.float64]
+    """How long each step of launches took; when each of workers ended."""
+    repeated: Mapping[str, Sequence[Any]]
+    """What all steps of one have in common."""
+
+
+def _joined(
+    pieces: Mapping[str, Sequence[_Steps]], schema: Mapping[str, Any], columns: Callable[[_Steps], Mapping[str, Any]]
+) -> "pl.DataFrame":
     import polars as pl  # noqa: PLC0415 - as above
 
-    return pl.concat([pl.DataFrame(schema=schema), *chain.from_iterable(pieces[name] for name in sorted(pieces))])
+    frames = [pl.DataFrame(schema=schema)]
+    for name in sorted(pieces):
+        for own in pieces[name]:
+            trial = {"trial": _repeated([name], np.array([own.sizes.sum()]))}
+            frames.append(pl.DataFrame({**trial, **columns(own)}, schema=schema))
+    return pl.concat(frames)
 
 
 def _trainings(store: Store) -> "pl.DataFrame":
@@ -238,41 +269,60 @@ def _epochs(store: Store) -> Iterator[tuple[Any, ...]]:
                 yield trial.id, run.seed, number, accuracy_of(epoch), loss_of(epoch), passed, rate
 
 
-def _step_columns(trial: Trial, launches: Sequence[Launch], dropped: Iterator[int]) -> dict[str, Any]:
-    """Return the columns of launches, of which those that timed a step take the next number of steps ``dropped``."""
+def _steps_of_launches(trial: Trial, launches: Sequence[Launch], reduced: Sequence[LaunchTimes]) -> _Steps:
+    """Return the steps of launches; those of them that timed a step have the next numbers of steps dropped."""
     steps = step_times_of(launches, trial.strategy)
-    sizes = np.array([*map(len, steps)])
-    numbers = _numbers(sizes)
+    dropped = iter([each.dropped for each in reduced])
     timed = [is_timed(*each) for each in zip(launches, steps, strict=True)]
-    first = np.array([next(dropped) if own else size for own, size in zip(timed, sizes.tolist(), strict=True)])
+    first = [next(dropped) if own else len(each) for own, each in zip(timed, steps, strict=True)]
+    return _Steps(np.array([*map(len, steps)]), np.concatenate(steps), {**_numbers_of(launches), "first": first})
+
+
+def _steps_of_workers(launches: Sequence[Launch]) -> _Steps:
+    pairs = [(launch, worker) for launch in launches for worker in launch.workers]
+    workers = [worker for _, worker in pairs]
+    repeated = {
+        **_numbers_of([launch for launch, _ in pairs]),
+        "worker": [worker.rank for worker in workers],
+        "host": [worker.host for worker in workers],
+        "origin_s": [worker.origin_s for worker in workers],
+    }
+    sizes = np.array([len(worker.ends_s) for worker in workers], dtype=np.int64)
+    return _Steps(sizes, np.fromiter(chain.from_iterable(each.ends_s for each in workers), np.float64), repeated)
+
+
+def _numbers_of(launches: Sequence[Launch]) -> dict[str, Sequence[int]]:
+    return {"launch": [each.launch for each in launches], "block": [each.block for each in launches]}
+
+
+def _step_columns(own: _Steps) -> dict[str, Any]:
+    numbers = _numbers(own.sizes)
+    parts = np.split(own.seconds, np.cumsum(own.sizes)[:-1])
     return {
-        **_names(trial, launches, sizes),
+        **{name: np.repeat(np.array(own.repeated[name], dtype=np.int32), own.sizes) for name in ("launch", "block")},
         "step": numbers,
-        "end_s": np.concatenate([np.cumsum(each) for each in steps]),
-        "step_time_s": np.concatenate(steps),
-        "steady": numbers >= np.repeat(first, sizes),
+        "end_s": np.concatenate([np.cumsum(each) for each in parts]),
+        "step_time_s": own.seconds,
+        "steady": numbers >= np.repeat(own.repeated["first"], own.sizes),
     }
 
 
-def _worker_columns(trial: Trial, launches: Sequence[Launch]) -> dict[str, Any]:
-    workers = [(launch, worker) for launch in launches for worker in launch.workers]
-    sizes = np.array([len(worker.ends_s) for _, worker in workers], dtype=np.int64)
-    origins = np.repeat([worker.origin_s for _, worker in workers], sizes)
-    ends = np.fromiter(chain.from_iterable(worker.ends_s for _, worker in workers), np.float64)
-    numbers = _numbers(sizes)
+def _worker_columns(own: _Steps) -> dict[str, Any]:
+    names, ends = ("launch", "block", "worker"), own.seconds
+    columns = {name: np.repeat(np.array(own.repeated[name], dtype=np.int32), own.sizes) for name in names}
+    origins, numbers = np.repeat(own.repeated["origin_s"], own.sizes), _numbers(own.sizes)
     return {
-        **_names(trial, [launch for launch, _ in workers], sizes),
-        "worker": np.repeat([worker.rank for _, worker in workers], sizes),
-        "host": _repeated([worker.host for _, worker in workers], sizes),
+        **columns,
+        "host": _repeated(own.repeated["host"], own.sizes),
         "step": numbers,
         "end_s": ends - origins,
         "step_time_s": ends - np.where(numbers == 0, origins, np.roll(ends, 1)),
     }
 
 
-def _numbers(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _numbers(sizes: NDArray[np.int64]) -> NDArray[np.int32]:
     """Return the numbers of the steps of launches of these sizes, from 0 in each."""
-    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return (np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)).astype(np.int32)
 
 
 def _repeated(names: Sequence[str], sizes: NDArray[np.int64]) -> "pl.Series":
@@ -280,11 +330,3 @@ def _repeated(names: Sequence[str], sizes: NDArray[np.int64]) -> "pl.Series":
     import polars as pl  # noqa: PLC0415 - as above
 
     return pl.Series(names, dtype=pl.Categorical).gather(np.repeat(np.arange(len(names)), sizes))
-
-
-def _names(trial: Trial, launches: Sequence[Launch], sizes: NDArray[np.int64]) -> dict[str, Any]:
-    return {
-        "trial": _repeated([trial.id], np.array([sizes.sum()])),
-        "launch": np.repeat(np.array([launch.launch for launch in launches], dtype=np.int64), sizes),
-        "block": np.repeat(np.array([launch.block for launch in launches], dtype=np.int64), sizes),
-    }
