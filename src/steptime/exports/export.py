@@ -182,8 +182,8 @@ class _StepRows:
     """Steps of launches and of workers: their times, and once for each launch or worker what its rows repeat."""
 
     def __init__(self) -> None:
-        self._launches: dict[str, list[_Steps]] = {}
-        self._workers: dict[str, list[_Steps]] = {}
+        self._launches: dict[str, list[_KeptSteps]] = {}
+        self._workers: dict[str, list[_KeptSteps]] = {}
 
     def add(
         self, trial: Trial, launches: Sequence[Launch], reduced: Sequence[LaunchTimes], *, of_workers: bool = True
@@ -220,7 +220,7 @@ class _StepRows:
 
 
 @dataclass(frozen=True)
-class _Steps:
+class _KeptSteps:
     """The steps of some launches, or of their workers, one after the other."""
 
     sizes: NDArray[np.int64]
@@ -232,15 +232,17 @@ class _Steps:
 
 
 def _joined(
-    pieces: Mapping[str, Sequence[_Steps]], schema: Mapping[str, Any], columns: Callable[[_Steps], Mapping[str, Any]]
+    pieces: Mapping[str, Sequence[_KeptSteps]],
+    schema: Mapping[str, Any],
+    columns: Callable[[_KeptSteps], Mapping[str, Any]],
 ) -> "pl.DataFrame":
     import polars as pl  # noqa: PLC0415 - as above
 
     frames = [pl.DataFrame(schema=schema)]
     for name in sorted(pieces):
-        for own in pieces[name]:
-            trial = {"trial": _repeated([name], np.array([own.sizes.sum()]))}
-            frames.append(pl.DataFrame({**trial, **columns(own)}, schema=schema))
+        for steps in pieces[name]:
+            trial = {"trial": _repeated([name], np.array([steps.sizes.sum()]))}
+            frames.append(pl.DataFrame({**trial, **columns(steps)}, schema=schema))
     return pl.concat(frames)
 
 
@@ -269,16 +271,16 @@ def _epochs(store: Store) -> Iterator[tuple[Any, ...]]:
                 yield trial.id, run.seed, number, accuracy_of(epoch), loss_of(epoch), passed, rate
 
 
-def _steps_of_launches(trial: Trial, launches: Sequence[Launch], reduced: Sequence[LaunchTimes]) -> _Steps:
+def _steps_of_launches(trial: Trial, launches: Sequence[Launch], reduced: Sequence[LaunchTimes]) -> _KeptSteps:
     """Return the steps of launches; those of them that timed a step have the next numbers of steps dropped."""
     steps = step_times_of(launches, trial.strategy)
     dropped = iter([each.dropped for each in reduced])
     timed = [is_timed(*each) for each in zip(launches, steps, strict=True)]
     first = [next(dropped) if own else len(each) for own, each in zip(timed, steps, strict=True)]
-    return _Steps(np.array([*map(len, steps)]), np.concatenate(steps), {**_numbers_of(launches), "first": first})
+    return _KeptSteps(np.array([*map(len, steps)]), np.concatenate(steps), {**_numbers_of(launches), "first": first})
 
 
-def _steps_of_workers(launches: Sequence[Launch]) -> _Steps:
+def _steps_of_workers(launches: Sequence[Launch]) -> _KeptSteps:
     pairs = [(launch, worker) for launch in launches for worker in launch.workers]
     workers = [worker for _, worker in pairs]
     repeated = {
@@ -288,32 +290,34 @@ def _steps_of_workers(launches: Sequence[Launch]) -> _Steps:
         "origin_s": [worker.origin_s for worker in workers],
     }
     sizes = np.array([len(worker.ends_s) for worker in workers], dtype=np.int64)
-    return _Steps(sizes, np.fromiter(chain.from_iterable(each.ends_s for each in workers), np.float64), repeated)
+    return _KeptSteps(sizes, np.fromiter(chain.from_iterable(each.ends_s for each in workers), np.float64), repeated)
 
 
 def _numbers_of(launches: Sequence[Launch]) -> dict[str, Sequence[int]]:
     return {"launch": [each.launch for each in launches], "block": [each.block for each in launches]}
 
 
-def _step_columns(own: _Steps) -> dict[str, Any]:
-    numbers = _numbers(own.sizes)
-    parts = np.split(own.seconds, np.cumsum(own.sizes)[:-1])
+def _step_columns(steps: _KeptSteps) -> dict[str, Any]:
+    numbers = _numbers(steps.sizes)
+    parts = np.split(steps.seconds, np.cumsum(steps.sizes)[:-1])
     return {
-        **{name: np.repeat(np.array(own.repeated[name], dtype=np.int32), own.sizes) for name in ("launch", "block")},
+        **{
+            name: np.repeat(np.array(steps.repeated[name], dtype=np.int32), steps.sizes) for name in ("launch", "block")
+        },
         "step": numbers,
-        "end_s": np.concatenate([np.cumsum(each) for each in parts]),
-        "step_time_s": own.seconds,
-        "steady": numbers >= np.repeat(own.repeated["first"], own.sizes),
+        "end_s": np.concatenate([np.cumsum(part) for part in parts]),
+        "step_time_s": steps.seconds,
+        "steady": numbers >= np.repeat(steps.repeated["first"], steps.sizes),
     }
 
 
-def _worker_columns(own: _Steps) -> dict[str, Any]:
-    names, ends = ("launch", "block", "worker"), own.seconds
-    columns = {name: np.repeat(np.array(own.repeated[name], dtype=np.int32), own.sizes) for name in names}
-    origins, numbers = np.repeat(own.repeated["origin_s"], own.sizes), _numbers(own.sizes)
+def _worker_columns(steps: _KeptSteps) -> dict[str, Any]:
+    names, ends = ("launch", "block", "worker"), steps.seconds
+    columns = {name: np.repeat(np.array(steps.repeated[name], dtype=np.int32), steps.sizes) for name in names}
+    origins, numbers = np.repeat(steps.repeated["origin_s"], steps.sizes), _numbers(steps.sizes)
     return {
         **columns,
-        "host": _repeated(own.repeated["host"], own.sizes),
+        "host": _repeated(steps.repeated["host"], steps.sizes),
         "step": numbers,
         "end_s": ends - origins,
         "step_time_s": ends - np.where(numbers == 0, origins, np.roll(ends, 1)),
