@@ -88,8 +88,8 @@ def _tables(store: Store) -> "dict[str, Callable[[], pl.DataFrame]]":
     set_aside = _set_aside(store)  # of all that was read for the others
     return {
         "trials": lambda: trials,
-        "steps": steps.of_launches,
-        "worker_steps": steps.of_workers,
+        "steps": steps.launch_table,
+        "worker_steps": steps.worker_table,
         "trainings": lambda: trainings,
         "set_aside": lambda: set_aside,
     }
@@ -175,15 +175,15 @@ def steps_table(store: Store) -> "pl.DataFrame":
         launches = store.iter_records(TIMING, trial.id)
         while piece := list(islice(launches, _PIECE)):
             steps.add(trial, piece, [each for each in launch_times(piece, trial.strategy) if each], of_workers=False)
-    return steps.of_launches()
+    return steps.launch_table()
 
 
 class _StepRows:
     """Steps of launches and of workers: their times, and once for each launch or worker what its rows repeat."""
 
     def __init__(self) -> None:
-        self._launches: dict[str, list[_KeptSteps]] = {}
-        self._workers: dict[str, list[_KeptSteps]] = {}
+        self._launches: dict[str, list[_StepColumns]] = {}
+        self._workers: dict[str, list[_StepColumns]] = {}
 
     def add(
         self, trial: Trial, launches: Sequence[Launch], reduced: Sequence[LaunchTimes], *, of_workers: bool = True
@@ -202,7 +202,7 @@ class _StepRows:
         if of_workers:
             self._workers.setdefault(trial.id, []).append(_steps_of_workers(launches))
 
-    def of_launches(self) -> "pl.DataFrame":
+    def launch_table(self) -> "pl.DataFrame":
         """Return a row per step of a launch, in the order of trials' ids."""
         import polars as pl  # noqa: PLC0415 - as above
 
@@ -210,7 +210,7 @@ class _StepRows:
         schema |= {"end_s": pl.Float64, "step_time_s": pl.Float64, "steady": pl.Boolean}
         return _joined(self._launches, schema, _step_columns)
 
-    def of_workers(self) -> "pl.DataFrame":
+    def worker_table(self) -> "pl.DataFrame":
         """Return a row per step of a worker, in the same order."""
         import polars as pl  # noqa: PLC0415 - as above
 
@@ -220,7 +220,7 @@ class _StepRows:
 
 
 @dataclass(frozen=True)
-class _KeptSteps:
+class _StepColumns:
     """The steps of some launches, or of their workers, one after the other."""
 
     sizes: NDArray[np.int64]
@@ -232,9 +232,9 @@ class _KeptSteps:
 
 
 def _joined(
-    pieces: Mapping[str, Sequence[_KeptSteps]],
+    pieces: Mapping[str, Sequence[_StepColumns]],
     schema: Mapping[str, Any],
-    columns: Callable[[_KeptSteps], Mapping[str, Any]],
+    columns: Callable[[_StepColumns], Mapping[str, Any]],
 ) -> "pl.DataFrame":
     import polars as pl  # noqa: PLC0415 - as above
 
@@ -271,16 +271,16 @@ def _epochs(store: Store) -> Iterator[tuple[Any, ...]]:
                 yield trial.id, run.seed, number, accuracy_of(epoch), loss_of(epoch), passed, rate
 
 
-def _steps_of_launches(trial: Trial, launches: Sequence[Launch], reduced: Sequence[LaunchTimes]) -> _KeptSteps:
+def _steps_of_launches(trial: Trial, launches: Sequence[Launch], reduced: Sequence[LaunchTimes]) -> _StepColumns:
     """Return the steps of launches; those of them that timed a step have the next numbers of steps dropped."""
     steps = step_times_of(launches, trial.strategy)
-    dropped = iter([each.dropped for each in reduced])
-    timed = [is_timed(*each) for each in zip(launches, steps, strict=True)]
-    first = [next(dropped) if own else len(each) for own, each in zip(timed, steps, strict=True)]
-    return _KeptSteps(np.array([*map(len, steps)]), np.concatenate(steps), {**_numbers_of(launches), "first": first})
+    dropped = iter([launch.dropped for launch in reduced])
+    timed = [is_timed(launch, times) for launch, times in zip(launches, steps, strict=True)]
+    first = [next(dropped) if has_timed else len(times) for has_timed, times in zip(timed, steps, strict=True)]
+    return _StepColumns(np.array([*map(len, steps)]), np.concatenate(steps), {**_numbers_of(launches), "first": first})
 
 
-def _steps_of_workers(launches: Sequence[Launch]) -> _KeptSteps:
+def _steps_of_workers(launches: Sequence[Launch]) -> _StepColumns:
     pairs = [(launch, worker) for launch in launches for worker in launch.workers]
     workers = [worker for _, worker in pairs]
     repeated = {
@@ -290,20 +290,20 @@ def _steps_of_workers(launches: Sequence[Launch]) -> _KeptSteps:
         "origin_s": [worker.origin_s for worker in workers],
     }
     sizes = np.array([len(worker.ends_s) for worker in workers], dtype=np.int64)
-    return _KeptSteps(sizes, np.fromiter(chain.from_iterable(each.ends_s for each in workers), np.float64), repeated)
+    return _StepColumns(
+        sizes, np.fromiter(chain.from_iterable(worker.ends_s for worker in workers), np.float64), repeated
+    )
 
 
 def _numbers_of(launches: Sequence[Launch]) -> dict[str, Sequence[int]]:
-    return {"launch": [each.launch for each in launches], "block": [each.block for each in launches]}
+    return {"launch": [launch.launch for launch in launches], "block": [launch.block for launch in launches]}
 
 
-def _step_columns(steps: _KeptSteps) -> dict[str, Any]:
+def _step_columns(steps: _StepColumns) -> dict[str, Any]:
     numbers = _numbers(steps.sizes)
     parts = np.split(steps.seconds, np.cumsum(steps.sizes)[:-1])
     return {
-        **{
-            name: np.repeat(np.array(steps.repeated[name], dtype=np.int32), steps.sizes) for name in ("launch", "block")
-        },
+        **_integers(steps, "launch", "block"),
         "step": numbers,
         "end_s": np.concatenate([np.cumsum(part) for part in parts]),
         "step_time_s": steps.seconds,
@@ -311,17 +311,21 @@ def _step_columns(steps: _KeptSteps) -> dict[str, Any]:
     }
 
 
-def _worker_columns(steps: _KeptSteps) -> dict[str, Any]:
-    names, ends = ("launch", "block", "worker"), steps.seconds
-    columns = {name: np.repeat(np.array(steps.repeated[name], dtype=np.int32), steps.sizes) for name in names}
-    origins, numbers = np.repeat(steps.repeated["origin_s"], steps.sizes), _numbers(steps.sizes)
+def _worker_columns(steps: _StepColumns) -> dict[str, Any]:
+    ends, numbers = steps.seconds, _numbers(steps.sizes)
+    origins = np.repeat(steps.repeated["origin_s"], steps.sizes)
     return {
-        **columns,
+        **_integers(steps, "launch", "block", "worker"),
         "host": _repeated(steps.repeated["host"], steps.sizes),
         "step": numbers,
         "end_s": ends - origins,
         "step_time_s": ends - np.where(numbers == 0, origins, np.roll(ends, 1)),
     }
+
+
+def _integers(steps: _StepColumns, *names: str) -> dict[str, NDArray[np.int32]]:
+    """Return what the steps of one repeat, for each step."""
+    return {name: np.repeat(np.array(steps.repeated[name], dtype=np.int32), steps.sizes) for name in names}
 
 
 def _numbers(sizes: NDArray[np.int64]) -> NDArray[np.int32]:
