@@ -76,7 +76,8 @@ def unmeasured():
         (TrialCounts(ok=1, failed=0, not_equivalent=1, not_run=0), 1),
         (TrialCounts(ok=1, failed=1, not_equivalent=0, not_run=0), 3),
         (TrialCounts(ok=0, failed=1, not_equivalent=1, not_run=0), 3),
-        (TrialCounts(ok=1, failed=0, not_equivalent=0, not_run=1), 0),
+        (TrialCounts(ok=1, failed=0, not_equivalent=0, not_run=1), 4),
+        (TrialCounts(ok=1, failed=1, not_equivalent=0, not_run=1), 3),
     ],
 )
 def test_the_exit_code_says_how_the_trials_ended(study, monkeypatch, counts, code):

@@ -86,7 +86,7 @@ def cut(tmp_path_factory: pytest.TempPathFactory) -> CutTraining:
     folder = tmp_path_factory.mktemp("cut")
     study = write_study(folder, DIGITS_STUDY + "loaders: native\ntrain: {epochs: 100000, seeds: 1}\n")
     for seconds in (5, 10, 20, 40):  # an epoch takes longer on a busy machine
-        said = steptime("run", study, "-o", "results", "--budget", f"{seconds}s", cwd=folder).stderr
+        said = steptime("run", study, "-o", "results", "--budget", f"{seconds}s", cwd=folder, check=4).stderr
         if kept(folder):
             break
     return CutTraining(folder, study, " ".join(said.split()), kept(folder))
@@ -118,7 +118,7 @@ def test_a_training_that_a_budget_ended_is_no_failure(cut: CutTraining) -> None:
 @pytest.mark.costly
 def test_the_next_run_goes_on_from_the_checkpoint(cut: CutTraining, tmp_path: Path) -> None:
     folder = shutil.copytree(cut.folder, tmp_path / "copy")
-    steptime("run", cut.study, "-o", "results", "--budget", "30s", cwd=folder)
+    steptime("run", cut.study, "-o", "results", "--budget", "30s", cwd=folder, check=4)
     (job,) = folder.glob("results/trials/*/training-0/job.json")
 
     assert json.loads(job.read_text())["training"]["first_epoch"] == cut.epochs

@@ -105,7 +105,7 @@ def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tmp_path):
 
 
 def test_a_budget_leaves_the_rest_and_says_so(tmp_path):
-    said = steptime(*QUICK, "--launches", "500", "--budget", "2s", cwd=tmp_path).stderr
+    said = steptime(*QUICK, "--launches", "500", "--budget", "2s", cwd=tmp_path, check=4).stderr
     assert "the budget left out" in said
     assert 1 <= len(records(tmp_path / "found")) < 500
 

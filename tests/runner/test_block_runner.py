@@ -390,7 +390,16 @@ class TestOpenTrials:
         plan = self.planned()
         plan.records = {name: own for name, own in plan.records.items() if name != TRIALS[0].id}
         (sentence,) = what_more_launches_show(plan, lambda _: 0.9)
-        assert sentence == "another minute of launches would begin with 1 trial without any"
+        assert sentence == f"another minute of launches would begin with 1 trial without any: {TRIALS[0].in_words}"
+
+    def test_trials_short_of_their_least_launches_are_named(self):
+        plan = self.planned()
+        plan.rule = replace(plan.rule, least=4)
+        plan.records[TRIALS[1].id] = [*plan.records[TRIALS[1].id], *plan.records[TRIALS[0].id]]
+        short = what_more_launches_show(plan, lambda _: 4.0)[0]
+        assert short.startswith("fewer launches than launches.min=4, so far: ")
+        assert TRIALS[0].in_words in short
+        assert TRIALS[1].in_words not in short
 
     def test_a_study_that_allows_for_fewer_launches_is_told_how_many_there_would_be(self):
         assert ", with launches.max=34)" in what_more_launches_show(self.planned(), lambda _: 4.0)[0]
@@ -398,18 +407,20 @@ class TestOpenTrials:
     def test_single_launches_show_no_spread(self):
         plan = self.planned()
         plan.records = {name: own[:1] for name, own in plan.records.items()}
-        (sentence,) = what_more_launches_show(plan, lambda _: 4.0)
-        assert sentence.endswith("that is known: a second launch would show how they spread")
+        *_, sentence = what_more_launches_show(plan, lambda _: 4.0)
+        assert sentence.endswith("tell apart is unknown: one launch of a trial shows no spread")
 
-    def test_nothing_is_said_of_trials_that_get_no_further_launch(self):
+    def test_a_minute_decides_no_place_of_tied_trials_that_get_no_further_launch(self):
         plan = self.planned()
         plan.rule = replace(plan.rule, most=3)
-        assert what_more_launches_show(plan, lambda _: 4.0) == []
+        (sentence,) = what_more_launches_show(plan, lambda _: 4.0)
+        assert sentence.endswith("change no rank: those that are tied get no further launch (launches.max, target)")
 
-    def test_nothing_is_where_all_are_told_apart(self):
+    def test_a_minute_decides_no_place_where_all_are_told_apart(self):
         plan = self.planned()
         plan.configurations = [each for each in TRIALS if each.framework in "ad"]
-        assert what_more_launches_show(plan, lambda _: 4.0) == []
+        (sentence,) = what_more_launches_show(plan, lambda _: 4.0)
+        assert sentence.endswith("change no rank: no two trials are tied")
 
 
 class TestResuming:

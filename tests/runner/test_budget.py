@@ -98,12 +98,24 @@ class TestEnds:
     @pytest.mark.parametrize("launched", range(5))
     def test_every_trial_that_was_launched_shortens_the_time_of_launches_by_its_replay(self, launched):
         own = budget(100.0, launch=2.0, replay=3.0)
-        record = SimpleNamespace(status="ok", lost_hosts=[])
+        record = SimpleNamespace(status="ok", lost_hosts=[], wall_s=2.0)
         done = {each.id: [record] for each in TRIALS[:launched]}
         plan = Schedule(TRIALS, StoppingRule(1, 1), "0", done)
         row = 60.0 if launched == len(TRIALS) else 99.0  # all but the report, until there is a ranking
         behind = own.grace_s if launched else 0.0  # which a launch that had begun may take
         assert own.end_of_launches(60.0, TIMED, plan) == row - 3.0 * launched - behind
+
+    @pytest.mark.parametrize(
+        ("each_has", "wall_s", "end"),
+        [(1, 2.0, 99.0), (2, 2.0, 60.0), (1, 200.0, 60.0), (0, 2.0, 99.0)],
+        ids=["one of two", "both", "one, and another does not fit", "none"],
+    )
+    def test_the_least_launches_of_each_trial_come_before_launches_of_later_rows(self, each_has, wall_s, end):
+        own = budget(100.0, launch=2.0, replay=0.0)
+        records = [SimpleNamespace(status="ok", lost_hosts=[], wall_s=wall_s)] * each_has
+        plan = Schedule(TRIALS, StoppingRule(2, 4), "0", {each.id: [*records] for each in TRIALS})
+        behind = own.replays_s(TRIALS if each_has else []) + (own.grace_s if each_has else 0.0)
+        assert own.end_of_launches(60.0, TIMED, plan) == end - behind
 
     @pytest.mark.parametrize(("trials", "seconds"), [(0, 0.0), (1, 3.0), (2, 3.0), (4, 6.0)])
     def test_two_replays_at_once_take_half_as_long_and_one_is_no_quicker_alone(self, trials, seconds):

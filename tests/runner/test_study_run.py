@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,12 +16,14 @@ from image_folders import write_flat_validation, write_folder, write_many
 from small_study import CHECKED_STUDY, STUDY
 
 from steptime.analysis.summary import summarise
+from steptime.analysis.summary_form import TrialSummary
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import run_program
 from steptime.environments.spec import EnvironmentSpec
 from steptime.equivalence.check import Checker, EquivalenceCheck
-from steptime.errors import EnvironmentFailure
+from steptime.equivalence.replay import Replays
+from steptime.errors import EnvironmentFailure, StoreError
 from steptime.execution.collected import Collected
 from steptime.execution.executor import Executor, LaunchResult
 from steptime.execution.progress import Silent
@@ -138,6 +142,54 @@ def test_a_trial_that_alters_the_training_is_not_checked(tmp_path, monkeypatch):
 
     (trial,) = summarise(run(tmp_path, CHECKED_STUDY)).trials
     assert (trial.status, trial.launches) == ("unranked", 2)
+
+
+def end_of_time(replays: Replays, *_launches: Any) -> None:
+    """End as where a budget is spent."""
+    replays.executor.cancelled.set()
+
+
+ENDS = {"spent budget": None, "SIGTERM": Interrupted(signal.SIGTERM), "full disk": StoreError("the disk is full")}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_a_run_that_ends_before_its_replays_leaves_what_was_proven_and_ranks_nothing_else(tmp_path, monkeypatch, end):
+    def begin_replays(replays: Replays, *launches: Any) -> None:
+        if end is not None:
+            raise end
+        end_of_time(replays, *launches)
+
+    def ended(text: str) -> TrialSummary:
+        with monkeypatch.context() as patch:
+            patch.setattr(Replays, "run", begin_replays)
+            with nullcontext() if end is None else pytest.raises(type(end)):
+                run(tmp_path, text)
+        return summarise(Store.open(tmp_path / "results")).trials[0]
+
+    longer = CHECKED_STUDY.replace("min: 2, max: 2", "min: 4, max: 4").replace("min: 1, max: 2}", "min: 9, max: 9}")
+    first = ended(CHECKED_STUDY)
+    assert (first.status, first.launches) == ("unranked", 2)
+    assert (
+        first.reason
+        == "not ranked: the run ended before its timed steps were repeated without timers; rerun to continue"
+    )
+    assert summarise(run(tmp_path, CHECKED_STUDY)).trials[0].status == "ok"
+    later = ended(longer)
+    assert (later.status, later.launches) == ("ok", 4)
+    assert any("no replay of 2 of 4 launches" in flag for flag in later.flags)
+    (whole,) = summarise(run(tmp_path, longer)).trials
+    assert not any("no replay" in flag for flag in whole.flags)
+
+
+def test_replays_that_a_budget_ends_are_named_by_their_trials(tmp_path, monkeypatch):
+    monkeypatch.setattr(Replays, "run", end_of_time)
+    (tmp_path / "small.yaml").write_text(CHECKED_STUDY)
+    unended = StudyRun(plan_study(str(tmp_path / "small.yaml"), [], tmp_path / "results", None), Silent())
+    counts = unended.run()
+
+    assert (counts.ok, counts.failed, counts.not_run) == (0, 0, 1)
+    (line,) = unended.not_done
+    assert line.endswith("rerun to repeat those of: reference single, lenet5, synthetic loader, 1 worker")
 
 
 def test_a_trial_whose_folder_is_removed_during_the_run_is_begun_anew(tmp_path):

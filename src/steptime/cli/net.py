@@ -12,11 +12,13 @@ import typer
 from steptime.cli.arguments import Mistakes, count, open_results
 from steptime.cli.console import print_rows, stderr_console
 from steptime.cli.section_output import FormOption, PageOption, chosen_form
+from steptime.errors import Unfinished
 from steptime.interruption import Interrupted, unmasked
 from steptime.units import parse_bit_rate, parse_bytes, parse_duration
 
 EXIT_WRONG = 1
 EXIT_FAILED = 3
+EXIT_UNFINISHED = Unfinished.exit_code
 _SIZES = "1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB"
 _ROUNDS = 5
 _TIME_LIMIT_S = 900.0
@@ -132,6 +134,8 @@ def net(
         sys.exit(EXIT_WRONG)
     if counts.failed:
         sys.exit(EXIT_FAILED)
+    if counts.not_run:
+        sys.exit(EXIT_UNFINISHED)
 
 
 def peak(

@@ -19,11 +19,13 @@ from steptime.report.export_formats import PAGE
 from steptime.units import format_count
 
 if TYPE_CHECKING:
+    from steptime.runner.admission import TrialCounts
     from steptime.runner.allocation import Allocation
     from steptime.runner.plan import StudyPlan
 
 EXIT_NOT_EQUIVALENT = 1
 EXIT_FAILED = 3
+EXIT_UNFINISHED = Unfinished.exit_code
 OWN_ENVIRONMENT = "steptime"
 """In place of an interpreter: the environment that steptime makes."""
 
@@ -40,7 +42,11 @@ def run(
         typer.Option("-o", "--output-dir", help="Results folder (default: steptime-results/STUDY)."),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="End after this time, for example 8m; overrides the study's.")
+        str | None,
+        typer.Option(
+            help="End after this time, for example 8m; overrides the study's. Exit code 4 means that it left trials "
+            "without a result or a rank, which a rerun goes on with; 0, that none was left."
+        ),
     ] = None,
     scale: Annotated[
         str | None, typer.Option(help="Which scale of the study, as its key scales names them (default: small).")
@@ -123,12 +129,17 @@ def run(
     if counts.not_run:
         left_out = format_count(counts.not_run, "trial")
         console.print(f"the budget left out {left_out}; to continue: {plan.command}", soft_wrap=True)
-    if report_code:
-        sys.exit(report_code)
+    if code := report_code or _exit_code(counts):
+        sys.exit(code)
+
+
+def _exit_code(counts: "TrialCounts") -> int:
+    """Return the code of a run by how its trials ended; what failed comes before what the budget left out."""
     if counts.failed:
-        sys.exit(EXIT_FAILED)
+        return EXIT_FAILED
     if counts.not_equivalent:
-        sys.exit(EXIT_NOT_EQUIVALENT)
+        return EXIT_NOT_EQUIVALENT
+    return EXIT_UNFINISHED if counts.not_run else 0
 
 
 def _check_page(html: Path | None, *, dry_run: bool) -> None:
@@ -179,7 +190,11 @@ def _ways_on(plan: "StudyPlan", allocation: "Allocation | None") -> list[str]:
     from steptime.results.store import Store
     from steptime.runner.slurm_job import script_of
 
-    lines = [f"everything measured is kept in {plan.folder}"]
+    report = shlex.join(["steptime", "report", str(plan.folder)])
+    lines = [
+        f"everything measured is kept in {plan.folder}",
+        *([f"results so far: {report}"] * Store.exists(plan.folder)),
+    ]
     if allocation and Store.exists(plan.folder):
         again = allocation.requeue(Store.open(plan.folder))
         lines.append(again.sentence)

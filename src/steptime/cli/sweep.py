@@ -10,7 +10,7 @@ import typer
 from steptime.cli.arguments import Mistakes
 from steptime.cli.console import report_console, stderr_console
 from steptime.cli.streams import print_json, say, warn
-from steptime.errors import choices_message
+from steptime.errors import Unfinished, choices_message
 from steptime.interruption import Interrupted, unmasked
 from steptime.report.export_formats import ReportFormat, format_help, formats_of
 from steptime.units import parse_duration
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 EXIT_FAILED = 1
+EXIT_UNFINISHED = Unfinished.exit_code
 
 
 def sweep(
@@ -136,6 +137,8 @@ def sweep(
     _say_what_is_left(plan, outcome)
     if outcome.failed:
         sys.exit(EXIT_FAILED)
+    if outcome.left:
+        sys.exit(EXIT_UNFINISHED)
 
 
 def _values(text: str) -> list[str]:

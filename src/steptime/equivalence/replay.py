@@ -71,7 +71,8 @@ class Replays:
         wanted = [trial for trial in trials if can_replay(trial) and _need_more(trial, good[trial.id], there[trial.id])]
         if not wanted:
             return
-        wanted.sort(key=lambda trial: trial.workers)  # several workers wait until the cores of others are free
+        # What has no rank without one comes first; several workers wait until the cores of others are free.
+        wanted.sort(key=lambda trial: (bool(there[trial.id]), trial.workers))
         self.observer.stage("Rerunning the timed steps without timers", len(wanted))
         keeping = threading.Lock()
 

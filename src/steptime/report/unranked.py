@@ -68,4 +68,4 @@ def status_in_words(trial: TrialSummary) -> str:
     return left_out[0] if left_out else trial.status.replace("_", " ")
 
 
-_LEFT_OUT = ("not run", "not finished")
+_LEFT_OUT = ("not run", "not finished", "not ranked")

@@ -46,7 +46,7 @@ from steptime.validity.verdicts import TrialVerdict
 
 NOT_RUN = "not run: the budget was spent before its first launch"
 NOT_CHECKED = "not run: the budget did not suffice for its checks"
-NOT_REPEATED = "not ranked: the budget ended before its timed steps were repeated without timers; rerun to continue"
+NOT_REPEATED = "not ranked: the run ended before its timed steps were repeated without timers; rerun to continue"
 CHECKS_CUT = "{} did not end within the part of the budget for checks; those that did are kept"
 HALF_TRAINED = "not finished: the budget is spent, and of its first training {}; rerun to continue"
 
@@ -59,7 +59,7 @@ class TrialCounts:
     failed: int
     not_equivalent: int
     not_run: int
-    """For want of budget, which is not a failure: another run goes on with them."""
+    """Without a result or a rank for want of time, which is not a failure: another run goes on with them."""
 
 
 @dataclass
@@ -93,8 +93,9 @@ class Verdicts:
         }
 
     def unrank(self, trial: Trial, reason: str) -> None:
-        """Take the rank from a trial that this run has measured."""
+        """Take the rank from a trial that this run has measured, for want of time."""
         self._unranked[trial.id] = {"status": "unranked", "reason": reason}
+        self._left_out.add(trial.id)
 
     def leave_out(self, trial: Trial, reason: str) -> None:
         """Give a trial its verdict for want of budget."""
@@ -111,7 +112,8 @@ class Verdicts:
         """Return how many of ``trials`` ended how."""
         not_equivalent = sum(verdict["status"] == "not_equivalent" for verdict in self.against.values())
         ok = sum(
-            trial.id not in self.against and any(each.status == "ok" for each in _measured(store, trial))
+            trial.id not in self._left_out.union(self.against)
+            and any(each.status == "ok" for each in _measured(store, trial))
             for trial in trials
         )
         not_run = len(self._left_out)

@@ -148,6 +148,10 @@ class Schedule(Generic[Configuration, Record]):
         records = self._records(configuration)
         return len(records) if self.rule.failures_count else sum(record.status != "failed" for record in records)
 
+    def lacks_least(self, configuration: Configuration) -> bool:
+        """Whether ``configuration`` is to get another of its least launches."""
+        return self.count(configuration) < self.rule.least and self.verdict(configuration) == "continue"
+
     def launches(self) -> int:
         """Return how many launches there are of all configurations."""
         return sum(map(len, self.records.values()))

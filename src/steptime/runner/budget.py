@@ -147,7 +147,7 @@ class Budget:
         """Return when launches must end, so that timed ones can be replayed.
 
         Args:
-            end: of their row; of no account before each trial has a timed launch, without which nothing is ranked.
+            end: of their row; of no account while a trial may still get one of its least launches.
             kind: the row.
             schedule: has the launches there are.
         """
@@ -155,10 +155,12 @@ class Budget:
             return end
         launches, trials = schedule.records, schedule.configurations
         launched = [each for each in trials if any(one.status == "ok" for one in launches.get(each.id, ()))]
-        is_ranked = all(launches.get(each.id) for each in trials)
-        last = end if is_ranked else self.end
         # A launch that had begun may end behind its deadline, which is not to cost the replays their time.
-        return last - self.replays_s(launched) - (self.grace_s if launched else 0.0)
+        behind_s = self.replays_s(launched) + (self.grace_s if launched else 0.0)
+        left_s = self.end - behind_s - self.clock()
+        owed = [each for each in trials if schedule.lacks_least(each)]
+        fits = any(schedule.at_least_s(each, kind.each_s(self.study, each)) <= left_s for each in owed)
+        return (self.end if fits else end) - behind_s
 
     def checks_s(self, cases: Sequence[Case], *, at_best: bool = False) -> float | None:
         """Return about how long checks take; those of unknown length as the others of their workload, None without any.
@@ -367,6 +369,12 @@ def missing_launches(kind: RunKind[Any], left_out: int, budget: Budget) -> str:
         f"{format_count(left_out, 'launch', 'launches')} that {kind.purpose} not made: the budget of "
         f"{format_seconds(budget.total_s or 0.0)} was spent; rerun to make them"
     )
+
+
+def missing_replays(trials: Sequence[Trial]) -> str:
+    """Name the trials whose timed steps were not all repeated; those that had a rank before keep it, with a flag."""
+    names = "; ".join(trial.in_words for trial in trials)
+    return f"the budget ended before timed steps were repeated without timers; rerun to repeat those of: {names}"
 
 
 def proposed(needed_s: float) -> str:

@@ -15,6 +15,7 @@ _MINUTE_S, _TOO_LONG_S = 60.0, 3600.0
 """What is offered, and beyond which nothing is."""
 _NAMED = 3
 """So many pairs are named, the cheapest first."""
+_NO_PAIR = "tell no pair apart"
 
 
 def open_trials(schedule: Schedule[Trial, Launch], left_s: float | None = None) -> set[str]:
@@ -39,7 +40,7 @@ def open_trials(schedule: Schedule[Trial, Launch], left_s: float | None = None) 
 
 
 def what_more_launches_show(schedule: Schedule[Trial, Launch], launch_s: Callable[[Trial], float]) -> list[str]:
-    """Return a sentence about what another minute of launches would settle; none where all trials are told apart.
+    """Say what another minute of launches would settle, or why nothing, behind the trials short of their least.
 
     Only pairs count of which both get further launches: a trial that is known as well as its study asks gets none.
 
@@ -50,18 +51,26 @@ def what_more_launches_show(schedule: Schedule[Trial, Launch], launch_s: Callabl
     waiting = {trial.id: trial for trial in schedule.unfinished()}
     launches = _reduced_launches(schedule)
     if never := [name for name in waiting if not launches[name]]:
-        return [f"another minute of launches would begin with {format_count(len(never), 'trial')} without any"]
-    pairs = undecided_pairs(launches, _groups(schedule), _workloads(schedule))
-    pairs = [each for each in pairs if waiting.keys() >= set(each.trials)]
+        names = "; ".join(waiting[name].in_words for name in never)
+        return [f"another minute of launches would begin with {format_count(len(never), 'trial')} without any: {names}"]
+    least = _lacking_launches(schedule)
+    tied = undecided_pairs(launches, _groups(schedule), _workloads(schedule))
+    pairs = [each for each in tied if waiting.keys() >= set(each.trials)]
     if not pairs:
-        return []
+        why = "those that are tied get no further launch (launches.max, target)" if tied else "no two trials are tied"
+        return [*least, f"another minute of launches would only narrow intervals, and change no rank: {why}"]
     known = [each for each in pairs if each.needed is not None]
+    if not known and all(len(launches[name]) == 1 for each in pairs for name in each.trials):
+        return [*least, "what another minute would tell apart is unknown: one launch of a trial shows no spread"]
     if not known:
-        single = all(len(launches[name]) == 1 for each in pairs for name in each.trials)
-        why = "a second launch would show how they spread" if single else "more than a thousand would be needed of each"
-        return [f"another minute of launches would tell nothing apart that is known: {why}"]
+        return [*least, f"another minute of launches would {_NO_PAIR}: more than a thousand of each would be needed"]
 
-    return [_what_a_minute_settles(schedule, known, lambda name: launch_s(waiting[name]))]
+    return [*least, _what_a_minute_settles(schedule, known, lambda name: launch_s(waiting[name]))]
+
+
+def _lacking_launches(schedule: Schedule[Trial, Launch]) -> list[str]:
+    names = "; ".join(each.in_words for each in schedule.configurations if schedule.lacks_least(each))
+    return [f"fewer launches than launches.min={schedule.rule.least}, so far: {names}"] if names else []
 
 
 def _what_a_minute_settles(
@@ -71,10 +80,10 @@ def _what_a_minute_settles(
     settled = settled_within(pairs, _MINUTE_S, seconds)
     nearest = min(pairs, key=lambda pair: pair.seconds(seconds))
     if not settled and nearest.seconds(seconds) > _TOO_LONG_S:
-        return "an hour of launches would tell no pair apart: they differ too little for how their launches spread"
+        return f"an hour of launches would {_NO_PAIR}: they differ too little for how their launches spread"
     named = "; ".join(_describe(pair, schedule, pair.seconds(seconds)) for pair in settled[:_NAMED] or [nearest])
     if not settled:
-        return f"another minute of launches would tell no pair apart; the nearest: {named}"
+        return f"another minute of launches would {_NO_PAIR}; the nearest: {named}"
     rest = f"; and {format_count(len(settled) - _NAMED, 'more pair')}" if len(settled) > _NAMED else ""
     return f"another minute of launches would tell apart, each with a chance of {100.0 * POWER:.0f} %: {named}{rest}"
 

@@ -36,8 +36,8 @@ from steptime.runner.admission import (
     Verdicts,
 )
 from steptime.runner.allocation import Allocation
-from steptime.runner.block_runner import AbstractRuns, BlockRunner
-from steptime.runner.budget import Budget, missing_launches
+from steptime.runner.block_runner import AbstractRuns, BlockRunner, Schedule
+from steptime.runner.budget import Budget, missing_launches, missing_replays
 from steptime.runner.durations import KeptDurations
 from steptime.runner.further_launches import what_more_launches_show
 from steptime.runner.plan import StudyPlan
@@ -54,7 +54,7 @@ from steptime.runner.preparation import (
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, without_breakdown
 from steptime.runner.trial_runs import BatchSearch, TrialInputs
 from steptime.study.trial import Trial
-from steptime.validity.missing_evidence import replay_flags
+from steptime.validity.missing_evidence import is_unproven, unrepeated_launches
 from steptime.validity.verdicts import TrialVerdict
 
 
@@ -79,6 +79,8 @@ class StudyRun:
     _site: Site | None = None
     """The hosts of the study, as they were found."""
     _verdicts: Verdicts = field(default_factory=Verdicts)
+    _unproven: Mapping[str, Sequence[Launch]] = field(default_factory=dict)
+    """The timed launches by trial id, until what they need of replays was made."""
 
     def run(self) -> TrialCounts:
         """Prepare, check, launch and store.
@@ -133,6 +135,9 @@ class StudyRun:
                     self._launch(run, executor, trials, gate, budget)
             finally:
                 with shielded():
+                    for trial in self.plan.expansion.trials if study.equivalence.enabled else ():
+                        if is_unproven(trial, self._good(trial), store.replays(trial.id)):
+                            self._verdicts.unrank(trial, NOT_REPEATED)
                     self._verdicts.keep(store)
                     self.durations.keep()
         return self._verdicts.counts(store, self.plan.expansion.trials)
@@ -183,6 +188,7 @@ class StudyRun:
             if not wanted:
                 continue
             runs, schedule = kind.make(run, wanted)
+            self._begin_proving(kind, schedule)
             self._note_problems(run.store, noted)
             deadline = partial(budget.end_of_launches, ends[number], kind, schedule)
             forks = executor.forks if kind is TIMED else 0
@@ -224,7 +230,7 @@ class StudyRun:
     def _repeat(
         self, kind: RunKind[Any], run: RunInputs, executor: Executor, trials: Sequence[Trial], budget: Budget
     ) -> None:
-        """Repeat steps of ``trials`` without timers, for the comparison; what is not repeated in time has no rank."""
+        """Repeat steps of ``trials`` without timers, for the comparison; what never was in time has no rank."""
         if kind.repeat is None or not run.study.equivalence.enabled:
             return
         cancelled = threading.Event()
@@ -241,12 +247,21 @@ class StudyRun:
             kind.repeat(replays, run, trials)
         took_s = budget.clock() - began
         executor.remove(replays.scratch)
-        if cancelled.is_set():
-            good = {each.id: [one for one in run.timed.get(each.id, ()) if one.status == "ok"] for each in trials}
-            cut = [each for each in trials if replay_flags(each, good[each.id], run.store.replays(each.id))]
-            for trial in cut:
-                self._verdicts.unrank(trial, NOT_REPEATED)
+        if not cancelled.is_set():
+            self._unproven = {}
+        elif cut := [
+            each for each in trials if unrepeated_launches(each, self._good(each), run.store.replays(each.id))
+        ]:
             budget.note_cut_replays(cut, took_s)
+            self.not_done.append(missing_replays(cut))
+
+    def _begin_proving(self, kind: RunKind[Any], schedule: Schedule[Trial, Any]) -> None:
+        if kind is TIMED:
+            self._unproven = schedule.records
+
+    def _good(self, trial: Trial) -> list[Launch]:
+        """Return the good timed launches of a trial, until they were repeated."""
+        return [each for each in self._unproven.get(trial.id, ()) if each.status == "ok"]
 
     def _leave_out_unmeasured(
         self, store: Store, kind: RunKind[Any], runs: AbstractRuns[Trial, Any], trials: Sequence[Trial], gate: Gate
@@ -314,7 +329,7 @@ class StudyRun:
             kept = store.set_study(self.plan.study_text, resolved)
             if kept:
                 changed = [key for key in {**before, **resolved} if before.get(key) != resolved.get(key)]
-                what = f"{', '.join(changed)} differ" if changed else "only its text differs"
+                what = f"{', '.join(changed)} differ{'s' * (len(changed) == 1)}" if changed else "only its text differs"
                 self.observer.note(
                     f"the study is not that of the earlier run ({what}), which is kept as {' and '.join(kept)}; "
                     "results of both stay in the folder"

@@ -63,13 +63,31 @@ def replay_flags(trial: Trial, launches: Sequence[Launch], replays: Sequence[Rep
     shown = _with_evidence(launches)
     if not shown:
         return [flag_text("unrepeated", why="its records are from before launches kept evidence of their training")]
-    alone = {each.launch for each, _ in unrepeated(trial, shown, replays)}
-    # Replays of several runs, each of other launches, may cover them one by one.
-    without = sum(each.launch in alone or bool(lacking(wanted_steps(trial, [each]), replays)) for each in shown)
+    without = unrepeated_launches(trial, launches, replays)
     if not without:
         return []
-    why = f"replays.jsonl has no replay of {without} of {len(shown)} launches; run the study again"
+    why = f"replays.jsonl has no replay of {len(without)} of {len(shown)} launches; run the study again"
     return [flag_text("unrepeated", why=why)]
+
+
+def unrepeated_launches(trial: Trial, launches: Sequence[Launch], replays: Sequence[Replay]) -> list[Launch]:
+    """Return the good launches with evidence that no replay covers; none of trials that are not replayed.
+
+    Replays of several runs, each of other launches, may cover them one by one.
+    """
+    launched = _with_evidence(launches) if can_replay(trial) else []
+    alone = {each.launch for each, _ in unrepeated(trial, launched, replays)}
+    return [each for each in launched if each.launch in alone or lacking(wanted_steps(trial, [each]), replays)]
+
+
+def is_unproven(trial: Trial, launches: Sequence[Launch], replays: Sequence[Replay]) -> bool:
+    """Say whether a trial has good launches with evidence, no replay covers any of them, and none has failed."""
+    without = unrepeated_launches(trial, launches, replays)
+    return (
+        bool(without)
+        and len(without) == len(_with_evidence(launches))
+        and failed_replay(trial, launches, replays) is None
+    )
 
 
 def _is_good(replay: Replay) -> bool:
