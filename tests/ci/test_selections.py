@@ -4,6 +4,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parents[1]
 
 
@@ -29,3 +31,16 @@ def test_a_merge_runs_every_test():
 
 def test_a_developer_waits_for_neither_what_is_costly_nor_what_is_alone():
     assert selections("test") == {("default", "not alone and not costly")}
+
+
+@pytest.mark.parametrize(
+    ("code", "ends_well"),
+    [(0, True), (1, False), (2, False), (3, True), (4, True), (130, False)],
+    ids=["all", "not equivalent", "invalid", "without a framework", "budget spent", "Ctrl-C"],
+)
+def test_a_race_that_leaves_trials_out_is_no_error_of_make(code, ends_well):
+    race = ["make", "--old-file=.venv/.core", "race", "VENV=.venv", f"STEPTIME=sh -c 'exit {code}'"]
+    around = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(race, cwd=TESTS.parent, env=around, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) is ends_well
+    assert ("Error" in done.stderr) is not ends_well
