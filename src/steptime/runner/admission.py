@@ -116,7 +116,7 @@ class Verdicts:
             and any(each.status == "ok" for each in _measured(store, trial))
             for trial in trials
         )
-        not_run = len(self._left_out)
+        not_run = len(self._left_out - self.against.keys())
         return TrialCounts(ok, len(trials) - ok - not_equivalent - not_run, not_equivalent, not_run)
 
 
