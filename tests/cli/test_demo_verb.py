@@ -49,7 +49,7 @@ def test_its_forecast_names_what_decides_it(shown):
 def test_its_first_look_is_answer_ranking_and_one_table_on_two_screens_at_most(tmp_path, columns):
     text = steptime("demo", cwd=tmp_path, COLUMNS=str(columns)).stdout
 
-    assert len(text.splitlines()) <= 62
+    assert len(text.splitlines()) <= 68
     assert not re.search(r"\bPOP\b|\bKnee\b|\b[Ee]xtrapolation", text)
 
 
