@@ -110,14 +110,14 @@ class Verdicts:
 
     def counts(self, store: Store, trials: Sequence[Trial]) -> TrialCounts:
         """Return how many of ``trials`` ended how."""
-        not_equivalent = sum(verdict["status"] == "not_equivalent" for verdict in self.against.values())
+        differing = {name for name, verdict in self.against.items() if verdict["status"] == "not_equivalent"}
         ok = sum(
             trial.id not in self._left_out.union(self.against)
             and any(each.status == "ok" for each in _measured(store, trial))
             for trial in trials
         )
-        not_run = len(self._left_out - self.against.keys())
-        return TrialCounts(ok, len(trials) - ok - not_equivalent - not_run, not_equivalent, not_run)
+        not_run = len(self._left_out - differing)
+        return TrialCounts(ok, len(trials) - ok - len(differing) - not_run, len(differing), not_run)
 
 
 def _measured(store: Store, trial: Trial) -> Iterable[Launch | TrainingRun]:
