@@ -98,11 +98,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "small.yaml").write_text(SMALL)
     for command in (
         "run small.yaml -o results",
+        "run small.yaml -o other",
         "fit results -o results.profile.json",
         "workloads new mine",
     ):
         steptime(*command.split(), cwd=path)
-    for name in ("other", "steptime-results/buckets", "steptime-results/STUDY", "steptime-results/attach-slow_script"):
+    for name in ("steptime-results/buckets", "steptime-results/STUDY", "steptime-results/attach-slow_script"):
         shutil.copytree(path / "results", path / name)
     for name in ("slow", "buckets"):
         shutil.copy(path / "results.profile.json", path / f"{name}.profile.json")

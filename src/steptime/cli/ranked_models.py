@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import astuple
 
-import numpy as np
-
 from steptime.document.number_format import Shown, listed, rate, times
+from steptime.predict.paired import independent_ratio
 from steptime.predict.predict import Prediction
 from steptime.results.json_form import Interval
 from steptime.units import format_count, is_undecided
-
-_LEVELS = (0.05, 0.5, 0.95)
 
 
 def best_first(groups: Sequence[Sequence[Prediction]]) -> list[Sequence[Prediction]]:
@@ -56,16 +53,23 @@ def _quickest(group: Sequence[Prediction], workers: int) -> Prediction | None:
 
 def _fastest(known: Sequence[Prediction]) -> str:
     best, *others = known
-    shown = rate(Interval(*astuple(best.throughput))).line if best.throughput else ""
+    samples = _samples(best)
     labels = {id(each): _label(each, known) for each in known}
-    slower = [(labels[id(other)], _slowdown(best, other)) for other in others]
+    slower = [(labels[id(other)], independent_ratio(best, other)) for other in others]
     tied = [label for label, ratio in slower if ratio.low <= 1.0]
     behind = [f"{label} {_shown(ratio).line}" for label, ratio in slower if ratio.low > 1.0]
-    lead = f"{best.key.workload}, {format_count(best.workers, 'worker')}: {labels[id(best)]} is predicted"
-    first = f"{lead} fastest, {shown} samples/s"
+    lead = f"{best.key.workload}, {format_count(best.workers, 'worker')}: {labels[id(best)]}"
+    first = f"{lead} is predicted fastest{samples and ', '}{samples}"
     if tied:
-        first = f"{lead} {shown} samples/s, and cannot be distinguished from {listed(tied)}"
+        first = f"{lead}{samples and f' is predicted {samples}, and'} cannot be distinguished from {listed(tied)}"
     return f"{first}; {', '.join(behind)} its time." if behind else f"{first}."
+
+
+def _samples(best: Prediction) -> str:
+    """Return samples per second; nothing where their interval is too wide for a number."""
+    known = best.throughput
+    wide = known is None or is_undecided(known.low, known.high)
+    return "" if known is None or wide else f"{rate(Interval(*astuple(known))).line} samples/s"
 
 
 def _label(prediction: Prediction, among: Sequence[Prediction]) -> str:
@@ -78,11 +82,3 @@ def _label(prediction: Prediction, among: Sequence[Prediction]) -> str:
 def _shown(ratio: Interval[float, float]) -> Shown:
     wide = is_undecided(ratio.low, ratio.high)
     return times(ratio.value, None if wide else ratio.low, None if wide else ratio.high)
-
-
-def _slowdown(best: Prediction, other: Prediction) -> Interval[float, float]:
-    """Return how many times the time of ``best`` another model takes; their draws are shuffled, as independent ones."""
-    assert best.draws is not None and other.draws is not None  # noqa: S101, PT018 - others are left out
-    shuffled = np.random.default_rng(0).permutation(other.draws[1])
-    low, middle, high = np.quantile(best.draws[1] / shuffled, _LEVELS)
-    return Interval(float(middle), float(low), float(high))
