@@ -19,7 +19,7 @@ from steptime.fitting.step_model import phases_of, step_of
 from steptime.predict.held_out_test import held_out_test
 from steptime.predict.launch_deviation import launch_spread
 from steptime.predict.predict import Prediction, StepInputs, launched_group, model_step
-from steptime.predict.targets import targets
+from steptime.predict.targets import target_of
 from steptime.predict.topology import Refusal
 from steptime.predict.uncertainty import skewed, with_longer_waits
 from steptime.results.json_form import Interval
@@ -129,7 +129,7 @@ class _Drawn:
 def _side(profile: Profile, prediction: Prediction) -> _Drawn | None:
     """Return what a prediction follows from, drawn as the other side of its pair; None if it is refused."""
     query, workers = prediction.query, prediction.workers
-    target = next(each for each in targets(profile, query) if each.key == prediction.key)
+    target = target_of(profile, query, prediction.key)
     try:
         rng = np.random.default_rng(_SEED)
         inputs = model_step(profile, target, query, workers, rng, link_seed=_LINK_SEED)

@@ -15,7 +15,7 @@ from steptime.fitting.posterior import Array, bounds
 from steptime.fitting.profile import Profile
 from steptime.fitting.step_model import INNER, OUTER, phases_of, step_of
 from steptime.predict.predict import Prediction, StepInputs, model_step
-from steptime.predict.targets import Target, targets
+from steptime.predict.targets import Target, target_of
 from steptime.predict.topology import Refusal
 from steptime.results.json_form import Interval
 
@@ -60,7 +60,7 @@ class Sensitivity:
 def sensitivities(profile: Profile, prediction: Prediction) -> list[Sensitivity]:
     """Return the sensitivities of a prediction that is not refused, the largest first."""
     query, workers = prediction.query, prediction.workers
-    target = next(each for each in targets(profile, query) if each.key == prediction.key)
+    target = target_of(profile, query, prediction.key)
     try:
         inputs = model_step(profile, target, query, workers, np.random.default_rng(_SEED))
     except Refusal:

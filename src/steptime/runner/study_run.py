@@ -80,7 +80,7 @@ class StudyRun:
     """The hosts of the study, as they were found."""
     _verdicts: Verdicts = field(default_factory=Verdicts)
     _unproven: Mapping[str, Sequence[Launch]] = field(default_factory=dict)
-    """The timed launches by trial id, until what they need of replays was made."""
+    """Timed launches by trial id; none once their replays have been made."""
 
     def run(self) -> TrialCounts:
         """Prepare, check, launch and store.
