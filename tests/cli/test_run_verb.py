@@ -18,6 +18,7 @@ from steptime.equivalence import distance
 from steptime.runner import plan as planning
 from steptime.runner import study_run
 from steptime.runner.admission import TrialCounts
+from steptime.runner.budget import Budget
 from steptime.runner.durations import KeptDurations
 from steptime.runner.study_run import StudyRun
 
@@ -93,6 +94,22 @@ def test_trials_that_the_budget_left_out_are_counted_with_the_command_that_goes_
     exit_code(study)
 
     assert "the budget left out 3 trials; to continue: steptime run small.yaml -o results" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("own", "needed_s", "named"),
+    [(["--budget", "12s"], 200.0, "4m"), ([], 200.0, "4m"), (["--budget", "12s"], 0.0, "12s")],
+)
+def test_a_budget_that_was_too_short_is_not_repeated(own, needed_s, named, study, monkeypatch, capfd):  # noqa: PLR0913, PLR0917 - fixtures
+    def run(self):
+        self.budget = Budget(self.plan.study, self.durations, self.plan.budget_s, proposed_s=needed_s)
+        return TrialCounts(ok=1, failed=0, not_equivalent=0, not_run=3)
+
+    monkeypatch.setattr(StudyRun, "run", run)
+    monkeypatch.setattr(verb, "_report", lambda *_paths, **_options: 0)
+    assert run_program(["run", study, "-o", "results", *own]) == 4
+
+    assert capfd.readouterr().err.rstrip().endswith(f"to continue: steptime run {study} -o results --budget {named}")
 
 
 def planned(capfd: pytest.CaptureFixture[str], *overrides: str) -> str:

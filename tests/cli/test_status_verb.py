@@ -63,10 +63,33 @@ def test_a_study_that_ended_says_how(folder, capfd):
 
 
 def test_a_study_that_was_killed_on_this_host_is_not_running(folder, capfd):
-    own = ProcessIdentity.own()
-    gone = str(replace(own, started=own.started + 1))
-    (now, *_) = said(folder, replace(RUNNING, process=gone), capfd)
+    (now, *_) = said(folder, gone(RUNNING), capfd)
     assert now == "not running: process 12 on n0, Slurm job 7 was killed; rerun steptime run to continue"
+
+
+def gone(progress: RunProgress) -> RunProgress:
+    """Return the progress of a run whose process has ended without saying so."""
+    own = ProcessIdentity.own()
+    return replace(progress, process=str(replace(own, started=own.started + 1)))
+
+
+@pytest.mark.parametrize(
+    ("progress", "age_s", "note"),
+    [
+        (gone(RUNNING), 1, "process 12 on n0, Slurm job 7 was killed; rerun steptime run to continue"),
+        (RUNNING, 1, "a run still adds to"),
+        (RUNNING, 600, "gives no heartbeat: steptime status"),
+        (replace(RUNNING, ended="done"), 1, None),
+    ],
+)
+def test_a_report_names_what_its_run_has_still_to_do(folder, capfd, progress, age_s, note):
+    Store.open(folder).add_trial(TRIAL)
+    (folder / PROGRESS).write_bytes(progress.to_json())
+    make_silent(folder, age_s)
+    assert run_program(["report", str(folder)]) == 0
+    notes = [line for line in capfd.readouterr().err.splitlines() if str(folder) in line]
+    assert len(notes) == (note is not None)
+    assert note is None or note in notes[0]
 
 
 def make_silent(folder: Path, seconds: float) -> None:

@@ -24,6 +24,30 @@ def test_a_mistyped_name_is_answered_with_the_nearest(case, tmp_path):
     assert "Traceback" not in said
 
 
+OPTIONS = {
+    "a letter less": (("predict", "x", "--worker", "4"), "did you mean '--workers'?"),
+    "a letter more": (("predict", "x", "--knees", "80"), "did you mean '--knee'?"),
+    "another word": (("sweep", "--workers", "1,2", "--", "true"), "did you mean '--counts'?"),
+    "of a verb below a verb": (("env", "list", "--jsn"), "did you mean '--json'?"),
+    "a key of a study": (("run", "quickstart", "--workers", "4"), "a change is written without dashes: workers=4"),
+    "a key below a key": (("run", "quickstart", "--launches.max=3"), "without dashes: launches.max=3"),
+    "a slip of a key": (("submit", "quickstart", "--worker", "4"), "the change workers=VALUE, without dashes?"),
+    "the last word of a key": (("predict", "x", "--bandwidth", "3"), "without dashes: interconnect.bandwidth=3"),
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_an_unknown_option_is_answered_with_what_it_may_mean(case, tmp_path):
+    arguments, answer = OPTIONS[case]
+    said = steptime(*arguments, cwd=tmp_path, check=2).stderr
+    assert answer in said.splitlines()[-1]
+
+
+def test_an_option_that_is_like_none_gets_no_other(tmp_path):
+    said = steptime("report", "x", "--colour", "red", cwd=tmp_path, check=2).stderr
+    assert said.endswith("error: no such option: --colour\n")
+
+
 def test_an_unknown_export_format_is_answered_with_the_choices(tmp_path):
     said = steptime("export", ".", "--to", "parket", cwd=tmp_path, check=2).stderr
     assert "did you mean 'parquet'" in said

@@ -50,8 +50,11 @@ def test_the_page_says_how_often_the_advice_was_right():
     assert [int(each) for each in found.groups()] == counts
 
 
-def test_the_page_has_the_factor_that_widens_gains():
-    assert f"{widening(read_verified()):.2f} times as wide to both sides" in PAGE
+def test_page_and_changelog_have_the_factor_that_widens_gains():
+    factor = f"{widening(read_verified()):.2f} times"
+    unreleased = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")[1]
+    assert f"{factor} as wide to both sides" in PAGE
+    assert re.findall(r"([0-9.]+ times) to both sides", unreleased) == [factor]
 
 
 @pytest.mark.parametrize("key", ["rule", "framework"])

@@ -16,6 +16,7 @@ from steptime.report.overview import overview
 from steptime.report.page import page_text
 from steptime.report.sections import StudyFindings, WholeReport
 from steptime.report.terminal import SectionText
+from steptime.runner.admission import NOT_CHECKED, NOT_RUN
 
 PLANTED = Section(
     "A planted section",
@@ -87,6 +88,16 @@ def test_both_reports_word_a_missing_equivalence_check_alike():
     sentence = "The equivalence check was not run: these trials may train different things."
     assert sentence in short
     assert sentence in whole
+
+
+@pytest.mark.parametrize("reason", [NOT_RUN, NOT_CHECKED, "not run yet"])
+def test_trials_that_were_never_launched_may_not_train_different_things(reason):
+    left_out = summary([trial(rate=None, status="failed", reason=reason)])
+    short, whole = (words(printed(each)) for each in (overview(left_out), WholeReport(StudyFindings(left_out))))
+    sentence = "No equivalence check has ended, and no trial was launched."
+    assert sentence in short
+    assert sentence in whole
+    assert "different things" not in short + whole
 
 
 def test_tables_that_are_alike_have_the_layout_in_which_all_of_them_fit():

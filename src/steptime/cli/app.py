@@ -12,6 +12,7 @@ import typer
 
 from steptime import __version__
 from steptime.cli.streams import StandardStreams, say, warn
+from steptime.cli.unknown_option import meant_by
 from steptime.cli.verbs import VerbGroup
 from steptime.errors import SteptimeError, Unfinished, UsageError
 from steptime.interruption import Interrupted, interruption, obeyed
@@ -122,27 +123,18 @@ def _unusable(error: Exception, arguments: Sequence[str]) -> int:
     if type(error).__name__ != "NoArgsIsHelpError":  # whose help has been printed
         if context is not None:
             warn([context.get_usage(), f"Try '{context.command_path} {context.help_option_names[0]}' for help."])
-        message = error.format_message()  # type: ignore[attr-defined]  # as all of click's have
-        change = _as_change(str(getattr(error, "option_name", "")), arguments)
-        _say([f"{message}; a change is written without dashes: {change}" if change else message])
+        _say([_in_words(error, arguments)])
     return int(getattr(error, "exit_code", EXIT_REFUSED))
 
 
-def _as_change(option: str, arguments: Sequence[str]) -> str:
-    """Return an unknown option of ``predict`` as the change ``KEY=VALUE`` that it may mean; empty if it means none."""
-    if not option or "predict" not in arguments[:1]:
-        return ""
-    from steptime.predict.query import KEYS  # noqa: PLC0415 - of this verb alone
-
-    name = option.lstrip("-")
-    key = next((key for key in KEYS if key.replace("_", "-") == name.replace("_", "-")), None)
-    if key is None:
-        return ""
-    following = [*arguments, "", ""]
-    places = [index for index, each in enumerate(arguments) if each.partition("=")[0] == option]
-    given = [arguments[index].partition("=")[2] or following[index + 1] for index in places]
-    value = next((each for each in given if each and not each.startswith("-")), "VALUE")
-    return f"{key}={value}"
+def _in_words(error: Exception, arguments: Sequence[str]) -> str:
+    """Return the message of an error of click, an unknown option with what it may mean."""
+    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    if type(error).__name__ != "NoSuchOption" or context is None:
+        return str(error.format_message())  # type: ignore[attr-defined]  # as all of click's have
+    options = [name for each in context.command.params for name in (*each.opts, *each.secondary_opts)]
+    meant = meant_by(option, options, arguments)
+    return "; ".join(filter(None, [f"no such option: {option}", meant]))
 
 
 def _interrupted(stop: Interrupted, arguments: Sequence[str] | None) -> int:

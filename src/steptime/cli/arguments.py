@@ -13,15 +13,23 @@ if TYPE_CHECKING:
 
 
 def open_results(folder: Path) -> "Store":
-    """Open a results folder, and warn where another user could have changed it.
+    """Open a results folder, and warn where its run is not over or another user could have changed it.
 
     Raises StoreError where it is none, or cannot be read.
     """
-    from steptime.results.store import Store  # noqa: PLC0415 - a sweep is planned without one
+    from steptime.results.progress import run_progress, run_state  # noqa: PLC0415 - a sweep is planned without them
+    from steptime.results.store import Store  # noqa: PLC0415 - likewise
 
     store = Store.open(folder)
     if said := foreign_hand_on(folder):
         warn([f"note: {said}, who could have changed these results"])
+    if found := run_progress(folder):
+        unfinished = {
+            "killed": f"{folder} lacks what its run had still to do: {found.killed_in_words}",
+            "running": f"a run still adds to {folder} ({found.who})",
+            "silent": f"the run that adds to {folder} gives no heartbeat: steptime status {folder}",
+        }
+        warn([f"note: {unfinished[state]}" for state in [run_state(folder, found)] if state in unfinished])
     return store
 
 

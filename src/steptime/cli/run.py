@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from steptime.runner.admission import TrialCounts
     from steptime.runner.allocation import Allocation
     from steptime.runner.plan import StudyPlan
+    from steptime.runner.study_run import StudyRun
 
 EXIT_NOT_EQUIVALENT = 1
 EXIT_FAILED = 3
@@ -108,17 +110,19 @@ def run(
     for sentence in (*plan.devices_in_words(), *plan.passed_variables_in_words(), *foreign):
         print_paragraph(console, sentence)
     allocation = Allocation.found(requeue)
+    study_run = None
     try:
         ranking = partial(_ranking_so_far, plan.folder)
         with unmasked(), until_end(allocation), LiveObserver(console, ranking) as observer:
             study_run = StudyRun(plan, observer, allocation, recheck=recheck, began=began)
             counts = study_run.run()
     except Interrupted as stop:
-        stop.__notes__ = _ways_on(plan, allocation if stop.number == signal.SIGALRM else None)
+        stop.__notes__ = _ways_on(plan, study_run, allocation if stop.number == signal.SIGALRM else None)
         raise
     except Unfinished as stop:
         # A job whose whole time did not suffice for one launch would never get on.
-        stop.__notes__ = _ways_on(plan, allocation if study_run.kept or not stop.for_time else None)
+        has_got_on = study_run is not None and study_run.kept > 0
+        stop.__notes__ = _ways_on(plan, study_run, allocation if has_got_on or not stop.for_time else None)
         raise
     began = time.monotonic()
     report_code = _report(plan.folder, form)
@@ -128,7 +132,7 @@ def run(
         print_paragraph(console, sentence)
     if counts.not_run:
         left_out = format_count(counts.not_run, "trial")
-        console.print(f"the budget left out {left_out}; to continue: {plan.command}", soft_wrap=True)
+        console.print(f"the budget left out {left_out}; to continue: {_again(plan, study_run)}", soft_wrap=True)
     if code := report_code or _exit_code(counts):
         sys.exit(code)
 
@@ -185,7 +189,19 @@ def _ranking_so_far(folder: Path) -> list[str]:
         return []
 
 
-def _ways_on(plan: "StudyPlan", allocation: "Allocation | None") -> list[str]:
+def _again(plan: "StudyPlan", study_run: "StudyRun | None") -> str:
+    """Return the command that goes on with a run, with the budget that it proposed where its own was too short."""
+    from steptime.runner.budget import proposed
+
+    needed_s = study_run.budget.proposed_s if study_run is not None and study_run.budget is not None else 0.0
+    if not needed_s:
+        return plan.command
+    words = shlex.split(plan.command)
+    kept = [word for before, word in pairwise(["", *words]) if "--budget" not in (before, word)]
+    return shlex.join([*kept, "--budget", proposed(needed_s).removeprefix("budget=")])
+
+
+def _ways_on(plan: "StudyPlan", study_run: "StudyRun | None", allocation: "Allocation | None") -> list[str]:
     """Queue the job of ``allocation`` again, if there is one to be; say what becomes of the study, a line each."""
     from steptime.results.store import Store
     from steptime.runner.slurm_job import script_of
@@ -202,7 +218,7 @@ def _ways_on(plan: "StudyPlan", allocation: "Allocation | None") -> list[str]:
             return lines
     script = script_of(plan.folder)
     in_job = plan.site is not None and plan.site.reach == "slurm" and script.is_file()
-    return [*lines, f"resume with: {shlex.join(['sbatch', str(script)]) if in_job else plan.command}"]
+    return [*lines, f"resume with: {shlex.join(['sbatch', str(script)]) if in_job else _again(plan, study_run)}"]
 
 
 def _report(folder: Path, form: str) -> int:

@@ -115,12 +115,11 @@ def _run_lines(found: RunProgress, state: RunState, folder: Path) -> list[str]:
         since_s = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(found.at)).total_seconds())
     except (ValueError, TypeError):
         since_s = 0.0
-    job = f", Slurm job {found.job}" if found.job else ""
-    who = f"process {found.pid} on {found.host}{job}"
+    who = found.who
     doing = found.item or found.stage
     lines = {
         "ended": [f"not running: {found.ended}, {format_seconds(since_s)} ago ({who})"],
-        "killed": [f"not running: {who} was killed; rerun steptime run to continue"],
+        "killed": [f"not running: {found.killed_in_words}"],
         "running": [f"running now: {doing}, for {format_seconds(since_s)} ({who})"],
         "silent": [f"no heartbeat for {format_seconds(last_sign_age_s(folder) or 0.0)} from {who}, at: {doing}"],
     }[state]

@@ -5,24 +5,9 @@ from dataclasses import replace
 
 from steptime.analysis.summary_form import Summary
 from steptime.attached.form import AttachedRun
-from steptime.diagnosis.form import (
-    Diagnosis,
-    EvidenceNumber,
-    RuleRecord,
-    TrialFinding,
-    Unsettled,
-)
+from steptime.diagnosis.form import Diagnosis, EvidenceNumber, RuleRecord, TrialFinding, Unsettled
 from steptime.diagnosis.verification import AdviceOutcome
-from steptime.document.number_format import (
-    UNKNOWN,
-    count,
-    gain_doubt,
-    number,
-    percent,
-    predicted_gain,
-    seconds,
-    times,
-)
+from steptime.document.number_format import UNKNOWN, count, gain_doubt, number, percent, predicted_gain, seconds, times
 from steptime.document.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.report.trial_names import Names
 from steptime.results.json_form import Interval

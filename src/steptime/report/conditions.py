@@ -8,13 +8,7 @@ from typing import Any
 
 from steptime.analysis.summary_form import Summary, TrialSummary
 from steptime.document.number_format import UNKNOWN, count, number
-from steptime.document.section import (
-    Pairs,
-    Part,
-    Section,
-    Sentences,
-    Verbatim,
-)
+from steptime.document.section import Pairs, Part, Section, Sentences, Verbatim
 from steptime.flags import MEANINGS, FlagMeaning, flag_in_report
 from steptime.report.trial_names import Names
 from steptime.results.consistency import SetAside, counted

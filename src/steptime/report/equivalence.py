@@ -3,18 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from steptime.analysis.summary_form import EquivalenceSummary
+from steptime.analysis.summary_form import EquivalenceSummary, TrialSummary
 from steptime.document.number_format import count, distance, whole
-from steptime.document.section import (
-    Cell,
-    Column,
-    Section,
-    SectionTable,
-    Sentences,
-    Style,
-    TableRow,
-)
+from steptime.document.section import Cell, Column, Section, SectionTable, Sentences, Style, TableRow
 from steptime.report.trial_names import check_name
+from steptime.report.unranked import LEFT_OUT, status_in_words
 
 
 def passed_checks(checks: Sequence[EquivalenceSummary]) -> str:
@@ -29,7 +22,13 @@ def _kept_on(check: EquivalenceSummary) -> str | None:
     return check.checked_at[:10] if check.kept and check.checked_at else None
 
 
-NOT_CHECKED = "The equivalence check was not run: these trials may train different things."
+_NOT_CHECKED = "The equivalence check was not run: these trials may train different things."
+_NONE_ENDED = "No equivalence check has ended, and no trial was launched."
+
+
+def not_checked(trials: Sequence[TrialSummary]) -> str:
+    """Return the sentence about results without a check; where nothing was launched, nothing may differ either."""
+    return _NONE_ENDED if trials and all(status_in_words(each) in LEFT_OUT for each in trials) else _NOT_CHECKED
 
 
 _ABOUT_CHECKS = (
@@ -37,15 +36,11 @@ _ABOUT_CHECKS = (
     "and is compared with a plain numpy reference. Gradients and updates of every round of steps must be those of the "
     "reference, but for rounding. What does not pass is not ranked."
 )
-
-
 _ABOUT_DISTANCES = (
     "Losses, weights and updates are relative distances from the reference. Its rounding is the distance of its "
     "updates in single precision from those in double precision, which no framework can better. A dash marks where "
     "nothing is compared."
 )
-
-
 _DISTANCES = ("first loss", "last loss", "gradients", "updates", "rounding of\nthe reference")
 
 
@@ -58,10 +53,10 @@ def failed_checks(checks: Sequence[EquivalenceSummary]) -> list[str]:
     ]
 
 
-def equivalence_section(checks: Sequence[EquivalenceSummary]) -> Section:
+def equivalence_section(checks: Sequence[EquivalenceSummary], trials: Sequence[TrialSummary]) -> Section:
     """Return what passed the equivalence check, and how far each check is from the reference."""
     if not checks:
-        return Section("Equivalence check", [Sentences([NOT_CHECKED], "bad")], id="equivalence")
+        return Section("Equivalence check", [Sentences([not_checked(trials)], "bad")], id="equivalence")
     failed = failed_checks(checks)
     crashed = [
         f"{check_name(check, checks)}, {check.workload}: {count(check.crashes, 'run')} died of a signal and passed "

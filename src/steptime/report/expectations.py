@@ -6,11 +6,7 @@ from itertools import groupby
 
 from steptime.analysis.summary_form import Summary
 from steptime.attached.job_time import JOB_TITLES
-from steptime.diagnosis.form import (
-    ExpectedStep,
-    JobAccount,
-    Scenario,
-)
+from steptime.diagnosis.form import ExpectedStep, JobAccount, Scenario
 from steptime.document.number_format import UNKNOWN, percent, seconds, times
 from steptime.document.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.phases import PHASES

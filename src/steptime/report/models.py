@@ -15,16 +15,7 @@ from steptime.analysis.model_form import (
 from steptime.analysis.summary_form import Summary
 from steptime.document.charts.chart import Figure, Marks, Spec, parts, picture
 from steptime.document.charts.rows import prediction_bands
-from steptime.document.number_format import (
-    INCONCLUSIVE,
-    UNKNOWN,
-    Shown,
-    count,
-    listed,
-    number,
-    percent,
-    ratio,
-)
+from steptime.document.number_format import INCONCLUSIVE, UNKNOWN, Shown, count, listed, number, percent, ratio
 from steptime.document.section import (
     Column,
     Figures,

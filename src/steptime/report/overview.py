@@ -239,7 +239,7 @@ class _Overview:
         summary = self._summary
         skipped = " Impossible combinations were skipped." if summary.skipped else ""
         if not summary.equivalence:
-            yield f"{equivalence.NOT_CHECKED}{skipped}", "yellow"
+            yield f"{equivalence.not_checked(summary.trials)}{skipped}", "yellow"
             return
         failed = equivalence.failed_checks(summary.equivalence)
         yield f"{equivalence.passed_checks(summary.equivalence)}.{skipped}", "red" if failed else "green"

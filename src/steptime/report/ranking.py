@@ -12,15 +12,7 @@ from typing import Literal
 from steptime.analysis.summary_form import TrialSummary
 from steptime.document.charts.chart import MOST, MOST_ROWS, Figure, Marks, Spec, parts, picture
 from steptime.document.charts.rows import distribution_chart, ratio_chart, throughput_bars
-from steptime.document.number_format import (
-    UNKNOWN,
-    Shown,
-    count,
-    drawn_interval,
-    percent,
-    scaled,
-    time_unit,
-)
+from steptime.document.number_format import UNKNOWN, Shown, count, drawn_interval, percent, scaled, time_unit
 from steptime.document.section import (
     EVERYWHERE,
     Cell,

@@ -173,7 +173,7 @@ SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
     lambda found: learning_section(found.groups, found.marks),
     lambda found: published_section(found.summary),
     lambda found: link_section(found.net) if found.net and found.net.rows else None,
-    lambda found: None if found.has_no_trials else equivalence_section(found.summary.equivalence),
+    lambda found: None if found.has_no_trials else equivalence_section(found.summary.equivalence, found.summary.trials),
     lambda found: unranked_section(found.summary, found.names),
     lambda found: conditions_section(found.summary, found.names, found.study_text),
     lambda found: reading_section(found.measured) if found.is_ranked else None,

@@ -4,21 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from steptime.analysis.summary_form import RankedTrial, Summary, TrialSummary, TunedTrial
-from steptime.document.number_format import (
-    UNKNOWN,
-    ratio,
-)
-from steptime.document.section import (
-    Cell,
-    Column,
-    Pairs,
-    Part,
-    Section,
-    SectionTable,
-    Sentences,
-    TableRow,
-    cells,
-)
+from steptime.document.number_format import UNKNOWN, ratio
+from steptime.document.section import Cell, Column, Pairs, Part, Section, SectionTable, Sentences, TableRow, cells
 from steptime.report.trial_names import Names
 
 _OF_TIERS = (

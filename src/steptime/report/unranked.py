@@ -1,10 +1,7 @@
 """Trials without a place in the ranking, and why."""
 
 from steptime.analysis.summary_form import Summary, TrialSummary
-from steptime.document.number_format import (
-    count,
-    samples_per_s,
-)
+from steptime.document.number_format import count, samples_per_s
 from steptime.document.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.report.trial_names import Names
 
@@ -64,8 +61,8 @@ def unranked_in_words(summary: Summary, names: Names) -> list[str]:
 
 def status_in_words(trial: TrialSummary) -> str:
     """Return the status of a trial without a rank; one that the budget left out has not failed."""
-    left_out = [words for words in _LEFT_OUT if (trial.reason or "").startswith(words)]
+    left_out = [words for words in LEFT_OUT if (trial.reason or "").startswith(words)]
     return left_out[0] if left_out else trial.status.replace("_", " ")
 
 
-_LEFT_OUT = ("not run", "not finished", "not ranked")
+LEFT_OUT = ("not run", "not finished", "not ranked")

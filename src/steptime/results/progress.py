@@ -61,6 +61,16 @@ class RunProgress:
         return (json_text(asdict(self), indent=1, sort_keys=True) + "\n").encode()
 
     @property
+    def who(self) -> str:
+        """The process of the run, with its host and job."""
+        return f"process {self.pid} on {self.host}{f', Slurm job {self.job}' if self.job else ''}"
+
+    @property
+    def killed_in_words(self) -> str:
+        """What became of a run that was killed, and how to go on."""
+        return f"{self.who} was killed; rerun steptime run to continue"
+
+    @property
     def was_killed(self) -> bool:
         """Whether the run is known to have ended without saying so; False for one that cannot be seen from here."""
         identity = ProcessIdentity.parse(self.process)

@@ -1,8 +1,6 @@
 """Which trials of a plan may be launched: those that fit their hosts, have what they need, and train the same.
 
-Every other one gets a verdict with the reason.
-
-The verdicts of a run: why trials have no result, or no rank, and how many trials ended how.
+Every other one gets a verdict with the reason: why it has no result, or no rank.
 """
 
 import threading

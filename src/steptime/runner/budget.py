@@ -54,7 +54,7 @@ class Budget:
     may find the machine less busy."""
     _shortest: dict[str, float] = field(default_factory=dict)
     """The shortest whole check of this run, by workload."""
-    _proposed_s: float = 0.0
+    proposed_s: float = 0.0
     """What the budget that this run has proposed was to hold; 0 before it."""
 
     @contextmanager
@@ -298,9 +298,9 @@ class Budget:
             return list(self._shortage_besides_checks(format_count(len(pending), "check"), behind))
         parts = {format_count(len(pending), "check"): checks_s, **behind}
         needed_s = sum(parts.values())
-        if needed_s <= max(self.total_s, self._proposed_s):
+        if needed_s <= max(self.total_s, self.proposed_s):
             return []
-        earlier_s, self._proposed_s = self._proposed_s, needed_s
+        earlier_s, self.proposed_s = self.proposed_s, needed_s
         if earlier_s:
             return [f"by what the checks took, {proposed(needed_s)} rather than {proposed(earlier_s)} holds all"]
         sentence = (
@@ -315,7 +315,7 @@ class Budget:
         yield f"{checks} to be made; how long they take on this machine is not known before the first has ended"
         if needed_s <= (1.0 - _USUAL_FOR_CHECKS) * total_s:
             return
-        self._proposed_s = 2.0 * needed_s
+        self.proposed_s = 2.0 * needed_s
         yield (
             f"after them the budget of {format_seconds(total_s)} may be too short for {_listed(behind)}; what has "
             f"never run here is a guess; {proposed(2.0 * needed_s)} is enough for all"

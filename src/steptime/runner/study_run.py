@@ -76,6 +76,8 @@ class StudyRun:
     """When the budget began, on the monotonic clock."""
     not_done: list[str] = field(default_factory=list)
     """What of the study this run has left out for want of budget, a sentence each."""
+    budget: Budget | None = None
+    """None before the run."""
     _site: Site | None = None
     """The hosts of the study, as they were found."""
     _verdicts: Verdicts = field(default_factory=Verdicts)
@@ -89,7 +91,7 @@ class StudyRun:
         measured before is kept. Raises Unfinished where its allocation has no time left for another launch.
         """
         self.plan.check_isolation()
-        budget = Budget(self.plan.study, self.durations, self.plan.budget_s, began=self.began)
+        budget = self.budget = Budget(self.plan.study, self.durations, self.plan.budget_s, began=self.began)
         end_orphans()
         study, store = self.plan.study, self._store()
         with store.lock(), self._kept_progress():
