@@ -62,12 +62,17 @@ def usual(steps, table, name):
     return statistics.median(step[table].get(name, 0) for step in steps)
 
 
+def shortest(steps, region):
+    """Return the least time in a region: a busy machine makes a step longer, and none shorter than what it does."""
+    return min(step["regions"].get(region, 0) for step in steps)
+
+
 @pytest.mark.parametrize("optimizer", [SGD, LBFGS, SCHEDULED], ids=["SGD", "LBFGS", "scheduled"])
 def test_code_ahead_of_the_forward_in_a_closure_is_no_update(tmp_path, optimizer):
     steps = steps_of(tmp_path, optimizer, ahead=SLEEP)
     assert usual(steps, "gaps", "input>forward") >= SLEPT
     again = 1 if optimizer is LBFGS else 0  # behind its first loss, L-BFGS may have worked when it asks again
-    assert usual(steps, "regions", "update") < (again + 0.5) * SLEPT
+    assert shortest(steps, "update") < (again + 0.5) * SLEPT
 
 
 @pytest.mark.parametrize("optimizer", [SGD, LBFGS, BY_ANOTHER], ids=["SGD", "LBFGS", "outer"])
@@ -75,7 +80,7 @@ def test_code_between_the_passes_of_a_closure_is_no_update(tmp_path, optimizer):
     steps = steps_of(tmp_path, optimizer, between=SLEEP)
     assert usual(steps, "gaps", "forward>backward") >= SLEPT
     ahead = 1 if optimizer is BY_ANOTHER else 0
-    assert usual(steps, "regions", "update") < (ahead + 0.5) * SLEPT
+    assert shortest(steps, "update") < (ahead + 0.5) * SLEPT
 
 
 def test_what_an_optimizer_does_ahead_of_its_closure_stays_an_update(tmp_path):
@@ -86,4 +91,4 @@ def test_what_an_optimizer_does_ahead_of_its_closure_stays_an_update(tmp_path):
 def test_a_step_is_the_sum_of_what_it_is_divided_into(tmp_path, optimizer):
     for step in steps_of(tmp_path, optimizer, ahead=SLEEP, between=SLEEP):
         parts = sum(step["regions"].values()) + sum(step["gaps"].values())
-        assert parts == pytest.approx(step["duration_ns"], abs=2 * MS)
+        assert parts == step["duration_ns"]

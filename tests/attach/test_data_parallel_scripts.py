@@ -11,7 +11,7 @@ from steptime.plain_file import PlainFolder
 from steptime.results.attached_files import AttachedHeader, read_attached
 
 pytestmark = pytest.mark.framework("pytorch")
-SLEEP_S = 0.03
+SLEEP_S = 0.1
 BUFFERS = "forward:_broadcast_coalesced"
 # One job for all: batch norm, of which first rank 0's loader is slow, then rank 1's; a hook to half precision; a group
 # that was made without the name of a back end.

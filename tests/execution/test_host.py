@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import trials
 
+from living_processes import wait_until
 from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.workloads.table import build_workload
 from steptime.execution.host import (
@@ -179,7 +180,7 @@ def test_launches_whose_workers_have_a_core_each_run_side_by_side(workers):
 
     def launch() -> None:
         with cores.taken(workers, threading.Event()):
-            both.wait(timeout=10.0)
+            both.wait(timeout=60.0)
 
     with ThreadPoolExecutor(2) as pool:
         for each in [pool.submit(launch), pool.submit(launch)]:
@@ -194,9 +195,9 @@ def test_a_launch_of_many_workers_is_not_passed_by_small_ones_that_asked_later()
             order.append(name)
 
     with ThreadPoolExecutor(3) as pool, cores.taken(1, threading.Event()):
-        for name, workers in (("large", 2), ("small", 1)):
+        for asking, (name, workers) in enumerate((("large", 2), ("small", 1)), start=1):
             pool.submit(launch, name, workers)
-            time.sleep(0.05)
+            assert wait_until(lambda asking=asking: len(cores._waiting) == asking)
         assert order == []
     assert order == ["large", "small"]
 
@@ -207,4 +208,4 @@ def test_a_launch_that_waits_for_cores_ends_its_wait_when_it_is_cancelled():
         waiting = pool.submit(lambda: cores.taken(1, cancelled).__enter__())
         assert not waiting.done()
         cancelled.set()
-        waiting.result(timeout=5.0)
+        waiting.result(timeout=60.0)

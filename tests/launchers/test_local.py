@@ -61,7 +61,7 @@ def test_a_dead_worker_ends_the_launch_at_once_and_is_named(tmp_path):
     """
     outcome = launch(tmp_path, program)
     assert outcome.reason == "worker-1 ended with exit code 7"
-    assert outcome.wall_s < 10
+    assert outcome.wall_s < 40
 
 
 def test_a_worker_that_the_system_kills_is_told_apart_from_one_that_fails(tmp_path):
@@ -84,7 +84,7 @@ def test_a_hung_launch_is_ended_at_its_time_limit(tmp_path):
     outcome = launch(tmp_path, WRITE_PID + "    time.sleep(60)", time_limit_s=1.5)
     assert "time limit of 1.5 s" in outcome.reason
     assert "worker-0, worker-1 still running" in outcome.reason
-    assert outcome.wall_s < 10
+    assert outcome.wall_s < 40
     assert not any(is_alive(pid) for pid in pids(tmp_path))
 
 
@@ -112,7 +112,7 @@ HANGS = """
     ],
 )
 def test_a_hung_launch_names_the_worker_that_the_others_wait_for(tmp_path, program, cause):
-    outcome = launch(tmp_path, HANGS + "    " + program, time_limit_s=2.5)
+    outcome = launch(tmp_path, HANGS + "    " + program, time_limit_s=5.0)
 
     assert outcome.reason.split("; ")[-1] == cause
 
@@ -125,7 +125,7 @@ def test_the_reason_of_a_hang_quotes_the_last_lines_of_its_processes(tmp_path):
             file.write("first\\nbus error in worker\\n\\n" if rank != "2" else "")
         time.sleep(60)
     """
-    outcome = launch(tmp_path, program, workers=3, time_limit_s=2.5)
+    outcome = launch(tmp_path, program, workers=3, time_limit_s=5.0)
 
     assert "still running; last line of worker-0, worker-1: bus error in worker" in outcome.reason
     assert "first" not in outcome.reason
@@ -144,7 +144,7 @@ def test_a_launch_of_which_a_worker_stood_still_for_a_moment_has_failed(tmp_path
 
 def test_a_worker_that_ignores_the_request_to_end_is_killed(tmp_path):
     program = WRITE_PID + "    import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    time.sleep(60)"
-    launch(tmp_path, program, workers=1, time_limit_s=4.0)  # on a busy machine Python takes more than a second to start
+    launch(tmp_path, program, workers=1, time_limit_s=8.0)  # on a busy machine Python takes more than a second to start
     assert len(pids(tmp_path)) == 1
     assert not any(is_alive(pid) for pid in pids(tmp_path))
 
@@ -193,7 +193,7 @@ def test_what_ends_slowly_has_ended_when_the_launch_has(tmp_path):
         open("child.pid", "w").write(str(child.pid))
         import time; time.sleep(60)
     """
-    launch(tmp_path, program, workers=1, time_limit_s=3.0)  # the kernel takes its time to free what a process had
+    launch(tmp_path, program, workers=1, time_limit_s=6.0)  # the kernel takes its time to free what a process had
     assert not is_alive(pids(tmp_path)[0])
 
 

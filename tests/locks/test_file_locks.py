@@ -85,7 +85,7 @@ def test_the_lock_of_a_killed_process_is_taken_by_the_next(lockless: Path, start
     holder.kill()
     holder.communicate()
 
-    assert _taken_after(lock) < 5
+    assert _taken_after(lock) < _PATIENCE_S / 2  # and not after the silence of minutes
     lock.release()
 
 
@@ -94,16 +94,18 @@ def test_the_lock_of_a_process_killed_on_another_host_is_taken_after_its_silence
     lock = _lock(lockless / "lock", silence_s=3)
     holder.kill()
     holder.communicate()
+    last_sign_s = (lockless / "lock.1").stat().st_mtime
 
-    assert 1 < _taken_after(lock) < 20
+    _taken_after(lock)
+    assert time.time() - last_sign_s > 2.9
     lock.release()
 
 
 def test_a_living_process_on_another_host_keeps_its_lock(lockless: Path, start: Start) -> None:
     _held(start("hold", lockless / "lock", within=_OTHER_HOST))
-    lock = _lock(lockless / "lock", silence_s=8)  # the holder gives a heartbeat every 5 s
+    lock = _lock(lockless / "lock", silence_s=10)  # the holder gives a heartbeat every 5 s
 
-    deadline = time.monotonic() + 12
+    deadline = time.monotonic() + 14
     while time.monotonic() < deadline:
         assert not lock.take()
         time.sleep(0.1)

@@ -247,7 +247,7 @@ class TestChecks:
             assert side_by_side == 1
             assert all(map(may_begin, left))
             if not over:
-                assert cancelled.wait(10.0)
+                assert cancelled.wait(60.0)
             else:
                 left.clear()
 
@@ -257,7 +257,7 @@ class TestChecks:
             checker=SimpleNamespace(executor=SimpleNamespace(cancelled=cancelled)),
         )
         own = Budget(STUDY, durations(), total_s, began=time.monotonic())
-        unchecked = Checks(checks, own, lambda _: 1, Silent()).run(TRIALS, time.monotonic() + 0.1)
+        unchecked = Checks(checks, own, lambda _: 1, Silent()).run(TRIALS, time.monotonic() + (60.0 if over else 1.0))
         assert not cancelled.is_set()
         return unchecked
 

@@ -1,6 +1,7 @@
 """When steps end: by the host, and by a device that runs behind it."""
 
 import queue
+import statistics
 import threading
 import time
 
@@ -95,6 +96,8 @@ class RunningDevice:
         self.ends: list[float] = []
         self.newest = threading.Event()
         self.newest.set()
+        self.may_work = threading.Event()
+        self.may_work.set()
         threading.Thread(target=self._work, daemon=True).start()
 
     def issue(self, seconds: float) -> None:
@@ -104,6 +107,7 @@ class RunningDevice:
     def _work(self) -> None:
         while True:
             seconds, done = self._issued.get()
+            self.may_work.wait(60.0)
             time.sleep(seconds)
             self.ends.append(time.monotonic())
             done.set()
@@ -122,17 +126,19 @@ class RunningDevice:
 def test_waiting_threads_note_the_ends_of_a_device_while_the_host_runs_ahead(at_once):
     device = RunningDevice()
     clock = device.clock(at_once=at_once)
-    began = time.monotonic()
+    device.may_work.clear()
     for _ in range(5):
         device.issue(0.04)
         clock.tick()
-    issued = time.monotonic()
+    assert device.ends == []
+    device.may_work.set()
 
     ends = clock.drain()
 
-    assert issued - began < 0.1
-    assert len(device.ends) == len(ends) == 5
-    assert ends == pytest.approx(device.ends, abs=0.03)
+    late = [noted - ended for noted, ended in zip(ends, device.ends, strict=True)]
+    assert len(late) == 5
+    assert min(late) > -1e-3
+    assert statistics.median(late) < 0.03  # single threads may wake late on a busy machine
 
 
 def test_the_host_is_no_more_steps_ahead_than_threads_wait():
