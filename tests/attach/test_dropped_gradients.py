@@ -207,6 +207,30 @@ for i, (x, y) in enumerate(loader):
         summing.step()
 """,
     ),
+    **{
+        f"gradients of batches that are put back in place: {way}": (
+            4,
+            f"""
+weights = list(net.parameters())
+sums = [torch.zeros_like(each) for each in weights]
+for i, (x, y) in enumerate(loader):
+    cross_entropy(net(x), y).backward()
+    torch._foreach_add_(sums, [each.grad for each in weights])
+    if i % 4 == 3:
+        {code}
+        torch._foreach_zero_(sums)
+        optimizer.step()
+    optimizer.zero_grad()
+""",
+        )
+        for way, code in {
+            "copied": "for each, total in zip(weights, sums): each.grad.copy_(total)",
+            "copied without autograd": "for each, total in zip(weights, sums): each.grad.data.copy_(total)",
+            "copied together": "torch._foreach_copy_([each.grad for each in weights], sums)",
+            "added and clipped": """for each, total in zip(weights, sums): each.grad.zero_().add_(total, alpha=0.25)
+        torch.nn.utils.clip_grad_norm_(weights, 0.01)""",
+        }.items()
+    },
     "accumulation": (
         4,
         """
@@ -282,19 +306,27 @@ def test_a_pass_whose_gradients_an_update_uses_is_a_micro_step(passes, name):
     assert passes[name] == {(USED[name][0], 0)}
 
 
-def test_a_batch_whose_gradients_are_cleared_as_too_large_is_no_micro_step(tmp_path):
-    script = """
+@pytest.mark.parametrize(
+    "cut",
+    [
+        "torch._foreach_mul_([each.grad for each in net.parameters()], 0.5)",
+        "torch.nn.utils.clip_grad_norm_(net.parameters(), 0.01)",
+        "torch.nn.utils.clip_grad_value_(net.parameters(), 0.001)",
+    ],
+)
+def test_a_batch_whose_gradients_are_cleared_as_too_large_is_no_micro_step(tmp_path, cut):
+    script = f"""
 for i, (x, y) in enumerate(loader):
     optimizer.zero_grad()
     cross_entropy(net(x), y).backward()
     if i % 3 == 1:
         optimizer.zero_grad()
         continue
-    for each in net.parameters():
-        each.grad.mul_(0.5)
+    {cut}
     optimizer.step()
 """
     lines = records_of(tmp_path, "pytorch", BEGIN, {"left out": script})["left out"]
     steps = [line for line in lines if line["kind"] == "step"]
     assert [line["micro_steps"] for line in steps] == [1] * 8
     assert [line.get("dropped", 0) for line in steps] == [0, 1] * 4
+    assert [line["samples"] for line in steps] == [16] * 8

@@ -73,6 +73,31 @@ for _ in range(6):
         1,  # until it is known that each step has one
     ),
 }
+LOOKS = {
+    "once more": ("net(x)", 0),
+    "twice": ("net(x); net(x)", 0),
+    "twice at other views of it": ("net(x.view(16, 8)); net(x.view(-1, 8))", 0),
+    "at the first half": ("net(x[:8])", 0),
+    "by averaged weights": ("average(x)", 0),
+    "in evaluation mode": ("net.eval(); net(x); net.train()", 0),
+    "at as many others": ("net(others)", 35),
+}
+LOOPS.update(
+    {
+        f"behind the step, {name}": (
+            f"""
+average, others = torch.optim.swa_utils.AveragedModel(net), torch.randn(16, 8)
+for _ in range(6):
+    for x, y in DataLoader(data, 16):
+        learn(x.flatten(1), y)
+        with torch.no_grad(): {look}
+""",
+            [16] * 36,
+            evaluations,
+        )
+        for name, (look, evaluations) in LOOKS.items()
+    }
+)
 
 
 @pytest.fixture(scope="module")

@@ -350,3 +350,32 @@ def test_a_pass_without_gradient_inside_of_a_round_is_not_apart_with_what_follow
         parts = sum(apart["regions"].values()) + sum(apart["gaps"].values())
         assert apart["end_ns"] - apart["begin_ns"] <= parts + 1000
         assert line["regions"]["nograd"] > 0
+
+
+LOOKED_AT = {
+    "one of four left out": ("i % 4 == 3", 0, 96, []),
+    "most left out": ("i % 8 > 2", 0, 48, []),
+    "the first left out": ("i < 20", 0, 108, []),
+    "one of four left out, and evaluations of others": ("i % 4 == 3", 20, 96, [9, 24, 39, 54, 69, 84]),
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_batches_that_are_left_out_behind_a_look_without_gradient_are_no_evaluation(tmp_path, name):
+    left_out, every, count, evaluated = LOOKED_AT[name]
+    loop = f"""
+def look(x):
+    with torch.no_grad(): net(x)
+
+for i in range(128):
+    x = torch.rand(16, 2)
+    look(x)
+    if {left_out}:
+        continue
+    learn(net(x).pow(2).mean())
+    if {every} and i % {every or 1} == 10:
+        for _ in range(3): torch.no_grad()(net)(torch.rand(16, 2))
+"""
+    steps = run(tmp_path, loop)
+    assert [step["samples"] for step in steps] == [16] * count
+    assert [step["number"] for step in steps if "apart" in step] == evaluated  # those behind one

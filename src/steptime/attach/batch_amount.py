@@ -225,7 +225,7 @@ class BatchReader:
         """Return a checksum of the first values of the first arrays, or None if one of them cannot be read."""
         checksum, arrays = 0, 0
         for array in self._arrays(batch, DEPTH):
-            values = _on_host(array)
+            values = on_host(array)
             if values is None or values.dtype.hasobject:
                 return None
             checksum = zlib.crc32(values.flat[:VALUES].tobytes(), checksum)
@@ -386,11 +386,11 @@ def _is_list_of_images(batch: Any, shapes: list[tuple[int, ...]]) -> bool:
 
 def _count_real(mask: Any) -> int | None:
     """Return how many positions of a mask are not 0, without an operation of torch; None on a device."""
-    values = _on_host(mask)
+    values = on_host(mask)
     return None if values is None else int((values != 0).sum())
 
 
-def _on_host(array: Any) -> Any:
+def on_host(array: Any) -> Any:
     """Return ``array`` as one of NumPy's that shares its memory, None of one on a device or of another library."""
     kind = array.__class__
     if kind.__module__ == "torch" and kind.__name__ == "Tensor":

@@ -218,7 +218,7 @@ class Recorder:
             if training and self.sources.is_evaluated(self.pending):
                 training = False
                 self.flags.add("evaluated")
-            own = not training and self.sources.read(self.pending, array)
+            own = not training and (self.sources.read(self.pending, array) or self.passes.has_trained(self, array))
             if training:
                 self._use(self.clock(), array=array)
                 self.passes.forward(self.micro_steps, array)

@@ -26,6 +26,7 @@ class StepPasses:
         # Of those dropped since the latest update: their rows and first array, and the inputs of their forwards.
         self.put_aside: dict[int, tuple[tuple[int | None, Any] | None, Any]] = {}
         self.dropped = self.left_out = 0  # the second: forward passes that no backward pass followed
+        self.cleared = 0  # rows of batches that went forward in passes that were dropped, and in no other
         self.further: set[int] = set()  # backward passes of a forward that had one
         self.keeps_graph = False  # whether the latest backward pass has kept the graph
         # Of the forwards behind each backward pass: their rows, None if not known, or `MIXED`, and the first's array.
@@ -33,6 +34,7 @@ class StepPasses:
         self.inputs = PassInputs()  # where no loader is known
         self.lengths: dict[int, int] = {}  # of the rows of these arrays, where they have one
         self.versions: dict[int, int | None] = {}  # how often each was changed in place
+        self.viewed: list[tuple[Any, int]] = []  # of arrays that are views: of what, and from which value on
         self.read_behind = 0  # the group of batches behind which passes without gradient read other loaders, if any
         self.at_update = (0, 0, 0)  # backward passes, forward passes and dropped ones at the latest update
 
@@ -40,6 +42,9 @@ class StepPasses:
         """Note a forward of ``array`` behind so many backward passes; two of other rows may be of several loaders."""
         shape = getattr(array, "shape", None)
         rows = int(shape[0]) if shape else None
+        base = getattr(array, "_base", None)
+        if base is not None:
+            self.viewed.append((reference_to(base), array.storage_offset()))
         if index not in self.rows:
             self.rows[index] = (rows, reference_to(array)) if shape else (None, None)
             self.versions[index] = version_of(array)
@@ -47,6 +52,20 @@ class StepPasses:
                 self.lengths[index] = shape[1]
         elif rows is not None and self.rows[index][0] not in (None, rows):
             self.rows[index] = (MIXED, None)
+
+    def has_trained(self, recorder: Any, array: Any) -> bool:
+        """Return whether the step has trained on ``array`` or a view of its values, and asked for no batch since.
+
+        The script looks at its batch once more, as for the accuracy behind the update.
+        """
+        if not recorder.stepped or recorder.pending or recorder.sources.latest is None:
+            return False
+        base = getattr(array, "_base", None)
+        own = [array] if base is None else [array, base]
+        if any(_is_one_of(reference, own) for _, reference in self.rows.values()):
+            return True
+        begin = 0 if base is None else array.storage_offset()
+        return any(begin == offset and _is_one_of(reference, own[-1:]) for reference, offset in self.viewed)
 
     def backward_begins(self, recorder: Any, *, keeps_graph: bool) -> None:
         """Note a backward pass, which is a further one if no forward came since the one before it.
@@ -71,6 +90,9 @@ class StepPasses:
     def updated(self, recorder: Any) -> None:
         """Note an update, which uses what was not dropped."""
         self.settled = recorder.micro_steps
+        given = recorder.batches.samples() if self.put_aside else 0
+        if given and self._had_own_samples(given):
+            self.cleared += sum(own[0] or 0 for own, _ in self.put_aside.values() if own is not None)
         self.put_aside = {}
         self.at_update = recorder.micro_steps, recorder.forwards, self.dropped
 
@@ -179,15 +201,24 @@ class StepPasses:
         if requests != 1:
             line["requests"] = requests
         rows = self.known_rows()
-        if amount is not None and amount.single and rows == requests:
-            amount.samples, amount.tokens = rows, None
-        elif amount is not None and amount.rows and amount.rows == rows:
-            amount.samples = rows
+        if amount is not None:
+            self._settle(amount, requests, rows)
         if requests != 1 and self.is_mixed():
             recorder.flags.add("mixed")
         elif rows is not None and (amount is None or rows != amount.samples):
             line["rows"] = rows
         return line
+
+    def _settle(self, amount: BatchAmount, requests: int, rows: int | None) -> None:
+        """Settle what batches hold by the ``rows`` that went forward: single samples, and none that were dropped."""
+        if amount.single and rows == requests:
+            amount.samples, amount.tokens = rows, None
+        elif amount.rows and amount.rows == rows:
+            amount.samples = rows
+        elif self.cleared and amount.samples == self.cleared + (rows or 0):
+            even = len(set(self.lengths.values())) == 1 and amount.tokens is not None
+            amount.tokens = (amount.tokens or 0) * (rows or 0) // amount.samples if even else None
+            amount.samples = rows
 
     def _flag_same_batch(self, recorder: Any, requests: int) -> None:
         """Flag the step if the arrays that went forward are those of the step before, as they were then."""
@@ -216,6 +247,10 @@ class StepPasses:
             # An array has one reference, which outlives it here.
             arrays.setdefault(id(reference), (rows, reference, self.lengths.get(index)))
         return list(arrays.values())
+
+
+def _is_one_of(reference: Any, arrays: list[Any]) -> bool:
+    return isinstance(reference, weakref.ref) and any(reference() is array for array in arrays)
 
 
 def version_of(array: Any) -> int | None:

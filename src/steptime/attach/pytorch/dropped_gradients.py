@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import weakref
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from .. import patches
+from ..batch_amount import on_host
+from ..step_passes import version_of
 
 if TYPE_CHECKING:
     from ..recorder import Recorder
+
+# Gradients that are compared with what they were, values of each, and how near one is to another that is the same.
+COMPARED, VALUES, NEAR = 4, 64, 1e-3
 
 
 class DroppedGradients:
@@ -24,7 +31,8 @@ class DroppedGradients:
         self.optimizers: list[weakref.ref[Any]] = []  # quicker to go through than a set of them
         self.left = False  # whether the latest pass has left gradients
         self.left_in: weakref.ref[Any] | None = None  # one of the arrays where
-        self.gradient: tuple[Any, int | None] = (_none, None)  # that gradient, where passes before it were dropped
+        # That gradient, where passes before it were dropped: where it lies, how often it was written to, and values.
+        self.gradient: tuple[Any, int | None, int | None, list[float]] = (_none, None, None, [])
         self.beside = False  # whether the pass that goes on is for other arrays alone
         self.trains = False  # whether one followed a forward in training mode
         # Passes before the update that goes on, where it may use the gradients of several calls of its closure.
@@ -50,10 +58,26 @@ class DroppedGradients:
         """Count what was dropped before an update that uses other gradients than the latest pass has left."""
         recorder = self.recorder
         if recorder.passes.put_aside:
-            own = next((each.grad for each in self._parameters() if each.grad is not None), None)
-            reference, address = self.gradient
-            if own is not None and not (self.left and reference() is own and address == _address(own)):
+            own = self._gradients()
+            reference, address, _, _ = self.gradient
+            kept = self.left and own and reference() is own[0] and address == _address(own[0])
+            if own and (not kept or self._is_rewritten(own)):
                 recorder.passes.take_back(recorder)
+
+    def _gradients(self) -> list[Any]:
+        """Return the first gradients that there are."""
+        return list(islice((each.grad for each in self._parameters() if each.grad is not None), COMPARED))
+
+    def _is_rewritten(self, gradients: list[Any]) -> bool:
+        """Return whether ``gradients`` were given other values since the latest pass, and not clipped or scaled.
+
+        On a device, where no values are read, clipping may hide it.
+        """
+        _, _, version, before = self.gradient
+        values = _values(gradients)
+        if before and len(values) == len(before):
+            return not _is_clipped(before, values)
+        return version_of(gradients[0]) != version and "clip" not in self.recorder.ledger.account.regions
 
     def backward_begins(self, kwargs: Any, *, evaluates: bool) -> None:
         """Learn what became of the gradients before a pass, and whether it is for what is trained."""
@@ -71,8 +95,8 @@ class DroppedGradients:
         else:
             self.left = self.is_left() or self._finds_left()
             if self.left and self.recorder.passes.put_aside:
-                own = next(each.grad for each in self._parameters() if each.grad is not None)
-                self.gradient = weakref.ref(own), _address(own)
+                own = self._gradients()
+                self.gradient = weakref.ref(own[0]), _address(own[0]), version_of(own[0]), _values(own)
 
     def is_left(self) -> bool:
         """Return whether the array that had a gradient behind the pass before has one."""
@@ -147,6 +171,31 @@ def _address(gradient: Any) -> int | None:
     except RuntimeError:
         return None
     return address
+
+
+def _values(gradients: list[Any]) -> list[float]:
+    """Return the first values of ``gradients``, without an operation of torch; none of those on a device."""
+    values: list[float] = []
+    for each in gradients:
+        try:
+            array = on_host(each)
+        except (RuntimeError, TypeError):  # NumPy has no such type, or none that is sparse
+            return []
+        if array is None:
+            return []
+        values += array.flat[:VALUES].tolist()
+    return values
+
+
+def _is_clipped(before: list[float], values: list[float]) -> bool:
+    """Return whether ``values`` are those ``before``, all times one number or cut at one size."""
+    largest, limit = max(map(abs, before)), max(map(abs, values))
+    scale = limit / largest if largest else 1.0
+    cut = [value if abs(value) < limit else math.copysign(limit, value) for value in before]
+    scaled = [scale * value for value in before]
+    return any(
+        all(abs(value - other) <= NEAR * limit for value, other in zip(values, expected)) for expected in (scaled, cut)
+    )
 
 
 def group_parameters(optimizer: Any) -> Iterator[Any]:

@@ -18,6 +18,8 @@ FAILED = object()
 LOOKED_AT, MOST = 8, 4096
 # Calls of a script by which the place of a forward is known, and the largest graph that is looked through.
 DEEP, LARGEST = 16, 20_000
+# Passes without gradient whose place is looked at before one is of an array that the script trains on next.
+FIRST_LOOKS = 64
 PACKAGE = patches.__name__.rpartition(".")[0] + "."
 # In the dictionary that a node of autograd's graph keeps for notes.
 NOTE = "steptime"
@@ -60,13 +62,28 @@ class DroppedPasses:
         self.passes: list[BegunPass] = []
         self.places: set[Any] = set()  # of passes that were trained on
         self.held: dict[int, list[weakref.ref[Token] | None]] = {}  # graphs of forwards of each group of batches
-        self.ahead: tuple[weakref.ref[Any], int] | None = None  # an array that went forward without gradient, and when
+        # An array that went forward without gradient, when, and in which place.
+        self.ahead: tuple[weakref.ref[Any], int, Any] | None = None
+        self.looks = FIRST_LOOKS
+        self.ahead_places: set[Any] = set()  # where the script looks at batches, before it trains on some of them
+        self.looked_since = 0  # when it began to, since it trained or evaluated
 
     def read(self, array: Any) -> None:
         """Note that ``array`` goes forward without gradient; the script may train on it next, as by its weights."""
         known = self.ahead is not None and self.ahead[0]() is array
         if self.recorder.sources.latest is None and hasattr(array, "is_leaf") and not known:
-            self.ahead = weakref.ref(array), now()
+            at, place = now(), None
+            if self.looks:
+                place = _place(None)
+                self.looks -= not self.ahead_places
+                self.looked_since = (self.looked_since or at) if place in self.ahead_places else 0
+            self.ahead = weakref.ref(array), at, place
+
+    def _look_ahead(self, at: int, place: Any) -> None:
+        """Count passes since ``at`` in a ``place`` as the step's own, with those of batches that were left out."""
+        self.recorder.ledger.own_from(self.looked_since or at)
+        if place is not None and len(self.ahead_places) < MOST:
+            self.ahead_places.add(place)
 
     def begin(self, array: Any) -> BegunPass:
         """Set apart what the step has so far if it was an evaluation, as a forward of ``array`` begins; return it."""
@@ -76,8 +93,9 @@ class DroppedPasses:
             known = self.held.get(recorder.batches.group, [])
             recorder.untrained.kept = bool(known) and not any(map(_is_gone, known))
             return BegunPass(at, None)
-        if self.ahead is not None and self.ahead[0]() is array and recorder.stepped:
-            recorder.ledger.own_from(self.ahead[1])
+        if self.ahead is not None and self.ahead[0]() is array and (recorder.stepped or recorder.begin is None):
+            self._look_ahead(*self.ahead[1:])
+        self.looked_since = 0
         own = BegunPass(at, _place(array))
         if not recorder._awaits_backward():
             self.passes = []
