@@ -247,3 +247,44 @@ def test_why_what_goes_forward_is_not_counted_is_behind_that_there_is_no_loader(
     reason = "no loader that steptime knows was seen, and several arrays go forward for one update"
     assert run.throughput.samples.reason == run.throughput.tokens.reason == reason
     assert not {"samples", "tokens"} & {part.name for part in run.parts}
+
+
+def dispatched(folder, own, *, world=2, steps=40):
+    """Ranks of which the first reads for all others; ``own`` is what its steps have, by their number."""
+    other = {"samples": 8, "tokens": 128, "flags": ["no_loader"]}
+    lines = []
+    for rank in range(world):
+        found = ddp_steps(rank, lambda _: [0.0] * world, steps)
+        lines.append(
+            process_lines(rank, world, [{**step, **(other if rank else own(step["number"]))} for step in found])
+        )
+    return found_in(write(folder, *lines), 60_000.0)
+
+
+DISPATCHED = {
+    "a batch in parts": lambda _: {"samples": 16, "rows": 8, "tokens": 256},
+    "a batch of each rank": lambda _: {"requests": 2, "samples": 16, "rows": 8, "tokens": 256},
+    "one asked for ahead": lambda number: {
+        "requests": {0: 2, 39: 0}.get(number, 1),
+        "samples": 16 * {0: 2, 39: 0}.get(number, 1),
+        "rows": 8,
+        "tokens": 256 * {0: 2, 39: 0}.get(number, 1),
+    },
+}
+
+
+@pytest.mark.parametrize("name", DISPATCHED)
+def test_a_rank_that_reads_for_others_counts_what_it_keeps(tmp_path, name):
+    run = dispatched(tmp_path, DISPATCHED[name])
+    assert (run.throughput.samples.per_step, run.throughput.tokens.per_step) == pytest.approx((16.0, 256.0), rel=0.02)
+    assert "samples are rows that went forward: ranks ask loaders for the batches of others" in run.notes
+
+
+def test_a_rank_that_reads_for_two_others_counts_a_third(tmp_path):
+    run = dispatched(tmp_path, lambda _: {"samples": 24, "rows": 8, "tokens": 384}, world=3)
+    assert (run.throughput.samples.per_step, run.throughput.tokens.per_step) == pytest.approx((24.0, 384.0))
+
+
+def test_a_rank_whose_rows_are_no_share_of_its_batches_reads_for_itself(tmp_path):
+    run = dispatched(tmp_path, lambda _: {"samples": 12, "rows": 8, "tokens": 192})
+    assert run.throughput.samples.per_step == pytest.approx(20.0)

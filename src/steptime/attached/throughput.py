@@ -37,6 +37,8 @@ _AHEAD = 0.1
 """Share of the steps that may ask for a batch less or more, as at the end of an epoch."""
 _LEAST_ROWS, _MOST_ROWS = 0.5, 1.05
 """Rows that go forward for each sample that loaders give, where they are samples: some wait, or are left out."""
+_AS_SHARED = 0.05
+"""By what part the rows that go forward on a rank may differ from its share of the batches that it reads."""
 _AT_ENDS = 1
 """By how much steps without a batch of their own and those with two may differ in number."""
 _FEWEST_BATCHES = 8
@@ -59,7 +61,8 @@ def throughput(kept: KeptSteps) -> Throughput:
     masks = [step.mask for group in kept.attempt.steps.values() for step in group if step.mask is not None]
     looked_at = sum(tokens for tokens, _ in masks)
     uneven = _uneven_requests(kept)
-    rows = uneven is not None and _rows_are_samples(kept)
+    share = _share_kept(kept)
+    rows = share is not None or (uneven is not None and _rows_are_samples(kept))
     return Throughput(
         samples=_amount(
             kept,
@@ -70,7 +73,7 @@ def throughput(kept: KeptSteps) -> Throughput:
         ),
         tokens=_amount(
             kept,
-            _unknown if uneven else lambda step: step.tokens,
+            _unknown if uneven and share is None else lambda step: _tokens(step, share),
             (
                 _why_not_forward(kept, "tokens")
                 if alone
@@ -126,6 +129,28 @@ def _unknown(step: StepLine) -> None:  # noqa: ARG001 - the form of all
     return None
 
 
+def _tokens(step: StepLine, share: float | None) -> int | None:
+    """Return the tokens of a step; those that its rank keeps where it reads for others, whose rows are as long."""
+    if step.tokens is None or share is None or "no_loader" in step.flags:
+        return step.tokens
+    return round(step.tokens * share)
+
+
+def _share_kept(kept: KeptSteps) -> float | None:
+    """Return which share of its batches a rank keeps that reads for others, which ask no loader; None if none does.
+
+    The rows that go forward on it show that, as of accelerate's dispatched batches.
+    """
+    by_rank = list(zip(*kept.attempt.steps.values(), strict=True))
+    reading = [steps for steps in by_rank if not all("no_loader" in step.flags for step in steps)]
+    if not reading or len(reading) == len(by_rank):
+        return None
+    rows = [_rows(step) for steps in reading for step in steps]
+    given = sum(step.samples or 0 for steps in reading for step in steps)
+    went, share = sum(each or 0 for each in rows), len(reading) / len(by_rank)
+    return share if None not in rows and given and abs(went / given - share) <= _AS_SHARED * share else None
+
+
 def _uneven_requests(kept: KeptSteps) -> str | None:
     """Return that steps ask loaders for batches unevenly, as a script does that makes batches of its own of them."""
     steps = [step for number in kept.numbers for step in kept.attempt.steps[number]]
@@ -177,7 +202,9 @@ def _forward_note(kept: KeptSteps) -> Iterator[str]:
 
 def _rows_note(kept: KeptSteps) -> Iterator[str]:
     """Yield that samples are rows that went forward, and why; nothing where they are of the loader's batches."""
-    if _uneven_requests(kept) and _rows_are_samples(kept):
+    if _share_kept(kept) is not None:
+        yield "samples are rows that went forward: ranks ask loaders for the batches of others"
+    elif _uneven_requests(kept) and _rows_are_samples(kept):
         batches = "no batch" if _uneven_requests(kept) == _IN_HAND else "differing numbers of batches"
         yield f"samples are rows that went forward: steps ask loaders for {batches}"
 
