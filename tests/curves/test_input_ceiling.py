@@ -73,6 +73,7 @@ def test_no_forecast_is_faster_than_a_stated_store(tmp_path, rate):
         assert found.high > found.low
 
 
+@pytest.mark.costly
 def test_a_stated_store_bounds_workers_that_share_a_batch(tmp_path):
     """4096 samples take 0.4 s from a store of 10240 a second, however many workers read them."""
     computing = {1: 3.2, 2: 1.6, 4: 0.8}

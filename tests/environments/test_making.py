@@ -14,32 +14,22 @@ from steptime.environments.tools import Uv
 from steptime.errors import EnvironmentFailure
 
 
-def test_pip_installs_what_the_requirements_say_and_the_packages_are_recorded(
-    spec_of: SpecMaker, cache: Path, tmp_path: Path
-) -> None:
-    write_wheel(tmp_path / "wheels", "tiny_one", "1.5")
-    stages: list[str] = []
-
-    ready = create(spec_of("tiny-one==1.5", verify="import tiny_one"), stages.append, cache=cache)
-
-    assert ready.packages["tiny-one"] == "1.5"
-    assert ready.python_version.startswith(HERE)
-    assert [stage.split()[0] for stage in stages] == ["creating", "installing", "verifying", "ready"]
-
-
-def test_build_requirements_are_installed_first_and_conflicts_are_recorded(
+def test_pip_installs_build_requirements_and_then_what_the_requirements_say_and_it_is_recorded(
     spec_of: SpecMaker, cache: Path, tmp_path: Path
 ) -> None:
     wheels = tmp_path / "wheels"
     write_wheel(wheels, "builder", requires=["tiny_two<2"])
     write_wheel(wheels, "tiny_two", "1.0")
     write_wheel(wheels, "tiny_two", "2.0")
-    spec = spec_of("tiny_two==2.0")
+    spec = spec_of("tiny_two==2.0", verify="import tiny_two")
     spec.build_requirements.write_text(f"--no-index\n--find-links {wheels}\nbuilder\n")
+    stages: list[str] = []
 
-    ready = create(spec, cache=cache)
+    ready = create(spec, stages.append, cache=cache)
 
     assert (ready.packages["builder"], ready.packages["tiny-two"]) == ("1.0", "2.0")
+    assert ready.python_version.startswith(HERE)
+    assert [stage.split()[0] for stage in stages] == ["creating", "installing", "installing", "verifying", "ready"]
     assert ready.folder is not None
     assert "tiny" in json.loads((ready.folder / "ready.json").read_text())["conflicts"][0]
 
@@ -48,7 +38,7 @@ def test_a_failed_installation_says_what_pip_said_where_the_log_is_and_what_to_r
     spec_of: SpecMaker, cache: Path
 ) -> None:
     with pytest.raises(EnvironmentFailure) as caught:
-        create(spec_of("no-such-package==7"), cache=cache)
+        CachedEnvironment(BorrowedPip()).create(spec_of("no-such-package==7"), BuildContext(cache))
 
     message = str(caught.value)
     assert "no-such-package==7" in message

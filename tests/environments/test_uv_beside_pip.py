@@ -79,6 +79,7 @@ def test_what_uv_cannot_install_pip_does(
     assert (ready.packages["tiny-one"], installers(ready)) == ("1.0", ["pip"])
 
 
+@pytest.mark.costly
 def test_a_constraint_of_pip_that_a_lock_does_not_meet_refuses_it(
     locked: EnvironmentSpec, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
