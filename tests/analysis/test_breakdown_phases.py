@@ -71,6 +71,20 @@ def test_what_null_phases_hide_is_in_the_residual_and_in_the_closure():
     assert found.closure_error == pytest.approx(hidden / sum(STAGES.values()))
 
 
+def test_a_gap_that_no_interval_leaves_open_is_shown_whole():
+    found = noiseless(drop=["exchange"])
+    assert found.shown_closure_error() == pytest.approx(found.closure_error)
+
+
+@pytest.mark.parametrize("half", [0.02, 0.1, 0.5])
+def test_what_intervals_leave_open_is_not_shown_of_a_gap(half):
+    found = noiseless(drop=["exchange"])
+    wide = found.step_s.value_s * half
+    step = found.step_s.model_copy(update={"low_s": found.step_s.low_s - wide, "high_s": found.step_s.high_s + wide})
+    shown = found.model_copy(update={"step_s": step}).shown_closure_error()
+    assert shown == pytest.approx(max(0.0, found.closure_error - half))
+
+
 def test_one_worker_waits_for_nobody_and_says_so_directly():
     stages = {name: added for name, added in STAGES.items() if name != "exchange"}
     found = taken_apart([launch_of(seed, workers=1, stages=stages) for seed in range(2)], ALONE)

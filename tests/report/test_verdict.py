@@ -165,3 +165,20 @@ def test_trials_with_one_launch_each_have_no_rank():
     group = ranked_groups(study, Names(study.trials))[0]
 
     assert [group.rank(row) for row in group.rows] == ["", ""]
+
+
+def test_what_is_shown_to_be_slower_is_called_so_where_by_how_much_is_open():
+    shown = place(SLOW, 3, 4.0)
+    wide = shown.model_copy(
+        update={"ratio_to_best": IntervalOverLaunches(value=4.0, low=1.9, high=8.6, least=3.6, most=4.5)}
+    )
+
+    assert said(place(FAST, 1), place(NEXT, 2, 1.01), wide).endswith(
+        " The next, tensorflow allreduce, is slower than pytorch allreduce (launches: 3.60 to 4.50x)."
+    )
+    assert said(place(FAST, 1), wide) == (
+        "pytorch allreduce is fastest: tensorflow allreduce is slower (launches: 3.60 to 4.50x)."
+    )
+    assert said(place(FAST, 1), place(NEXT, 2, 1.24), wide).endswith(
+        "; tensorflow allreduce, the slowest (launches: 3.60 to 4.50x)."
+    )

@@ -79,7 +79,8 @@ def check(
 
     Ends with exit code 1 when something does not hold. Results are not kept.
     """
-    from steptime.runner.framework_check import busy_clause, launch_findings, usual_workload  # noqa: PLC0415 - other verbs run nothing
+    from steptime.execution.host import busy_clause  # noqa: PLC0415 - other verbs run nothing
+    from steptime.runner.framework_check import launch_findings, usual_workload  # noqa: PLC0415 - likewise
     from steptime.runner.framework_files import file_findings  # noqa: PLC0415 - likewise
 
     manifest = _manifest(name)

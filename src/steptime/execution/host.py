@@ -14,7 +14,7 @@ from steptime.catalog.accelerators import OCCUPIED_BYTES, find_accelerators
 from steptime.catalog.workloads.costs import activation_width, memory_bytes
 from steptime.catalog.workloads.layers import Workload
 from steptime.study.trial import Trial
-from steptime.units import format_bytes
+from steptime.units import format_bytes, format_count
 from steptime.worker.samples import PREFETCHED_PER_HELPER
 
 _FRAMEWORK_BYTES = 400 * 2**20
@@ -60,6 +60,12 @@ class SharedCores:
 
 _CANCELLED_WITHIN_S = 0.2
 _PCI_DEVICES = Path("/sys/bus/pci/devices")
+
+
+def busy_clause() -> str:
+    """``, while 5.2 processes wanted the 2 cores``: why a launch may wait; empty on a machine that is not busy."""
+    load, cores = os.getloadavg()[0], len(usable_cores())
+    return f", while {load:.1f} processes wanted the {format_count(cores, 'core')}" if load > cores else ""
 
 
 def device_cores(cores: Sequence[int]) -> tuple[tuple[int, ...], ...]:

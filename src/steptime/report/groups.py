@@ -26,6 +26,7 @@ _ENOUGH = 3
 """Launches that show how launches differ."""
 _BEYOND = 1.1
 """A gain this many times what the further workers are is none of theirs."""
+_SLOWER = "slower"
 _BETTER = "more launches, or a quieter machine, would tell"
 
 
@@ -92,7 +93,7 @@ class RankedRow:
         """The step time divided by the best's; ``best`` for the best itself."""
         if self.place.rank == 1:
             return Shown("best", "")
-        shown = ratio(self.place.ratio_to_best)
+        shown = slowdown(self.place)
         return Shown(shown.text, ONE_LAUNCH) if self.alone else shown
 
     @property
@@ -101,16 +102,30 @@ class RankedRow:
         return self.place.ratio_to_best.low is None
 
     def takes(self, best: str = "") -> str:
-        """``takes 1.24x (1.20 to 1.29) the time of`` the best, or that their ratio is inconclusive."""
+        """``takes 1.24x (1.20 to 1.29) the time of`` the best, or that their ratio is inconclusive or not known."""
         shown = self.ratio
+        if shown.text == _SLOWER:
+            return f"is slower{f' than {best}' if best else ''} ({shown.interval})"
         if shown.text == INCONCLUSIVE:
             return f"has an inconclusive ratio{f' to {best}' if best else ''} ({shown.interval})"
         return f"takes {shown.line} the time{f' of {best}' if best else ''}"
 
     @property
+    def slowest(self) -> str:
+        """``tensorflow single, the slowest, 3.10x (3.01 to 3.19)``."""
+        shown = slowdown(self.place)
+        return f"{self.name}, the slowest" + (f" ({shown.interval})" if shown.text == _SLOWER else f", {shown.line}")
+
+    @property
     def efficiency(self) -> Shown:
         """Throughput per worker relative to the baseline's."""
         return share(self.trial)
+
+
+def slowdown(place: RankedTrial) -> Shown:
+    """Return the step time divided by the best's; ``slower`` where that much is known, and by how much is open."""
+    shown = ratio(place.ratio_to_best)
+    return Shown(_SLOWER, shown.interval) if shown.text == INCONCLUSIVE and not place.tied_with_best else shown
 
 
 @dataclass(frozen=True)
@@ -244,7 +259,7 @@ def _behind(best: RankedRow, own: list[RankedRow]) -> str:
         f"{first.name}, {first.takes()}"
     )
     if rest:
-        sentence += f"; {rest[-1].name}, the slowest, {ratio(rest[-1].place.ratio_to_best).line}"
+        sentence += f"; {rest[-1].slowest}"
     return f"{sentence}."
 
 
@@ -262,7 +277,7 @@ def _fastest(best: RankedRow, others: list[RankedRow]) -> str:
     nearest, *rest = others
     sentence = f"{best.name} is fastest: {nearest.name} {nearest.takes()}"
     if rest:
-        sentence += f"; {rest[-1].name}, the slowest, {ratio(rest[-1].place.ratio_to_best).line}"
+        sentence += f"; {rest[-1].slowest}"
     return f"{sentence}."
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from steptime.analysis.summary_form import RankedTrial, Summary, TrialSummary, TunedTrial
 from steptime.document.number_format import UNKNOWN, ratio
 from steptime.document.section import Cell, Column, Pairs, Part, Section, SectionTable, Sentences, TableRow, cells
+from steptime.report.groups import slowdown
 from steptime.report.trial_names import Names
 
 _OF_TIERS = (
@@ -50,7 +51,7 @@ def _order(places: Sequence[RankedTrial], trials: dict[str, TrialSummary], names
 def _place(place: RankedTrial, name: str) -> str:
     if place.rank == 1:
         return f"1 {name}"
-    return f"{place.rank}{'=' if place.tied_with_best else ''} {name} {ratio(place.ratio_to_best).text}"
+    return f"{place.rank}{'=' if place.tied_with_best else ''} {name} {slowdown(place).text}"
 
 
 def _tuned_row(tuned: TunedTrial, name: str) -> TableRow:

@@ -127,6 +127,17 @@ class StepBreakdown(JsonForm):
     flags: list[str] = Field(default_factory=list)
     """What else the machine did, in how many launches."""
 
+    def shown_closure_error(self) -> float:
+        """Return the part of ``closure_error`` that the intervals of step and phases do not leave open.
+
+        The width of a sum follows from the widths of its terms as in ``gap``. Phases that are differences of one
+        another's runs err against each other, so that rather too little is shown than too much.
+        """
+        terms = [self.step_s, *(phase for name, phase in self.phases.items() if phase and name != REST)]
+        bounds = ((term.low_s, term.high_s) for term in terms)
+        halves = ((high - low) / 2 for low, high in bounds if low is not None and high is not None)
+        return max(0.0, self.closure_error - math.hypot(*halves) / self.step_s.value_s)
+
 
 _ROUNDING = 1e-12
 """Of a step: less is what floating point leaves of a sum."""
