@@ -1,7 +1,7 @@
 """What ``steptime check`` prints of what it found."""
 
 from steptime.cli.frameworks import print_findings
-from steptime.runner.framework_files import Finding
+from steptime.runner.extending.files import Finding
 
 RAISED = (
     "AttributeError: 'S' object has no attribute 'netwrok' (adapter.py:48 in backward: self.netwrok.backward(*loss))"

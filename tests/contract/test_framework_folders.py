@@ -11,7 +11,7 @@ import pytest
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import Manifest, load_manifest, load_manifests
-from steptime.runner.framework_files import file_findings
+from steptime.runner.extending.files import file_findings
 
 RIGHT = load_manifests()["pytorch"].folder
 """The folder into which mistakes are planted: one with strategies of several workers, servers, loaders and CUDA."""

@@ -11,7 +11,7 @@ from launching import interpreter_for, library_workload, trial_of
 
 from steptime.catalog.choices import STRATEGIES
 from steptime.catalog.manifest import load_manifests
-from steptime.runner.killed_worker import killed_worker_findings
+from steptime.runner.extending.killed_worker import killed_worker_findings
 
 CASES = [
     pytest.param(name, strategy, marks=pytest.mark.framework(name), id=f"{name}-{strategy}")

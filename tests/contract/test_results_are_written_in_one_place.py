@@ -51,9 +51,9 @@ ELSEWHERE = {
     "report/figure_files.py": "makes the folder of figures where its user wants it",
     "runner/durations.py": "keeps durations of earlier runs in the cache",
     "equivalence/check.py": "keeps results of checks in the cache",
-    "runner/framework_check.py": "writes a study into a temporary folder, and launches from it",
-    "runner/killed_worker.py": "makes the run folder of a worker that is to be killed",
-    "runner/framework_template.py": "writes a new package where its user wants it",
+    "runner/extending/check.py": "writes a study into a temporary folder, and launches from it",
+    "runner/extending/killed_worker.py": "makes the run folder of a worker that is to be killed",
+    "runner/extending/template.py": "writes a new package where its user wants it",
 }
 """Files that write somewhere else, and where."""
 

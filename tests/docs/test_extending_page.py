@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from steptime.runner.framework_template import template_files, write_framework
+from steptime.runner.extending.template import template_files, write_framework
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text()

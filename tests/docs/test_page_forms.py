@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from steptime.runner.framework_template import write_workload
+from steptime.runner.extending.template import write_workload
 
 ROOT = Path(__file__).parents[2]
 

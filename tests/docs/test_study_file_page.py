@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steptime.runner.framework_template import write_workload
+from steptime.runner.extending.template import write_workload
 from steptime.study.document import read_value
 from steptime.study.mistakes import allowed_keys
 from steptime.study.study import Study

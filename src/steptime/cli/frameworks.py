@@ -20,13 +20,13 @@ from steptime.cli.console import report_console, stderr_console, whole_words
 from steptime.cli.progress import LiveObserver
 from steptime.cli.streams import print_json, say, warn
 from steptime.errors import UsageError, choices_message
-from steptime.runner.framework_template import write_framework, write_workload
+from steptime.runner.extending.template import write_framework, write_workload
 from steptime.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steptime.runner.framework_files import Finding
+    from steptime.runner.extending.files import Finding
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -80,8 +80,8 @@ def check(
     Ends with exit code 1 when something does not hold. Results are not kept.
     """
     from steptime.execution.host import busy_clause  # noqa: PLC0415 - other verbs run nothing
-    from steptime.runner.framework_check import launch_findings, usual_workload  # noqa: PLC0415 - likewise
-    from steptime.runner.framework_files import file_findings  # noqa: PLC0415 - likewise
+    from steptime.runner.extending.check import launch_findings, usual_workload  # noqa: PLC0415 - likewise
+    from steptime.runner.extending.files import file_findings  # noqa: PLC0415 - likewise
 
     manifest = _manifest(name)
     chosen = usual_workload(manifest) if workload is None else workload

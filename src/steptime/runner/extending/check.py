@@ -30,8 +30,8 @@ from steptime.expansion.expansion import skipped_in_words
 from steptime.plain_file import temporary_folder
 from steptime.results.record_kinds import ABLATION
 from steptime.results.store import Store
-from steptime.runner.framework_files import Finding, finding
-from steptime.runner.killed_worker import killed_worker_findings
+from steptime.runner.extending.files import Finding, finding
+from steptime.runner.extending.killed_worker import killed_worker_findings
 from steptime.runner.plan import StudyPlan, plan_study
 from steptime.runner.preparation import ready_interpreter
 from steptime.runner.study_run import StudyRun

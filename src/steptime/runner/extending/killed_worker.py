@@ -26,7 +26,7 @@ from steptime.launchers.orphans import end_marked, marked
 from steptime.launchers.process_env import inherited
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import launcher_named
-from steptime.runner.framework_files import Finding, finding
+from steptime.runner.extending.files import Finding, finding
 from steptime.study.trial import Trial
 
 _WITHOUT_END = TimingSchedule(warmup_steps=10_000_000, seconds=0.0, min_steps=1, max_steps=1)
