@@ -126,7 +126,7 @@ def measured(folder, schedule, micro_batches):
     return json.loads(done.stderr.splitlines()[-1])
 
 
-@pytest.mark.costly
+@pytest.mark.alone
 @pytest.mark.framework("pytorch")
 @pytest.mark.parametrize("schedule", ["ScheduleGPipe", "Schedule1F1B"])
 def test_a_real_pipeline_waits_at_least_as_long_as_its_bubble(tmp_path, schedule):

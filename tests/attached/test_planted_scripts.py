@@ -84,12 +84,16 @@ def run_of(tmp_path_factory):
     return run
 
 
+def test_the_line_of_a_slow_loader_is_named(run_of):
+    assert "planting.py" in run_of("ddp").part("input_wait")["where"]
+
+
+@pytest.mark.alone
 def test_a_slow_loader_is_input(run_of):
     run = run_of("ddp")
-    part = run.part("input_wait")
     for rank in range(2):
-        assert part["ranks_s"][rank] == pytest.approx(run.mean_s(rank, "load", 4), rel=0.3, abs=0.004)
-    assert "planting.py" in part["where"]
+        waited_s = run.part("input_wait")["ranks_s"][rank]
+        assert waited_s == pytest.approx(run.mean_s(rank, "load", 4), rel=0.3, abs=0.004)
 
 
 @pytest.mark.alone
@@ -109,11 +113,16 @@ def test_the_parts_of_a_real_step_sum_to_it(run_of):
     assert sum(part["time_s"]["value"] for part in found["parts"]) == pytest.approx(found["step_s"]["value"], rel=1e-6)
 
 
-def test_an_evaluation_and_the_whole_time_are_accounted_for(run_of):
+def test_the_whole_time_is_accounted_for(run_of):
+    found = run_of("ddp").found
+    assert sum(part["time_s"] for part in found["job"]) == pytest.approx(found["wall_s"], rel=1e-3)
+
+
+@pytest.mark.alone
+def test_an_evaluation_is_accounted_for(run_of):
     run = run_of("ddp")
     evaluated = sum(run.planted[0]["evaluated batch"]) + sum(run.planted[0]["evaluation load"])
     assert run.use("evaluation")["ranks_s"][0] == pytest.approx(evaluated, rel=0.25)
-    assert sum(part["time_s"] for part in run.found["job"]) == pytest.approx(run.found["wall_s"], rel=1e-3)
 
 
 def test_the_script_itself_ends_as_alone(run_of):
@@ -122,7 +131,7 @@ def test_the_script_itself_ends_as_alone(run_of):
     assert run.output.count("LOSS") == 2
 
 
-@pytest.mark.costly
+@pytest.mark.alone
 def test_only_the_synchronised_pass_of_an_accumulation_waits(run_of):
     run = run_of("accumulation")
     slow_s = run.mean_s(1, "slow", 4)
@@ -132,7 +141,7 @@ def test_only_the_synchronised_pass_of_an_accumulation_waits(run_of):
     assert run.part("input_wait")["ranks_s"][0] == pytest.approx(run.mean_s(0, "load", 16), rel=0.3)
 
 
-@pytest.mark.costly
+@pytest.mark.alone
 def test_a_batch_that_no_loader_makes_is_a_gap_with_its_line(run_of):
     run = run_of("nanogpt")
     gap = run.part("forward>backward")
@@ -144,7 +153,7 @@ def test_a_batch_that_no_loader_makes_is_a_gap_with_its_line(run_of):
     assert "between forward and backward" in run.finding("gaps")
 
 
-@pytest.mark.costly
+@pytest.mark.alone
 def test_an_evaluation_on_one_rank_holds_the_other_up(run_of):
     run = run_of("nanogpt")
     evaluated = sum(run.planted[0]["evaluation"])

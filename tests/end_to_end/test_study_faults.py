@@ -34,7 +34,7 @@ def test_ctrl_c_ends_the_workers_keeps_the_results_and_says_how_to_resume(tmp_pa
     running = start("run", write_study(tmp_path, LONG), "-o", "results", cwd=tmp_path)
     wait_for_launches(tmp_path / "results", 2, running)
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=120)
     assert running.returncode == 130
     assert "resume with: steptime run small.yaml -o results" in " ".join(said.split())
     assert all_have_left(tmp_path / "results")
@@ -45,6 +45,7 @@ def test_ctrl_c_ends_the_workers_keeps_the_results_and_says_how_to_resume(tmp_pa
     assert all(launch in after for launch in before)
 
 
+@pytest.mark.costly
 def test_kill_9_loses_at_most_the_launch_in_flight(tmp_path):
     running = start("run", write_study(tmp_path, LONG), "-o", "results", cwd=tmp_path)
     wait_for_launches(tmp_path / "results", 3, running)
@@ -78,7 +79,7 @@ def test_two_runs_on_one_folder_are_refused(tmp_path):
         assert str(running.pid) in second.stderr
     finally:
         running.send_signal(signal.SIGINT)
-        running.communicate(timeout=30)
+        running.communicate(timeout=120)
 
 
 def test_an_unknown_framework_is_answered_with_the_nearest_name_and_its_line(tmp_path):

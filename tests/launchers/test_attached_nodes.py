@@ -55,6 +55,7 @@ def answer_of(bed: ClusterBed, folder: Path, names: tuple[str, str]) -> dict:
         return attached_run(*(recorded or Store.open(base).attached())).to_json()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("names", [("one", "two"), ("shared", "shared")], ids=["own folders", "one folder"])
 def test_the_slow_rank_on_the_other_host_is_found(bed, tmp_path, names):
     found = answer_of(bed, tmp_path, names)

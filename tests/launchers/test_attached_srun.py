@@ -66,7 +66,7 @@ def test_ranks_on_two_nodes_are_reached_and_the_slow_one_is_named(found):
     assert [(rank["rank"], rank["host"], rank["steps"]) for rank in found["ranks"]] == [(0, "n0", 12), (1, "n1", 12)]
     assert found["waited_for"]["rank"] in {1, None}
     (forward,) = [part for part in found["parts"] if part["name"] == "forward"]
-    assert forward["ranks_s"][1] - forward["ranks_s"][0] > 0.01
+    assert forward["ranks_s"][1] > 0.015  # for which it sleeps there
 
 
 def test_work_of_processes_that_a_daemon_started_is_the_commands_own(found):

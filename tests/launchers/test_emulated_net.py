@@ -60,12 +60,14 @@ def row_of(launches: list[NetLaunch]) -> NetRow:
     return row
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("rate", [2e7, 8e7])
 def test_the_bandwidth_of_a_link_is_found_within_a_tenth(tmp_path, rate):
     row = row_of(measured(tmp_path, "gloo", 2, (1024, 524288, 1048576), bandwidth_bits_per_s=rate))
     assert 8 * row.fit.bandwidth_bytes_per_s.value == pytest.approx(WHOLE_PACKETS * rate, rel=0.1)
 
 
+@pytest.mark.alone
 def test_gloo_pays_two_latencies_for_each_step_of_its_ring(tmp_path):
     row = row_of(measured(tmp_path, "gloo", 2, (1024, 1048576), bandwidth_bits_per_s=2e8, delay_s=0.02))
     assert row.alpha_s.value == pytest.approx(0.02, rel=0.15)
