@@ -71,6 +71,14 @@ for _ in range(6): w, moments = step(w, moments, 0.01, drawn(8, 32), labels(8))
         8,
         NO_TEXT,
     ),
+    "all in one argument": (
+        """
+step = jax.jit(lambda given: moved(given[0], *given[1]))
+for _ in range(6): w, value = step((w, (drawn(8, 32), labels(8))))
+""",
+        8,
+        NO_TEXT,
+    ),
     "a key of random numbers": (
         """
 noisy = lambda w, key, x, y: moved(w, x + jax.random.normal(key, x.shape), y)
@@ -215,6 +223,13 @@ def test_an_argument_is_of_the_state_if_all_of_it_comes_back():
     assert find_data([weights, moments, batch], [*weights, *moments, Array(())]) == [4, 5]
     assert find_data([batch, weights], weights) == [0, 1]
     assert find_data([weights, [Array((4, 8))]], weights) == LIKE_STATE
+
+
+def test_where_most_of_an_argument_comes_back_the_others_are_data():
+    state, batch = [Array((4, 8)), Array((8,)), Array((4, 8)), Array((8,))], [Array((16, 4)), Array((16,), "int32")]
+    assert find_data([[*state, *batch]], [*state, Array(())]) == [4, 5]
+    assert find_data([[*batch, *state], []], state) == [0, 1]
+    assert find_data([[*state, Array((4, 8))]], state) == LIKE_STATE
 
 
 def test_pictures_alone_show_their_samples():

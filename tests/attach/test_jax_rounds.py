@@ -75,12 +75,17 @@ for _ in range(8): a = moved(a, moments.scaled(moments.scaled(compute(a, batch()
 
 NOTES = {
     "gathered gradients": (
-        "MultiStepsState = namedtuple('MultiStepsState', 'count')",
+        "Kept = namedtuple('MultiStepsState', 'count')",
         "(lambda w, state, x: (moved(w, jax.grad(lambda w: jnp.mean(passed(w, x) ** 2))(w)), state))",
         "optax.MultiSteps gathers the gradients of several for one update",
     ),
+    "updates that may be left out": (
+        "Kept = namedtuple('ApplyIfFiniteState', 'count')",
+        "(lambda w, state, x: (moved(w, jax.grad(lambda w: jnp.mean(passed(w, x) ** 2))(w)), state))",
+        "optax.apply_if_finite may leave its update out",
+    ),
     "no gradient": (
-        "MultiStepsState = lambda count: count",
+        "Kept = lambda count: count",
         "(lambda w, state, x: ([each * 0.9 for each in w], state))",
         "no gradient was seen in it",
     ),
@@ -90,7 +95,7 @@ NOTES = {
 @pytest.mark.parametrize("name", NOTES)
 def test_it_is_said_what_a_step_is_not(tmp_path, name):
     first, function, said = NOTES[name]
-    loop = f"{first}\nstep, state = jax.jit({function}), MultiStepsState(jnp.zeros(3))"
+    loop = f"{first}\nstep, state = jax.jit({function}), Kept(jnp.zeros(3))"
     script = f"{BEGIN}{loop}\nfor _ in range(6): a, state = step(a, state, batch())\n{END}"
     lines = record_of(tmp_path, "jax", script)
     (note,) = [line["text"] for line in lines if line["kind"] == "note"]

@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from alone_and_attached import record_of
+from alone_and_attached import record_of, records_of
 from launching import interpreter_for
 
 from steptime.attach.folder import environment, write_hook
@@ -55,6 +55,54 @@ def test_every_call_with_a_gradient_is_a_step_and_its_loss_that_of_the_script_al
     assert len([line for line in lines if line["kind"] == "step"]) == STEPS
     roles = {line["name"]: line["role"] for line in lines if line["kind"] == "function"}
     assert (roles["step"], roles["loss"]) == ("step", "evaluation")
+
+
+WITH_MOMENTS = """
+import jax, jax.numpy as jnp
+
+def loss(w, x):
+    for layer in w:
+        x = jnp.tanh(x @ layer)
+    return jnp.mean(x ** 2)
+
+@jax.jit
+def step(state, x):
+    gradient = jax.grad(loss)(state[0], x)
+    moments = [jax.tree.map(lambda a, b: 0.9 * a + b, each, gradient) for each in state[1:]]
+    return [jax.tree.map(lambda a, b: a - 0.01 * b, state[0], moments[-1]), *moments]
+
+class net:
+    parameters = staticmethod(lambda: jax.tree.leaves(state))
+
+evaluate, helper = jax.jit(loss), jax.jit(lambda x: x / 2)
+shapes, moments = SHAPES
+state = [[jnp.ones(each) / 8 for each in shapes] for _ in range(moments + 1)]
+x = jnp.ones((4, 8))
+for _ in range(4):
+    state = step(state, helper(x))
+    evaluate(state[0], x)
+"""
+SHAPES = {
+    "one weight and two moments": [(8, 8)],
+    "three weights and two moments": [(8, 6), (6, 5), (5, 3)],
+    "four layers alike and two moments": [(8, 8)] * 4,
+    "three weights, two moments and a mean": [(8, 6), (6, 5), (5, 3)],
+}
+
+
+@pytest.fixture(scope="module")
+def with_moments(tmp_path_factory):
+    scripts = {
+        name: WITH_MOMENTS.replace("SHAPES", f"({shapes}, {3 if 'mean' in name else 2})")
+        for name, shapes in SHAPES.items()
+    }
+    return records_of(tmp_path_factory.mktemp("moments"), "jax", "import jax\n", scripts)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_takes_the_weights_of_a_state_with_moments_is_an_evaluation(with_moments, name):
+    roles = {line["name"]: line["role"] for line in with_moments[name] if line["kind"] == "function"}
+    assert roles == {"step": "step", "loss": "evaluation", "<lambda>": "helper"}
 
 
 KINDS = """

@@ -1,4 +1,4 @@
-"""Calls of libraries beside PyTorch that save a checkpoint: orbax, flax, Keras and TensorFlow.
+"""Calls of libraries beside PyTorch that save a checkpoint: orbax, flax, equinox, Keras and TensorFlow.
 
 What only asks whether to save is none, as that of a `CheckpointManager` in every step.
 """
@@ -29,6 +29,11 @@ def install_orbax_functions(module: Any) -> None:
 def install_flax(module: Any) -> None:
     """Patch flax' own checkpoints, of which older ones are written without orbax."""
     _patch_functions(module, ("save_checkpoint", "save_checkpoint_multiprocess"))
+
+
+def install_equinox(module: Any) -> None:
+    """Patch what writes the leaves of a tree, as of a model."""
+    _patch_functions(module, ("tree_serialise_leaves",))
 
 
 def install_keras(module: Any) -> None:

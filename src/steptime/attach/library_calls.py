@@ -51,13 +51,14 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
     *,
     read: Callable[[Any], BatchAmount] | None = None,
     asked: Callable[[Any], int | None] | None = None,
+    only: Callable[[Any], bool] | None = None,
     usual: UsualSteps | None = None,
 ) -> None:
     """Make ``owner.name`` a request to the loader of the ``data`` that the object holds which it is called on.
 
     ``region`` names the region, by default `input` or, where the call raises, `epoch`; ``read`` returns what a batch
-    holds, by default as its arrays show it; ``asked`` returns how many samples it was asked to have; ``usual`` are
-    steps that it may be a part of.
+    holds, by default as its arrays show it; ``asked`` returns how many samples it was asked to have; ``only`` returns
+    whether a loader is one whose calls count; ``usual`` are steps that it may be a part of.
     """
     recorder = process.recorder()
     source = source_of(data)
@@ -86,8 +87,12 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
         iterator = id(mark.given[1]) if asked else 0
         recorder.request_end(mark.given[0], region or ("input" if returned else "epoch"), amount, iterator)
 
-    hooks = (before, after) if usual is None else usual.hook_requests(source, before, after)
+    hooks = (_of_some(before, only), after) if usual is None else usual.hook_requests(source, before, after)
     patches.measure(owner, name, *hooks, compiling)
+
+
+def _of_some(before: patches.Before, only: Callable[[Any], bool] | None) -> patches.Before:
+    return before if only is None else lambda args, kwargs: before(args, kwargs) if only(args[0]) else None
 
 
 def source_of(data: Callable[[Any], Any]) -> Callable[[Any], int]:

@@ -1,4 +1,4 @@
-"""Batches that a library hands to the training loop by an iterator of its own: Keras 3 on JAX, Ray Data, WebDataset.
+"""Batches that a library hands to the loop by an iterator of its own: Keras 3 on JAX, Ray Data, WebDataset, grain.
 
 Keras' functions take them before the compiled step. Of Ray Data's workers nothing is seen here: they read for it.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import patches, process
 from .batch_amount import NO_BATCH, BatchReader
 from .compiled.jax_functions import evaluation_made_by
+from .library_calls import requests_of
 from .object_numbers import number_of
 
 if TYPE_CHECKING:
@@ -42,6 +43,37 @@ def install_webdataset(module: Any) -> None:
     """Patch pipelines, of which one around a DataLoader makes batches anew; a DataLoader's workers prepare them."""
     worker = getattr(sys.modules.get("torch.utils.data"), "get_worker_info", patches.never)
     time_iterators(module.DataPipeline, "__iter__", lambda pipeline: None if worker() else pipeline)
+
+
+def install_grain(module: Any) -> None:
+    """Patch the iterators that datasets of grain make, each of which asks others, also in threads of grain's own.
+
+    They stay what they are, since a script saves their state.
+    """
+    recorder = process.recorder()
+    datasets: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+    kinds: set[type] = set()
+
+    def after(mark: Any, returned: bool) -> None:
+        if not returned:
+            return
+        iterator, kind = mark.result, type(mark.result)
+        datasets[iterator] = mark.given[0]
+        if kind not in kinds:
+            kinds.add(kind)
+            requests_of(kind, "__next__", datasets.__getitem__, patches.never, only=asks)
+
+    def asks(iterator: Any) -> bool:
+        return recorder.is_mine() and iterator in datasets
+
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        return patches.CallMark(args[0])
+
+    if hasattr(module, "output_dataset_injector"):  # which wraps the making of iterators in each class of datasets
+        patch = patches.Patch(module, "output_dataset_injector")
+        inner = patch.original
+        patch.put(lambda make: patches.named_after(make, patches.measured(patch, inner(make), before, after)))
+        patches.measure(module.MapDataset, "__iter__", before, after)
 
 
 def time_iterators(owner: Any, name: str, dataset: Any) -> None:

@@ -44,7 +44,8 @@ def is_data(array: Any) -> bool:
 def find_data(arguments: Sequence[Sequence[Any]], results: Sequence[Any]) -> list[int] | str:
     """Return where arrays lie that are not of the state, among the leaves of all ``arguments``; or why that is open.
 
-    An argument is of the state if all its arrays come back in their form, each once.
+    An argument is of the state if all its arrays come back in their form, each once. Where most of one do, as of the
+    one that equinox makes of all, the others are its data.
     """
     left = Counter(form_of(each) for each in results if is_data(each))
     back = set(left)
@@ -57,6 +58,13 @@ def find_data(arguments: Sequence[Sequence[Any]], results: Sequence[Any]) -> lis
         forms = Counter(form_of(each) for each in leaves if is_data(each))
         if forms and not forms - left:
             left -= forms
+            continue
+        rest = forms - left
+        if sum(rest.values()) < sum((forms & left).values()):
+            if back & set(rest):
+                return LIKE_STATE
+            left -= forms
+            places += [begin + place for place, each in enumerate(leaves) if is_data(each) and form_of(each) in rest]
             continue
         if len(leaves) == 1 and back & set(forms):
             return LIKE_STATE

@@ -25,6 +25,8 @@ from .jax_waits import DeviceWaits
 
 # Arrays of the same shapes in arguments and results, from which on a function is one of a training loop.
 FEW = 4
+# Arrays that a state has for one of its weights at most, about: itself, moments and an average.
+KEPT_OF_EACH = 4
 # Arrays of its state by which a call is known to have that of the call before, about.
 LOOKED_AT = 8
 # Calls before the first step, beyond which a function is looked at no more.
@@ -33,7 +35,11 @@ HELPER, EVALUATION, STEP = "helper", "evaluation", "step"
 COUNTED = "floating-point operations are as XLA counts them in a step, and products in loops as often as these run"
 REPEATED = "a step is a call of {name}, which computes gradients {often} in a loop: micro-steps, or steps of its own"
 NO_GRADIENT = "a step is a call of {name}, which returns arrays like those it takes: no gradient was seen in it"
-GATHERED = "a step is a call of {name}: optax.MultiSteps gathers the gradients of several for one update"
+# What optax keeps in the state of an optimizer whose calls are not an update each.
+OF_STATES = {
+    "MultiStepsState": "a step is a call of {name}: optax.MultiSteps gathers the gradients of several for one update",
+    "ApplyIfFiniteState": "a step is a call of {name}: optax.apply_if_finite may leave its update out, unseen",
+}
 REASON = "the whole step is one compiled program, inside which JAX shows no times"
 
 _made: list[JaxFunctions] = []
@@ -159,7 +165,8 @@ class JaxFunctions:
         """Note that a function of these ``shapes`` makes a step, and which process this is, once a back end runs."""
         if not self.state:
             process.unseen(REASON, "forward", "backward", "update", "comm_exposed", "sync_wait")
-        self.arrays = max(self.arrays, min(FEW, len(shapes)))
+        # A state has moments of the weights as well, which an evaluation does not take.
+        self.arrays = max(self.arrays, min(FEW, max(len(set(shapes)), len(shapes) // KEPT_OF_EACH)))
         self.state.update(shapes)
         count = self.jax.process_count()
         self.recorder.rank(self.jax.process_index(), count, "jax")
@@ -366,8 +373,10 @@ class JittedFunction:
         if (times := jax_programs.gradients_in_loop(program)) != 1:
             often = f"{times} times" if times else "as often as it finds"
             process.note(REPEATED.format(name=self.name, often=often))
-        if "MultiStepsState" in str(self.functions.jax.tree_util.tree_structure(arguments)):
-            process.note(GATHERED.format(name=self.name))
+        kinds = jax_programs.kinds_of(self.functions.jax.tree_util.tree_structure(arguments), arrays)
+        for kind, said in OF_STATES.items():
+            if kind in kinds:
+                process.note(said.format(name=self.name))
         if not self.functions.trained:
             process.note(NO_GRADIENT.format(name=self.name))
         self.functions.trains(kept_shapes)

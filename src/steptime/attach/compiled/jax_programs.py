@@ -55,6 +55,11 @@ def codes_of(function: Any) -> tuple[Any, ...]:
     return tuple(filter(None, codes)) if codes[0] is not None else ()
 
 
+def kinds_of(structure: Any, leaves: list[Any]) -> str:
+    """Return text with the kinds of containers of a call's arguments, those that equinox hands on as structures too."""
+    return " ".join(str(each) for each in (structure, *leaves) if type(each).__name__ == "PyTreeDef")
+
+
 def _is_filled(cell: Any) -> bool:
     try:
         return cell.cell_contents is not cell
