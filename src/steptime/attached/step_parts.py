@@ -58,6 +58,7 @@ _DIVIDED = {"sync_wait": "waiting", "comm_exposed": "transfer"}
 """Regions of imported traces, whose collectives have been divided."""
 _AMOUNTS = {"samples", "tokens"}
 """Not known for the reasons that lines for phases have, too."""
+_MORE_INPUT = "input wait is what Python asks loaders for alone; more lies in the call, since {reason}"
 _ROUNDING_S = 1e-9
 _ORDER = (
     *("input_wait", "call", "compute", "copy", "no_grad", "forward", "backward"),
@@ -366,6 +367,12 @@ def most_seen_line(processes: Iterable[ProcessLines], places: Iterable[str]) -> 
 def why_input_is_unseen(kept: KeptSteps) -> str | None:
     """Return why a library shows no waiting for input; None if it does."""
     return why_unseen(kept, "input_wait")
+
+
+def input_notes(kept: KeptSteps) -> list[str]:
+    """Return that the waiting for input has more than its times show, where they show some, as of a loader's start."""
+    reason = why_input_is_unseen(kept)
+    return [_MORE_INPUT.format(reason=reason)] if reason and "input_wait" in kept.phases_s else []
 
 
 def why_unseen(kept: KeptSteps, name: str) -> str | None:

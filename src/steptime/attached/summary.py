@@ -16,6 +16,7 @@ from steptime.attached.step_kinds import pass_notes
 from steptime.attached.step_parts import (
     KeptSteps,
     collective_counts,
+    input_notes,
     median_step_length,
     step_length,
     step_parts,
@@ -208,7 +209,11 @@ def _not_trained(files: AttachedFiles) -> str:
 def _counting_notes(files: AttachedFiles, main: KeptSteps | None) -> list[str]:
     """Return what counts as a sample or as a step, where that is not what one would think."""
     texts = dict.fromkeys(chain.from_iterable(process.notes for process in files.processes))
-    own = [*pass_notes(main), *sample_notes(main), *batch_notes(main)] if main and main.numbers else []
+    own = (
+        [*pass_notes(main), *sample_notes(main), *batch_notes(main), *input_notes(main)]
+        if main and main.numbers
+        else []
+    )
     return [*own, *texts]
 
 

@@ -1,5 +1,7 @@
 """TensorFlow outside of graphs: calls of Keras' models, gradients of tapes, and updates by Keras' optimizers.
 
+Of its other back ends, optimizers whose calls are not an update each.
+
 In a graph nothing of this is measured, since the call of the graph is (`tensorflow_functions.py`).
 """
 
@@ -8,8 +10,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .. import patches, process
 from ..library_calls import backward_of, forward_of, update_of
 from .tensorflow_functions import Updates, in_graph
+
+GATHERED = "a call of Keras' optimizer {name} is a step, of which {count} gather gradients for one update"
 
 
 def install_tapes(module: Any) -> None:
@@ -25,9 +30,18 @@ def install_models(module: Any) -> None:
 
 
 def install_optimizers(module: Any) -> None:
-    """Patch the updates of Keras' optimizers."""
+    """Patch the updates of Keras' optimizers, where a graph shows what they gather, or note that."""
     if _is_on_tensorflow():
         update_of(module.BaseOptimizer, "apply", _count, in_graph())
+    else:
+        patches.measure(module.BaseOptimizer, "build", lambda args, _: patches.CallMark(args[0]), _note_gathering)
+
+
+def _note_gathering(mark: Any, returned: bool) -> None:
+    optimizer = mark.given[0]
+    count = getattr(optimizer, "gradient_accumulation_steps", None)
+    if returned and count:
+        process.note(GATHERED.format(name=getattr(optimizer, "name", ""), count=count))
 
 
 def _count(optimizer: Any) -> None:
