@@ -110,6 +110,39 @@ def test_evaluations_between_epochs_are_apart_where_a_call_finds_no_batch(tmp_pa
     assert apart == [12, 24, 36]
 
 
+DISTRIBUTED = """
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope():
+    net, optimizer = made()
+    optimizer.build(net.trainable_variables)
+weights = net.trainable_variables
+read = SHARED
+error = lambda y, found: tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, found))
+
+def learn(x, y):
+    optimizer.apply_gradients(zip(gradients(x, y), weights))
+train, evaluate = (tf.function(lambda x, y, of=each: strategy.run(of, (x, y))) for each in (learn, lambda x, y: net(x)))
+for _ in range(3):
+    for x, y in read: train(x, y)
+    for x, y in read: evaluate(x, y)
+"""
+SHARED = {
+    "a dataset": "strategy.experimental_distribute_dataset(batches)",
+    "a function": "strategy.distribute_datasets_from_function(lambda context: batches)",
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_the_making_of_a_distributed_iterator_belongs_to_who_reads_from_it(tmp_path, name):
+    lines = record_of(tmp_path, "tensorflow", BEGIN + DISTRIBUTED.replace("SHARED", SHARED[name]) + END)
+    steps = [line for line in lines if line["kind"] == "step"]
+    own = [line["number"] for line in steps if "loader_start" in line["regions"]]
+    apart = [line["number"] for line in steps if "loader_start" in line.get("apart", {"regions": {}})["regions"]]
+    count = len(steps) // 3
+    assert own[-2:] == [count, 2 * count]
+    assert apart == [count - 1, 2 * count - 1]
+
+
 WITHOUT_EVALUATION = {
     "fit over arrays": FIT.format("*samples", ", batch_size=8"),
     "fit over a dataset": FIT.format("batches", ""),
@@ -147,6 +180,16 @@ def train(batches):
         optimizer.apply_gradients(zip(gradients(*next(batches)), weights))
 taken = iter(batches.repeat())
 for _ in range(4): train(taken)
+""",
+        "in a loop",
+    ),
+    "over a dataset": (
+        """
+@tf.function
+def train(batches):
+    for x, y in batches:
+        optimizer.apply_gradients(zip(gradients(x, y), weights))
+for _ in range(4): train(batches)
 """,
         "in a loop",
     ),

@@ -460,3 +460,14 @@ def test_phases_that_a_library_does_not_show_are_null_with_its_reason_and_the_as
     assert parts["forward"].time_s.value is parts["update"].time_s.value is None
     assert parts["forward"].reason == "an engine runs them later"
     assert "sync_wait" not in parts  # a process that trains alone waits for no other
+
+
+@pytest.mark.parametrize("regions", [{"input": 1.0}, {"epoch": 1.0}, {"loader_start": 1.0}, {}])
+def test_input_that_a_graph_takes_itself_is_named_beside_what_python_asks_for(tmp_path, regions):
+    unseen = {"kind": "unseen", "phases": ["input_wait"], "reason": "the graph takes its batches itself"}
+    found = of_calls(tmp_path, {**regions, "call": 20.0}, [unseen])
+    said = [note for note in found.notes if "the graph takes its batches itself" in note]
+    assert len(said) == bool(regions)
+    assert [part.reason for part in found.parts if part.name == "input_wait"] == (
+        [None] if regions else ["the graph takes its batches itself"]
+    )

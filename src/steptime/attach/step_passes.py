@@ -41,6 +41,8 @@ class StepPasses:
     def forward(self, index: int, array: Any) -> None:
         """Note a forward of ``array`` behind so many backward passes; two of other rows may be of several loaders."""
         shape = getattr(array, "shape", None)
+        if shape and shape[0] is None:  # as of what Keras makes a model of
+            shape = None
         rows = int(shape[0]) if shape else None
         base = getattr(array, "_base", None)
         if base is not None:

@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterable, Sequence
 
 from .. import patches, process
 from .jax_programs import PRECISIONS, precisions
-from .tensorflow_graphs import LOOPS, TAKES, graph_of
+from .tensorflow_graphs import LOOPS, OVER_DATASETS, TAKES, graph_of
 
 # Operations by whose attribute a graph calls a function, and those that run one as often as their condition demands.
 _CALLS = {"PartitionedCall": "f", "StatefulPartitionedCall": "f", "XlaLaunch": "function"}
@@ -23,6 +23,7 @@ _BRANCHES = {
     **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
     **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
     **dict.fromkeys(LOOPS, ("cond", "body")),
+    **dict.fromkeys(OVER_DATASETS, ("f",)),
 }
 # Operations whose products no shape shows.
 _OPAQUE = ("CudnnRNN", "SparseTensorDenseMatMul", "SparseMatMul", "BlockLSTM", "GRUBlockCell", "XlaCallModule")

@@ -12,6 +12,8 @@ _GRADIENT = "gradient_tape/"
 _ASSIGNS = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter")
 TAKES = "IteratorGetNext"
 LOOPS = ("While", "StatelessWhile")
+# Operations that call a function for each element of a dataset, as what `for` over one in a `tf.function` makes.
+OVER_DATASETS = ("ReduceDataset", "ScanDataset")
 _DEEP = 6
 # Of an optimizer of Keras that gathers gradients of several batches for an update.
 _GATHERS = "gradient_accumulator"
@@ -40,8 +42,8 @@ def gathers_gradients(graph: Any) -> bool:
 def repeats_gradient(graph: Any) -> int:
     """Return how many batches a graph takes, each for a gradient; 1 of one or none, 0 if a loop takes them."""
     for operation in (each for one in _with_inner(graph, _DEEP) for each in one.get_operations()):
-        if operation.type in LOOPS:
-            body = graph_of(operation, "body")
+        if operation.type in (*LOOPS, *OVER_DATASETS):
+            body = graph_of(operation, "body" if operation.type in LOOPS else "f")
             if body is not None and holds_gradient(body):
                 return 0
     taken = sum(bool(each.type == TAKES) for one in _with_inner(graph, _DEEP) for each in one.get_operations())

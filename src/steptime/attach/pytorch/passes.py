@@ -211,8 +211,9 @@ class TorchTraining:
         if training:
             known = gradients.outermost.get(module)
             if known is None:
-                if getattr(next(module.parameters(), None), "is_meta", False):  # it computes nothing
-                    return ()
+                weight, given = next(module.parameters(), None), next(iter(args or kwargs.values()), None)
+                if getattr(weight, "is_meta", False) or None in (getattr(given, "shape", None) or ()):
+                    return ()  # it computes nothing: Keras makes a model of arrays without a size
                 known = gradients.adopt(module)
             trainable, through = known
             self.passes.forward(module, through=through)
