@@ -87,11 +87,11 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
         iterator = id(mark.given[1]) if asked else 0
         recorder.request_end(mark.given[0], region or ("input" if returned else "epoch"), amount, iterator)
 
-    hooks = (_of_some(before, only), after) if usual is None else usual.hook_requests(source, before, after)
+    hooks = (_filtered(before, only), after) if usual is None else usual.hook_requests(source, before, after)
     patches.measure(owner, name, *hooks, compiling)
 
 
-def _of_some(before: patches.Before, only: Callable[[Any], bool] | None) -> patches.Before:
+def _filtered(before: patches.Before, only: Callable[[Any], bool] | None) -> patches.Before:
     return before if only is None else lambda args, kwargs: before(args, kwargs) if only(args[0]) else None
 
 

@@ -374,9 +374,9 @@ class JittedFunction:
             often = f"{times} times" if times else "as often as it finds"
             process.note(REPEATED.format(name=self.name, often=often))
         kinds = jax_programs.kinds_of(self.functions.jax.tree_util.tree_structure(arguments), arrays)
-        for kind, said in OF_STATES.items():
+        for kind, text in OF_STATES.items():
             if kind in kinds:
-                process.note(said.format(name=self.name))
+                process.note(text.format(name=self.name))
         if not self.functions.trained:
             process.note(NO_GRADIENT.format(name=self.name))
         self.functions.trains(kept_shapes)
