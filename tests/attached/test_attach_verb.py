@@ -38,14 +38,10 @@ def kept(folder: Path) -> dict:
     return json.loads((folder / "results" / "attached.json").read_text())
 
 
-def test_standard_output_is_that_of_the_command_alone(tmp_path):
-    done = attach(tmp_path, sys.executable, "-c", "import os; os.write(1, b'raw\\x00\\xff')", encoding="latin-1")
-    assert done.stdout == "raw\x00\xff"
-
-
-def test_standard_input_is_that_of_the_command(tmp_path):
-    done = attach(tmp_path, sys.executable, "-c", "print(input())", input="typed\n")
-    assert done.stdout == "typed\n"
+def test_standard_input_and_output_are_those_of_the_command_alone(tmp_path):
+    script = "import os; os.write(1, b'raw\\x00\\xff' + input().encode())"
+    done = attach(tmp_path, sys.executable, "-c", script, input="typed\n", encoding="latin-1")
+    assert done.stdout == "raw\x00\xfftyped"
 
 
 @pytest.mark.sampled
@@ -82,6 +78,7 @@ def test_a_folder_with_results_gets_a_sibling_with_a_number(tmp_path):
     assert (tmp_path / "results-2" / "attached.json").is_file()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("before", "names"),
     [
@@ -212,15 +209,11 @@ def test_the_cause_is_said_where_no_process_was_attached(tmp_path, name):
     assert said in kept(tmp_path)["not_attached"]
 
 
-def test_the_code_of_the_hook_does_not_stay_in_the_results(tmp_path):
-    attach(tmp_path, sys.executable, "-c", "pass")
-    names = {path.name for path in (tmp_path / "results").iterdir()}
-    assert names == {"attached", "attached.json", "machine.json", "run.lock", "study.json", "study.yaml"}
-
-
-def test_nobody_else_may_read_the_results(tmp_path):
+def test_the_results_are_closed_to_others_and_the_code_of_the_hook_does_not_stay_there(tmp_path):
     attach(tmp_path, sys.executable, "-c", "pass")
     assert (tmp_path / "results").stat().st_mode & 0o077 == 0
+    names = {path.name for path in (tmp_path / "results").iterdir()}
+    assert names == {"attached", "attached.json", "machine.json", "run.lock", "study.json", "study.yaml"}
 
 
 def test_an_answer_that_cannot_be_made_changes_nothing_of_the_end(tmp_path):

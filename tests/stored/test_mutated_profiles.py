@@ -14,7 +14,8 @@ from steptime.fitting.profile import read_profile
 from steptime.predict.predict import predict
 from steptime.predict.query import read_queries
 
-VALUES = ["NaN", "Infinity", "-Infinity", "0", "-1", "1e308", "1e-320", '"1"', "null", "1" + "0" * 400, "true"]
+VALUES = ["NaN", "0", "1e308"]
+FURTHER = ["Infinity", "-Infinity", "-1", "1e-320", '"1"', "null", "1" + "0" * 400, "true"]
 ASKED = [[], ["interconnect.bandwidth=10Gbit/s", "interconnect.delay=1ms", "batch_per_worker=64"]]
 _PLACE = '"@"'
 
@@ -72,10 +73,12 @@ def outcome(path: Path, place: tuple[Any, ...]) -> str:
     return "predicted"
 
 
-def test_a_changed_number_is_refused_by_its_name_or_predicts_a_step_that_can_be(data, tmp_path):
+@pytest.mark.sampled
+@pytest.mark.parametrize("values", [VALUES, FURTHER], ids=["usual", "further"])
+def test_a_changed_number_is_refused_by_its_name_or_predicts_a_step_that_can_be(data, tmp_path, values):
     path, found = tmp_path / "changed.json", {}
     for kind, place in kinds(data).items():
-        for text in VALUES:
+        for text in values:
             path.write_text(with_value(data, place, text))
             found[".".join(kind), text[:20]] = outcome(path, place)
 
