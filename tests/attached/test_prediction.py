@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from itertools import pairwise
 
 import pytest
 from program import process
@@ -14,7 +16,7 @@ from steptime.fitting.attached_profile import attached_profile, read_attached_pr
 from steptime.fitting.fit import USUAL_LAUNCH_SPREAD
 from steptime.fitting.profile import NetLink
 from steptime.plain_file import PlainFolder
-from steptime.predict.attached import predict_attached
+from steptime.predict.attached import attached_ratios, predict_attached
 from steptime.report.predictions import script_section
 from steptime.results.attached_files import read_attached
 from steptime.results.gpu_windows import RECORDS
@@ -118,6 +120,34 @@ def test_intervals_widen_with_the_distance_from_what_was_measured(tmp_path):
 def test_the_interval_of_what_was_measured_holds_how_launches_differ(tmp_path):
     step = predict_attached(profile_of(tmp_path), [2])[0].step_s
     assert step.high / step.low > math.exp(2 * 1.64 * USUAL_LAUNCH_SPREAD)
+
+
+def test_more_workers_are_compared_with_fewer_for_the_same_samples(tmp_path):
+    profile = profile_of(tmp_path, late_ms=15.0)
+    found = predict_attached(profile, [1, 4, 16])
+    ratios = attached_ratios(profile, found)
+
+    assert [ratio.workers for ratio in ratios] == [(1, 4), (4, 16)]
+    for ratio, (fewer, more) in zip(ratios, pairwise(found), strict=True):
+        grows = more.workers / fewer.workers
+        ends = (more.step_s.high / more.step_s.low) * (fewer.step_s.high / fewer.step_s.low)
+        launches = math.exp(2 * 1.64 * math.sqrt(2) * USUAL_LAUNCH_SPREAD)
+        assert ratio.time.value == pytest.approx(more.step_s.value / fewer.step_s.value / grows)
+        assert ratio.worker_time.high == pytest.approx(grows * ratio.time.high)
+        assert 0.95 * launches < ratio.time.high / ratio.time.low < ends
+
+
+def test_what_is_refused_is_compared_with_nothing(tmp_path):
+    profile = profile_of(tmp_path, rows=[row(workers=4)])
+    assert [each.workers for each in attached_ratios(profile, predict_attached(profile, [2, 4, 8]))] == [(2, 4)]
+    without = profile_of(tmp_path / "none", rows=[])
+    assert attached_ratios(without, predict_attached(without, [2, 4])) == []
+
+
+def test_the_answer_about_a_script_has_what_more_workers_bring(tmp_path):
+    write_attached_profile(profile_of(tmp_path), tmp_path / "profile.json")
+    said = " ".join(process("predict", "profile.json", "--workers", "2,8", cwd=tmp_path).stdout.split())
+    assert re.search(r"8 workers take 0\.\d+x .* the time of 2, for \d\.\d+x .* the worker hours", said)
 
 
 def test_messages_that_one_worker_never_sent_widen_the_interval_more_than_further_workers(tmp_path):

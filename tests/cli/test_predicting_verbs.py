@@ -74,6 +74,16 @@ def hosts_profile(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def of_few_cores(profile):
+    """The same on a machine of two cores."""
+    data = json.loads(profile.read_text())
+    data["machine"]["cores"] = 2
+    path = profile.with_name("few-cores.json")
+    path.write_text(json.dumps(data))
+    return path
+
+
 def predicted(profile, *arguments, exit_code=0):
     result = CliRunner().invoke(app, ["predict", str(profile), *arguments, "--json"])
     assert result.exit_code == exit_code, result.output
@@ -688,6 +698,32 @@ def test_what_decides_a_step_is_named_with_half_and_twice_of_it(profile):
     assert re.search(
         r"What decides most is the bandwidth between hosts \(stated\): .* with half of it, .* with twice", text
     )
+
+
+def test_what_decides_is_of_the_change_that_is_named(profile):
+    asked = ["--workers", "2,8", "workers_per_host=1"]
+    several = shown(profile, *asked, "interconnect.bandwidth=100Mbit/s,1Gbit/s")
+    assert "bandwidth=100Mbit/s: What decides most is" in several
+    assert "Of 8 workers with " in several
+    assert ": What decides most is" not in shown(profile, *asked, "interconnect.bandwidth=1Gbit/s")
+
+
+@pytest.mark.parametrize("changes", [[], ["strategy=allreduce"], ["strategy=single"], ["batch_per_worker=48"]])
+def test_what_is_predicted_by_default_is_answered(of_few_cores, changes):
+    found = predicted(of_few_cores, *changes)
+    workers = sorted({each["workers"] for each in found})
+    assert {each["refused"] for each in found} == {None}
+    assert workers == ([1] if changes == ["strategy=single"] else [1, 2, 4])
+
+
+@pytest.mark.parametrize("changes", [[], ["batch_per_worker=48"], ["interconnect.delay=1ms"]])
+def test_what_is_left_out_by_default_is_answered_by_the_command_that_is_named(of_few_cores, changes):
+    text = shown(of_few_cores, *changes)
+    named = re.search(r"no model answers (.*) workers; on further hosts: steptime (predict .*10Gbit/s)", text)
+    assert named is not None
+    again = CliRunner().invoke(app, [*shlex.split(named[2]), "--json"])
+    answered = [str(each["workers"]) for each in json.loads(again.stdout)["predictions"] if not each["refused"]]
+    assert " and ".join(answered) == named[1]
 
 
 @pytest.mark.parametrize("words", [["--interconnect.bandwidth", "25Gbit/s"], ["--interconnect.bandwidth=25Gbit/s"]])

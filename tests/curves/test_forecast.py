@@ -47,6 +47,17 @@ def test_intervals_widen_with_extrapolation(found):
     assert widths == sorted(widths)
 
 
+def test_more_workers_are_compared_with_fewer_for_the_same_samples(found):
+    assert [ratio.workers for ratio in found.ratios] == [(4, 16), (16, 64)]
+    steps = {point.workers: point.step_s for point in found.points}
+    for ratio in found.ratios:
+        fewer, more = (steps[count] for count in ratio.workers)
+        assert ratio.time.value == pytest.approx(more.value / fewer.value / 4)
+        assert ratio.worker_time.high == pytest.approx(4 * ratio.time.high)
+        assert 1.0 < ratio.time.high / ratio.time.low < 1.1 * (more.high / more.low) * (fewer.high / fewer.low)
+    assert [each["workers"] for each in found.to_json()["compared"]] == [[4, 16], [16, 64]]
+
+
 def test_throughput_is_unknown_without_a_batch(found):
     assert {point.throughput for point in found.points} == {None}
 

@@ -6,6 +6,7 @@ from world import KEY, World, a_profile, asked, observed
 
 from steptime.fitting.profile import HeldOut, PredictedSeconds
 from steptime.predict.held_out import anomaly_of, errors_of, with_holdout
+from steptime.predict.held_out_test import HeldOutTest
 
 
 @pytest.fixture(scope="module")
@@ -158,3 +159,8 @@ def test_a_band_says_by_how_much():
     form = anomaly_of(0.15, STEP, {}, PHASES).to_json()
     assert form["ratio"] == pytest.approx(1.5)
     assert form["predicted_s"] == {"value": 0.1, "low": 0.09, "high": 0.11}
+
+
+@pytest.mark.parametrize(("farthest", "words"), [(1.004, "0.4 %"), (1.1, "1.1 times"), (12.0, "12 times")])
+def test_a_measurement_just_outside_is_not_one_time_outside(farthest, words):
+    assert HeldOutTest(1, 1, farthest, 0.0).in_words().endswith(f"outside this model's interval (by {words}).")

@@ -6,6 +6,7 @@ from gpu_hosts import a_gpu_observation, a_gpu_profile
 from test_recovery import world_of
 from world import KEY, a_deployment, a_profile, observed
 
+from steptime.fitting.step_model import phases_of, step_of
 from steptime.predict.paired import paired_ratios
 from steptime.predict.predict import predict
 from steptime.predict.query import read_queries
@@ -17,7 +18,7 @@ def ratios(profile, workers, *overrides):
     """Return the pairs of the only model of several workers."""
     predictions = predict(profile, workers, read_queries(overrides, profile))
     (key,) = {each.key for each in predictions if each.key.strategy == "allreduce"}
-    return paired_ratios(profile, [each for each in predictions if each.key == key])
+    return paired_ratios([each for each in predictions if each.key == key])
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +81,10 @@ def test_what_is_not_known_of_one_link_is_shared_and_that_of_two_is_not(gpu_host
 
 def test_a_refused_number_of_workers_is_in_no_pair(gpu_host):
     assert [pair.other.workers for pair in ratios(gpu_host, [2, 8, 64])] == [8]
+
+
+def test_pairs_and_sensitivities_are_of_the_draws_that_the_prediction_is_of(gpu_host):
+    overrides = read_queries(["workers_per_host=8", "interconnect.bandwidth=25Gbit/s"], gpu_host)
+    for each in predict(gpu_host, [8, 16, 64], overrides):
+        drawn = step_of(phases_of(each.inputs.parameters, each.inputs.model))
+        assert float(np.median(drawn)) == each.step_s.value

@@ -15,7 +15,7 @@ def gpu_host():
 
 
 def moved(profile, workers, *overrides):
-    rows = sensitivities(profile, asked(profile, workers, *overrides))
+    rows = sensitivities(asked(profile, workers, *overrides))
     return {row.name: row for row in rows}
 
 
@@ -30,7 +30,7 @@ def test_twice_the_bandwidth_is_the_step_of_a_link_of_twice_the_rate(gpu_host):
 
 def test_the_largest_comes_first(gpu_host):
     prediction = asked(gpu_host, 64, "workers_per_host=8", "interconnect.bandwidth=5Gbit/s")
-    changes = [row.moves for row in sensitivities(gpu_host, prediction)]
+    changes = [row.moves for row in sensitivities(prediction)]
     assert changes == sorted(changes, reverse=True)
 
 

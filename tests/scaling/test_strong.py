@@ -45,6 +45,20 @@ def test_throughput_efficiency_and_knees_are_those_of_one_batch():
     assert all(knee.searched_to <= WHOLE for knee in found.knees)
 
 
+@pytest.mark.parametrize("overhead", [0.0, 0.03])
+def test_workers_that_share_a_batch_are_compared_by_their_steps(overhead):
+    [found] = forecast([made(0.1, overhead, 4)], [8, 16])
+    [ratio] = found.ratios
+    eight, sixteen = (point.step_s.value for point in found.points)
+    assert ratio.time.value == pytest.approx(sixteen / eight)
+    assert ratio.worker_time.low == pytest.approx(2 * ratio.time.low)
+    assert ratio.time.low <= ratio.time.value <= ratio.time.high
+
+
+def test_one_forecast_number_of_workers_is_compared_with_none():
+    assert forecast([made(0.1, 0.0, 3)], [8])[0].ratios == ()
+
+
 def test_more_workers_than_samples_are_refused():
     with pytest.raises(UsageError, match="128 workers cannot share a batch of 64 samples"):
         forecast([made(0.1, 0.0, 3)], [128])

@@ -101,14 +101,21 @@ def show_fit(profile: Profile, path: Path) -> None:
     sys.stdout.flush()
 
 
-def predicting_command(profile: Profile, path: Path) -> list[str]:
-    """Return the command that predicts twice and four times the workers that were measured, on further hosts."""
+def predicting_command(
+    profile: Profile, path: Path, changes: Sequence[str] = (), workers: Sequence[int] = ()
+) -> list[str]:
+    """Return the command that predicts ``workers`` on further hosts, by default twice and four times the measured.
+
+    What it adds to ``changes`` are those of a link and a layout that they do not have.
+    """
     measured = [(each.deployment, group) for group in profile.groups if group.parameters for each in group.measured]
     most, group = max(measured, key=lambda pair: pair[0].workers)
-    counts = f"{2 * most.workers},{4 * most.workers}"
+    counts = ",".join(map(str, workers or (2 * most.workers, 4 * most.workers)))
     exchange = ["strategy=allreduce"] if strategy_named(group.key.strategy).single_baseline else []
-    hosts = [f"workers_per_host={most.workers_per_host}", "interconnect.bandwidth=10Gbit/s"]
-    return ["steptime", "predict", str(path), "--workers", counts, *exchange, *hosts]
+    added = [*exchange, f"workers_per_host={most.workers_per_host}", "interconnect.bandwidth=10Gbit/s"]
+    given = {change.partition("=")[0] for change in changes}
+    hosts = [change for change in added if change.partition("=")[0] not in given]
+    return ["steptime", "predict", str(path), "--workers", counts, *changes, *hosts]
 
 
 def _tests_in_words(tested: Sequence[ProfileGroup]) -> str:

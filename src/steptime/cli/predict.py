@@ -42,7 +42,7 @@ def predict(
     workers: Annotated[
         str | None,
         typer.Option(
-            help="Numbers of workers, such as 4,8,16 or 4,8,...,1024 (default: as many as hosts=N, else 1,2,4,8)."
+            help="Numbers of workers, such as 4,8,16 or 4,8,...,1024 (default: as many as hosts=N, else up to 8)."
         ),
     ] = None,
     curve: Annotated[
@@ -87,7 +87,7 @@ def predict(
     read = read_profile(profile)
     mistakes.read("overrides", "", lambda _: read_queries(overrides or [], read))
     mistakes.complain()
-    predict_profile(read, overrides or [], None if workers is None else counts, shares, form=form, html=html)
+    predict_profile(read, profile, overrides or [], None if workers is None else counts, shares, form=form, html=html)
 
 
 def _contradictions(profile: Path | None, overrides: Sequence[str] | None) -> list[str]:

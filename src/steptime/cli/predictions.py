@@ -1,5 +1,6 @@
 """What ``steptime predict`` prints, of each kind of source."""
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -7,14 +8,16 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steptime.cli.fitted_profile import predicting_command
 from steptime.cli.ranked_models import best_first, fastest_models
 from steptime.cli.section_output import show_sections
 from steptime.cli.streams import print_json, warn
+from steptime.document.number_format import listed
 from steptime.document.section import ANSWER, Section
 from steptime.fitting.attached_profile import AttachedProfile
 from steptime.fitting.profile import Profile
 from steptime.predict.assumptions import assumed, other_layouts, without_effect, worker_counts
-from steptime.predict.attached import predict_attached
+from steptime.predict.attached import attached_ratios, predict_attached
 from steptime.predict.paired import paired_ratios
 from steptime.predict.predict import BASELINE, Prediction
 from steptime.predict.predict import predict as predict_all
@@ -40,6 +43,7 @@ _WORK = ("tokens_per_s", "flop_per_s_per_device", "mfu")
 
 def predict_profile(
     read: Profile,
+    path: Path,
     overrides: Sequence[str],
     workers: Sequence[int] | None,
     shares: Sequence[float],
@@ -47,31 +51,44 @@ def predict_profile(
     form: str,
     html: Path | None,
 ) -> None:
-    """Print predictions of a fitted profile; ``workers`` is None if none were asked for."""
+    """Print predictions of a fitted profile.
+
+    Args:
+        read: the profile.
+        path: of its file.
+        overrides: the changes as they were written.
+        workers: None if none were asked for. Then the usual numbers that some model answers are predicted.
+        shares: of efficiency, at which workers bring too little.
+        form: of the output.
+        html: the page to be written, if any.
+    """
 
     def predicted(texts: Sequence[str]) -> list[Prediction]:
         queries = read_queries(texts, read)
-        if workers is not None or not any(query.hosts for query in queries):
-            return predict_all(read, workers or USUAL_WORKERS, queries)
-        return [
-            each
-            for query in queries
-            for each in predict_all(read, worker_counts(read, query) or USUAL_WORKERS, [query])
-        ]
+        if workers is not None:
+            return predict_all(read, workers, queries)
+        return _answered(
+            [
+                each
+                for query in queries
+                for each in predict_all(read, worker_counts(read, query) or USUAL_WORKERS, [query])
+            ]
+        )
 
     predictions = predicted(overrides)
     bends = of_answered(profile_knees(read, read_queries(overrides, read), shares), predictions)
     if form == "json":
         knees = [each.to_json() for each in bends]
         groups = _groups(predictions)
-        compared = [pair.to_json() for group in groups for pair in paired_ratios(read, group)]
+        compared = [pair.to_json() for group in groups for pair in paired_ratios(group)]
         steps = [to_json(each) for each in predictions]
         print_json({"predictions": steps, "baseline": BASELINE, "compared": compared, "knees": knees})
     if form != "json" or html is not None:
         unchanging = list(without_effect(overrides, predictions, predicted))
+        left_out = _left_out(read, path, overrides, predictions) if workers is None else ""
 
         def sections(*, brief: bool) -> list[Section]:
-            remarks = remarks_section(predictions, BASELINE, unchanging, brief=brief)
+            remarks = remarks_section(predictions, BASELINE, unchanging, left_out, brief=brief)
             return [*_models(predictions, read, bends, brief=brief), remarks]
 
         # Nine models would fill twenty screens of a terminal with their phases.
@@ -83,13 +100,29 @@ def predict_profile(
         sys.exit(EXIT_REFUSED)
 
 
+def _answered(predictions: Sequence[Prediction]) -> list[Prediction]:
+    """Return the predictions without the numbers of workers that are refused everywhere; all where nothing else is."""
+    known = {each.workers for each in predictions if not each.refused}
+    return [each for each in predictions if not known or each.workers in known]
+
+
+def _left_out(profile: Profile, path: Path, overrides: Sequence[str], predictions: Sequence[Prediction]) -> str:
+    """Return which of the usual numbers of workers no model answers here, with the command that does on more hosts."""
+    shown = {each.workers for each in predictions}
+    missing = [count for count in USUAL_WORKERS if count > max(shown, default=0)]
+    if not missing or any(each.refused for each in predictions) or any(each.query.hosts for each in predictions):
+        return ""
+    command = shlex.join(predicting_command(profile, path, overrides, missing))
+    return f"note: on this host no model answers {listed([*map(str, missing)])} workers; on further hosts: {command}"
+
+
 def answers(read: Profile, overrides: Sequence[str], workers: Sequence[int]) -> list[str]:
     """Return what a fitted profile predicts for the most of ``workers``, and what decides it, of each of its models."""
     predictions = predict_all(read, workers, read_queries(overrides, read))
     lines = []
     for group in _groups(predictions):
         section = _model(group, read, [])
-        decides = deciding_value(_moved(read, group))
+        decides = deciding_value(_moved(group))
         lines += (
             [f"{group[0].key.framework} {group[0].key.strategy}: {section.verdict} {decides}"]
             if section.verdict
@@ -105,10 +138,10 @@ def _groups(predictions: Sequence[Prediction]) -> list[Sequence[Prediction]]:
     return best_first(list(models.values()))
 
 
-def _moved(profile: Profile, group: Sequence[Prediction]) -> "list[Sensitivity]":
+def _moved(group: Sequence[Prediction]) -> "list[Sensitivity]":
     """Return what moves the step of the most workers; nothing of models that are refused."""
     answered = [each for each in group if each.step_s is not None]
-    return sensitivities(profile, max(answered, key=attrgetter("workers"))) if answered else []
+    return sensitivities(max(answered, key=attrgetter("workers"))) if answered else []
 
 
 def _model(
@@ -122,8 +155,8 @@ def _model(
         list(other_layouts(profile, group)),
         [bend for bend in bends if bend.key.name == group[0].key.name],
         assumed,
-        pairs=paired_ratios(profile, group),
-        moved=[] if shared is not None else _moved(profile, group),
+        pairs=paired_ratios(group),
+        moved=[] if shared is not None else _moved(group),
         shared=shared,
     )
 
@@ -192,13 +225,15 @@ def predict_script(
 ) -> None:
     """Print what a user's own script takes on other numbers of workers."""
     predictions = predict_attached(profile, workers)
-    bends = attached_knees(profile, shares)
+    bends, ratios = attached_knees(profile, shares), attached_ratios(profile, predictions)
     if form == "json":
         steps = [each.to_json() for each in predictions]
         knees = None if bends is None else [knee.to_json() for knee in bends]
         shared = {"foreign_cores": profile.foreign_cores, "delayed": profile.delayed}
-        print_json({"predictions": steps, "knees": knees, "trainings": profile.trainings, "shared": shared})
-    section = script_section(profile, predictions, knee_line(bends or []))
+        compared = [each.to_json() for each in ratios]
+        answered = {"predictions": steps, "compared": compared, "knees": knees}
+        print_json({**answered, "trainings": profile.trainings, "shared": shared})
+    section = script_section(profile, predictions, knee_line(bends or []), ratios)
     show_sections([section], form, html, "Predictions of your own script")
     if predictions and all(each.refused for each in predictions):
         sys.exit(EXIT_REFUSED)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from steptime.catalog.choices import strategy_named
 from steptime.fitting.profile import Profile
 from steptime.predict.predict import Prediction, predict_one
 from steptime.predict.query import Query
@@ -47,7 +48,9 @@ def _is_open(one: Prediction) -> bool:
 
 
 def worker_counts(profile: Profile, query: Query) -> list[int]:
-    """Return the workers on the hosts of a query, one each or one for each GPU; empty where it names no hosts."""
+    """Return the workers of a query: those on its hosts, one each or one for each GPU; empty if it states none."""
+    if query.strategy is not None and strategy_named(query.strategy).single_baseline:
+        return [1]
     on_gpus = (query.device or "cuda") != "cpu" and all(each.key.device == "cuda" for each in profile.groups)
     usual = max(profile.machine.gpus, 1) if on_gpus else 1
     return [query.hosts * (query.workers_per_host or usual)] if query.hosts else []

@@ -10,6 +10,7 @@ the attached run had several workers, its exposed transfer over the modelled one
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from steptime.model.collectives import Link, all_gather, reduce_scatter, ring
 from steptime.model.synchronous_sgd import finish, waited
 from steptime.model.worker_spread import expected_maximum
 from steptime.predict.uncertainty import Extrapolation, ratio_outside, skewed
+from steptime.predict.worker_ratio import WorkerRatio, shared_normal, worker_ratio
 from steptime.results.json_form import Interval
 
 _DRAWS = 4000
@@ -73,37 +75,97 @@ def _predicted(profile: AttachedProfile, workers: int) -> AttachedPrediction:
             "measure it on the same hosts"
         )
         return AttachedPrediction(workers, None, None, None, None, None, reason)
+    step = _step(profile, link, workers, correction)
+    rng = np.random.default_rng(0)
+    draws = step.drawn_s(
+        profile, rng.standard_normal(_DRAWS), step.extrapolation.of_waiting * rng.standard_normal(_DRAWS)
+    )
+    # One launch shows nothing of how launches differ: the profile's by Student's t, and the one that is predicted.
+    draws *= fit_level(np.ones(1), rng, _DRAWS).draws[:, 0] * _launched(profile, rng)
+    draws *= np.exp(step.turns * rng.standard_normal(_DRAWS))
+    low, high = np.quantile(draws, _LEVEL)
+    value = step.value_s(profile)
+    step_s = Interval[float, float](value, min(float(low), value), max(float(high), value))
+    return AttachedPrediction(
+        workers,
+        step_s,
+        None,
+        step.exposed_s,
+        step.waiting_s,
+        step.extrapolation.factor,
+        tokens_per_s=_rate_of(step_s, profile.tokens and workers * profile.tokens),
+        mfu=_rate_of(step_s, profile.at_peak_s),
+        draws_s=draws,
+    )
+
+
+@dataclass(frozen=True)
+class _ScriptStep:
+    """What a step of so many workers follows from."""
+
+    slower: float
+    turns: float
+    """Standard deviation of the logarithm of ``slower``."""
+    exposed_s: float
+    waiting_s: float
+    extrapolation: Extrapolation
+
+    def value_s(self, profile: AttachedProfile) -> float:
+        return self.slower * profile.computing_s + self.exposed_s + self.waiting_s
+
+    def drawn_s(self, profile: AttachedProfile, computing: Array, longer: Array) -> Array:
+        """Return draws by those of computing, standard normal, and of the logarithm by which messages take longer."""
+        computing_s = self.slower * (profile.computing_s + profile.computing_error_s * computing)
+        scale = max(self.extrapolation.of_waiting, 1e-12)
+        waits_s = (self.exposed_s + self.waiting_s) * np.exp(scale * skewed(longer / scale))
+        drawn: Array = np.maximum(computing_s, 1e-12) + waits_s
+        return drawn
+
+
+def _step(profile: AttachedProfile, link: AttachedLink, workers: int, correction: float) -> _ScriptStep:
     slower, turns = _slowdown(profile, workers)
-    exposed = _exposed_s(profile, link, workers, slower) * correction
-    waiting = _waiting_s(profile, workers) * slower
+    exposed_s = _exposed_s(profile, link, workers, slower) * correction
     # One worker has never met another, as workers of one host have never met another host.
     extrapolation = Extrapolation(
         workers=ratio_outside(workers, [1.0, float(profile.workers)]),
         crosses=profile.workers < 2 <= workers,  # noqa: PLR2004
     )
-    rng = np.random.default_rng(0)
-    computing = slower * (profile.computing_s + profile.computing_error_s * rng.standard_normal(_DRAWS))
-    longer = np.exp(extrapolation.of_waiting * skewed(rng.standard_normal(_DRAWS)))
-    draws = np.maximum(computing, 1e-12) + (exposed + waiting) * longer
-    # One launch shows nothing of how launches differ: the profile's by Student's t, and the one that is predicted.
-    draws *= fit_level(np.ones(1), rng, _DRAWS).draws[:, 0] * draw_factors(USUAL_LAUNCH_SPREAD, rng, _DRAWS)
-    # Others may take nothing of the next run's time, or as much more again.
-    draws *= (1.0 - profile.delayed) ** rng.uniform(-1.0, 1.0, _DRAWS)
-    draws *= np.exp(turns * rng.standard_normal(_DRAWS))
-    low, high = np.quantile(draws, _LEVEL)
-    value = slower * profile.computing_s + exposed + waiting
-    step = Interval[float, float](value, min(float(low), value), max(float(high), value))
-    return AttachedPrediction(
-        workers,
-        step,
-        None,
-        exposed,
-        waiting,
-        extrapolation.factor,
-        tokens_per_s=_rate_of(step, profile.tokens and workers * profile.tokens),
-        mfu=_rate_of(step, profile.at_peak_s),
-        draws_s=draws,
-    )
+    return _ScriptStep(slower, turns, exposed_s, _waiting_s(profile, workers) * slower, extrapolation)
+
+
+def _launched(profile: AttachedProfile, rng: np.random.Generator) -> Array:
+    """Return draws of how many times as long a launch takes as another; others may take none of its time, or more."""
+    drawn: Array = draw_factors(USUAL_LAUNCH_SPREAD, rng, _DRAWS)
+    return drawn * (1.0 - profile.delayed) ** rng.uniform(-1.0, 1.0, _DRAWS)
+
+
+def attached_ratios(profile: AttachedProfile, predictions: Sequence[AttachedPrediction]) -> list[WorkerRatio]:
+    """Return each predicted number of workers over the one before it, of predictions that are not refused.
+
+    Both share the profile, and the model's error as far as both are from it; not how their launches differ.
+    """
+    link = profile.link
+    if link is None:
+        return []
+    correction = _correction(profile, link)
+    known = sorted({each.workers for each in predictions if each.step_s is not None})
+    steps = {count: _step(profile, link, count, correction) for count in known}
+    return [_ratio(profile, pair, (steps[pair[0]], steps[pair[1]])) for pair in pairwise(known)]
+
+
+def _ratio(profile: AttachedProfile, workers: tuple[int, int], steps: tuple[_ScriptStep, _ScriptStep]) -> WorkerRatio:
+    rng = np.random.default_rng(1)
+    computing, waits, turns = rng.standard_normal((3, _DRAWS))
+    parts = [each.extrapolation.parts for each in steps]
+    both = math.hypot(*(min(parts[0][name], parts[1][name]) for name in ("workers", "crosses")))
+    slower = min(each.turns for each in steps)
+    seconds = []
+    for count, step in zip(workers, steps, strict=True):
+        longer = shared_normal(waits, both, step.extrapolation.of_waiting, rng)
+        factor = _launched(profile, rng) * np.exp(shared_normal(turns, slower, step.turns, rng))
+        seconds.append(step.drawn_s(profile, computing, longer) * factor / count)
+    value = steps[1].value_s(profile) / steps[0].value_s(profile) * workers[0] / workers[1]
+    return worker_ratio(workers, (seconds[0], seconds[1]), value)
 
 
 def _rate_of(step_s: Interval[float, float], amount: float | None) -> Interval | None:

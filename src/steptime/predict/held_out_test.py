@@ -14,6 +14,7 @@ from steptime.results.json_form import Interval
 
 _HALF_WIDTH = 1.645
 """Standard deviations from the middle of an interval of 90 % to its ends."""
+_LITTLE = 1.1
 _MOST_LOG = 700.0
 """Whose exponential is a number."""
 _ALLOWED = 10
@@ -46,7 +47,12 @@ class HeldOutTest:
             which = "The one held-out measurement" if one else f"All {self.points} held-out measurements"
             return f"{which} lay inside this model's interval."
         which = "The one held-out measurement" if one else f"{self.outside} of {self.points} held-out measurements"
-        return f"{which} lay outside this model's interval (by {'' if one else 'up to '}{self.farthest:.3g} times)."
+        return f"{which} lay outside this model's interval (by {'' if one else 'up to '}{_beyond(self.farthest)})."
+
+
+def _beyond(ratio: float) -> str:
+    """Return how far a measurement lies beyond an end: a little of it in percent, more as a factor."""
+    return f"{100.0 * (ratio - 1.0):.2g} %" if ratio < _LITTLE else f"{ratio:.3g} times"
 
 
 def held_out_test(group: ProfileGroup, workers: int) -> HeldOutTest:

@@ -7,24 +7,21 @@ are the launches of both, which nothing makes alike.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from math import hypot, sqrt
+from math import hypot
 
 import numpy as np
 
 from steptime.fitting.posterior import DRAWS, Array, bounds
-from steptime.fitting.profile import Profile
 from steptime.fitting.step_model import phases_of, step_of
-from steptime.predict.held_out_test import held_out_test
 from steptime.predict.launch_deviation import launch_spread
-from steptime.predict.predict import Prediction, StepInputs, launched_group, model_step
-from steptime.predict.targets import target_of
-from steptime.predict.topology import Refusal
+from steptime.predict.predict import Prediction, StepInputs, launched_group
 from steptime.predict.uncertainty import skewed, with_longer_waits
+from steptime.predict.worker_ratio import interval_to_json, shared_normal, times_workers
 from steptime.results.json_form import Interval
 
-_SEED, _LINK_SEED, _ERROR_SEED = 7, 11, 13
+_ERROR_SEED = 13
 _WAITING = ("workers", "bandwidth", "crosses")
 """Directions of extrapolation in which messages and waiting err; in the others computing does."""
 
@@ -50,12 +47,12 @@ class PairedRatio:
             "workload": key.workload,
             "workers": [self.baseline.workers, self.other.workers],
             "changed": [dict(each.query.texts) for each in (self.baseline, self.other)],
-            "time_ratio": dict(zip(("value", "low", "high"), astuple(self.time), strict=True)),
-            "worker_time_ratio": dict(zip(("value", "low", "high"), astuple(self.worker_time), strict=True)),
+            "time_ratio": interval_to_json(self.time),
+            "worker_time_ratio": interval_to_json(self.worker_time),
         }
 
 
-def paired_ratios(profile: Profile, group: Sequence[Prediction]) -> list[PairedRatio]:
+def paired_ratios(group: Sequence[Prediction]) -> list[PairedRatio]:
     """Return the ratios of one model's predictions that are not refused.
 
     Each number of workers is over the one before it, and each combination of changes over the first, with the most
@@ -69,7 +66,7 @@ def paired_ratios(profile: Profile, group: Sequence[Prediction]) -> list[PairedR
     first, *others = [*curves.values()] or [{}]
     shared = ((curve, max(first.keys() & curve.keys(), default=None)) for curve in others)
     pairs += [(first[most], curve[most]) for curve, most in shared if most is not None]
-    ratios = (_paired(profile, *pair) for pair in pairs)
+    ratios = (_paired(*pair) for pair in pairs)
     return [each for each in ratios if each is not None]
 
 
@@ -86,8 +83,8 @@ def independent_ratio(best: Prediction, other: Prediction) -> Interval[float, fl
     return Interval(float(np.median(ratio)), low, high)
 
 
-def _paired(profile: Profile, baseline: Prediction, other: Prediction) -> PairedRatio | None:
-    sides = [_side(profile, each) for each in (baseline, other)]
+def _paired(baseline: Prediction, other: Prediction) -> PairedRatio | None:
+    sides = [_side(each) for each in (baseline, other)]
     one, two = sides
     if one is None or two is None:
         return None
@@ -102,8 +99,7 @@ def _paired(profile: Profile, baseline: Prediction, other: Prediction) -> Paired
     if not 0.0 < min(low, middle) <= max(high, middle) < np.inf:
         return None
     time = Interval[float, float](middle, min(low, middle), max(high, middle))
-    cost = other.workers / baseline.workers
-    return PairedRatio(baseline, other, time, Interval(*(cost * end for end in astuple(time))))
+    return PairedRatio(baseline, other, time, times_workers(time, baseline.workers, other.workers))
 
 
 @dataclass(frozen=True)
@@ -126,21 +122,15 @@ class _Drawn:
         return None if link is None else link.rate
 
 
-def _side(profile: Profile, prediction: Prediction) -> _Drawn | None:
-    """Return what a prediction follows from, drawn as the other side of its pair; None if it is refused."""
-    query, workers = prediction.query, prediction.workers
-    target = target_of(profile, query, prediction.key)
-    try:
-        rng = np.random.default_rng(_SEED)
-        inputs = model_step(profile, target, query, workers, rng, link_seed=_LINK_SEED)
-        launched = launched_group(target, inputs.group)
-        extrapolation = replace(inputs.extrapolation, of_model=held_out_test(launched, workers).deviation)
-        spread = launch_spread(launched, workers)
-    except Refusal:
+def _side(prediction: Prediction) -> _Drawn | None:
+    """Return what a prediction follows from; None if it is refused."""
+    inputs, workers = prediction.inputs, prediction.workers
+    if inputs is None:
         return None
+    spread = launch_spread(launched_group(inputs.target, inputs.group), workers)
     deployment = inputs.topology.deployment
     samples = float(workers * deployment.batch * deployment.accumulation)
-    return _Drawn(inputs, extrapolation.parts, spread, samples, workers > 1)
+    return _Drawn(inputs, inputs.extrapolation.parts, spread, samples, workers > 1)
 
 
 def _errors(one: _Drawn, two: _Drawn, rng: np.random.Generator) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
@@ -151,10 +141,9 @@ def _errors(one: _Drawn, two: _Drawn, rng: np.random.Generator) -> tuple[tuple[A
     def drawn(side: _Drawn) -> tuple[Array, Array]:
         all_waiting = hypot(*(side.parts[name] for name in _WAITING))
         all_computing = hypot(*(part for name, part in side.parts.items() if name not in _WAITING))
-        own, other = rng.standard_normal((2, DRAWS))
-        longer = waiting * shared_waiting + _rest(all_waiting, waiting) * own
+        longer = shared_normal(shared_waiting, waiting, all_waiting, rng)
+        errs = shared_normal(shared_computing, computing, hypot(all_computing, side.spread), rng)
         scale = max(all_waiting, 1e-12)
-        errs = computing * shared_computing + hypot(_rest(all_computing, computing), side.spread) * other
         return scale * skewed(longer / scale), errs
 
     return drawn(one), drawn(two)
@@ -171,10 +160,6 @@ def _common(one: _Drawn, two: _Drawn) -> tuple[float, float]:
         hypot(*(parts[name] for name in _WAITING)),
         hypot(*(part for name, part in parts.items() if name not in _WAITING)),
     )
-
-
-def _rest(whole: float, part: float) -> float:
-    return sqrt(max(whole**2 - part**2, 0.0))
 
 
 def _seen_s(side: _Drawn, waiting: Array, everything: Array) -> Array:

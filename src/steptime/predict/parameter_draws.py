@@ -15,17 +15,16 @@ from steptime.model.policies import has_own_policy
 from steptime.predict.targets import Target
 from steptime.predict.topology import Topology
 
+_LINK_SEED = 11
 
-def parameters_of(  # noqa: PLR0913 - what a configuration takes
-    target: Target,
-    group: ProfileGroup,
-    topology: Topology,
-    cost: Costs,
-    rng: np.random.Generator,
-    *,
-    link_seed: int | None,
+
+def parameters_of(
+    target: Target, group: ProfileGroup, topology: Topology, cost: Costs, rng: np.random.Generator
 ) -> tuple[dict[str, Array], float]:
-    """Return draws of all parameters, and by how much computing was scaled to another workload."""
+    """Return draws of all parameters, and by how much computing was scaled to another workload.
+
+    What is not known of a link is drawn by the link: two steps over the same one share it, two over others do not.
+    """
     found = {name: parameter.array for name, parameter in group.parameters.items()}
     source = target.exchange
     overlap, overlap_spread = overlap_prior(own_policy=has_own_policy(target.key.framework, target.key.strategy))
@@ -36,7 +35,7 @@ def parameters_of(  # noqa: PLR0913 - what a configuration takes
     if topology.inner is not None:
         kinds.append((INNER, topology.inner_spread, topology.inner_factors, topology.inner))
     for names, spreads, holds, link in kinds:
-        drawn = rng if link_seed is None else np.random.default_rng([link_seed, _number_of(link)])
+        drawn = np.random.default_rng([_LINK_SEED, _number_of(link)])
         for name, spread in zip(names, spreads, strict=True):
             known = source.parameters.get(name) if source is not None and holds else None
             found[name] = (np.ones(DRAWS) if known is None else known.array) * draw_factors(spread, drawn)

@@ -82,6 +82,19 @@ class LinkUsed:
 
 
 @dataclass(frozen=True)
+class StepInputs:
+    """What the draws of a step follow from."""
+
+    target: Target
+    group: ProfileGroup
+    """That knows of its computing."""
+    parameters: Mapping[str, Array]
+    model: StepModel
+    extrapolation: Extrapolation
+    topology: Topology
+
+
+@dataclass(frozen=True)
 class Prediction:
     """One configuration that was asked for."""
 
@@ -116,6 +129,8 @@ class Prediction:
     """The shares of the step by part: computing, communication, waiting, input, and the rest; empty if refused."""
     draws: tuple[Array, Array] | None = field(default=None, compare=False, repr=False)
     """Of efficiency and throughput, each (draws,); None if it is refused."""
+    inputs: StepInputs | None = field(default=None, compare=False, repr=False)
+    """What its step was drawn from, with the model's error on what was left out of its fit; None if it is refused."""
 
 
 def predict(profile: Profile, workers: Sequence[int], queries: Sequence[Query]) -> list[Prediction]:
@@ -170,31 +185,8 @@ def _demand_sound(found: Prediction) -> None:
         raise Refusal(message)
 
 
-@dataclass(frozen=True)
-class StepInputs:
-    """What the draws of a step follow from."""
-
-    group: ProfileGroup
-    """That knows of its computing."""
-    parameters: Mapping[str, Array]
-    model: StepModel
-    extrapolation: Extrapolation
-    topology: Topology
-
-
-def model_step(  # noqa: PLR0913 - a configuration and its random numbers
-    profile: Profile,
-    target: Target,
-    query: Query,
-    workers: int,
-    rng: np.random.Generator,
-    *,
-    link_seed: int | None = None,
-) -> StepInputs:
+def model_step(profile: Profile, target: Target, query: Query, workers: int, rng: np.random.Generator) -> StepInputs:
     """Return the performance model of one configuration with the draws of its parameters.
-
-    With a ``link_seed``, what is not known of a link is drawn by the link, so that two steps over the same one share
-    it, and two over different ones do not.
 
     Raises Refusal where the data cannot support a number.
     """
@@ -213,12 +205,12 @@ def model_step(  # noqa: PLR0913 - a configuration and its random numbers
     deployment = topology.deployment
     _refuse_ignored(target.key, deployment)
     cost = costs_of(target.key.workload, target.key.input_shape, target.key.classes)
-    parameters, scaled = parameters_of(target, group, topology, cost, rng, link_seed=link_seed)
+    parameters, scaled = parameters_of(target, group, topology, cost, rng)
     extrapolation = _extrapolation(profile, group, topology, scaled)
     seen = [each for each in _measured_workload(target) if each.strategy == target.key.strategy]
     effects = combined([each.effects for each in topology.nearest or group.measured])
     model = step_model_of(target.key, deployment, topology.link, topology.contention, seen, topology.inner, effects)
-    return StepInputs(group, parameters, model, extrapolation, topology)
+    return StepInputs(target, group, parameters, model, extrapolation, topology)
 
 
 def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Prediction:
@@ -265,6 +257,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         notes=tuple(filter(None, [*group.notes, unknown_states(launched, workers)])),
         shares=uncertain.shares,
         made_of=_made_of(uncertain),
+        inputs=replace(found, extrapolation=extrapolation),
         draws=(baseline / (step if workers == 1 else uncertain.seen), rate / uncertain.seen),
         narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
         held_out=tested,

@@ -12,14 +12,10 @@ import numpy as np
 
 from steptime.fitting.importance_sampling import OVERLAP
 from steptime.fitting.posterior import Array, bounds
-from steptime.fitting.profile import Profile
 from steptime.fitting.step_model import INNER, OUTER, phases_of, step_of
-from steptime.predict.predict import Prediction, StepInputs, model_step
-from steptime.predict.targets import Target, target_of
-from steptime.predict.topology import Refusal
+from steptime.predict.predict import Prediction, StepInputs
 from steptime.results.json_form import Interval
 
-_SEED = 7
 How = Literal["stated", "assumed", "measured"]
 _LINKS: Mapping[str, str] = {
     OUTER[0]: "latency between hosts",
@@ -57,19 +53,16 @@ class Sensitivity:
         return max(abs(float(np.log(each.value))) for each in (self.halved, self.doubled))
 
 
-def sensitivities(profile: Profile, prediction: Prediction) -> list[Sensitivity]:
-    """Return the sensitivities of a prediction that is not refused, the largest first."""
-    query, workers = prediction.query, prediction.workers
-    target = target_of(profile, query, prediction.key)
-    try:
-        inputs = model_step(profile, target, query, workers, np.random.default_rng(_SEED))
-    except Refusal:
+def sensitivities(prediction: Prediction) -> list[Sensitivity]:
+    """Return the sensitivities of a prediction, the largest first; none of one that is refused."""
+    inputs = prediction.inputs
+    if inputs is None:
         return []
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         step = step_of(phases_of(inputs.parameters, inputs.model))
         rows = [
             Sensitivity(_name(name), how, *(_ratio(inputs, name, scaled(factor), step) for factor in (0.5, 2.0)))
-            for name, how, scaled in _values(prediction, target, inputs)
+            for name, how, scaled in _values(prediction, inputs)
         ]
     return sorted(rows, key=lambda row: -row.moves)
 
@@ -78,16 +71,14 @@ def _name(parameter: str) -> str:
     return _LINKS.get(parameter) or _PRIORS[parameter]
 
 
-def _values(
-    prediction: Prediction, target: Target, inputs: StepInputs
-) -> Iterator[tuple[str, How, Callable[[float], Array]]]:
+def _values(prediction: Prediction, inputs: StepInputs) -> Iterator[tuple[str, How, Callable[[float], Array]]]:
     """Yield the parameters that may change, how each is known, and what returns its draws with a factor."""
     parameters = inputs.parameters
     for name in inputs.model.link_factors:
         yield name, _how_of_link(name, prediction, inputs), lambda factor, name=name: factor * parameters[name]  # type: ignore[misc]
     several = prediction.workers > 1
     for name in _PRIORS:
-        source = target.exchange if name == OVERLAP else inputs.group
+        source = inputs.target.exchange if name == OVERLAP else inputs.group
         known = None if source is None else source.parameters.get(name)
         if name not in parameters or (known is not None and known.how != "prior") or not parameters[name].any():
             continue

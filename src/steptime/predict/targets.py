@@ -29,11 +29,6 @@ class Target:
     """From the device that was measured to the one that is asked for, by their data sheets."""
 
 
-def target_of(profile: Profile, query: Query, key: GroupKey) -> Target:
-    """Return the target of ``key``, which a prediction for ``query`` was made of."""
-    return next(each for each in targets(profile, query) if each.key == key)
-
-
 def targets(profile: Profile, query: Query) -> list[Target]:
     """Return one target for each group that the query leaves apart."""
     found: dict[tuple[object, ...], Target] = {}

@@ -79,11 +79,15 @@ def changes_of(prediction: "Prediction") -> str:
     return ", ".join(f"{key.removeprefix('interconnect.')}={text}" for key, text in prediction.query.texts.items())
 
 
-def farthest_answer(points: "Sequence[AttachedPrediction | ForecastPoint]", tested: str) -> str:
-    """Return what the most workers are predicted to take, and how far to trust it; empty where all are refused."""
+def farthest_answer(points: "Sequence[AttachedPrediction | ForecastPoint]", tested: str, compared: str = "") -> str:
+    """Return what the most workers are predicted to take, what they bring, and how far to trust it; else nothing."""
     steps = [(each.workers, each.step_s) for each in points if each.step_s is not None]
     workers, step = max(steps, key=lambda pair: pair[0], default=(0, None))
-    return f"With {format_count(workers, 'worker')} {_takes(step)}. {tested}" if step else ""
+    return (
+        " ".join([f"With {format_count(workers, 'worker')} {_takes(step)}.", compared, tested]).replace("  ", " ")
+        if step
+        else ""
+    )
 
 
 def model_figures(group: "Sequence[Prediction]") -> list[Figure]:

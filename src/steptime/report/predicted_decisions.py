@@ -9,12 +9,13 @@ from steptime.document.number_format import percent, times
 from steptime.document.section import Cell, Column, Part, Section, SectionTable, TableRow
 from steptime.report.predicted_answers import changes_of, is_known
 from steptime.results.json_form import Interval
-from steptime.units import format_count
+from steptime.units import format_count, is_undecided
 
 if TYPE_CHECKING:  # whose models take longer to import than most reports
     from steptime.predict.paired import PairedRatio
     from steptime.predict.predict import Prediction
     from steptime.predict.sensitivity import Sensitivity
+    from steptime.predict.worker_ratio import WorkerRatio
 
 _LITTLE = 0.005
 _NOT_MOVED = 0.01
@@ -23,7 +24,8 @@ _PARTS = {"communication": "communication that nothing hides", "waiting": "waiti
 
 
 def _line(ratio: Interval[float, float]) -> str:
-    return times(*astuple(ratio)).line
+    wide = is_undecided(ratio.low, ratio.high)
+    return f"{ratio.low:.2g}x to {ratio.high:.2g}x" if wide else times(*astuple(ratio)).line
 
 
 def pair_sentence(pair: "PairedRatio") -> str:
@@ -33,10 +35,23 @@ def pair_sentence(pair: "PairedRatio") -> str:
     doubt = " (no difference shown)" if unclear else ""
     if pair.baseline.query.texts == pair.other.query.texts:
         changed = f"With {changes_of(pair.other)}, " if pair.other.query.texts else ""
-        lead = f"{changed}{format_count(more, 'worker')} take {_line(pair.time)} the time of {fewer}"
-        return f"{lead}{doubt}, for {_line(pair.worker_time)} the worker hours."
+        return f"{changed}{workers_sentence((fewer, more), pair.time, pair.worker_time)}"
     ends = f"{changes_of(pair.other)} takes {_line(pair.time)} the time of {changes_of(pair.baseline)}"
     return f"With {format_count(more, 'worker')}, {ends}{doubt}."
+
+
+def workers_sentence(
+    workers: tuple[int, int], time: Interval[float, float], worker_time: Interval[float, float]
+) -> str:
+    """Return what more workers take over fewer, for the same samples; the ends alone where they claim no number."""
+    doubt = " (no difference shown)" if time.low <= 1.0 <= time.high else ""
+    lead = f"{format_count(workers[1], 'worker')} take {_line(time)} the time of {workers[0]}"
+    return f"{lead}{doubt}, for {_line(worker_time)} the worker hours."
+
+
+def more_workers(ratios: "Sequence[WorkerRatio]") -> str:
+    """Return what the most workers bring over the next fewer; empty of a single number."""
+    return workers_sentence(ratios[-1].workers, ratios[-1].time, ratios[-1].worker_time) if ratios else ""
 
 
 def pair_answers(pairs: "Sequence[PairedRatio]") -> list[str]:
@@ -94,14 +109,27 @@ def _moved(row: "Sensitivity") -> str:
     return f"{_line(row.halved)} the step with half of it, {_line(row.doubled)} with twice"
 
 
-def deciding_value(rows: "Sequence[Sensitivity]") -> str:
-    """Return which value moves a step most where it is halved or doubled, and which assumed one; empty of none."""
+def farthest_changes(group: "Sequence[Prediction]") -> str:
+    """Return the changes of the step of the most workers, of which sensitivities are; empty where all have the same."""
+    answered = [each for each in group if each.step_s is not None]
+    several = len({changes_of(each) for each in answered}) > 1
+    return changes_of(max(answered, key=attrgetter("workers"))) if several else ""
+
+
+def deciding_value(rows: "Sequence[Sensitivity]", changed: str = "") -> str:
+    """Return which value moves a step most where it is halved or doubled, and which assumed one; empty of none.
+
+    Args:
+        rows: the largest first.
+        changed: what the step was predicted with, where there are others.
+    """
     if not rows:
         return ""
     first = rows[0]
+    lead = f"{changed}: " if changed else ""
     if first.moves < _NOT_MOVED:
-        return "No value that a link or a prior gives moves the step by 1 % where it is halved or doubled."
-    lines = [f"What decides most is the {first.name} ({first.how}): {_moved(first)}."]
+        return f"{lead}No value that a link or a prior gives moves the step by 1 % where it is halved or doubled."
+    lines = [f"{lead}What decides most is the {first.name} ({first.how}): {_moved(first)}."]
     stated = next((row for row in rows[1:] if row.how == "stated" and row.moves < _NOT_MOVED), None)
     if stated is not None:
         lines.append(f"Half or twice the {stated.name} that was stated changes it by less than 1 %.")
@@ -113,7 +141,7 @@ def deciding_value(rows: "Sequence[Sensitivity]") -> str:
     return " ".join(lines)
 
 
-def sensitivity_parts(rows: "Sequence[Sensitivity]", workers: int) -> Iterator[Part]:
+def sensitivity_parts(rows: "Sequence[Sensitivity]", workers: int, changed: str = "") -> Iterator[Part]:
     """Yield how a step changes with each of its values."""
     table = SectionTable(
         [Column("known", "text"), Column("with half"), Column("with twice")],
@@ -125,5 +153,6 @@ def sensitivity_parts(rows: "Sequence[Sensitivity]", workers: int) -> Iterator[P
         ("wide", "stacked", "split"),
         label="What moves the step",
     )
-    about = f"Of {format_count(workers, 'worker')}: the step over what it takes as predicted."
+    with_changes = f" with {changed}" if changed else ""
+    about = f"Of {format_count(workers, 'worker')}{with_changes}: the step over what it takes as predicted."
     yield Section("What moves the step", [table], about, folded=True)

@@ -34,7 +34,9 @@ from steptime.report.predicted_answers import (
 )
 from steptime.report.predicted_decisions import (
     deciding_value,
+    farthest_changes,
     largest_part,
+    more_workers,
     pair_answers,
     pair_parts,
     parts_of_step,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:  # whose models take longer to import than most reports
     from steptime.predict.paired import PairedRatio
     from steptime.predict.predict import Prediction
     from steptime.predict.sensitivity import Sensitivity
+    from steptime.predict.worker_ratio import WorkerRatio
     from steptime.scaling.empty_columns import EmptyColumn
     from steptime.scaling.forecast import Forecast, ForecastPoint
     from steptime.scaling.predicted_knees import PredictedKnees
@@ -95,7 +98,7 @@ def model_section(  # noqa: PLR0913 - what one model predicts
     batch = f", batch {', '.join(map(str, batches))} per worker" if batches else ""
     answer = " ".join([model_answer(group, assumed, pair_answers(pairs)), *refused])
     parts: list[Part] = [
-        Sentences([*parts_of_step(group), *filter(None, [deciding_value(moved)])]),
+        Sentences([*parts_of_step(group), *filter(None, [deciding_value(moved, farthest_changes(group))])]),
         Sentences(list(_also_assumed(assumed(group).split("; "), answer))),
         Figures(partial(model_figures, group), note=BANDS),
         _steps(group),
@@ -103,7 +106,7 @@ def model_section(  # noqa: PLR0913 - what one model predicts
     ]
     if not brief:
         most = max((each.workers for each in group if each.step_s), default=0)
-        parts += [*pair_parts(pairs), *(sensitivity_parts(moved, most) if moved else [])]
+        parts += [*pair_parts(pairs), *(sensitivity_parts(moved, most, farthest_changes(group)) if moved else [])]
         parts += [*_work(group), *_phases(group), *_efficiencies(group)]
     parts.append(Sentences([*([] if brief else _uncertainty(group)), *_knees(knees)]))
     return Section(group[0].key.name + batch, [part for part in parts if not _is_empty(part)], verdict=answer)
@@ -122,9 +125,9 @@ def _is_empty(part: Part) -> bool:
 
 
 def remarks_section(
-    found: "Sequence[Prediction]", baseline: str, unchanging: Sequence[str], *, brief: bool = False
+    found: "Sequence[Prediction]", baseline: str, unchanging: Sequence[str], left_out: str = "", *, brief: bool = False
 ) -> Section:
-    """Return what columns mean, and notes; ``unchanging`` are changes without effect.
+    """Return what columns mean, and notes: ``unchanging`` changes are without effect, ``left_out`` is said of workers.
 
     Of ``brief`` sections its last line is what to add for all of one model.
     """
@@ -141,7 +144,7 @@ def remarks_section(
         else []
     )
     known = [Sentences([terms], "dim")] if any(each.step_s for each in found) else []
-    return Section("Terms and notes", [*known, Sentences([*notes, *unchanged, *more])])
+    return Section("Terms and notes", [*known, Sentences([*notes, *unchanged, *filter(None, [left_out]), *more])])
 
 
 def _names(group: "Sequence[Prediction]") -> tuple[str, list[str]]:
@@ -265,7 +268,12 @@ def _knees(bends: "Sequence[PredictedKnees]") -> Iterator[str]:
             yield f"{changed}: {line}" if changed and len(bends) > 1 else line
 
 
-def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPrediction]", line: str) -> Section:
+def script_section(
+    profile: "AttachedProfile",
+    predictions: "Sequence[AttachedPrediction]",
+    line: str,
+    ratios: "Sequence[WorkerRatio]" = (),
+) -> Section:
     """Return what a user's own script takes on other numbers of workers; ``line`` is of its knees."""
     known = [(each, each.step_s) for each in predictions if each.step_s is not None]
     more = {"tokens/s": [each.tokens_per_s for each, _ in known], "MFU": [each.mfu for each, _ in known]}
@@ -282,7 +290,10 @@ def script_section(profile: "AttachedProfile", predictions: "Sequence[AttachedPr
     command = " ".join([Path(profile.command[0]).name, *profile.command[1:]])[:_LONGEST_COMMAND]
     trainings = f"Predicted is one of several trainings: {profile.trainings}." if profile.trainings else ""
     tested = profile.untested(max((each.workers for each, _ in known), default=0))
-    answers = [farthest_answer(predictions, tested), *(each.sentence for each in refusals(predictions))]
+    answers = [
+        farthest_answer(predictions, tested, more_workers(ratios)),
+        *(each.sentence for each in refusals(predictions)),
+    ]
     table = SectionTable([Column(title) for title in titles[1:]], rows, titles[0], _LAYOUTS, label="Predicted steps")
     parts: list[Part] = [Figures(partial(script_figures, predictions), note=BANDS), table] if rows else []
     notes = profile.notes(max(each.workers for each, _ in known)) if known else []
@@ -356,8 +367,9 @@ def _curve(found: "Forecast") -> Section:
     cores = f"Cores: {found.cores}." if found.cores else ""
     parts += [Sentences([line]) for line in (knee_line(found.knees), cores) if line]
     parts += _narrowing(found)
+    answer = farthest_answer(found.points, found.tested.in_words(), more_workers(found.ratios))
     about = f"Efficiency is relative to the measured step of {first} worker{'s'[: first > 1]}."
-    return Section(found.curve.name, parts, about, verdict=farthest_answer(found.points, found.tested.in_words()))
+    return Section(found.curve.name, parts, about, verdict=answer)
 
 
 def _of_curve(point: "ForecastPoint") -> list[str]:

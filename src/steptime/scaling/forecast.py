@@ -1,7 +1,9 @@
 """Forecasts of a user's own scaling curve: step times at further worker counts, its knees, scores of held-out rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from steptime.curves.posterior import AssumedHosts, Explanation, posterior, pred
 from steptime.curves.shape import INDEX, joint_prior, priors_for
 from steptime.curves.transformer import TransformerWork, transformer_work
 from steptime.predict.held_out_test import HeldOutTest, judged
+from steptime.predict.worker_ratio import WorkerRatio, worker_ratio
 from steptime.results.json_form import Interval
 from steptime.scaling.assessment import ScoredPoint, predict_holdout, score
 from steptime.scaling.empty_columns import EmptyColumn, empty_columns
@@ -52,6 +55,8 @@ class Forecast:
     """The two of them that narrow it most together; None of fewer than two."""
     knees: tuple[Knee, ...] = ()
     """Where more workers bring too little, each with its batch."""
+    ratios: tuple[WorkerRatio, ...] = ()
+    """Each forecast number of workers over the one before it."""
 
     @property
     def tested(self) -> HeldOutTest:
@@ -104,6 +109,7 @@ class Forecast:
             "further_pair": None
             if self.further_pair is None
             else {"workers": self.further_pair.workers, "expected_high_over_low": self.further_pair.ratio},
+            "compared": [ratio.to_json() for ratio in self.ratios],
             "knees": [knee.to_json() for knee in self.knees],
             "cores": self.cores,
             "score": asdict(score(self.held_out)) if self.held_out else None,
@@ -155,6 +161,40 @@ def _forecast(curve: ScalingCurve, workers: Sequence[int], shares: Sequence[floa
         tuple(further_points(found, places, last)),
         further_pair(found, places, last),
         tuple(curve_knees(curve, found, max(MOST_WORKERS, *workers), shares, error)),
+        _ratios(points, partial(_drawn_s, curve, found), error),
+    )
+
+
+def _drawn_s(curve: ScalingCurve, assumed: Sequence[AssumedHosts], counts: Sequence[int]) -> Array:
+    """Return draws of the seconds for the samples of one worker's step at numbers of workers, (draws, counts)."""
+    seconds: Array = np.exp(drawn_log_times(curve, assumed, counts)) / np.asarray(counts, dtype=float)
+    return seconds
+
+
+def _ratios(
+    points: Sequence[ForecastPoint], drawn_s: Callable[[Sequence[int]], Array], error: float, *, one_batch: bool = False
+) -> tuple[WorkerRatio, ...]:
+    """Return each number of workers over the one before it, of which the larger errs as the model did.
+
+    Args:
+        points: the forecasts.
+        drawn_s: returns draws for the same samples at numbers of workers, (draws, counts).
+        error: as ``forecast`` has it.
+        one_batch: whether a step has the same samples with any number of workers.
+    """
+    steps = {point.workers: point.step_s.value for point in sorted(points, key=lambda point: point.workers)}
+    counts = list(steps)
+    if len(counts) < 2:  # noqa: PLR2004 - one has none to be compared with
+        return ()
+    seconds = drawn_s(counts)
+    errs = np.exp(error * np.random.default_rng(_SEED).standard_normal(len(seconds)))
+    return tuple(
+        worker_ratio(
+            (fewer, more),
+            (seconds[:, place], seconds[:, place + 1] * errs),
+            steps[more] / steps[fewer] * (1.0 if one_batch else fewer / more),
+        )
+        for place, (fewer, more) in enumerate(pairwise(counts))
     )
 
 
@@ -190,7 +230,8 @@ def _forecast_strong(curve: ScalingCurve, workers: Sequence[int], shares: Sequen
     most = min(curve.setup.global_batch or MOST_WORKERS, max(MOST_WORKERS, *workers))
     searched = doublings(first.workers, most)
     assumed = strong_posterior(curve, [(count, servers) for count in (*workers, *searched)])
-    seconds = np.exp(drawn_steps(assumed, _DRAWS, _SEED)[:, len(workers) :])
+    drawn = np.exp(drawn_steps(assumed, _DRAWS, _SEED))
+    seconds = drawn[:, len(workers) :].copy()
     seconds[:, 1:] *= np.exp(error * np.random.default_rng(_SEED).standard_normal((len(seconds), 1)))
     more = np.asarray(searched, dtype=float) / first.workers
     bends = knees(searched, first.step_time / (seconds * more), 1.0 / seconds, shares)
@@ -199,7 +240,8 @@ def _forecast_strong(curve: ScalingCurve, workers: Sequence[int], shares: Sequen
     fitted = curve.fit[-1].workers
     places = {count: place for place, count in enumerate(searched, len(workers)) if fitted < count < workers[last]}
     pair = further_pair(assumed, places, last)
-    return Forecast(curve, points, held_out, further_pair=pair, knees=tuple(bends))
+    ratios = _ratios(points, lambda counts: drawn[:, [workers.index(each) for each in counts]], error, one_batch=True)
+    return Forecast(curve, points, held_out, further_pair=pair, knees=tuple(bends), ratios=ratios)
 
 
 _DRAWS = 2000
