@@ -5,7 +5,10 @@ import pytest
 from stored_processes import BEGIN, MS, ddp_job, ddp_steps, found_in, part_of, process_lines, sentences_of, step, write
 
 from steptime.diagnosis.rules import script_findings
+from steptime.plain_file import PlainFolder
 from steptime.report.attached import job_title, run_notes
+from steptime.results.attached_files import read_attached
+from steptime.results.gpu_windows import RECORDS
 
 
 def one_process(folder, steps, **more):
@@ -379,6 +382,29 @@ def test_parts_of_rounds_before_these_are_known_are_no_kind_of_their_own(tmp_pat
     later = {"optimizers": [0, 0, 0, 1], "micro_steps": 4}
     steps = [{**each, "flags": ["no_loader"], **early.get(each["number"], later)} for each in plain_steps()]
     assert not {"micro_steps", "optimizer_rounds"} & sentences_of(one_process(tmp_path, steps)).keys()
+
+
+JOINED = {
+    "three optimizers": ([[0], [1], [2]] * 2, [0, 1, 2], 2),
+    "several updates of one, and one of another": ([[0], [0], [0], [1]] * 2, [0, 0, 0, 1], 2),
+    "two together in each third step": ([[0], [0], [0, 1]] * 2, [0, 0, 0, 1], 2),
+    "none": ([[0], [1], [1], [0]], [0, 1], 4),
+    "no whole round": ([[0], [1], [0]], [0, 1], 3),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_parts_of_rounds_before_these_are_known_count_as_one_step(tmp_path, name):
+    parts, turn, count = JOINED[name]
+    early = {number: {"optimizers": own, "micro_steps": len(own)} for number, own in enumerate(parts)}
+    later = {"optimizers": turn, "micro_steps": len(turn)}
+    steps = [{**each, "flags": ["no_loader"], **early.get(each["number"], later)} for each in plain_steps()]
+    write(tmp_path, process_lines(0, 1, steps))
+    (process,) = read_attached(PlainFolder(tmp_path), tmp_path / RECORDS).processes
+    assert len(process.steps) == len(steps) - len(parts) + count
+    assert process.missing_steps == 0
+    assert sum(step.duration_ns for step in process.steps) == sum(step["duration_ns"] for step in steps)
+    assert sum(step.micro_steps for step in process.steps) == sum(step["micro_steps"] for step in steps)
 
 
 def test_models_of_equal_steps_one_after_the_other_are_no_finding(tmp_path):

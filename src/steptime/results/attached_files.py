@@ -36,6 +36,7 @@ from steptime.results.attached_lines import (
     WeightsLine,
 )
 from steptime.results.consistency import SetAside
+from steptime.results.first_rounds import with_whole_rounds
 from steptime.results.gpu_windows import RECORDS, WRITTEN, GpuWindow, NoGpus, read_windows
 from steptime.results.jsonlines import read_lines
 from steptime.results.peaks import StoredPeaks
@@ -77,6 +78,8 @@ class ProcessLines:
     """By phase, why its library shows no times of it."""
     faults: list[FaultLine] = field(default_factory=list)
     end: EndLine | None = None
+    joined: int = 0
+    """By how many its steps are fewer, since first ones were parts of others."""
 
     @property
     def span_ns(self) -> tuple[int, int]:
@@ -99,7 +102,12 @@ class ProcessLines:
         for first, last in sorted(stretches):
             covered += max(0, last + 1 - max(first, reached))
             reached = max(reached, last + 1)
-        return max(reached, self.end.steps if self.end else 0) - covered
+        return max(reached, self.end.steps if self.end else 0) - covered - self.joined
+
+    def join_first_rounds(self) -> None:
+        """Join first steps that are parts of what is one step later on, once all are read."""
+        steps = with_whole_rounds(self.steps)
+        self.joined, self.steps = len(self.steps) - len(steps), steps
 
     def take(self, line: Line) -> None:
         """Keep a further line; raises ValueError where it does not fit those before."""
@@ -236,6 +244,8 @@ def _read_process(folder: PlainFolder, path: Path, aside: list[SetAside]) -> Pro
                 problem = str(error)
         if problem:
             aside.append(SetAside(file=file, line=line.number, reason="damaged", message=problem))
+    if found is not None:
+        found.join_first_rounds()
     return found
 
 
