@@ -379,3 +379,22 @@ for i in range(128):
     steps = run(tmp_path, loop)
     assert [step["samples"] for step in steps] == [16] * count
     assert [step["number"] for step in steps if "apart" in step] == evaluated  # those behind one
+
+
+@pytest.mark.parametrize(
+    "batches", ["[(torch.rand(16, 2),) for _ in range(12)]", "DataLoader(TensorDataset(torch.rand(192, 2)), 16)"]
+)
+@pytest.mark.parametrize("evaluated", ["[torch.rand(16, 2)] * 4", "[torch.rand(64, 2)]"])
+def test_a_network_that_stays_in_evaluation_mode_behind_an_evaluation_is_trained_so(tmp_path, batches, evaluated):
+    loop = f"""
+for _ in range(4):
+    for (x,) in {batches}:
+        learn(net(x).pow(2).mean())
+    net.eval()
+    with torch.no_grad():
+        for x in {evaluated}: net(x)
+"""
+    steps = run(tmp_path, loop)
+    assert len(steps) == 48
+    assert sum("apart" in step for step in steps) == 3
+    assert sum("forward" not in step["regions"] for step in steps) <= 1  # until an update shows it

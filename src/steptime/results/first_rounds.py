@@ -72,8 +72,8 @@ def _joined(parts: Sequence[StepLine], later: StepLine, number: int) -> StepLine
 
 
 def _collections(parts: Sequence[StepLine]) -> tuple[int, int] | None:
-    found = [part.collections for part in parts if part.collections is not None]
-    return (sum(count for count, _ in found), max(longest for _, longest in found)) if found else None
+    collected = [part.collections for part in parts if part.collections is not None]
+    return (sum(count for count, _ in collected), max(longest for _, longest in collected)) if collected else None
 
 
 def _sums(entries: Iterable[tuple[str, int]]) -> dict[str, int]:

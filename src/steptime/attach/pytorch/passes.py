@@ -358,6 +358,7 @@ class TorchTraining:
             defined_in = type(optimizer).step.__module__
             own = defined_in.startswith("torch.optim.")
             if not self.recorder.inside("update"):
+                self.trains_so = self.trains_so or (self.evaluates and self.unused.beside)
                 self.unused.update_begins(again=not own or defined_in == "torch.optim.lbfgs")
             self.recorder.update_begin(closure_first=own)  # as every optimizer of torch calls it
 
