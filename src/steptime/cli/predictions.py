@@ -110,7 +110,7 @@ def _left_out(profile: Profile, path: Path, overrides: Sequence[str], prediction
     """Return which of the usual numbers of workers no model answers here, with the command that does on more hosts."""
     shown = {each.workers for each in predictions}
     missing = [count for count in USUAL_WORKERS if count > max(shown, default=0)]
-    if not missing or any(each.refused for each in predictions) or any(each.query.hosts for each in predictions):
+    if not predictions or not missing or any(each.refused or each.query.hosts for each in predictions):
         return ""
     command = shlex.join(predicting_command(profile, path, overrides, missing))
     return f"note: on this host no model answers {listed([*map(str, missing)])} workers; on further hosts: {command}"
