@@ -677,8 +677,8 @@ def test_the_answer_over_several_models_comes_first_and_has_each_workload(severa
     page = tmp_path / "page.html"
     CliRunner().invoke(app, ["predict", str(several), "--workers", "2", "--html", str(page)])
     answer = html.unescape(page.read_text("utf-8").partition("<main>")[0])
-    assert re.search(r"gpt2_tiny, 2 workers: tensorflow allreduce is predicted", answer)
-    assert re.search(r"lenet5, 2 workers: tensorflow allreduce is predicted", answer)
+    assert re.search(r"gpt2_tiny, 2 workers on one host: tensorflow allreduce \([^)]*\) is predicted", answer)
+    assert re.search(r"lenet5, 2 workers on one host: tensorflow allreduce \([^)]*\) is predicted", answer)
 
 
 def test_more_workers_are_told_over_fewer_with_an_interval_of_their_own(profile):

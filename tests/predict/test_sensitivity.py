@@ -6,7 +6,9 @@ from world import World, a_profile, asked, observed
 
 from steptime.predict.predict import predict
 from steptime.predict.query import read_queries
-from steptime.predict.sensitivity import sensitivities
+from steptime.predict.sensitivity import Sensitivity, sensitivities
+from steptime.report.predicted_decisions import deciding_value
+from steptime.results.json_form import Interval
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,58 @@ def test_a_stated_bandwidth_is_stated_and_its_latency_assumed(gpu_host):
 def test_a_link_that_was_measured_is_not_assumed():
     rows = moved(a_profile(observed(World(), 0)), 2, "batch_per_worker=32")
     assert {row.how for name, row in rows.items() if name.startswith(("bandwidth", "latency"))} == {"measured"}
+
+
+@pytest.mark.parametrize(("source", "how"), [("prior", "fitted"), ("believed", "fitted"), ("net", "measured")])
+def test_a_link_that_steps_alone_show_is_fitted(source, how):
+    profile = a_profile(observed(World(), 0))
+    groups = [
+        group.model_copy(
+            update={
+                "measured": [
+                    each.model_copy(update={"link": each.link and each.link.model_copy(update={"source": source})})
+                    for each in group.measured
+                ]
+            }
+        )
+        for group in profile.groups
+    ]
+    rows = moved(profile.model_copy(update={"groups": groups, "net": []}), 2, "batch_per_worker=32")
+    assert {row.how for name, row in rows.items() if name.startswith(("bandwidth", "latency"))} == {how}
+
+
+def row(name, how, value, low, high):
+    unmoved = Interval(1.0, 1.0, 1.0)
+    return Sensitivity(name, how, Interval(value, low, high), unmoved)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([(1.0, 0.79, 1.0)], "No assumed value is expected to change it by 1 %; the latency 0 may: "),
+        ([(1.0, 1.0, 1.42)], "No assumed value is expected to change it by 1 %; the latency 0 may: "),
+        ([(1.002, 1.0, 1.003), (1.0, 0.9, 1.0)], "; the latency 1 may: 1.00x (0.90 to 1.00)"),
+        ([(1.002, 0.995, 1.005)], "No assumed value changes it by 1 %."),
+        ([], "No assumed value changes it by 1 %."),
+        ([(1.1, 1.0, 1.2)], "Of assumed values it is the latency 0: "),
+    ],
+)
+def test_an_assumed_value_that_may_move_a_step_by_its_interval_is_named(rows, words):
+    assumed = [row(f"latency {place}", "assumed", *ends) for place, ends in enumerate(rows)]
+    assert words in deciding_value([row("bandwidth", "stated", 1.7, 1.6, 1.8), *assumed])
+
+
+def test_a_stated_value_is_without_effect_only_where_its_interval_is():
+    first = row("latency", "assumed", 1.7, 1.6, 1.8)
+    without = [deciding_value([first, row("rate", "stated", 1.001, 1.0, high)]) for high in (1.005, 1.2)]
+    assert ["less than 1 %" in text for text in without] == [True, False]
+
+
+def test_where_no_value_is_expected_to_move_a_step_the_one_that_may_is_named():
+    wide, narrow = row("rate", "stated", 1.001, 0.8, 1.0), row("rate", "stated", 1.001, 0.999, 1.002)
+    other = row("latency", "assumed", 1.002, 0.999, 1.003)
+    assert "What decides most is the rate (stated): 1.00x (0.80 to 1.00)" in deciding_value([other, wide])
+    assert deciding_value([narrow]).startswith("No value that a link or a prior gives moves the step by 1 %")
 
 
 def test_values_that_were_measured_are_left_out():

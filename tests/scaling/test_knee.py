@@ -47,6 +47,12 @@ def test_a_knee_whose_ends_are_one_number_names_it_once():
     assert knee.sentence == "efficiency falls below 80 % at 2 workers"
 
 
+def test_one_worker_that_waits_for_servers_is_below_its_share_from_the_first():
+    knee = Knee("efficiency", 0.8, Interval(1.0, 1.0, 2.0), 64, 0.0)
+
+    assert knee.sentence == "efficiency is below 80 % from 1 worker (1 to 2)"
+
+
 def test_a_doubling_that_gains_too_little_is_named_by_the_workers_before_it():
     counts = doublings(1, 16)
     throughput = np.array([[1.0, 1.9, 3.5, 5.0, 6.0]])

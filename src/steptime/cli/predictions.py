@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,16 +17,16 @@ from steptime.document.number_format import listed
 from steptime.document.section import ANSWER, Section
 from steptime.fitting.attached_profile import AttachedProfile
 from steptime.fitting.profile import Profile
-from steptime.predict.assumptions import assumed, other_layouts, without_effect, worker_counts
+from steptime.predict.assumptions import assumed, other_layout, other_layouts, without_effect, worker_counts
 from steptime.predict.attached import attached_ratios, predict_attached
 from steptime.predict.paired import paired_ratios
-from steptime.predict.predict import BASELINE, Prediction
+from steptime.predict.predict import Prediction, baseline_of
 from steptime.predict.predict import predict as predict_all
 from steptime.predict.query import read_queries
 from steptime.predict.sensitivity import sensitivities
 from steptime.report.predicted_decisions import deciding_value
 from steptime.report.predictions import curve_sections, model_section, remarks_section, script_section
-from steptime.report.refusals import RefusedWorkers, refusal_section, shared_refusals
+from steptime.report.refusals import RefusedWorkers, refusal_section, refusals
 from steptime.scaling.knee import knee_line
 from steptime.scaling.predicted_knees import PredictedKnees, attached_knees, of_answered, profile_knees
 
@@ -82,13 +83,13 @@ def predict_profile(
         groups = _groups(predictions)
         compared = [pair.to_json() for group in groups for pair in paired_ratios(group)]
         steps = [to_json(each) for each in predictions]
-        print_json({"predictions": steps, "baseline": BASELINE, "compared": compared, "knees": knees})
+        print_json({"predictions": steps, "baseline": baseline_of(predictions), "compared": compared, "knees": knees})
     if form != "json" or html is not None:
         unchanging = list(without_effect(overrides, predictions, predicted))
         left_out = _left_out(read, path, overrides, predictions) if workers is None else ""
 
         def sections(*, brief: bool) -> list[Section]:
-            remarks = remarks_section(predictions, BASELINE, unchanging, left_out, brief=brief)
+            remarks = remarks_section(predictions, baseline_of(predictions), unchanging, left_out, brief=brief)
             return [*_models(predictions, read, bends, brief=brief), remarks]
 
         # Nine models would fill twenty screens of a terminal with their phases.
@@ -165,14 +166,23 @@ def _models(
     predictions: Sequence[Prediction], profile: Profile, bends: Sequence[PredictedKnees], *, brief: bool
 ) -> list[Section]:
     groups = _groups(predictions)
-    shared = shared_refusals(groups) if brief else {}
+    shared = _shared_refusals(groups) if brief else {}
     shown = [_model(group, profile, bends, shared if brief else None) for group in groups]
-    fastest = " ".join(fastest_models(groups))
+    fastest = "\n".join(fastest_models(groups, partial(other_layout, profile)))
     return [
         *([refusal_section(shared, len(groups))] if shared else []),
         *([Section("Fastest", [], "Intervals are of 90 %.", verdict=fastest, id=ANSWER)] if fastest else []),
         *(section for section in shown if section.is_within("terminal") or not brief),
     ]
+
+
+def _shared_refusals(groups: Sequence[Sequence[Prediction]]) -> dict[RefusedWorkers, list[str]]:
+    """Return the names of the models of which something is refused for the same reason, more than one for each."""
+    names: dict[RefusedWorkers, list[str]] = {}
+    for group in groups:
+        for refused in refusals(group):
+            names.setdefault(refused, []).append(group[0].key.name)
+    return {refused: those for refused, those in names.items() if len(those) > 1}
 
 
 def to_json(each: Prediction) -> dict[str, Any]:

@@ -16,10 +16,10 @@ ANSWER = "answer"
 """The id of a section that answers for all sections of a page."""
 Medium = Literal["terminal", "page"]
 Style = Literal["", "dim", "bold", "good", "bad", "warning"]
-Layout = Literal["wide", "plain", "stacked", "split", "list"]
+Layout = Literal["wide", "plain", "stacked", "packed", "split", "list"]
 """Of a table in a terminal: all of a row in one line, the most important of it, intervals below, further columns in
 another table, a line for a cell."""
-EVERYWHERE: tuple[Layout | Medium, ...] = ("wide", "plain", "stacked", "split", "list", "page")
+EVERYWHERE: tuple[Layout | Medium, ...] = ("wide", "plain", "stacked", "packed", "split", "list", "page")
 
 
 @dataclass(frozen=True, kw_only=True)

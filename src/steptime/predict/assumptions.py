@@ -15,6 +15,8 @@ _MOST_LAYOUTS = 3
 """Numbers of workers whose layout is written out."""
 _HOW = {"net": "as measured", "cluster": "as measured", "believed": "by the data sheet", "prior": "assumed"}
 _LAYOUT_KEYS = {"hosts", "workers_per_host"}
+STATED = {*_LAYOUT_KEYS, "gpus_per_host", "interconnect.bandwidth", "nic_bandwidth", "interconnect.delay"}
+"""Keys of a query of several hosts whose values ``assumed`` states."""
 
 
 def assumed(group: Sequence[Prediction]) -> str:
@@ -24,7 +26,8 @@ def assumed(group: Sequence[Prediction]) -> str:
     if len(layouts) > _MOST_LAYOUTS:
         layouts = [*layouts[: _MOST_LAYOUTS - 1], "…", layouts[-1]]
     links = list(dict.fromkeys(_link(each) for each in known if each.deployment and each.deployment.crosses))
-    return "; ".join(layouts + [link for link in links if link])
+    servers = dict.fromkeys(_servers(each) for each in known)
+    return "; ".join([*layouts, *filter(None, [*servers, *links])])
 
 
 def other_layouts(profile: Profile, group: Sequence[Prediction]) -> Iterator[Prediction]:
@@ -33,11 +36,17 @@ def other_layouts(profile: Profile, group: Sequence[Prediction]) -> Iterator[Pre
     Nothing is yielded of predictions within one host, nor of those that are refused.
     """
     farthest = {tuple(each.query.texts.items()): each for each in group if each.step_s is not None}
-    for each in filter(_is_open, farthest.values()):
-        query = replace(each.query, workers_per_host=1)
-        alike = (target for target in targets(profile, query) if target.key == each.key)
-        others = (predict_one(profile, target, query, each.workers) for target in alike)
-        yield from (other for other in others if other.step_s is not None)
+    yield from filter(None, (other_layout(profile, each) for each in farthest.values()))
+
+
+def other_layout(profile: Profile, one: Prediction) -> Prediction | None:
+    """Return a prediction with one worker on each host; None if that is refused, or if ``one`` states its layout."""
+    if not _is_open(one):
+        return None
+    query = replace(one.query, workers_per_host=1)
+    alike = (target for target in targets(profile, query) if target.key == one.key)
+    others = (predict_one(profile, target, query, one.workers) for target in alike)
+    return next((other for other in others if other.step_s is not None), None)
 
 
 def _is_open(one: Prediction) -> bool:
@@ -88,7 +97,19 @@ def _layout(one: Prediction) -> str:
     if deployment.hosts == 1:
         return f"{workers} on one host"
     stated = "" if one.query.workers_per_host or one.query.hosts else " (not stated)"
-    return f"{workers} on {format_count(deployment.hosts, 'host')}, {deployment.workers_per_host} each{stated}"
+    most = "up to " if one.workers % deployment.workers_per_host else ""
+    return f"{workers} on {format_count(deployment.hosts, 'host')}, {most}{deployment.workers_per_host} each{stated}"
+
+
+def _servers(one: Prediction) -> str:
+    """Return ``2 servers on 2 hosts of their own``; empty where there are none."""
+    deployment = one.deployment
+    if deployment is None or not deployment.servers:
+        return ""
+    own, several = deployment.server_hosts, deployment.servers > 1
+    beside = " beside workers" if deployment.placement == "colocated" else ""
+    where = f" on {format_count(own, 'host')} of {'their' if several else 'its'} own" if own else beside
+    return f"{format_count(deployment.servers, 'server')}{where}"
 
 
 def _link(one: Prediction) -> str:

@@ -35,6 +35,15 @@ class HeldOutTest:
     elsewhere: "HeldOutTest | None" = None
     """Without points: how it did on one worker where several were asked for, or on several; None if it has neither."""
 
+    @property
+    def doubt(self) -> str:
+        """What it leaves to doubt, as a clause about the model; empty where all points lay inside."""
+        if not self.points:
+            return (
+                "not tested on held-out points" if self.elsewhere is None else "tested on other numbers of workers only"
+            )
+        return "" if self.farthest is None else f"{self.outside} of {self.points} held-out points outside its interval"
+
     def in_words(self) -> str:
         """Return it as a sentence."""
         if not self.points:

@@ -37,6 +37,11 @@ class PairedRatio:
     worker_time: Interval[float, float]
     """The same of the workers' time together, which is what they cost."""
 
+    @property
+    def has_servers(self) -> bool:
+        """Whether there are servers, whose time ``worker_time`` leaves out."""
+        return bool(self.other.deployment and self.other.deployment.servers)
+
     def to_json(self) -> dict[str, object]:
         """Return the object that docs/prediction.md describes."""
         key = self.other.key

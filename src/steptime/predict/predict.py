@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from math import inf, isfinite
+from math import ceil, inf, isfinite
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from steptime.model.worker_spread import expected_maximum
 from steptime.phases import HIDDEN, PHASES
 from steptime.predict.held_out_test import HeldOutTest, held_out_test
 from steptime.predict.launch_deviation import launch_spread, unknown_states
+from steptime.predict.next_measurement import narrowing
 from steptime.predict.parameter_draws import parameters_of
 from steptime.predict.query import Query, check_sizes
 from steptime.predict.targets import Target, targets
@@ -37,7 +38,6 @@ from steptime.predict.uncertainty import (
     Extrapolation,
     IntervalShares,
     UncertainStep,
-    narrowing,
     ratio_outside,
     uncertain_step,
 )
@@ -108,6 +108,7 @@ class Prediction:
     efficiency: Interval[float, float] | None
     """Throughput per worker over that of ``BASELINE``, which is predicted too."""
     epoch_s: Interval[float, float] | None
+    """Of whole steps, the last of which may be of fewer samples."""
     phases: Mapping[str, PredictedPhase | None]
     dominant: str | None
     extrapolation: float | None
@@ -131,6 +132,12 @@ class Prediction:
     """Of efficiency and throughput, each (draws,); None if it is refused."""
     inputs: StepInputs | None = field(default=None, compare=False, repr=False)
     """What its step was drawn from, with the model's error on what was left out of its fit; None if it is refused."""
+
+
+def baseline_of(predictions: Sequence[Prediction]) -> str:
+    """Return what efficiencies are relative to: a worker that has no servers either."""
+    with_servers = any(each.deployment and each.deployment.servers for each in predictions)
+    return f"{BASELINE}, without servers" if with_servers else BASELINE
 
 
 def predict(profile: Profile, workers: Sequence[int], queries: Sequence[Query]) -> list[Prediction]:
@@ -229,6 +236,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
     baseline = step_of(alone_phases)
     samples = query.samples or _samples(target.key)
     rate = workers * deployment.batch * deployment.accumulation
+    steps = ceil(samples / rate) if samples else 0
     throughput = _interval(rate / step, rate / uncertain.seen)
     shares = {name: float(np.mean(values / step)) for name, values in phases.items() if name != HIDDEN.name}
     middle_s = float(np.median(step))
@@ -244,7 +252,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         step_s=_interval(step, uncertain.seen),
         throughput=throughput,
         efficiency=_interval(baseline / step, baseline / (step if workers == 1 else uncertain.seen)),
-        epoch_s=_interval(samples / rate * step, samples / rate * uncertain.seen) if samples else None,
+        epoch_s=_interval(steps * step, steps * uncertain.seen) if steps else None,
         phases=shown,
         dominant=max(
             (name for name, phase in shown.items() if phase and name != HIDDEN.name),
@@ -259,7 +267,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         made_of=_made_of(uncertain),
         inputs=replace(found, extrapolation=extrapolation),
         draws=(baseline / (step if workers == 1 else uncertain.seen), rate / uncertain.seen),
-        narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
+        narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, (target.key, deployment)),
         held_out=tested,
         link=_link_used(topology, topology.link, parameters) if topology.link else None,
     )

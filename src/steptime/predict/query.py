@@ -1,6 +1,6 @@
 """The query of a prediction: workers and ``key.path=value`` changes, read with all mistakes at once."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -31,6 +31,8 @@ _MOST_PER_HOST = 10_000
 _MOST_SAMPLES = 10**12
 _LEAST_MIB, _MOST_MIB = 1e-6, 1e6
 _LEAST_SHARE = 1e-6
+_OF_MODEL = frozenset({"framework", "strategy", "tuning", "workload"})
+"""Keys whose values the name of a model has."""
 _LEAST_RATE, _MOST_RATE = 1e3 / _BITS, 1e15 / _BITS
 _MOST_DELAY_S = 100.0
 
@@ -77,6 +79,16 @@ class Query:
     """By name, the values of ``USUAL_SETTINGS`` whose models are asked."""
     texts: Mapping[str, str] = field(default_factory=dict, compare=False)
     """The values as they were written, by key, for those keys that had several."""
+
+    @property
+    def changed_texts(self) -> dict[str, str]:
+        """Of ``texts``, those that do not choose the model, whose name has these."""
+        return {key: text for key, text in self.texts.items() if key not in _OF_MODEL}
+
+    def changes(self, without: Collection[str] = ()) -> str:
+        """Return ``bandwidth=25Gbit/s`` of what was changed, ``without`` some keys; empty where nothing was."""
+        changed = ((key, text) for key, text in self.changed_texts.items() if key not in without)
+        return ", ".join(f"{key.removeprefix('interconnect.')}={text}" for key, text in changed)
 
 
 def _count(most: int) -> Callable[[str], int]:

@@ -16,7 +16,7 @@ from steptime.fitting.step_model import INNER, OUTER, phases_of, step_of
 from steptime.predict.predict import Prediction, StepInputs
 from steptime.results.json_form import Interval
 
-How = Literal["stated", "assumed", "measured"]
+How = Literal["stated", "assumed", "fitted", "measured"]
 _LINKS: Mapping[str, str] = {
     OUTER[0]: "latency between hosts",
     OUTER[1]: "bandwidth between hosts",
@@ -43,7 +43,8 @@ class Sensitivity:
 
     name: str
     how: How
-    """How the value is known: a link that the query states has an assumed share of what is stated."""
+    """How the value is known: a link that the query states has an assumed share of what is stated, and one that steps
+    alone show is fitted to these, whatever was believed of it."""
     halved: Interval[float, float]
     doubled: Interval[float, float]
 
@@ -51,6 +52,12 @@ class Sensitivity:
     def moves(self) -> float:
         """The larger of both changes, as the logarithm of a ratio."""
         return max(abs(float(np.log(each.value))) for each in (self.halved, self.doubled))
+
+    @property
+    def may_move(self) -> float:
+        """The largest change that the intervals of both allow, likewise."""
+        ends = [end for each in (self.halved, self.doubled) for end in (each.low, each.high)]
+        return max(abs(float(np.log(end))) for end in ends)
 
 
 def sensitivities(prediction: Prediction) -> list[Sensitivity]:
@@ -99,7 +106,11 @@ def _how_of_link(name: str, prediction: Prediction, inputs: StepInputs) -> How:
     inside = topology.inner if topology.inner is not None else topology.link
     link = topology.link if outer else inside
     fitted = topology.factors if outer or topology.inner is None else topology.inner_factors
-    return "assumed" if link is None or (link.source in {"prior", "believed"} and not fitted) else "measured"
+    if link is None:
+        return "assumed"
+    if link.source in {"prior", "believed"}:
+        return "fitted" if fitted else "assumed"
+    return "measured"
 
 
 def _scaled(name: str, draws: Array, factor: float) -> Array:

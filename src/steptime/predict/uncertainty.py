@@ -1,4 +1,4 @@
-"""The interval of a prediction: its three parts, how much each adds, and the measurement that would narrow it most.
+"""The interval of a prediction: its three parts, and how much each adds.
 
 Parameters are drawn; launches differ by as much as they were seen to; and the model errs outside what was measured.
 What the model does not know is communication and waiting, which more often takes longer than modelled than shorter. So
@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.fitting.posterior import DRAWS, Array
-from steptime.fitting.profile import ProfileGroup
-from steptime.fitting.step_model import INNER, OUTER, StepModel, phases_of, step_of
+from steptime.fitting.step_model import StepModel, phases_of, step_of
 
 _BATCH = 0.03
 _BANDWIDTH = 0.06
@@ -193,77 +192,3 @@ def with_longer_waits(parameters: Mapping[str, Array], model: StepModel, longer:
     for name in ("persistent", "transient"):
         found[name] = found[name] * longer
     return found
-
-
-def narrowing(
-    parameters: Mapping[str, Array],
-    step: UncertainStep,
-    extrapolation: Extrapolation,
-    group: ProfileGroup,
-    workers: int,
-) -> str:
-    """Return the one measurement that would narrow the interval most, with its command."""
-    shares = step.shares
-    largest = max(shares.parameters, shares.launches, shares.extrapolation)
-    if largest == shares.launches:
-        return "more launches: steptime run STUDY launches.min=10 -o RESULTS"
-    if largest == shares.extrapolation and extrapolation.of_model == max(extrapolation.parts.values()):
-        return _where_it_errs(group)
-    if largest == shares.extrapolation:
-        return _nearer(extrapolation, group, workers)
-    return _of_parameter(_most_telling(parameters, step.modelled), group)
-
-
-def _where_it_errs(group: ProfileGroup) -> str:
-    """Return what shows where a model errs: its phases, or where they are known another number of workers."""
-    if not all(each.ablation_launches for each in group.measured):
-        return "a breakdown, which shows the phase that is wrong: steptime run STUDY breakdown=true -o RESULTS"
-    most = max(each.deployment.workers for each in group.measured)
-    return f"another number of workers to fit: steptime run STUDY workers={2 * most} -o RESULTS"
-
-
-def _nearer(extrapolation: Extrapolation, group: ProfileGroup, workers: int) -> str:
-    key = group.key
-    parts = extrapolation.parts
-    axis = max(parts, key=lambda name: parts[name])
-    most = max(each.deployment.workers for each in group.measured)
-    if axis == "workload":
-        return "one worker of that workload: steptime run STUDY workloads=NAME workers=1 -o RESULTS"
-    if axis == "batch":
-        return "the batch itself: steptime run STUDY batch_per_worker=N -o RESULTS"
-    if axis == "crosses":
-        return f"two hosts: steptime run STUDY workers={min(2 * most, workers)} launcher=mpi -o RESULTS"
-    if axis == "turns":
-        return f"workers that take turns on a core: steptime run STUDY workers={min(2 * most, workers)} -o RESULTS"
-    if axis == "bandwidth":
-        return _net(key.framework, key.device)
-    return f"more workers: steptime run STUDY workers={min(2 * most, workers)} -o RESULTS"
-
-
-def _most_telling(parameters: Mapping[str, Array], step: Array) -> str:
-    """Return the parameter whose draws go with those of the step most closely."""
-
-    def correlation(values: Array) -> float:
-        return 0.0 if np.ptp(values) == 0.0 else abs(float(np.corrcoef(values, step)[0, 1]))
-
-    return max(parameters, key=lambda name: correlation(parameters[name]))
-
-
-def _of_parameter(name: str, group: ProfileGroup) -> str:
-    framework, device = group.key.framework, group.key.device
-    if name in (*OUTER, *INNER):
-        where = "inside a host" if name in INNER else "between hosts"
-        return f"the link {where}: {_net(framework, device)}"
-    if name in ("overlap_efficiency", "persistent", "transient", "contention_factor"):
-        return "a breakdown of several workers: steptime run STUDY workers=2 breakdown=true -o RESULTS"
-    if name in ("input_per_sample_s", "input_share"):
-        return "a breakdown with the loader: steptime run STUDY breakdown=true -o RESULTS"
-    if name == "timing":
-        return "more launches of one worker: steptime run STUDY workers=1 launches.min=10 -o RESULTS"
-    return "one worker, broken down, at two batches: steptime run STUDY workers=1 breakdown=true -o RESULTS"
-
-
-def _net(framework: str, device: str) -> str:
-    if device == "cuda":
-        return "steptime fit RESULTS --nccl-tests FILE, with what all_reduce_perf prints"
-    return f"steptime net -o RESULTS (the back end of {framework})"

@@ -90,7 +90,9 @@ def sections_page(shown: Sequence[Section], title: str, command: str) -> str:
         question="",
         notice="",
         refresh_s=None,
-        answers=[f"{each.title}: {each.verdict}" if several else each.verdict for each in answered],
+        answers=[
+            f"{each.title}: {line}" if several else line for each in answered for line in each.verdict.splitlines()
+        ],
         further=[],
         answered=[each.verdict for each in answered],
         is_whole=True,

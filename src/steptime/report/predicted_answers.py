@@ -21,21 +21,26 @@ _MOST_CHANGES = 3
 _PREDICTED = "predicted"
 
 
+def is_wide(interval: Interval | IntervalOverLaunches) -> bool:
+    """Whether the ends of an interval differ too much to claim its number."""
+    return is_undecided(interval.low, interval.high)
+
+
 def time_shown(interval: Interval | IntervalOverLaunches, unit: tuple[float, str] | None = None) -> Shown:
     """Return a predicted time; its range alone where the ends differ too much to claim it."""
-    value, low, high = interval.value, interval.low, interval.high
-    if low is not None and high is not None and is_undecided(low, high):
+    low, high = interval.low, interval.high
+    if low is not None and high is not None and is_wide(interval):
         return Shown(INCONCLUSIVE, f"{format_seconds(low)} to {format_seconds(high)}")
-    return seconds(value, low, high, unit)
+    return seconds(interval.value, low, high, unit)
 
 
 def is_known(prediction: "Prediction") -> bool:
     """Whether a step is predicted within a factor that lets its parts be claimed."""
-    step = prediction.step_s
-    return step is not None and not is_undecided(step.low, step.high)
+    return prediction.step_s is not None and not is_wide(prediction.step_s)
 
 
-def _takes(step: Interval | IntervalOverLaunches) -> str:
+def takes(step: Interval | IntervalOverLaunches) -> str:
+    """Return ``a step takes 18.0 ms (13.0 to 32.2)``; of a wide interval the ends alone."""
     shown = time_shown(step)
     return f"the step is {shown.line}" if shown.text == INCONCLUSIVE else f"a step takes {shown.line}"
 
@@ -55,7 +60,7 @@ def model_answer(
     farthest: dict[str, Prediction] = {}
     for prediction in sorted(group, key=lambda prediction: prediction.workers):
         if prediction.step_s is not None:
-            farthest[changes_of(prediction)] = prediction
+            farthest[prediction.query.changes()] = prediction
     clauses = []
     for changed, prediction in list(farthest.items())[:_MOST_CHANGES]:
         lead = f"{changed}: " if len(farthest) > 1 else ""
@@ -67,16 +72,11 @@ def model_answer(
 
 def _model_clause(prediction: "Prediction") -> str:
     assert prediction.step_s is not None  # noqa: S101 - others are refused
-    clause = _takes(prediction.step_s)
+    clause = takes(prediction.step_s)
     if is_known(prediction) and prediction.throughput and prediction.efficiency:
         clause += f", {rate(Interval(*astuple(prediction.throughput))).line} samples/s"
         clause += f", efficiency {percent(*astuple(prediction.efficiency)).line}"
     return clause
-
-
-def changes_of(prediction: "Prediction") -> str:
-    """Return what was changed, ``bandwidth=25Gbit/s``; empty where nothing was."""
-    return ", ".join(f"{key.removeprefix('interconnect.')}={text}" for key, text in prediction.query.texts.items())
 
 
 def farthest_answer(points: "Sequence[AttachedPrediction | ForecastPoint]", tested: str, compared: str = "") -> str:
@@ -84,7 +84,7 @@ def farthest_answer(points: "Sequence[AttachedPrediction | ForecastPoint]", test
     steps = [(each.workers, each.step_s) for each in points if each.step_s is not None]
     workers, step = max(steps, key=lambda pair: pair[0], default=(0, None))
     return (
-        " ".join([f"With {format_count(workers, 'worker')} {_takes(step)}.", compared, tested]).replace("  ", " ")
+        " ".join([f"With {format_count(workers, 'worker')} {takes(step)}.", compared, tested]).replace("  ", " ")
         if step
         else ""
     )
@@ -92,7 +92,7 @@ def farthest_answer(points: "Sequence[AttachedPrediction | ForecastPoint]", test
 
 def model_figures(group: "Sequence[Prediction]") -> list[Figure]:
     """Return step time and efficiency against workers; none of a single number of workers."""
-    steps = [(changes_of(each) or _PREDICTED, each.workers, each.step_s) for each in group]
+    steps = [(each.query.changes() or _PREDICTED, each.workers, each.step_s) for each in group]
     shares = [(name, workers, each.efficiency) for each, (name, workers, _) in zip(group, steps, strict=True)]
     conditions = group[0].key.name
     return [
@@ -139,7 +139,7 @@ def _points(points: "Sequence[_Point]", factor: float = 1.0) -> list[Spec]:
         {
             "name": name,
             "workers": workers,
-            "value": None if is_undecided(each.low, each.high) else each.value * factor,
+            "value": None if is_wide(each) else each.value * factor,
             "low": each.low * factor,
             "high": each.high * factor,
         }

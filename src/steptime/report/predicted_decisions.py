@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from steptime.document.number_format import percent, times
 from steptime.document.section import Cell, Column, Part, Section, SectionTable, TableRow
-from steptime.report.predicted_answers import changes_of, is_known
+from steptime.report.predicted_answers import is_known, is_wide
 from steptime.results.json_form import Interval
-from steptime.units import format_count, is_undecided
+from steptime.units import format_count
 
 if TYPE_CHECKING:  # whose models take longer to import than most reports
     from steptime.predict.paired import PairedRatio
@@ -23,30 +23,32 @@ _MOST_PAIRS = 3
 _PARTS = {"communication": "communication that nothing hides", "waiting": "waiting for other workers"}
 
 
-def _line(ratio: Interval[float, float]) -> str:
-    wide = is_undecided(ratio.low, ratio.high)
-    return f"{ratio.low:.2g}x to {ratio.high:.2g}x" if wide else times(*astuple(ratio)).line
+def ratio_line(ratio: Interval[float, float]) -> str:
+    """Return ``0.54x (0.50 to 0.63)``; the ends alone where they claim no number."""
+    return f"{ratio.low:.2g}x to {ratio.high:.2g}x" if is_wide(ratio) else times(*astuple(ratio)).line
 
 
 def pair_sentence(pair: "PairedRatio") -> str:
     """Return ``8 workers take 0.54x (0.50 to 0.63) the time of 4, for 1.08x (0.99 to 1.26) the worker hours``."""
     fewer, more = pair.baseline.workers, pair.other.workers
-    unclear = pair.time.low <= 1.0 <= pair.time.high
-    doubt = " (no difference shown)" if unclear else ""
     if pair.baseline.query.texts == pair.other.query.texts:
-        changed = f"With {changes_of(pair.other)}, " if pair.other.query.texts else ""
-        return f"{changed}{workers_sentence((fewer, more), pair.time, pair.worker_time)}"
-    ends = f"{changes_of(pair.other)} takes {_line(pair.time)} the time of {changes_of(pair.baseline)}"
-    return f"With {format_count(more, 'worker')}, {ends}{doubt}."
+        changed = pair.other.query.changes()
+        lead = f"With {changed}, " if changed else ""
+        return f"{lead}{workers_sentence((fewer, more), pair.time, pair.worker_time)}"
+    ends = f"{pair.other.query.changes()} takes {ratio_line(pair.time)} the time of {pair.baseline.query.changes()}"
+    return f"With {format_count(more, 'worker')}, {ends}{_doubt(pair.time)}."
+
+
+def _doubt(time: Interval[float, float]) -> str:
+    return " (no difference shown)" if time.low <= 1.0 <= time.high else ""
 
 
 def workers_sentence(
     workers: tuple[int, int], time: Interval[float, float], worker_time: Interval[float, float]
 ) -> str:
     """Return what more workers take over fewer, for the same samples; the ends alone where they claim no number."""
-    doubt = " (no difference shown)" if time.low <= 1.0 <= time.high else ""
-    lead = f"{format_count(workers[1], 'worker')} take {_line(time)} the time of {workers[0]}"
-    return f"{lead}{doubt}, for {_line(worker_time)} the worker hours."
+    lead = f"{format_count(workers[1], 'worker')} take {ratio_line(time)} the time of {workers[0]}"
+    return f"{lead}{_doubt(time)}, for {ratio_line(worker_time)} the worker hours."
 
 
 def more_workers(ratios: "Sequence[WorkerRatio]") -> str:
@@ -59,14 +61,16 @@ def pair_answers(pairs: "Sequence[PairedRatio]") -> list[str]:
     last: dict[str, PairedRatio] = {}
     for pair in pairs:
         if pair.baseline.query.texts == pair.other.query.texts:
-            last[changes_of(pair.other)] = pair
+            last[pair.other.query.changes()] = pair
     across = [pair for pair in pairs if pair.baseline.query.texts != pair.other.query.texts]
-    return [pair_sentence(pair) for pair in [*across[:_MOST_PAIRS], *[*last.values()][:_MOST_PAIRS]]]
+    chosen = [*across[:_MOST_PAIRS], *[*last.values()][:_MOST_PAIRS]]
+    servers = ["Worker hours leave out servers."] if any(pair.has_servers for pair in last.values()) else []
+    return [*map(pair_sentence, chosen), *servers]
 
 
 def pair_parts(pairs: "Sequence[PairedRatio]") -> Iterator[Part]:
     """Yield a table of all ratios where the answer has not all of them."""
-    if len(pairs) <= len(pair_answers(pairs)):
+    if len(pairs) <= sum("the time of" in text for text in pair_answers(pairs)):
         return
     rows = [
         TableRow(_pair_name(pair), [Cell(*times(*astuple(pair.time))), Cell(*times(*astuple(pair.worker_time)))])
@@ -79,13 +83,13 @@ def pair_parts(pairs: "Sequence[PairedRatio]") -> Iterator[Part]:
 
 
 def _pair_name(pair: "PairedRatio") -> str:
-    ends = [", ".join(filter(None, [changes_of(side), str(side.workers)])) for side in (pair.other, pair.baseline)]
+    ends = [", ".join(filter(None, [side.query.changes(), str(side.workers)])) for side in (pair.other, pair.baseline)]
     return " over ".join(ends)
 
 
 def parts_of_step(group: "Sequence[Prediction]") -> Iterator[str]:
     """Yield what the step of the most workers is made of, for each combination of changes."""
-    farthest = {changes_of(each): each for each in sorted(group, key=attrgetter("workers")) if is_known(each)}
+    farthest = {each.query.changes(): each for each in sorted(group, key=attrgetter("workers")) if is_known(each)}
     for changed, prediction in [*farthest.items()][:_MOST_PAIRS]:
         shares = sorted(prediction.made_of.items(), key=lambda item: -item[1].value)
         named = [
@@ -106,14 +110,14 @@ def largest_part(prediction: "Prediction") -> str:
 
 
 def _moved(row: "Sensitivity") -> str:
-    return f"{_line(row.halved)} the step with half of it, {_line(row.doubled)} with twice"
+    return f"{ratio_line(row.halved)} the step with half of it, {ratio_line(row.doubled)} with twice"
 
 
 def farthest_changes(group: "Sequence[Prediction]") -> str:
     """Return the changes of the step of the most workers, of which sensitivities are; empty where all have the same."""
     answered = [each for each in group if each.step_s is not None]
-    several = len({changes_of(each) for each in answered}) > 1
-    return changes_of(max(answered, key=attrgetter("workers"))) if several else ""
+    several = len({each.query.changes() for each in answered}) > 1
+    return max(answered, key=attrgetter("workers")).query.changes() if several else ""
 
 
 def deciding_value(rows: "Sequence[Sensitivity]", changed: str = "") -> str:
@@ -125,19 +129,22 @@ def deciding_value(rows: "Sequence[Sensitivity]", changed: str = "") -> str:
     """
     if not rows:
         return ""
-    first = rows[0]
+    first = rows[0] if rows[0].moves >= _NOT_MOVED else max(rows, key=attrgetter("may_move"))
     lead = f"{changed}: " if changed else ""
-    if first.moves < _NOT_MOVED:
+    if first.may_move < _NOT_MOVED:
         return f"{lead}No value that a link or a prior gives moves the step by 1 % where it is halved or doubled."
     lines = [f"{lead}What decides most is the {first.name} ({first.how}): {_moved(first)}."]
-    stated = next((row for row in rows[1:] if row.how == "stated" and row.moves < _NOT_MOVED), None)
+    stated = next((row for row in rows if row is not first and row.how == "stated" and row.may_move < _NOT_MOVED), None)
     if stated is not None:
         lines.append(f"Half or twice the {stated.name} that was stated changes it by less than 1 %.")
-    assumed = next((row for row in rows if row.how == "assumed"), None)
-    if assumed is None or assumed.moves < _NOT_MOVED:
+    assumed = [row for row in rows if row.how == "assumed"]
+    widest = max(assumed, key=attrgetter("may_move"), default=None)
+    if widest is None or widest.may_move < _NOT_MOVED:
         lines.append("No assumed value changes it by 1 %.")
-    elif assumed is not first:
-        lines.append(f"Of assumed values it is the {assumed.name}: {_moved(assumed)}.")
+    elif assumed[0].moves < _NOT_MOVED and widest is not first:
+        lines.append(f"No assumed value is expected to change it by 1 %; the {widest.name} may: {_moved(widest)}.")
+    elif first not in (assumed[0], widest):
+        lines.append(f"Of assumed values it is the {assumed[0].name}: {_moved(assumed[0])}.")
     return " ".join(lines)
 
 

@@ -27,6 +27,7 @@ from steptime.report.predicted_answers import (
     curve_figures,
     farthest_answer,
     is_known,
+    is_wide,
     model_answer,
     model_figures,
     script_figures,
@@ -46,7 +47,7 @@ from steptime.report.ranking import flop_rate, tokens_rate
 from steptime.report.refusals import RefusedWorkers, refusals
 from steptime.results.json_form import Interval
 from steptime.scaling.knee import knee_line
-from steptime.units import format_count, format_seconds, is_undecided
+from steptime.units import format_count, format_seconds
 
 if TYPE_CHECKING:  # whose models take longer to import than most reports
     from steptime.fitting.attached_profile import AttachedProfile
@@ -64,7 +65,7 @@ _NARROWER = 0.98
 """An empty column that is not expected to narrow an interval by as much is not asked for."""
 _LONGEST_COMMAND = 60
 _EXTRAPOLATION = "Extrapolation is how far a number of workers lies outside the measured ones, as a ratio."
-_LAYOUTS: tuple[Layout, ...] = ("wide", "stacked", "split")
+_LAYOUTS: tuple[Layout, ...] = ("wide", "stacked", "packed", "split")
 _POP = ("parallel", "balance", "comm.", "serial.", "transfer", "comput.", "global", "input")
 
 
@@ -132,8 +133,8 @@ def remarks_section(
     Of ``brief`` sections its last line is what to add for all of one model.
     """
     terms = (
-        f"Intervals are of 90 %. Efficiency is relative to {baseline}. Extrapolation is how far a configuration lies "
-        "outside the measured ones, as a ratio."
+        f"Intervals are of 90 %. Efficiency is relative to {baseline}. Extrapolation, a column where it fits, is "
+        "how far a configuration lies outside the measured ones, as a ratio."
     )
     notes = dict.fromkeys(f"note: {note}" for each in found for note in each.notes)
     unchanged = [f"note: {text} changes nothing here" for text in unchanging]
@@ -149,10 +150,12 @@ def remarks_section(
 
 def _names(group: "Sequence[Prediction]") -> tuple[str, list[str]]:
     """Return the title of the column of names, and the name of each row: what was changed, and the workers."""
-    changed = list(dict.fromkeys(key for each in group for key in each.query.texts))
+    texts = [each.query.changed_texts for each in group]
+    changed = list(dict.fromkeys(key for each in texts for key in each))
     title = ", ".join([*(key.removeprefix("interconnect.") for key in changed), "workers"])
     return title, [
-        ", ".join([*(each.query.texts.get(key, UNKNOWN) for key in changed), str(each.workers)]) for each in group
+        ", ".join([*(text.get(key, UNKNOWN) for key in changed), str(each.workers)])
+        for text, each in zip(texts, group, strict=True)
     ]
 
 
@@ -163,7 +166,7 @@ def _steps(group: "Sequence[Prediction]") -> SectionTable:
         Column("samples/s"),
         Column("efficiency"),
         Column("most of it", "text"),
-        Column("extrapolation", shown=[each for each in EVERYWHERE if each != "stacked"]),
+        Column("extrapolation", shown=[each for each in EVERYWHERE if each != "packed"]),
         *([Column("epoch")] if with_epochs else []),
     ]
     title, names = _names(group)
@@ -190,7 +193,8 @@ def _step_cells(each: "Prediction") -> list[Cell]:
 
 def _other_layout(other: "Prediction") -> str:
     step, _, efficiency, *_ = _step_cells(other)
-    workers = f"With workers_per_host=1, the step of {other.workers} workers"
+    changed = ", ".join(filter(None, [other.query.changes(), "workers_per_host=1"]))
+    workers = f"With {changed}, the step of {other.workers} workers"
     if not is_known(other):
         return f"{workers} is {step.line}."
     return f"{workers} takes {step.line}, efficiency {efficiency.line}."
@@ -264,7 +268,7 @@ def _knees(bends: "Sequence[PredictedKnees]") -> Iterator[str]:
     """Yield where more workers bring too little, for each combination of changes that is predicted so far."""
     for bend in bends:
         if line := knee_line(bend.knees or []):
-            changed = ", ".join(f"{key}={text}" for key, text in bend.query.texts.items())
+            changed = bend.query.changes()
             yield f"{changed}: {line}" if changed and len(bends) > 1 else line
 
 
@@ -306,14 +310,14 @@ def script_section(
 
 def _rate_cell(title: str, value: Interval | None) -> Cell:
     """Return tokens a second, or a share of the peak; neither of a step that is inconclusive."""
-    if value is None or is_undecided(value.low, value.high):
+    if value is None or is_wide(value):
         return Cell(UNKNOWN)
     return Cell(*(percent(value.value, value.low, value.high) if title == "MFU" else rate(value)))
 
 
 def _of_script(each: "AttachedPrediction") -> list[str]:
     """Return efficiency, exposed communication and waiting; none of a step that is inconclusive."""
-    if each.step_s is None or is_undecided(each.step_s.low, each.step_s.high):
+    if each.step_s is None or is_wide(each.step_s):
         return [UNKNOWN] * 3
     times = (format_seconds(each.exposed_s or 0.0), format_seconds(each.waiting_s or 0.0))
     return [f"{100 * (each.efficiency or 0.0):.0f} %", *times]
@@ -374,7 +378,7 @@ def _curve(found: "Forecast") -> Section:
 
 def _of_curve(point: "ForecastPoint") -> list[str]:
     """Return throughput and efficiency; none of a step that is inconclusive."""
-    if is_undecided(point.step_s.low, point.step_s.high):
+    if is_wide(point.step_s):
         return [UNKNOWN] * 2
     throughput = UNKNOWN if point.throughput is None else number(point.throughput)
     return [throughput, f"{100 * point.efficiency:.0f} %"]

@@ -56,15 +56,6 @@ def _workers(counts: Sequence[int]) -> str:
     return f"{shown} worker{'s'[: several != [1]]}"
 
 
-def shared_refusals(groups: "Sequence[Sequence[Prediction]]") -> dict[RefusedWorkers, list[str]]:
-    """Return the names of the models of which something is refused for the same reason, more than one for each."""
-    names: dict[RefusedWorkers, list[str]] = {}
-    for group in groups:
-        for refused in refusals(group):
-            names.setdefault(refused, []).append(group[0].key.name)
-    return {refused: those for refused, those in names.items() if len(those) > 1}
-
-
 def refusal_section(shared: Mapping[RefusedWorkers, Sequence[str]], models: int) -> Section:
     """Return the section of refusals that several models share, out of the number of ``models``."""
     lines = []

@@ -36,6 +36,8 @@ _STYLES: dict[Style, str] = {
     "bad": "red",
     "warning": "yellow",
 }
+_STACKED: frozenset[Layout | None] = frozenset({"stacked", "packed"})
+"""Layouts with intervals below their numbers; the second may have fewer columns."""
 _TITLES = ("bold", "bold cyan", "cyan")
 """Styles of a section's title, and of those within it."""
 _NAME = 14
@@ -75,7 +77,7 @@ def _first_layout(tables: Sequence[SectionTable], console: Console, options: Con
 def _fits_as(table: SectionTable, layout: Layout, console: Console, options: ConsoleOptions) -> bool:
     if layout == "split":
         return all(fits(_grid(table, layout, [each]), console, options) for each in table.columns_of(layout))
-    return fits(_grid(table, layout), console, options, broken_names=layout == "stacked")
+    return fits(_grid(table, layout), console, options, broken_names=layout in _STACKED)
 
 
 def _split(table: SectionTable, console: Console, options: ConsoleOptions) -> Iterator[Table]:
@@ -107,8 +109,8 @@ def _section_lines(
     yield wrapped(section.title, _STYLES[section.style] if section.style else _TITLES[level], options)
     if section.note:
         yield wrapped(section.note, "dim", options, indent=2)
-    if section.verdict:
-        yield wrapped(section.verdict, "bold", options)
+    for line in section.verdict.splitlines():
+        yield wrapped(line, "bold", options)
     for number, part in enumerate(section.within("terminal")):
         if isinstance(part, Section):
             if number or section.note:
@@ -139,7 +141,7 @@ def _texts(part: Part) -> Iterator[tuple[str, Style]]:
 
 def _grid(table: SectionTable, layout: Layout, columns: Sequence[tuple[int, Column]] | None = None) -> Table:
     """Return a table in a layout, with all columns that it has there or with some of them."""
-    stacked = layout == "stacked"
+    stacked = layout in _STACKED
     found = empty_table()
     if table.has_ranks:
         found.add_column("#", no_wrap=True)
@@ -171,7 +173,7 @@ def _grid(table: SectionTable, layout: Layout, columns: Sequence[tuple[int, Colu
 
 def _cell(cell: Cell, column: Column, layout: Layout) -> str:
     cell = replace(cell, text=cell.text.replace(f" {column.unit}", "")) if column.unit else cell
-    return "\n".join(filter(None, (cell.text, cell.interval, cell.note))) if layout == "stacked" else cell.line
+    return "\n".join(filter(None, (cell.text, cell.interval, cell.note))) if layout in _STACKED else cell.line
 
 
 def _lists(table: SectionTable, options: ConsoleOptions) -> Iterator[RenderableType]:

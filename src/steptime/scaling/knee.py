@@ -45,9 +45,14 @@ class Knee:
 
     @property
     def sentence(self) -> str:
-        """Return ``efficiency falls below 80 % at 24 workers (12 to 41)``; of a wide interval the ends alone."""
+        """Return ``efficiency falls below 80 % at 24 workers (12 to 41)``; of a wide interval the ends alone.
+
+        One worker does not fall below: it is below, as with servers that its baseline does not have.
+        """
         if self.measure == "efficiency":
-            what, at = f"efficiency falls below {100 * self.limit:.0f} %", "at"
+            # One worker is what efficiency is relative to, but for its servers.
+            verb = "is" if self.workers.value == 1 else "falls"
+            what, at = f"efficiency {verb} below {100 * self.limit:.0f} %", "from" if verb == "is" else "at"
         else:
             what, at = f"another doubling gains less than {self.limit:g}x", "from"
         beyond = f"beyond {self.searched_to}"
