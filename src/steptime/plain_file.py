@@ -126,8 +126,13 @@ class PlainFolder:
             file.write(data)
 
     def make(self, path: Path, mode: int = 0o777) -> None:
-        """Make a folder with this mode, and those above it, where they do not exist yet."""
-        self.path.mkdir(parents=True, exist_ok=True, mode=mode if path == self.path else 0o777)
+        """Make a folder with this mode, and those above it, where they are not there; StoreError where a file is."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=mode if path == self.path else 0o777)
+        except (FileExistsError, NotADirectoryError) as error:
+            file = next(each for each in (self.path, *self.path.parents) if each.exists())
+            message = f"{file} is a file, and a folder is needed: name another"
+            raise StoreError(message) from error
         folder = self.path
         for name in self._names(path):
             with self._holding(folder) as above, contextlib.suppress(FileExistsError):

@@ -48,7 +48,6 @@ ELSEWHERE = {
     "launchers/namespace_entry.py": "enters a control group of the kernel",
     "launchers/namespaces.py": "writes the maps of a user namespace",
     "launchers/unprivileged.py": "makes a folder in a mount of its own",
-    "report/figure_files.py": "makes the folder of figures where its user wants it",
     "runner/durations.py": "keeps durations of earlier runs in the cache",
     "equivalence/check.py": "keeps results of checks in the cache",
     "runner/extending/check.py": "writes a study into a temporary folder, and launches from it",

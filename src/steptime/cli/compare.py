@@ -9,9 +9,9 @@ from steptime.cli.arguments import Mistakes, open_results
 from steptime.cli.console import report_console
 from steptime.cli.streams import print_json, say, warn
 from steptime.errors import choices_message
-from steptime.plain_file import write_whole
 from steptime.report.export_formats import ComparisonFormat, format_help, formats_of
 from steptime.units import parse_share
+from steptime.user_output import JUNIT, write_user_file
 
 if TYPE_CHECKING:
     from steptime.analysis.compared.sides import ComparedSide
@@ -67,7 +67,7 @@ def compare(
     mistakes.complain()
     found = change_between(*_sides(first, second or first, chosen), threshold)
     if junit is not None:
-        write_whole(junit, junit_xml(found).encode())
+        write_user_file(junit, junit_xml(found).encode(), JUNIT)
     if as_json:
         print_json(found.to_json())
     elif write := formats[form].text:

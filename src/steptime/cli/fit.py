@@ -39,18 +39,20 @@ def fit(
     from steptime.importers import read_imports
     from steptime.predict.held_out import fit_with_holdout
     from steptime.results.results_files import default_profile_path
+    from steptime.user_output import PROFILE, require_free
 
     imported = read_imports(nccl_tests or [], "links")
     tables = [table for records in imported for table in records.links]
     store = open_results(folder)
+    path = output or default_profile_path(folder)
+    require_free(path, PROFILE)
     if recorded := store.attached():
         gpus = (store.machine() or {}).get("gpus") or [{}]
         of_tables = [each.link for each in fit_tables(tables, gpus[0].get("name"))]
-        fit_attached(store, recorded, of_tables, output or default_profile_path(folder), as_json=as_json)
+        fit_attached(store, recorded, of_tables, path, as_json=as_json)
         return
     profile = fit_with_holdout(store, tables)
     links = fit_tables(tables, profile.machine.gpu)
-    path = output or default_profile_path(folder)
     predicts = any(group.refused is None for group in profile.groups)
     if predicts:
         write_profile(profile, path)

@@ -10,8 +10,8 @@ import typer
 from steptime.cli.console import report_console
 from steptime.cli.streams import say, warn
 from steptime.errors import UsageError, choices_message
-from steptime.plain_file import write_whole
 from steptime.report.export_formats import SectionFormat, format_help, formats_of
+from steptime.user_output import PAGE, write_user_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def show_sections(sections: "Sequence[Section]", form: str, html: Path | None, t
         html: where the page goes.
         title: what a page and Markdown begin with.
 
-    Raises OSError where the page cannot be written.
+    Raises StoreError where the page cannot be written.
     """
     from steptime.report.terminal import SectionText  # noqa: PLC0415 - a run has the options alone
 
@@ -53,5 +53,6 @@ def show_sections(sections: "Sequence[Section]", form: str, html: Path | None, t
     if html is not None:
         from steptime.report.page import sections_page  # noqa: PLC0415 - draws charts
 
-        write_whole(html, sections_page(sections, title, shlex.join(["steptime", *sys.argv[1:]])).encode())
+        page = sections_page(sections, title, shlex.join(["steptime", *sys.argv[1:]]))
+        write_user_file(html, page.encode(), PAGE)
         warn([f"report: {html.resolve()}"])

@@ -14,6 +14,7 @@ from steptime.errors import Unfinished, choices_message
 from steptime.interruption import Interrupted, unmasked
 from steptime.report.export_formats import ReportFormat, format_help, formats_of
 from steptime.units import parse_duration
+from steptime.user_output import PAGE, require_free
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,6 +129,8 @@ def sweep(
     if dry_run:
         _print_runs(plan, folder)
         return
+    if html is not None:
+        require_free(html, PAGE)
     kind = None if weak is None else "weak" if weak else "strong"
     options = {"kind": kind, "batch": batch, "samples": samples, "price": price, "shares": shares}
     options["most_steps"] = most_steps

@@ -24,6 +24,7 @@ from steptime.results.jsonlines import json_text
 from steptime.results.record_kinds import ABLATION
 from steptime.results.store import Store
 from steptime.study.trial import Trial
+from steptime.user_output import TRACE, write_user_file
 
 Event = dict[str, Any]
 Span = tuple[str, float, float, dict[str, Any]]
@@ -69,7 +70,7 @@ def export_traces(store: Store, folder: Path, only: str | None = None) -> list[P
 
 
 def _export(store: Store, path: Path, found: dict[str, Any]) -> Path:
-    store.folder_around(path).write(path, json_text(found).encode())
+    write_user_file(path, json_text(found).encode(), TRACE, store.folder_around(path))
     return path
 
 

@@ -24,6 +24,7 @@ from steptime.statistics.launch_times import LaunchTimes, is_timed, launch_times
 from steptime.study.environment_variables import in_words
 from steptime.study.study import AXES
 from steptime.study.trial import Trial
+from steptime.user_output import CSV, PARQUET, user_replacement
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,7 +75,7 @@ def export_tables(stores: Store | Sequence[Store], folder: Path, to: Literal["pa
     paths = []
     for name, make in tables.items():
         path = folder / f"{name}.{to}"
-        with own[0].folder_around(path).replacement(path) as file:
+        with user_replacement(path, PARQUET if to == "parquet" else CSV, own[0].folder_around(path)) as file:
             _write(make(), file, to)  # its memory is what the next one needs
         paths.append(path)
     return paths

@@ -13,13 +13,13 @@ from typing import Any
 
 from steptime.analysis.accuracy import accuracy_of, loss_of
 from steptime.errors import StoreError
-from steptime.plain_file import PlainFolder
 from steptime.results.accuracy_records import TrainingRun
 from steptime.results.jsonlines import json_text
 from steptime.results.record_kinds import TIMING, TRAINING
 from steptime.results.store import Store
 from steptime.statistics.estimate import estimate
 from steptime.study.trial import Trial
+from steptime.user_output import EXTRAP, MLLOG, FileKind, write_user_file
 
 _PREFIX = ":::MLLOG"
 _PER_S = 1000
@@ -38,7 +38,7 @@ def export_extrap(store: Store, folder: Path) -> list[Path]:
             json_text({**where, "metric": "step_time_s", "value": exp(each.log_mean)})
             for each in (found.launches if found else [])
         ]
-    return _written(store, folder / "steps.jsonl", lines, "launch that timed a step")
+    return _written(store, folder / "steps.jsonl", lines, "launch that timed a step", EXTRAP)
 
 
 def _call_path(trial: Trial) -> str:
@@ -54,7 +54,7 @@ def export_mllog(store: Store, folder: Path) -> list[Path]:
         # Of repeated trainings of one seed the last counts, as in the summary.
         for run in {run.seed: run for run in store.records(TRAINING, trial.id) if run.status == "ok"}.values():
             lines = [f"{_PREFIX} {json_text(each)}" for each in _events(trial, run)]
-            paths += _written(store, folder / f"{trial.id}-seed{run.seed}.log", lines, "training")
+            paths += _written(store, folder / f"{trial.id}-seed{run.seed}.log", lines, "training", MLLOG)
     if not paths:
         message = f"{store.path} has no training that came to its end: a study with train has some"
         raise StoreError(message)
@@ -118,9 +118,9 @@ def _event(
     }
 
 
-def _written(store: Store, path: Path, lines: list[str], what: str) -> list[Path]:
+def _written(store: Store, path: Path, lines: list[str], what: str, kind: FileKind) -> list[Path]:
     if not lines:
         message = f"{store.path} has no {what}"
         raise StoreError(message)
-    PlainFolder(path.parent).write(path, ("\n".join(lines) + "\n").encode())
+    write_user_file(path, ("\n".join(lines) + "\n").encode(), kind)
     return [path]

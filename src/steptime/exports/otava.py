@@ -13,10 +13,10 @@ from ruamel.yaml import YAML
 
 from steptime.analysis.pooled_conditions import versions_of
 from steptime.errors import StoreError
-from steptime.plain_file import PlainFolder
 from steptime.results.record_kinds import TIMING
 from steptime.results.store import Store
 from steptime.statistics.estimate import estimate
+from steptime.user_output import HISTORY, HISTORY_SETTINGS, require_free, write_user_file
 
 _TABLE, _SETTINGS = "otava.csv", "otava.yaml"
 _TIME, _FOLDER, _VERSION = "time", "folder", "steptime"
@@ -45,10 +45,11 @@ def export_history(stores: Sequence[Store], folder: Path) -> list[Path]:
     for facts, steps in points:
         writer.writerow({**facts, **{name: f"{seconds:.9g}" for name, seconds in steps.items()}})
     target = folder / _TABLE
-    texts = {target: table.getvalue(), folder / _SETTINGS: _settings(target, common)}
-    for path, text in texts.items():
-        PlainFolder(folder).write(path, text.encode())
-    return list(texts)
+    settings = folder / _SETTINGS
+    require_free(settings, HISTORY_SETTINGS)
+    write_user_file(target, table.getvalue().encode(), HISTORY)
+    write_user_file(settings, _settings(target, common).encode(), HISTORY_SETTINGS)
+    return [target, settings]
 
 
 def _point(store: Store) -> tuple[dict[str, str], Mapping[str, float]]:

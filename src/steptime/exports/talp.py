@@ -17,6 +17,7 @@ from steptime.errors import StoreError
 from steptime.results.jsonlines import json_text
 from steptime.results.record_kinds import ABLATION
 from steptime.results.store import Store
+from steptime.user_output import TALP, write_user_file
 
 _FORM = "3.8"
 """The version of DLB whose form this is; TALP-Pages chooses its reader by the first two numbers."""
@@ -45,7 +46,7 @@ def export_talp(store: Store, folder: Path) -> list[Path]:
         for trial in members:
             path = folder / name / f"{trial.id}.json"
             data = json_text(_talp_json(trial, _started_at(store, trial.id)), indent=1) + "\n"
-            store.folder_around(path).write(path, data.encode())
+            write_user_file(path, data.encode(), TALP, store.folder_around(path))
             paths.append(path)
     return paths
 

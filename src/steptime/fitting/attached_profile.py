@@ -19,12 +19,12 @@ from steptime.fitting.profile import NetLink
 from steptime.model.measured_links import link_of
 from steptime.model.shared_cores import MachineCores
 from steptime.phases import EXCHANGED, REST
-from steptime.plain_file import write_whole
 from steptime.results.attached_files import AttachedFiles
 from steptime.results.json_form import Interval
 from steptime.results.stored_record import Bytes, Count
 from steptime.units import format_bytes
 from steptime.user_file import read_user_text
+from steptime.user_output import PROFILE, write_user_file
 
 SCHEMA = 1
 KIND = "attached"
@@ -400,7 +400,7 @@ def _without_link(run: AttachedRun, profile: AttachedProfile) -> str | None:
 
 def write_attached_profile(profile: AttachedProfile, path: Path) -> None:
     """Write a profile; raises StoreError when it cannot be written."""
-    write_whole(path, (profile.model_dump_json(by_alias=True) + "\n").encode())
+    write_user_file(path, (profile.model_dump_json(by_alias=True) + "\n").encode(), PROFILE)
 
 
 def read_attached_profile(path: Path) -> AttachedProfile | None:

@@ -47,10 +47,10 @@ from steptime.fitting.step_model import BOUNDS, INNER, OUTER
 from steptime.model.collectives import LIBRARIES
 from steptime.model.nccl import Medium
 from steptime.model.policies import COMPRESSIONS, SHARDS, WIDTHS
-from steptime.plain_file import write_whole
 from steptime.results.peaks import Peak
 from steptime.synonyms import path_hint
 from steptime.user_file import read_user_text
+from steptime.user_output import PROFILE, kind_of, mistaken_file, write_user_file
 
 SCHEMA = 3
 _MOST_BYTES = 64 * 1024**2
@@ -317,10 +317,14 @@ class Profile(_ProfileForm):
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
+_FIT = "steptime fit RESULTS -o NAME.json"
+"""What makes a profile."""
+
+
 def write_profile(profile: Profile, path: Path) -> None:
     """Write ``profile``; raises StoreError when it cannot be written."""
     unknown = None if profile.peaks else {"peaks"}
-    write_whole(path, (profile.model_dump_json(by_alias=True, exclude=unknown) + "\n").encode())
+    write_user_file(path, (profile.model_dump_json(by_alias=True, exclude=unknown) + "\n").encode(), PROFILE)
 
 
 def read_profile(path: Path) -> Profile:
@@ -336,18 +340,22 @@ def read_profile(path: Path) -> Profile:
     if path.is_dir():
         message = f"{path} is a folder, not a profile; if it holds results: steptime fit {path} -o PROFILE"
         raise StoreError(message)
+    own = kind_of(path) is PROFILE
+    again = f"make it again: steptime fit RESULTS -o {path}" if own else f"make one: {_FIT}"
+    if not own and (mistaken := mistaken_file(path, PROFILE.name, _FIT.replace("RESULTS", "{}"))):
+        raise StoreError(mistaken)
     try:
         text = read_user_text(path, _MOST_BYTES)
     except FileError as error:
-        message = f"{path} cannot be read as a profile ({error.reason}); make it again: steptime fit RESULTS -o {path}"
+        message = f"{path} cannot be read as a profile ({error.reason}); {again}"
         raise StoreError(message) from error
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        message = f"{path} is not a profile or a damaged one ({error}); make it again: steptime fit RESULTS -o {path}"
+        message = f"{path} is {'a damaged' if own else 'not a'} profile ({error}); {again}"
         raise StoreError(message) from error
     if not isinstance(data, dict) or "groups" not in data:
-        message = f"{path} is not a profile: it has no groups; make one: steptime fit RESULTS -o {path}"
+        message = f"{path} is not a profile: it has no groups; {again}"
         raise StoreError(message)
     if data.get("schema") != SCHEMA:
         message = (

@@ -8,8 +8,9 @@ from steptime.analysis.summary_form import Summary
 from steptime.document.charts.chart import Figure
 from steptime.document.section import Figures, Part, Section
 from steptime.extras import require_extra
-from steptime.plain_file import write_whole
+from steptime.plain_file import PlainFolder
 from steptime.report.conditions import machine_in_a_line
+from steptime.user_output import FIGURES, write_user_file
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
@@ -30,7 +31,7 @@ def write_figures(summary: Summary, sections: Sequence[Section], folder: Path) -
     import vl_convert  # noqa: PLC0415 - as in charts
 
     machine = machine_in_a_line(summary.machine)
-    folder.mkdir(parents=True, exist_ok=True)
+    PlainFolder(folder).make(folder)
     written: list[Path] = []
     taken: set[str] = set()
     for section, note, figure in [each for own in sections for each in _figures(own, own)]:
@@ -45,7 +46,7 @@ def write_figures(summary: Summary, sections: Sequence[Section], folder: Path) -
         }
         for ending, content in texts.items():
             path = folder / f"{name}.{ending}"
-            write_whole(path, content)
+            write_user_file(path, content, FIGURES[ending])
             written.append(path)
     return written
 

@@ -16,6 +16,7 @@ from steptime.results.lock import FolderLock
 from steptime.results.object_files import ObjectFiles
 from steptime.results.stored_record import SCHEMA
 from steptime.synonyms import path_hint
+from steptime.user_output import mistaken_file
 
 RESULTS = Path("steptime-results")
 """Where results lie that no folder was named for, below the working folder."""
@@ -172,14 +173,27 @@ class ResultsFolder:
 
 
 def _no_results(path: Path) -> str:
-    """Return why a path is not a results folder, with the one that may be meant."""
+    """Return why a path is not a results folder, with the one that may be meant, or with what makes one."""
     if not path.exists():
         kept = RESULTS / path
         meant = f"did you mean '{kept}'?" if kept.is_dir() else path_hint(path, _is_results)
-        return "; ".join(filter(None, (f"{path} is not a results folder: no such folder", meant)))
-    inside = sorted(each.parent.name for each in path.glob("*/study.json"))[:_NAMED] if path.is_dir() else []
-    held = f"; it holds results folders, of which one can be named: {', '.join(inside)}" if inside else ""
-    return f"{path} is not a results folder: it has no study.json{held}"
+        return f"{path} is not a results folder: no such folder; {meant or _known_results()}"
+    if message := mistaken_file(path, "a results folder", "name its folder, {}"):
+        return message
+    inside = _results_in(path) or [str(RESULTS / name) for name in _results_in(path / RESULTS)]
+    held = f"it holds results folders, of which one can be named: {', '.join(inside)}" if inside else _known_results()
+    return f"{path} is not a results folder: it has no study.json; {held}"
+
+
+def _results_in(folder: Path) -> list[str]:
+    """Return the names of results folders in another, at most a few."""
+    return sorted(each.parent.name for each in folder.glob("*/study.json"))[:_NAMED] if folder.is_dir() else []
+
+
+def _known_results() -> str:
+    """Return which results folders are here, or else what makes one."""
+    known = [str(RESULTS / name) for name in _results_in(RESULTS)]
+    return f"here is {' or '.join(known)}" if known else "make one: steptime run STUDY, or steptime attach -- COMMAND"
 
 
 def _is_results(path: Path) -> bool:

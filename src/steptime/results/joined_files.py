@@ -15,6 +15,7 @@ from steptime.results.attached_files import AttachedFiles, AttachedHeader, read_
 from steptime.results.gpu_windows import RECORDS
 from steptime.results.store import Store
 from steptime.synonyms import path_hint
+from steptime.user_output import kind_of
 
 HEADER = "attached.json"
 Recorded = tuple[AttachedHeader, AttachedFiles]
@@ -39,8 +40,9 @@ def reported_folder(paths: Sequence[Path]) -> Iterator[tuple[Path, Recorded | No
     Raises StoreError that names what holds no records, and UsageError for a study among several.
     """
     missing = next((path for path in paths if path != STANDARD_INPUT and not path.exists()), None)
-    if missing is not None:
-        Store.open(missing)  # raises the error that names what may be meant
+    mistaken = missing or next((path for path in paths if path != STANDARD_INPUT and kind_of(path)), None)
+    if mistaken is not None:
+        Store.open(mistaken)  # raises the error that names what may be meant
     base = next((path for path in paths if path != STANDARD_INPUT and Store.exists(path)), None)
     if base is None and _holds_records(paths[0]):
         parts = [part for path in paths for part in _read(path)]

@@ -26,6 +26,7 @@ from steptime.study.quantities import words_of
 from steptime.study.study import AXIS_NAMES, SMALL, Study
 from steptime.synonyms import path_hint, where_path_ends
 from steptime.user_file import read_user_text
+from steptime.user_output import RUN_RECORD, STUDY, kind_of
 
 _FIXED = ("version", "name", "scale", "scales")
 _KEYS = tuple(key for key in Study.model_fields if key not in _FIXED)
@@ -308,6 +309,11 @@ def _find(path_or_name: str) -> tuple[Path, str]:
 
 
 def _text(path: Path) -> str:
+    if (kind := kind_of(path)) not in (None, STUDY):
+        study = path.with_name("study.yaml")
+        beside = f"; its study is beside it: {study}" if kind is RUN_RECORD and study.is_file() else ""
+        message = f"{path} is {kind.name}, not a study{beside}"
+        raise StudyError(message)
     try:
         return read_user_text(path, _MOST_BYTES)
     except FileError as error:

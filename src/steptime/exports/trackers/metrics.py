@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from steptime.errors import StoreError
 from steptime.exports.trackers.tracked_run import WHOLE, TrackedRun, TrackedValue, full_address, plain_name
-from steptime.plain_file import PlainFolder
+from steptime.user_output import METRICS, write_user_file
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricsData
@@ -207,5 +207,5 @@ def write_prometheus(run: TrackedRun, target: str | None, folder: Path) -> str:
     place = Path(target) if target else folder / FILE
     if place.is_dir():
         place /= f"steptime-{plain_name(run.name)}.prom"
-    PlainFolder(place.parent).put(place, generate_latest(registry))
+    write_user_file(place, generate_latest(registry), METRICS)
     return str(place)
