@@ -1,15 +1,21 @@
 """Quantities as people write them, turned into SI once, where text is parsed, and back once, where it is printed."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, isinf
+from math import inf, isfinite, isinf
 
 _DURATION = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*(h|min|ms|[u\u00b5\u03bc]s|ns|m|s))", re.IGNORECASE)
 _SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_BARE = re.compile(r"\d+(\.\d+)?")
+LEAST_BARE_S = 30
+DURATIONS = "for example 90s, 8m, 2ms or 50us"
 _BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?)bit(?:/s)?", re.IGNORECASE)
 _OTHER_BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG])b(?:ps|/s|E|it/sec)?")
 """As people write bits; a large B is of bytes."""
+_BYTE_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG])(?:B|[Bb]yte)s?(?:ps|/s)?")
 _BITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
+_BITS_PER_BYTE = 8.0
 _KIBI = 1024.0
 MOST_PERCENT = 3.0
 """A share above this is written as a factor."""
@@ -21,13 +27,15 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3}
 def parse_duration(text: str | float) -> float:
     """Return seconds for ``90``, ``"90s"``, ``"8m"``, ``"1h30m"``, ``"250ms"``, ``"5us"`` or ``"5µs"``, ``"800ns"``.
 
-    Raises ValueError for anything else and for negative values.
+    Raises ValueError for anything else, for negative values, and for a text of fewer than 30 without a unit, which may
+    be meant in another one than seconds.
     """
     if isinstance(text, (int, float)):
         seconds = float(text)
     else:
         seconds, rest = 0.0, text.strip()
-        if re.fullmatch(r"\d+(\.\d+)?", rest):
+        if _BARE.fullmatch(rest):
+            require_unit(rest, LEAST_BARE_S)
             seconds, rest = float(rest), ""
         while rest:
             match = _DURATION.match(rest)
@@ -37,7 +45,7 @@ def parse_duration(text: str | float) -> float:
             seconds += float(match[1]) * _SECONDS[_ascii_unit(match[2])]
             rest = rest[match.end() :].strip()
         if not text.strip():
-            message = "an empty text is not a duration; write for example 90s, 8m or 1h30m"
+            message = f"an empty text is not a duration; write {DURATIONS}"
             raise ValueError(message)
     if seconds < 0:
         message = f"{text!r} is negative; a duration is not"
@@ -48,13 +56,30 @@ def parse_duration(text: str | float) -> float:
     return seconds
 
 
+def parse_delay(text: str | float) -> float:
+    """Return the seconds of a delay of a link, as ``parse_duration``; raises ValueError for any text without a unit."""
+    require_unit(text, inf, ("us", "ms"))
+    return parse_duration(text)
+
+
+def require_unit(value: object, least: float, usual: Sequence[str] = ("s", "m")) -> None:
+    """Raise ValueError for a text or a whole number without a unit, above 0 and below ``least``.
+
+    ``usual`` are the units that may have been meant.
+    """
+    text = str(value).strip()
+    if not isinstance(value, float) and _BARE.fullmatch(text) and 0.0 < float(text) < least:
+        message = f"{text} has no unit; write {' or '.join(f'{text}{unit}' for unit in usual)}"
+        raise ValueError(message)
+
+
 def _duration_meant(text: str) -> str:
     """Return how a duration is written whose units are whole words or colons; else examples."""
     clock = re.fullmatch(r"(\d+):(\d\d):(\d\d)", text.strip())
     words = "{}h{}m{}s".format(*map(int, clock.groups())) if clock else text.strip().lower()
     written = re.sub(r"\s*(?:(h)(?:ours?|rs?)?|(m)(?:inutes?|ins?)?|(s)(?:econds?|ecs?)?)(?![a-z])[\s,]*", _unit, words)
     whole = re.fullmatch(r"(\d+(\.\d+)?[hms])+", written)
-    return written if whole else "for example 90s, 8m or 1h30m"
+    return written if whole else DURATIONS
 
 
 def _unit(match: re.Match[str]) -> str:
@@ -80,11 +105,20 @@ def parse_bit_rate(text: str) -> float:
     """
     match = _BIT_RATE.fullmatch(text.strip())
     if match is None or isinf(float(match[1])):
-        other = _OTHER_BIT_RATE.fullmatch(text.strip())
-        right = f"{other[1]}{other[2]}bit/s" if other else "for example 200Mbit/s or 1Gbit/s"
-        message = f"{text!r} is not a bit rate; write {right}"
+        message = f"{text!r} is not a bit rate; {_bit_rate_meant(text.strip())}"
         raise ValueError(message)
     return float(match[1]) * _BITS[match[2].lower()]
+
+
+def _bit_rate_meant(text: str) -> str:
+    """Return how a rate is written in bits that lacks its unit or is written otherwise; else examples."""
+    if other := _OTHER_BIT_RATE.fullmatch(text):
+        return f"write {other[1]}{other[2]}bit/s"
+    if (rate := _BYTE_RATE.fullmatch(text)) and isfinite(float(rate[1])):
+        return f"in bits it is {_BITS_PER_BYTE * float(rate[1]):.12g}{rate[2]}bit/s"
+    if _BARE.fullmatch(text):
+        return f"{text}Gbit/s or {text}Mbit/s?"
+    return "write for example 200Mbit/s or 1Gbit/s"
 
 
 def parse_bytes(text: str) -> int:

@@ -49,6 +49,8 @@ MISTAKES = [
     ("launcher: emulated\ncluster: {hosts: 2, bandwidth: 200}", "the smallest is 100000"),
     ("launcher: emulated\ncluster: {hosts: 2, bandwidth: 25MB/s}", "'25MB/s' is not a bit rate"),
     ("launcher: emulated\ncluster: {hosts: 2, delay: 1h}", "cluster.delay: a delay must be at most 10s, not 1h"),
+    ("launcher: emulated\ncluster: {hosts: 2, delay: 5}", "cluster.delay: 5 has no unit; write 5us or 5ms"),
+    ("launcher: emulated\ncluster: {hosts: 2, delay: '0.5'}", "cluster.delay: 0.5 has no unit; write 0.5us or 0.5ms"),
     ("launcher: emulated\ncluster: {hosts: 2, delay: soon}", "'soon' is not a duration"),
     ("launcher: emulated\ncluster: {hosts: 2, cpu_share: {2: 50%}}", "they are numbered from 0 to 1"),
     ("launcher: emulated\ncluster: {hosts: 2, host_bandwidth: {2: 1Gbit/s}}", "they are numbered from 0 to 1"),

@@ -1,5 +1,7 @@
 """Quantities as people write them."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from steptime.units import (
     format_seconds,
     parse_bit_rate,
     parse_bytes,
+    parse_delay,
     parse_duration,
     parse_share,
     time_left,
@@ -57,11 +60,44 @@ def test_a_duration_in_other_units_is_told_how_it_is_written(text, written):
 
 @pytest.mark.parametrize(
     ("text", "written"),
-    [("100Mbps", "100Mbit/s"), ("10 GbE", "10Gbit/s"), ("1 Gb/s", "1Gbit/s"), ("1 GB/s", "for example 200Mbit/s")],
+    [("100Mbps", "100Mbit/s"), ("10 GbE", "10Gbit/s"), ("1 Gb/s", "1Gbit/s"), ("fast", "for example 200Mbit/s")],
 )
-def test_a_bit_rate_in_other_units_is_told_how_it_is_written_and_bytes_are_not_taken_for_bits(text, written):
+def test_a_bit_rate_in_other_units_is_told_how_it_is_written(text, written):
     with pytest.raises(ValueError, match=f"write {written}"):
         parse_bit_rate(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("10GB/s", "in bits it is 80Gbit/s"),
+        ("1.5 GB/s", "in bits it is 12Gbit/s"),
+        ("200 MBps", "in bits it is 1600Mbit/s"),
+        ("25Gbytes/s", "in bits it is 200Gbit/s"),
+        ("10", "10Gbit/s or 10Mbit/s?"),
+        ("2.5", "2.5Gbit/s or 2.5Mbit/s?"),
+    ],
+)
+def test_bytes_are_no_bits_and_a_bit_rate_without_a_unit_is_asked_for_it(text, meant):
+    with pytest.raises(ValueError, match=f"{re.escape(text)}' is not a bit rate; {re.escape(meant)}$"):
+        parse_bit_rate(text)
+
+
+@pytest.mark.parametrize("text", ["5", "29", "0.5"])
+def test_a_duration_that_minutes_may_be_meant_by_is_asked_for_its_unit(text):
+    with pytest.raises(ValueError, match=f"^{text} has no unit; write {text}s or {text}m$"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["5", "0.002", "50", 5])
+def test_a_delay_is_asked_for_its_unit(text):
+    with pytest.raises(ValueError, match=f"^{text} has no unit; write {text}us or {text}ms$"):
+        parse_delay(text)
+
+
+def test_a_delay_has_a_unit_or_is_none_or_comes_in_seconds_from_a_program():
+    found = [parse_delay(each) for each in ("50us", "2ms", "0", 0, 0.002)]
+    assert found == pytest.approx([5e-5, 2e-3, 0.0, 0.0, 0.002])
 
 
 def test_a_share_may_be_written_in_percent():
@@ -104,7 +140,7 @@ def test_a_bit_rate_may_be_written_as_people_write_it(text, rate):
     assert parse_bit_rate(text) == rate
 
 
-@pytest.mark.parametrize("text", ["", "200", "200MB/s", "fast", "-1Mbit/s", "200 Mbit/h"])
+@pytest.mark.parametrize("text", ["", "fast", "-1Mbit/s", "200 Mbit/h"])
 def test_what_is_no_bit_rate_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match="200Mbit/s"):
         parse_bit_rate(text)

@@ -26,6 +26,10 @@ def meant_by(option: str, options: Sequence[str], arguments: Sequence[str]) -> s
         return f"a change is written without dashes: {change}"
     word = _words(option)
     named = [name for name, words in _MEANT.items() if word in words.split() and name in options]
+    initial = option[1] if len(option) == len("-w") else "-"
+    short = [name for name in options if name.startswith(f"--{initial}")]
+    if short and not named:
+        return f"did you mean {' or '.join(map(repr, short))}?"
     nearest = named[:1] or get_close_matches(option, [each for each in options if each.startswith("--")], n=1)
     if nearest:
         return f"did you mean '{nearest[0]}'?"

@@ -24,7 +24,15 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from steptime.study.environment_variables import variable_text
-from steptime.units import parse_bit_rate, parse_duration, parse_share
+from steptime.units import (
+    DURATIONS,
+    LEAST_BARE_S,
+    parse_bit_rate,
+    parse_delay,
+    parse_duration,
+    parse_share,
+    require_unit,
+)
 
 T = TypeVar("T")
 
@@ -156,19 +164,14 @@ def as_text_of_option() -> JsonSchemaValue:
 def seconds(value: Any) -> float:  # noqa: ANN401
     """Return the seconds of a duration such as ``90``, ``8m`` or ``1h30m``; raises ValueError for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        message = f"{value!r} is not a duration; write for example 90s, 8m or 1h30m"
+        message = f"{value!r} is not a duration; write {DURATIONS}"
         raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
     return parse_duration(value)
 
 
-_SHORTEST_BARE_S = 30
-
-
 def with_a_unit(value: Any) -> Any:  # noqa: ANN401
     """Return a duration as it was written; raises ValueError for so few seconds that minutes may have been meant."""
-    if not isinstance(value, float) and str(value).strip().isdigit() and int(value) < _SHORTEST_BARE_S:
-        message = f"{value} s, or {value} minutes? write {value}s or {value}m"
-        raise ValueError(message)
+    require_unit(value, LEAST_BARE_S)
     return value
 
 
@@ -195,7 +198,7 @@ _LONGEST_DELAY_S = 10.0
 
 def delay(value: Any) -> float:  # noqa: ANN401
     """Return the seconds of a delay between emulated hosts, as ``2ms``; raises ValueError for anything else."""
-    found = seconds(value)
+    found = seconds(value) if isinstance(value, bool) or not isinstance(value, (int, str)) else parse_delay(value)
     if found > _LONGEST_DELAY_S:
         message = f"a delay must be at most {_LONGEST_DELAY_S:g}s, not {value}; with a longer one no connection is made"
         raise ValueError(message)
