@@ -28,6 +28,8 @@ OPTIONS = {
     "a letter less": (("predict", "x", "--worker", "4"), "did you mean '--workers'?"),
     "a letter more": (("predict", "x", "--knees", "80"), "did you mean '--knee'?"),
     "another word": (("sweep", "--workers", "1,2", "--", "true"), "did you mean '--counts'?"),
+    "a short one": (("predict", "x", "-w", "4"), "did you mean '--workers'?"),
+    "a short one of two": (("report", "x", "-f", "csv"), "did you mean '--format' or '--figures'?"),
     "of a verb below a verb": (("env", "list", "--jsn"), "did you mean '--json'?"),
     "a key of a study": (("run", "quickstart", "--workers", "4"), "a change is written without dashes: workers=4"),
     "a key below a key": (("run", "quickstart", "--launches.max=3"), "without dashes: launches.max=3"),

@@ -8,6 +8,7 @@ from ablations import breakdown, emulated, imbalance, launch_phases
 from rich.console import Console
 from summaries import quickstart, summary, trial
 
+from steptime.report.overview import overview
 from steptime.report.sections import StudyFindings, WholeReport
 
 
@@ -76,7 +77,7 @@ def test_a_single_block_has_no_interval():
         "worker 1 on host h1 is to blame",
         "communication takes 12.5 ms (11.2 to 13.8) in all; computation covers 60.0 % of it, 7.50 ms",
         "3 launches; marking costs at most 1.40 % of a step",
-        "their step is 2.00 % (1.00 to 3.00) shorter than that of the timing runs",
+        "their step is 0.324x (0.286 to 0.364) that of the timed launches",
     ],
 )
 def test_sentences_say_imbalance_overlap_and_cost(words):
@@ -131,3 +132,15 @@ def test_phases_that_stages_contradict_are_named_with_the_launches_that_would_te
     text = one(columns=160, undecided=["comm_exposed", "input_wait"], more_launches=4)
     assert "exposed comm. and input wait are undecided" in text
     assert "about 4 launches of it more would tell" in text
+
+
+def test_breakdown_runs_apart_from_the_timed_launches_are_named_with_the_ratio():
+    def short(rate):
+        console = Console(file=io.StringIO(), width=160)
+        console.print(overview(summary([trial(rate=rate, breakdown=breakdown())])))
+        return " ".join(console.file.getvalue().split())
+
+    sentence = "pytorch allreduce: the step of the breakdown runs, 41.5 ms (37.4 to 45.7), is"
+    assert f"{sentence} 0.324x (" in short(1000.0)
+    assert "that of the timed launches, 128 ms (125 to 131)." in short(1000.0)
+    assert sentence not in short(2 * 64 / 0.042)

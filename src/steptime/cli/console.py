@@ -2,7 +2,6 @@
 
 import os
 import sys
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steptime.cli.streams import print_json
+from steptime.document.paragraph import wrap_text
 from steptime.document.plain_text import plain_text
 
 
@@ -54,7 +54,7 @@ def print_paragraph(console: Console, text: str, style: str = "") -> None:
 def whole_words(text: str, width: int, indent: str = "") -> list[str]:
     """Return lines of whole words, all but the first with an ``indent``: a broken path or option cannot be copied."""
     width = max(width, _LEAST_WIDTH)
-    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return wrap_text(text, width, indent=indent, break_long_words=False)
 
 
 _HANGING = "    "

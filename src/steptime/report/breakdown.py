@@ -7,7 +7,6 @@ from steptime.analysis.ablation.form import Phase, StepBreakdown
 from steptime.document.number_format import UNKNOWN, Shown, count, listed, number, percent, seconds, time_unit, times
 from steptime.phases import PHASES
 from steptime.report.groups import RankedGroup, RankedRow
-from steptime.results.json_form import Interval
 
 EXPLANATION = (
     "Phases sum to the mean step of ablation runs, which were made for this next to the runs that time the step. A "
@@ -101,10 +100,31 @@ class BreakdownRow:
         return f"communication takes {whole} in all; computation covers {share} of it, {hidden}"
 
     @property
+    def _over_timed(self) -> tuple[float, float | None, float | None] | None:
+        """Its step over that of the timed launches, and what the ends of both intervals allow; None if not known."""
+        own, timed = self.breakdown.step_s, self.row.trial.step_time_s
+        if self.breakdown.against_timing is None or not timed.mean:
+            return None
+        low = own.low_s / timed.high if own.low_s is not None and timed.high else None
+        high = own.high_s / timed.low if own.high_s is not None and timed.low else None
+        return own.value_s / timed.mean, low, high
+
+    @property
+    def gap(self) -> str:
+        """How far its step is from that of the timed launches, in a clause; empty where their intervals meet."""
+        ratio = self._over_timed
+        if ratio is None or ratio[1] is None or ratio[2] is None or ratio[1] <= 1.0 <= ratio[2]:
+            return ""
+        return (
+            f"the step of the breakdown runs, {self.step.line}, is {times(*ratio).line} that of the timed launches, "
+            f"{self.row.time.line}"
+        )
+
+    @property
     def instrumentation(self) -> str:
         """What the breakdown costs, in a sentence."""
-        against = self.breakdown.against_timing
-        rather = f"; their step is {_change(against)} than that of the timing runs" if against else ""
+        ratio = times(*self._over_timed).line if self._over_timed else ""
+        rather = f"; their step is {ratio} that of the timed launches" if ratio else ""
         found = self.breakdown.instrumentation
         if found is None:
             return f"{count(self.breakdown.launches, 'launch')}, without marks of the framework{rather}"
@@ -180,14 +200,3 @@ def _cell(
 
 def _phase(phase: Phase, unit: tuple[float, str] | None = None) -> Shown:
     return seconds(phase.value_s, phase.low_s, phase.high_s, unit)
-
-
-def _change(share: Interval) -> str:
-    size = percent(abs(share.value), *_sorted_sizes(share))
-    return f"{size.line} {'longer' if share.value >= 0 else 'shorter'}"
-
-
-def _sorted_sizes(share: Interval) -> tuple[float | None, float | None]:
-    if share.low is None or share.high is None:
-        return None, None
-    return (share.low, share.high) if share.value >= 0 else (-share.high, -share.low)

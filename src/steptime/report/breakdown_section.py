@@ -51,7 +51,7 @@ def phase_figures(group: BreakdownGroup) -> list[Figure]:
     factor, unit = _unit(group)
     titles = {name: TITLES[name] for name in group.shown}
     for rows in parts(group.rows):
-        bars = [{"name": row.row.name, "shown": row.step.line} for row in rows]
+        bars = [{"name": row.row.label, "shown": row.step.line} for row in rows]
         stages = [stage for row in rows for stage in _stages(row, factor)]
         figures.append(picture("Where the time of a step goes", phases_chart(bars, stages, titles, unit), group.title))
     covered = [spec for row in group.rows if (spec := _overlap(row, factor))]
@@ -135,7 +135,7 @@ def _stages(row: BreakdownRow, factor: float) -> Iterator[Spec]:
     for name in TITLES:
         phase = row.breakdown.phases.get(name)
         if phase is not None and phase.value_s:
-            yield {"name": row.row.name, "phase": name, **_of(phase, factor)}
+            yield {"name": row.row.label, "phase": name, **_of(phase, factor)}
 
 
 def _overlap(row: BreakdownRow, factor: float) -> Spec | None:
@@ -145,7 +145,7 @@ def _overlap(row: BreakdownRow, factor: float) -> Spec | None:
     hidden = _of(found.comm_hidden_s, factor)
     shown = f"{100 * found.ratio:.3g} % covered"
     bounds = {"covered": hidden["value"], "low": hidden["low"], "high": hidden["high"]}
-    return {"name": row.row.name, "shown": shown, **bounds, "exposed": max(0.0, exposed.value_s * factor)}
+    return {"name": row.row.label, "shown": shown, **bounds, "exposed": max(0.0, exposed.value_s * factor)}
 
 
 def _worker(rank: int, host: str, blamed: int | None) -> str:
@@ -283,10 +283,10 @@ _ABOUT_POP = (
 _POP_COLUMNS = (
     "parallel",
     "load\nbalance",
-    "commu-\nnication",
-    "seriali-\nsation",
+    "communication",
+    "serialisation",
     "transfer",
-    "compu-\ntation",
+    "computation",
     "global",
     "without\ninput wait",
 )

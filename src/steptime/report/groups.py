@@ -19,7 +19,7 @@ from steptime.document.number_format import (
     step_time,
     throughput,
 )
-from steptime.report.trial_names import Names
+from steptime.report.trial_names import Names, short_of_implementer
 from steptime.units import is_undecided
 
 _ENOUGH = 3
@@ -37,6 +37,11 @@ class RankedRow:
     place: RankedTrial
     trial: TrialSummary
     name: str
+
+    @property
+    def label(self) -> str:
+        """Its name where there is little width: of who implements its strategy the first word."""
+        return short_of_implementer(self.name, self.trial)
 
     @property
     def rate(self) -> Shown:

@@ -206,13 +206,14 @@ class _Overview:
         table = _phase_table(rows, shown)
         yield Text()
         title = "Where the time of a step goes, in shares of the step of the breakdown runs"
-        undecided = [f"{row.row.name}: {row.undecided}." for _, row in rows if row.undecided]
+        doubts = [f"{row.row.name}: {row.undecided}." for _, row in rows if row.undecided]
+        doubts += [f"{label and f'{label}, '}{row.row.name}: {row.gap}." for label, row in rows if row.gap]
         if fits(table, console, options, broken_names=True):
             yield wrapped(title, "bold cyan", options)
             yield narrowed(table, console, options)
-            yield from (wrapped(line, "yellow", options) for line in undecided)
+            yield from (wrapped(line, "yellow", options) for line in doubts)
             return
-        yield from section(title, "bold cyan", [*(_phase_line(*row, shown) for row in rows), *undecided], options)
+        yield from section(title, "bold cyan", [*(_phase_line(*row, shown) for row in rows), *doubts], options)
 
     def _last_lines(self) -> Iterator[tuple[str, str]]:
         """Yield what holds for all of it, each once, with its style."""

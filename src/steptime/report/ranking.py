@@ -245,7 +245,8 @@ def work_section(measured: Sequence[TrialSummary], names: Names) -> Section | No
         peak = flop_rate(work.peak_flop_per_s)
         source = f"{peak.text}, {work.peak_source}" if work.peak_source else UNKNOWN
         shown = (tokens, flop_rate(rate), mfu)
-        sentence = f"{names.full(trial)}: {shown[1].line} per device, MFU {mfu.line} of {source}"
+        sentence = f"{names.full(trial)}: {shown[1].line} per device"
+        sentence += f", MFU {mfu.line} of {source}" if work.peak_source else ""
         rows.append(TableRow(names.full(trial), [*cells(*shown), *cells(source)], sentence=sentence))
     return Section("Work", [SectionTable(columns, rows, "trial", label="Work")], _EXPLANATION, id="work")
 

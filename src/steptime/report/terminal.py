@@ -14,6 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from steptime.document.paragraph import wrap_text
 from steptime.document.section import (
     Cell,
     Column,
@@ -276,11 +277,5 @@ def section(
 
 def wrapped(line: str, style: str, options: ConsoleOptions, indent: int = 0) -> RenderableType:
     """Return a paragraph without the spaces that rich would put behind each line; they annoy in a file."""
-    lines = textwrap.wrap(
-        line,
-        options.max_width,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (2 * indent),
-        break_on_hyphens=False,
-    )
+    lines = wrap_text(line, options.max_width, first_indent=" " * indent, indent=" " * (2 * indent))
     return Text("\n".join(lines), style=style)

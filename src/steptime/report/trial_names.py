@@ -50,11 +50,15 @@ class Names:
 
         Of who implements its strategy it has the first word: rankings have all of it.
         """
-        by = trial.implementation or ""
-        short = self.short(trial).replace(f"({by})", f"({by.partition(' ')[0]})") if by else self.short(trial)
-        parts = [short, trial.workload, count(trial.workers, "worker")]
+        parts = [short_of_implementer(self.short(trial), trial), trial.workload, count(trial.workers, "worker")]
         parts += [words(getattr(trial, field)) for field, words in _CONDITIONS.items() if field in self._varying]
         return ", ".join(parts)
+
+
+def short_of_implementer(name: str, trial: TrialSummary) -> str:
+    """Return a trial's name with the first word alone of who implements its strategy."""
+    by = trial.implementation
+    return name.replace(f"({by})", f"({by.partition(' ')[0]})") if by else name
 
 
 def check_name(check: EquivalenceSummary, checks: Sequence[EquivalenceSummary]) -> str:
