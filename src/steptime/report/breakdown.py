@@ -1,12 +1,13 @@
 """Groups whose steps were broken down: where the time of a step goes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from steptime.analysis.ablation.form import Phase, StepBreakdown
 from steptime.document.number_format import UNKNOWN, Shown, count, listed, number, percent, seconds, time_unit, times
 from steptime.phases import PHASES
 from steptime.report.groups import RankedGroup, RankedRow
+from steptime.results.json_form import Interval
 
 EXPLANATION = (
     "Phases sum to the mean step of ablation runs, which were made for this next to the runs that time the step. A "
@@ -100,31 +101,24 @@ class BreakdownRow:
         return f"communication takes {whole} in all; computation covers {share} of it, {hidden}"
 
     @property
-    def _over_timed(self) -> tuple[float, float | None, float | None] | None:
-        """Its step over that of the timed launches, and what the ends of both intervals allow; None if not known."""
-        own, timed = self.breakdown.step_s, self.row.trial.step_time_s
-        if self.breakdown.against_timing is None or not timed.mean:
-            return None
-        low = own.low_s / timed.high if own.low_s is not None and timed.high else None
-        high = own.high_s / timed.low if own.high_s is not None and timed.low else None
-        return own.value_s / timed.mean, low, high
+    def _over_timed(self) -> Interval[float, float | None] | None:
+        timed = self.row.trial.step_time_s
+        return self.breakdown.step_over(timed.mean, timed.low, timed.high)
 
     @property
     def gap(self) -> str:
         """How far its step is from that of the timed launches, in a clause; empty where their intervals meet."""
         ratio = self._over_timed
-        if ratio is None or ratio[1] is None or ratio[2] is None or ratio[1] <= 1.0 <= ratio[2]:
+        if ratio is None or ratio.low is None or ratio.high is None or ratio.low <= 1.0 <= ratio.high:
             return ""
-        return (
-            f"the step of the breakdown runs, {self.step.line}, is {times(*ratio).line} that of the timed launches, "
-            f"{self.row.time.line}"
-        )
+        about = f"{self.step.line}, is {times(*astuple(ratio)).line} that of the timed launches, {self.row.time.line}"
+        return f"the step of the breakdown runs, {about}"
 
     @property
     def instrumentation(self) -> str:
         """What the breakdown costs, in a sentence."""
-        ratio = times(*self._over_timed).line if self._over_timed else ""
-        rather = f"; their step is {ratio} that of the timed launches" if ratio else ""
+        ratio = self._over_timed
+        rather = f"; their step is {times(*astuple(ratio)).line} that of the timed launches" if ratio else ""
         found = self.breakdown.instrumentation
         if found is None:
             return f"{count(self.breakdown.launches, 'launch')}, without marks of the framework{rather}"

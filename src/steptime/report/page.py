@@ -19,7 +19,7 @@ from steptime.report.sections import EXPLAINED, StudyFindings, sections
 from steptime.results.record_kinds import TIMING
 from steptime.results.store import Store
 from steptime.statistics.estimate import step_time_quantiles
-from steptime.user_output import PAGE, require_free, write_user_file
+from steptime.user_output import PAGE, write_user_file
 
 _MOST_PARAGRAPHS = 3
 """Of an answer, before a page folds what is not of the most workers."""
@@ -30,9 +30,7 @@ def write_page(store: Store, found: StudyFindings, path: Path, *, notice: str = 
 
     Folders above ``path`` are made. Raises StoreError when the page cannot be written.
     """
-    require_free(path, PAGE)
-    page = page_of(store, found, notice=notice).encode()
-    write_user_file(path, page, PAGE, store.folder_around(path))
+    write_user_file(path, page_of(store, found, notice=notice).encode(), PAGE, store.folder_around(path))
 
 
 def page_of(store: Store, found: StudyFindings, *, notice: str = "", refresh_s: int | None = None) -> str:

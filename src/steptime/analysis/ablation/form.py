@@ -127,6 +127,19 @@ class StepBreakdown(JsonForm):
     flags: list[str] = Field(default_factory=list)
     """What else the machine did, in how many launches."""
 
+    def step_over(
+        self, mean_s: float | None, low_s: float | None, high_s: float | None
+    ) -> Interval[float, float | None] | None:
+        """Return its step over that of timed launches, between what the ends of both intervals allow, if it is known.
+
+        It is None without timed launches.
+        """
+        if self.against_timing is None or not mean_s:
+            return None
+        low = self.step_s.low_s / high_s if self.step_s.low_s is not None and high_s else None
+        high = self.step_s.high_s / low_s if self.step_s.high_s is not None and low_s else None
+        return Interval(self.step_s.value_s / mean_s, low, high)
+
     def shown_closure_error(self) -> float:
         """Return the part of ``closure_error`` that the intervals of step and phases do not leave open.
 
