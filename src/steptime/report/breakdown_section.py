@@ -280,8 +280,8 @@ _ABOUT_POP = (
     "is parallel x computation. Computation is useful time for a sample at fewer workers over that here. Waiting for "
     "input counts as useful; the last column is the step without it. Above 100 % is noise, unless the interval is too."
 )
-_POP_COLUMNS = ("parallel", "load\nbalance", "communication", "serialisation", "transfer", "computation", "global")
-_POP_COLUMNS += ("without\ninput wait",)
+_POP_NUMBERS = ("parallel", "load\nbalance", "communication", "serialisation", "transfer", "computation", "global")
+_POP_COLUMNS = (*_POP_NUMBERS, "without\ninput wait")
 
 
 def pop_section(groups: Sequence[RankedGroup]) -> Section | None:
