@@ -111,8 +111,7 @@ class BreakdownRow:
         ratio = self._over_timed
         if ratio is None or ratio.low is None or ratio.high is None or ratio.low <= 1.0 <= ratio.high:
             return ""
-        about = f"{self.step.line}, is {times(*astuple(ratio)).line} that of the timed launches, {self.row.time.line}"
-        return f"the step of the breakdown runs, {about}"
+        return f"{times(*astuple(ratio)).line} the step of the timed launches"
 
     @property
     def instrumentation(self) -> str:

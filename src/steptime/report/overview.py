@@ -207,7 +207,7 @@ class _Overview:
         yield Text()
         title = "Where the time of a step goes, in shares of the step of the breakdown runs"
         doubts = [f"{row.row.name}: {row.undecided}." for _, row in rows if row.undecided]
-        doubts += [f"{label and f'{label}, '}{row.row.name}: {row.gap}." for label, row in rows if row.gap]
+        doubts += [f"{label or row.row.name}: {row.gap}." for label, row in rows if row.gap]
         if fits(table, console, options, broken_names=True):
             yield wrapped(title, "bold cyan", options)
             yield narrowed(table, console, options)
