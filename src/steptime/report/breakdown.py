@@ -109,9 +109,8 @@ class BreakdownRow:
     def gap(self) -> str:
         """How far its step is from that of the timed launches, in a clause; empty where their intervals meet."""
         ratio = self._over_timed
-        if ratio is None or ratio.low is None or ratio.high is None or ratio.low <= 1.0 <= ratio.high:
-            return ""
-        return f"{times(*astuple(ratio)).line} the step of the timed launches"
+        apart = ratio and ratio.low is not None and ratio.high is not None and not ratio.low <= 1.0 <= ratio.high
+        return f"{times(*astuple(ratio)).line} the step of the timed launches" if ratio and apart else ""
 
     @property
     def instrumentation(self) -> str:
