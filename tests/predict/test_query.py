@@ -75,6 +75,24 @@ def test_workers_among_the_keys_are_answered_with_the_option(profile):
     assert mistake.endswith("--workers 8,16")
 
 
+@pytest.mark.parametrize("text", ["0", "x", "8,", "4,...,"])
+def test_no_numbers_are_proposed_that_the_option_would_refuse(profile, text):
+    (mistake,) = mistakes([f"workers={text}"], profile)
+    assert mistake.endswith("--workers 4,8,16")
+
+
+@pytest.mark.parametrize("text", ["16,", ",16", "4,,8"])
+def test_a_comma_with_nothing_beside_it_is_named(text):
+    with pytest.raises(UsageError, match=f"nothing beside a comma of '{text}'"):
+        read_workers(text)
+
+
+@pytest.mark.parametrize("text", ["5", "50", "0.5"])
+def test_a_delay_without_a_unit_is_asked_for_one(profile, text):
+    (mistake,) = mistakes([f"interconnect.delay={text}"], profile)
+    assert f"{text}us or {text}ms" in mistake
+
+
 @pytest.mark.parametrize(
     "override",
     [

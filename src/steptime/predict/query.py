@@ -16,7 +16,7 @@ from steptime.model.compute import DEVICES
 from steptime.model.link_sheets import LINKS
 from steptime.model.policies import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.study.trial import ServerPlacement
-from steptime.units import parse_bit_rate, parse_duration, parse_share
+from steptime.units import parse_bit_rate, parse_delay, parse_share
 
 _BITS = 8
 _DOTS = ("…", "...")
@@ -115,7 +115,7 @@ def _size(text: str) -> float:
 
 
 def _delay(text: str) -> float:
-    seconds = parse_duration(text)
+    seconds = parse_delay(text)
     if not seconds <= _MOST_DELAY_S:
         message = f"{text!r} is longer than any link delays; the most is {_MOST_DELAY_S:g}s"
         raise ValueError(message)
@@ -224,7 +224,8 @@ def read_workers(text: str) -> list[int]:
         try:
             count = int(part)
         except ValueError:
-            wrong.append(f"--workers: {part!r} is not a whole number; write for example --workers 4,8,16")
+            which = repr(part) if part else f"nothing beside a comma of {text[:60]!r}"
+            wrong.append(f"--workers: {which} is not a whole number; write for example --workers 4,8,16")
             continue
         if not 1 <= count <= _MOST_WORKERS:
             wrong.append(f"--workers: {count} is not a number of workers; give numbers from 1 to {_MOST_WORKERS}")
@@ -240,6 +241,15 @@ def read_workers(text: str) -> list[int]:
     if wrong:
         raise UsageError(wrong)
     return sorted(set(found))
+
+
+def _workers(text: str) -> str:
+    """Return numbers of workers as they were written, or an example where ``--workers`` would refuse them too."""
+    try:
+        read_workers(text)
+    except UsageError:
+        return "4,8,16"
+    return text.strip()
 
 
 def _between(found: Sequence[int], last: int, wrong: list[str]) -> list[int]:
@@ -269,7 +279,7 @@ def read_queries(overrides: Sequence[str], profile: Profile) -> list[Query]:
         if not equals or not text.strip():
             wrong.append(f"override {override!r}: write KEY=VALUE, for example interconnect.bandwidth=25Gbit/s")
         elif key == "workers":
-            wrong.append(f"override {override!r}: numbers of workers are an option: --workers {text.strip()}")
+            wrong.append(f"override {override!r}: numbers of workers are an option: --workers {_workers(text)}")
         elif key not in _KEYS:
             wrong.append(f"override {override!r}: {choices_message('key', key, KEYS)}")
         elif key in values:
