@@ -92,7 +92,7 @@ class PlainFolder:
         """
         partial = f".{secrets.token_hex(12)}.{ProcessIdentity.own()}{_PARTIAL}"
         try:
-            self.make(path.parent)
+            self.make(path.parent, wanted=path)
             with self._holding(path.parent) as folder:
                 _require_replaceable(path, folder)
                 descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o644, dir_fd=folder)
@@ -125,13 +125,18 @@ class PlainFolder:
             file.truncate()
             file.write(data)
 
-    def make(self, path: Path, mode: int = 0o777) -> None:
-        """Make a folder with this mode, and those above it, where they are not there; StoreError where a file is."""
+    def make(self, path: Path, mode: int = 0o777, wanted: Path | None = None) -> None:
+        """Make a folder with this mode, and those above it, where they are not there; StoreError where a file is.
+
+        ``wanted`` is what the folder is for.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=mode if path == self.path else 0o777)
         except (FileExistsError, NotADirectoryError) as error:
-            file = next(each for each in (self.path, *self.path.parents) if each.exists())
-            message = f"{file} is a file, and a folder is needed: name another"
+            places = (each for each in (self.path, *self.path.parents) if os.path.lexists(each))
+            file = next(places, self.path)
+            what = f"{file} is {'a link' if file.is_symlink() else 'a file'}, and a folder is needed: name another"
+            message = f"could not write {wanted}: {what}" if wanted else what
             raise StoreError(message) from error
         folder = self.path
         for name in self._names(path):
