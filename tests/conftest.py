@@ -84,7 +84,7 @@ assert all((HERE / name).exists() for name in _NOT_QUICK), f"a name in {_NOT_QUI
 _COSTLY = {
     HERE / name
     for name in (
-        *("attached/test_ablation.py", "contract/test_killed_workers.py"),
+        *("attached/test_ablation.py", "cli/test_user_output.py", "contract/test_killed_workers.py"),
         *(f"attach/test_{name}.py" for name in ("attention", "batches_made_anew", "dropped_gradients", "usual_steps")),
         *(f"attach/test_{name}.py" for name in ("loaders_at_old_addresses", "new_optimizers", "webdataset")),
         *(f"end_to_end/test_{name}.py" for name in ("emulated_study", "environments_of_one_study", "kills")),
