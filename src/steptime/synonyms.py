@@ -181,13 +181,13 @@ def hint(value: str, choices: Iterable[str]) -> str:
     """
     names, word = sorted(choices), _unspelled(value)
     if same := [name for name in names if _unspelled(name) == word]:
-        return _asked(same)
+        return question(same)
     if sentence := _sentence(word, names) or _family(word, names):
         return sentence
     meant = [name for meant, words in _CHOICES.items() if word in words.split() for name in meant.split()]
     if meant:
-        return _asked([name for name in meant if name in names])
-    return _asked(get_close_matches(value, names, n=1))
+        return question([name for name in meant if name in names])
+    return question(get_close_matches(value, names, n=1))
 
 
 _ALIKE = 0.65
@@ -210,7 +210,7 @@ def path_hint(path: Path, is_meant: Callable[[Path], bool] = Path.exists) -> str
             reached = near
     except (OSError, ValueError):  # a folder that is closed, a NUL in the name
         return ""
-    return "" if reached == path else _asked([str(reached)])
+    return "" if reached == path else question([str(reached)])
 
 
 def where_path_ends(path: Path) -> str:
@@ -245,5 +245,6 @@ def _family(word: str, names: Sequence[str]) -> str:
     return ""
 
 
-def _asked(names: Sequence[str]) -> str:
+def question(names: Sequence[str]) -> str:
+    """Return ``did you mean 'a' or 'b'?``, each name once; empty without names."""
     return f"did you mean {' or '.join(map(repr, dict.fromkeys(names)))}?" if names else ""

@@ -215,7 +215,7 @@ def test_a_study_that_comes_through_a_pipe_is_read_once_and_whole(tmp_path):
     os.close(reader)
 
     assert plan.study_text == STUDY
-    assert plan.command == f"steptime run {tmp_path}/results/study.yaml -o {tmp_path}/results"
+    assert plan.resuming() == f"steptime run {tmp_path}/results/study.yaml -o {tmp_path}/results"
 
 
 class Stopped:

@@ -91,6 +91,18 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
     patches.measure(owner, name, *hooks, compiling)
 
 
+def request_begins(recorder: Any) -> patches.Before:
+    """Return what begins a request to a loader ahead of a call, in the thread that trains and in no other region."""
+
+    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
+        if recorder.stack or not recorder.is_mine():
+            return None
+        recorder.request_begin()
+        return patches.CallMark()
+
+    return before
+
+
 def _filtered(before: patches.Before, only: Callable[[Any], bool] | None) -> patches.Before:
     return before if only is None else lambda args, kwargs: before(args, kwargs) if only(args[0]) else None
 

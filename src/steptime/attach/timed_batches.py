@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import patches, process
 from .batch_amount import NO_BATCH, BatchReader
 from .compiled.jax_functions import evaluation_made_by
-from .library_calls import requests_of
+from .library_calls import request_begins, requests_of
 from .object_numbers import number_of
 
 if TYPE_CHECKING:
@@ -102,17 +102,11 @@ class TimedBatches:
     def __init__(self, patch: patches.Patch, batches: Iterator[Any], source: int) -> None:
         recorder, reader = process.recorder(), BatchReader()
 
-        def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-            if recorder.stack or not recorder.is_mine():
-                return None
-            recorder.request_begin()
-            return patches.CallMark()
-
         def after(mark: Any, returned: bool) -> None:
             amount = reader.read(mark.result) if returned else NO_BATCH
             recorder.request_end(source, "input" if returned else "epoch", amount)
 
-        self._next = patches.measured(patch, batches.__next__, before, after)
+        self._next = patches.measured(patch, batches.__next__, request_begins(recorder), after)
 
     def __iter__(self) -> TimedBatches:
         return self

@@ -29,7 +29,8 @@ def open_results(folder: Path) -> "Store":
             "running": f"a run still adds to {folder} ({found.who})",
             "silent": f"the run that adds to {folder} gives no heartbeat: steptime status {folder}",
         }
-        warn([f"note: {unfinished[state]}" for state in [run_state(folder, found)] if state in unfinished])
+        if (state := run_state(folder, found)) in unfinished:
+            warn([f"note: {unfinished[state]}"])
     return store
 
 

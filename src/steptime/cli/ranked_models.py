@@ -12,9 +12,6 @@ from steptime.report.predicted_decisions import ratio_line
 from steptime.results.json_form import Interval
 from steptime.units import format_count, is_undecided
 
-_CHANGES = "{changes}"
-"""Where a sentence names the changes that it is about, which those with the same sentence share."""
-
 
 def best_first(groups: Sequence[Sequence[Prediction]]) -> list[Sequence[Prediction]]:
     """Return the predictions of models by workload, those of most samples per second with the most workers first.
@@ -57,13 +54,13 @@ def fastest_models(
     rivals: dict[tuple[str, int, str], list[Prediction]] = {}
     for each in (each for group in best_first(groups) for each in group if each.throughput is not None):
         rivals.setdefault((each.key.workload, each.workers, each.query.changes()), []).append(each)
-    changes: dict[str, list[str]] = {}
+    changes: dict[tuple[str, str], list[str]] = {}
     for (workload, *_), known in sorted(rivals.items(), key=lambda item: item[0][:2]):
         if len(known) > 1:
             changes.setdefault(_fastest(workload, known, other_layout), []).append(_unstated_changes(known))
     return [
-        sentence.replace(_CHANGES, "".join(f", {changed}" for changed in [" or ".join(filter(None, those))] if changed))
-        for sentence, those in changes.items()
+        f"{', '.join(filter(None, [lead, ' or '.join(filter(None, those))]))}: {answer}"
+        for (lead, answer), those in changes.items()
     ]
 
 
@@ -98,12 +95,13 @@ def _order(rivals: Sequence[Prediction]) -> _Order:
 
 def _fastest(
     workload: str, rivals: Sequence[Prediction], other_layout: Callable[[Prediction], Prediction | None]
-) -> str:
+) -> tuple[str, str]:
+    """Return what a sentence is about but for the changes, and the sentence."""
     order, names = _order(rivals), _RivalNames(rivals)
-    lead = f"{workload}, {names.shared or format_count(rivals[0].workers, 'worker')}{_CHANGES}: "
+    lead = f"{workload}, {names.shared or format_count(rivals[0].workers, 'worker')}"
     unranked = _together([names.whole(model, _wide_step(model)) for model in order.unranked])
     if not order.leaders:
-        return f"{lead}no interval supports a rank: {unranked}."
+        return lead, f"no interval supports a rank: {unranked}."
     slower = ", ".join(f"{names.whole(model)} {ratio_line(ratio)}" for model, ratio in order.slower)
     clauses = [
         _leading(order, names),
@@ -111,7 +109,7 @@ def _fastest(
         f"not ranked: {unranked}" if unranked else "",
         _elsewhere(order, names, [(model, other_layout(model)) for model in rivals]),
     ]
-    return f"{lead}{'; '.join(filter(None, clauses))}."
+    return lead, f"{'; '.join(filter(None, clauses))}."
 
 
 class _RivalNames:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -194,11 +193,7 @@ def _again(plan: "StudyPlan", study_run: "StudyRun | None") -> str:
     from steptime.runner.budget import proposed
 
     needed_s = study_run.budget.proposed_s if study_run is not None and study_run.budget is not None else 0.0
-    if not needed_s:
-        return plan.command
-    words = shlex.split(plan.command)
-    kept = [word for before, word in pairwise(["", *words]) if "--budget" not in (before, word)]
-    return shlex.join([*kept, "--budget", proposed(needed_s).removeprefix("budget=")])
+    return plan.resuming(proposed(needed_s).removeprefix("budget=") if needed_s else None)
 
 
 def _ways_on(plan: "StudyPlan", study_run: "StudyRun | None", allocation: "Allocation | None") -> list[str]:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 
+from steptime.synonyms import question
+
 _MEANT: Mapping[str, str] = {
     "--counts": "workers worker ranks nproc np",
     "--workers": "counts ranks nproc np",
@@ -29,11 +31,11 @@ def meant_by(option: str, options: Sequence[str], arguments: Sequence[str]) -> s
     initial = option[1] if len(option) == len("-w") else "-"
     short = [name for name in options if name.startswith(f"--{initial}")]
     if short and not named:
-        return f"did you mean {' or '.join(map(repr, short))}?"
+        return question(short)
     nearest = named[:1] or get_close_matches(option, [each for each in options if each.startswith("--")], n=1)
     if nearest:
-        return f"did you mean '{nearest[0]}'?"
-    near_keys = get_close_matches(_words(option), _keys(arguments), n=1, cutoff=_ALIKE)
+        return question(nearest)
+    near_keys = get_close_matches(word, _keys(arguments), n=1, cutoff=_ALIKE)
     return f"did you mean the change {near_keys[0]}=VALUE, without dashes?" if near_keys else ""
 
 

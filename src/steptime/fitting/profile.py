@@ -317,8 +317,8 @@ class Profile(_ProfileForm):
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
-_FIT = "steptime fit RESULTS -o NAME.json"
-"""What makes a profile."""
+_FIT = "steptime fit {} -o NAME.json"
+"""What makes a profile of the results in a folder."""
 
 
 def write_profile(profile: Profile, path: Path) -> None:
@@ -341,8 +341,8 @@ def read_profile(path: Path) -> Profile:
         message = f"{path} is a folder, not a profile; if it holds results: steptime fit {path} -o PROFILE"
         raise StoreError(message)
     own = kind_of(path) is PROFILE
-    again = f"make it again: steptime fit RESULTS -o {path}" if own else f"make one: {_FIT}"
-    if not own and (mistaken := mistaken_file(path, PROFILE.name, _FIT.replace("RESULTS", "{}"))):
+    again = f"make it again: steptime fit RESULTS -o {path}" if own else f"make one: {_FIT.format('RESULTS')}"
+    if not own and (mistaken := mistaken_file(path, PROFILE.name, _FIT)):
         raise StoreError(mistaken)
     try:
         text = read_user_text(path, _MOST_BYTES)

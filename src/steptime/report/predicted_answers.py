@@ -83,11 +83,8 @@ def farthest_answer(points: "Sequence[AttachedPrediction | ForecastPoint]", test
     """Return what the most workers are predicted to take, what they bring, and how far to trust it; else nothing."""
     steps = [(each.workers, each.step_s) for each in points if each.step_s is not None]
     workers, step = max(steps, key=lambda pair: pair[0], default=(0, None))
-    return (
-        " ".join([f"With {format_count(workers, 'worker')} {takes(step)}.", compared, tested]).replace("  ", " ")
-        if step
-        else ""
-    )
+    sentences = [f"With {format_count(workers, 'worker')} {takes(step)}.", compared, tested] if step else []
+    return " ".join(filter(None, sentences))
 
 
 def model_figures(group: "Sequence[Prediction]") -> list[Figure]:

@@ -32,8 +32,7 @@ def pair_sentence(pair: "PairedRatio") -> str:
     """Return ``8 workers take 0.54x (0.50 to 0.63) the time of 4, for 1.08x (0.99 to 1.26) the worker hours``."""
     fewer, more = pair.baseline.workers, pair.other.workers
     if pair.baseline.query.texts == pair.other.query.texts:
-        changed = pair.other.query.changes()
-        lead = f"With {changed}, " if changed else ""
+        lead = f"With {changed}, " if (changed := pair.other.query.changes()) else ""
         return f"{lead}{workers_sentence((fewer, more), pair.time, pair.worker_time)}"
     ends = f"{pair.other.query.changes()} takes {ratio_line(pair.time)} the time of {pair.baseline.query.changes()}"
     return f"With {format_count(more, 'worker')}, {ends}{_doubt(pair.time)}."
@@ -58,19 +57,23 @@ def more_workers(ratios: "Sequence[WorkerRatio]") -> str:
 
 def pair_answers(pairs: "Sequence[PairedRatio]") -> list[str]:
     """Return of each combination of changes what the most workers bring, and what each brings over the first."""
+    across, last = _answered(pairs)
+    servers = ["Worker hours leave out servers."] if any(pair.has_servers for pair in last) else []
+    return [*map(pair_sentence, [*across[:_MOST_PAIRS], *last[:_MOST_PAIRS]]), *servers]
+
+
+def _answered(pairs: "Sequence[PairedRatio]") -> "tuple[list[PairedRatio], list[PairedRatio]]":
+    """Return the ratios of combinations of changes, and of each combination that of the most workers."""
     last: dict[str, PairedRatio] = {}
     for pair in pairs:
         if pair.baseline.query.texts == pair.other.query.texts:
             last[pair.other.query.changes()] = pair
-    across = [pair for pair in pairs if pair.baseline.query.texts != pair.other.query.texts]
-    chosen = [*across[:_MOST_PAIRS], *[*last.values()][:_MOST_PAIRS]]
-    servers = ["Worker hours leave out servers."] if any(pair.has_servers for pair in last.values()) else []
-    return [*map(pair_sentence, chosen), *servers]
+    return [pair for pair in pairs if pair.baseline.query.texts != pair.other.query.texts], [*last.values()]
 
 
 def pair_parts(pairs: "Sequence[PairedRatio]") -> Iterator[Part]:
     """Yield a table of all ratios where the answer has not all of them."""
-    if len(pairs) <= sum("the time of" in text for text in pair_answers(pairs)):
+    if len(pairs) <= sum(len(answered[:_MOST_PAIRS]) for answered in _answered(pairs)):
         return
     rows = [
         TableRow(_pair_name(pair), [Cell(*times(*astuple(pair.time))), Cell(*times(*astuple(pair.worker_time)))])

@@ -53,8 +53,10 @@ class StudyPlan:
     folder: Path
     """The results folder."""
     budget_s: float | None
-    command: str
-    """The command that resumes the run."""
+    words: Sequence[str]
+    """Of the command that resumes the run, but for its budget."""
+    budget: str | None
+    """That was given with the command, as it was written."""
     accelerators: Accelerators = NO_ACCELERATORS
     """The CUDA devices of this machine, or of the hosts as the probe found them."""
     site: Site | None = None
@@ -103,6 +105,11 @@ class StudyPlan:
     def spare_hosts(self) -> int:
         """How many hosts of the site no trial needs, as long as none dies."""
         return len(self.site.hosts) - self.most_hosts if self.site else 0
+
+    def resuming(self, budget: str | None = None) -> str:
+        """Return the command that resumes the run, with another ``budget`` than its own if there is one."""
+        budget = budget or self.budget
+        return shlex.join([*self.words, *(["--budget", budget] if budget else [])])
 
     def commands(self, trial: Trial, *, shared: bool = False) -> list[str]:
         """Return one shell line per process of ``trial``'s first launch, with its environment variables.
@@ -374,7 +381,6 @@ def plan_study(
     readable = name in study_files() or Path(name).is_file()
     command = ["steptime", "run", name if readable else str(folder / "study.yaml"), *overrides]
     command += ["-o", str(folder)] if output or not readable else []
-    command += ["--budget", budget] if budget else []
     command += ["--paths-from", str(paths_from)] if paths_from else []
     return StudyPlan(
         study=study,
@@ -383,7 +389,8 @@ def plan_study(
         manifests=manifests,
         folder=folder,
         budget_s=parse_duration(study.budget) if study.budget is not None else None,
-        command=shlex.join(command),
+        words=command,
+        budget=budget,
         accelerators=accelerators,
         site=site,
         datasets=datasets,

@@ -13,7 +13,7 @@ from typing import Any, Callable
 from .. import patches, process
 from ..account import EPOCH
 from ..batch_amount import ARRAYS, BatchAmount
-from ..library_calls import first_call_elsewhere, itself, requests_of
+from ..library_calls import first_call_elsewhere, itself, request_begins, requests_of
 from ..object_numbers import number_of
 from ..record_file import now
 from . import tensorflow_flops, tensorflow_graphs
@@ -49,18 +49,12 @@ def install_distributed_iterators(module: Any) -> None:
     requests_of(module.DistributedIteratorBase, "__next__", itself, in_graph(), read=_read_replicas)
     recorder = process.recorder()
 
-    def before(args: Any, kwargs: Any) -> Any:  # noqa: ARG001 - the form of all
-        if recorder.stack or not recorder.is_mine():
-            return None
-        recorder.request_begin()
-        return patches.CallMark()
-
     def after(mark: Any, returned: bool) -> None:
         recorder.request_end(number_of(mark.result) if returned else 0, "loader_start")
 
     for name in ("DistributedDataset", "DistributedDatasetsFromFunction"):
         if hasattr(module, name):
-            patches.measure(getattr(module, name), "__iter__", before, after, in_graph())
+            patches.measure(getattr(module, name), "__iter__", request_begins(recorder), after, in_graph())
 
 
 def _read_replicas(batch: Any) -> BatchAmount:
