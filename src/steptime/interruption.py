@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -47,12 +48,28 @@ class Interrupted(BaseException):
 
 
 class _Receiver:
-    """The signals of the process: whether one has come, and whether it has to wait."""
+    """The signals of the process: whether one has come, whether it has to wait, and whether what it raised is lost.
+
+    Compilers and extension modules drop errors that are raised while they call back, and so do the ends of objects.
+    An interruption that nothing holds any more before ``obeyed()`` is over has been dropped, and is sent anew.
+    """
 
     def __init__(self) -> None:
         self.first: int | None = None
-        self.raised = False
         self.shields = 0
+        self._is_raised = False
+        self._on_its_way: weakref.ref[Interrupted] | None = None
+        self._again = threading.Timer(0.0, lambda: None)
+
+    def begin(self) -> None:
+        """Know of no signal that came before."""
+        self.first, self._is_raised = None, False
+
+    def end(self) -> None:
+        """Send nothing anew from now on, and wait for what is being sent."""
+        self._is_raised, self._on_its_way = True, None
+        if self._again.is_alive():
+            self._again.join()
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
         """Take a signal; raises Interrupted for the first one unless a shield is up."""
@@ -60,22 +77,34 @@ class _Receiver:
         self.deliver()
 
     def deliver(self) -> None:
-        """Raise Interrupted for a signal that has come and was not yet delivered."""
-        if self.first is not None and not self.raised and not self.shields:
-            self.raised = True
-            raise Interrupted(self.first)
+        """Raise Interrupted for a signal that has come, unless one that was raised is still on its way."""
+        if self.first is not None and not self._is_raised and not self.shields:
+            raise self.interruption(self.first)
 
-    def deliver_again(self, unraisable: "sys.UnraisableHookArgs") -> None:
-        """Take what was raised where nothing can be raised, such as the end of an object; Interrupted is sent anew."""
-        if isinstance(unraisable.exc_value, Interrupted):
-            self.raised = False
-            # A moment later: here, too, nothing can be raised.
-            threading.Timer(_AGAIN_S, os.kill, [os.getpid(), unraisable.exc_value.number]).start()
-        else:
-            sys.__unraisablehook__(unraisable)
+    def interruption(self, number: int) -> Interrupted:
+        """Return an interruption to be raised, which is sent anew if it is dropped."""
+        interrupted = Interrupted(number)
+        self._is_raised, self._on_its_way = True, weakref.ref(interrupted, self._send_again)
+        return interrupted
+
+    def _send_again(self, dropped: "weakref.ref[Interrupted]") -> None:
+        if dropped is self._on_its_way:
+            self._is_raised, self._on_its_way = False, None
+            received = [number for number in _SIGNALS if signal.getsignal(number) == self.receive]
+            if received:
+                # A moment later: where one error was dropped, another would be too. Any of the three will do, since
+                # the first signal is what counts; an alarm is not for this module to send.
+                self._again = threading.Timer(_AGAIN_S, os.kill, [os.getpid(), received[0]])
+                self._again.daemon = True
+                self._again.start()
 
 
 _RECEIVER = _Receiver()
+
+
+def _drop_quietly(unraisable: "sys.UnraisableHookArgs") -> None:
+    if not isinstance(unraisable.exc_value, Interrupted):
+        sys.__unraisablehook__(unraisable)
 
 
 def receive(number: int, frame: FrameType | None) -> None:
@@ -84,8 +113,8 @@ def receive(number: int, frame: FrameType | None) -> None:
 
 
 def interruption() -> Interrupted | None:
-    """Return the signal that was raised since ``obeyed()`` began, where a library has made another error of it."""
-    return Interrupted(_RECEIVER.first) if _RECEIVER.raised and _RECEIVER.first is not None else None
+    """Return the signal that came since ``obeyed()`` began, where a library has made another error of it."""
+    return None if _RECEIVER.first is None else Interrupted(_RECEIVER.first)
 
 
 @contextmanager
@@ -95,12 +124,12 @@ def unmasked() -> Iterator[None]:
     pydantic does (2.14): what is raised while one of its models calls back becomes a ``PydanticSerializationError``,
     of whatever kind it was.
     """
-    before = _RECEIVER.raised
+    before = _RECEIVER.first
     try:
         yield
     except Exception as error:
-        if not before and (hidden := interruption()):
-            raise hidden from error
+        if before is None and _RECEIVER.first is not None:
+            raise _RECEIVER.interruption(_RECEIVER.first) from error
         raise
 
 
@@ -110,9 +139,9 @@ def obeyed() -> Iterator[None]:
 
     A signal that is ignored stays so: ``nohup`` and the background jobs of shells mean it.
     """
-    _RECEIVER.first, _RECEIVER.raised = None, False
+    _RECEIVER.begin()
     hook = sys.unraisablehook
-    sys.unraisablehook = _RECEIVER.deliver_again
+    sys.unraisablehook = _drop_quietly
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
@@ -120,6 +149,7 @@ def obeyed() -> Iterator[None]:
     try:
         yield
     finally:
+        _RECEIVER.end()
         for number, handler in before.items():
             signal.signal(number, handler)
         sys.unraisablehook = hook

@@ -1,5 +1,6 @@
 """SIGTERM and SIGHUP end a run as Ctrl-C does: nothing is lost, nothing is left, and the next step is named."""
 
+import contextlib
 import os
 import pty
 import signal
@@ -14,7 +15,7 @@ from test_study_faults import LONG, wait_for_launches
 
 from living_processes import all_have_left
 from steptime.cli import app as program_module
-from steptime.interruption import Interrupted, obeyed, shielded
+from steptime.interruption import Interrupted, obeyed, shielded, unmasked
 
 QUICK = "equivalence.enabled=false"
 
@@ -124,6 +125,53 @@ def test_a_signal_that_comes_at_the_end_of_an_object_is_not_lost():
     with pytest.raises(Interrupted, match="SIGTERM"), obeyed():  # noqa: PT012 - the order within is what is tested
         Ending()
         time.sleep(5)
+
+
+def test_an_interruption_that_a_library_drops_is_raised_again():
+    with pytest.raises(Interrupted, match="SIGTERM"), obeyed():  # noqa: PT012 - the order within is what is tested
+        with contextlib.suppress(Interrupted):
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+
+
+def test_what_cleans_up_after_an_interruption_is_not_interrupted_by_the_same_one():
+    cleaned = []
+    with pytest.raises(Interrupted, match="SIGTERM"), obeyed():  # noqa: PT012 - the order within is what is tested
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            time.sleep(0.1)
+            cleaned.append("everything")
+
+    assert cleaned == ["everything"]
+
+
+def test_what_cleans_up_after_a_hidden_interruption_is_not_interrupted_by_the_same_one():
+    cleaned = []
+    with pytest.raises(Interrupted, match="SIGTERM"), obeyed():  # noqa: PT012 - the order within is what is tested
+        try:
+            with unmasked():
+                with contextlib.suppress(Interrupted):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                raise ValueError
+        finally:
+            time.sleep(0.1)
+            cleaned.append("everything")
+
+    assert cleaned == ["everything"]
+
+
+def test_an_interruption_that_was_dropped_last_ends_nothing_afterwards():
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: received.append(number))
+    try:
+        with obeyed(), contextlib.suppress(Interrupted):
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.1)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert received == []
 
 
 def test_a_signal_of_which_a_library_makes_another_error_is_an_interruption(monkeypatch, capsys):

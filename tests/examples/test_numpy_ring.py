@@ -162,6 +162,7 @@ def test_the_check_takes_a_step_apart_again_where_one_launch_does_not_add_up(pyt
     assert [finding for finding in findings if not finding["ok"]] == []
 
 
+@pytest.mark.alone  # what measured times alone show is left open on a busy machine
 def test_the_check_refuses_marks_that_contradict_the_stages(python, tmp_path):
     run(python, "frameworks", "new", "early_trainer", cwd=tmp_path)
     adapter = tmp_path / "early_trainer" / "steptime_early_trainer" / "framework" / "adapter.py"

@@ -261,26 +261,34 @@ def _about_breakdown(store: Store, trial: Trial, subject: str) -> Iterator[Findi
         yield Finding(subject, what, ok=False, detail="; ".join(dict.fromkeys(reasons)))
         return
     missing = [name for name, phase in broken_down.phases.items() if phase is None]
-    gap, shown = broken_down.closure_error, broken_down.shown_closure_error()
+    gap, shown_gap = broken_down.closure_error, broken_down.shown_closure_error()
     detail = f"the phases miss {gap:.0%} of the step"
-    if shown <= _LARGEST_GAP < gap:
-        detail += f", of which {shown:.0%} is shown: this short run leaves the rest open"
+    if shown_gap <= _LARGEST_GAP < gap:
+        detail += f", of which {shown_gap:.0%} is shown: this short run leaves the rest open"
     if missing:
         detail += f", {', '.join(missing)} unknown"
-    yield Finding(subject, what, ok=shown <= _LARGEST_GAP, detail=detail)
-    yield finding(subject, _AGREES, list(contradictions(broken_down)))
+    yield Finding(subject, what, ok=shown_gap <= _LARGEST_GAP, detail=detail)
+    shown, left_open = contradictions(broken_down)
+    yield Finding(subject, _AGREES, ok=not shown, detail="; ".join(shown or left_open))
 
 
-def contradictions(broken_down: StepBreakdown) -> Iterator[str]:
-    """Say which phases a framework's marks give otherwise than the ablation, by more than a short run can tell."""
-    step_s = broken_down.step_s.value_s
+def contradictions(broken_down: StepBreakdown) -> tuple[list[str], list[str]]:
+    """Say which phases a framework's marks give otherwise than the ablation: those shown to, and those that may.
+
+    What may is what the run was too short, or the machine too busy, for intervals to exclude.
+    """
+    shown, left_open = [], []
+    limit_s = _LARGEST_DIFFERENCE * broken_down.step_s.value_s
     for account in broken_down.accounts:
         difference = account.difference_s
         if account.source != MARKS or difference is None or difference.low is None or difference.high is None:
             continue
-        nearest = max(difference.low, -difference.high, 0.0)
-        if nearest > _LARGEST_DIFFERENCE * step_s:
-            yield (
-                f"{account.phase} takes {account.native_s.value:.2e} s by the marks of marked_step, and "
-                f"{account.by_ablation_s.value if account.by_ablation_s else 0.0:.2e} s by the stages"
-            )
+        sentence = (
+            f"{account.phase} takes {account.native_s.value:.2e} s by the marks of marked_step, and "
+            f"{account.by_ablation_s.value if account.by_ablation_s else 0.0:.2e} s by the stages"
+        )
+        if max(difference.low, -difference.high) > limit_s:
+            shown.append(sentence)
+        elif abs(difference.value) > limit_s:
+            left_open.append(f"{sentence}, which this short run leaves open")
+    return shown, left_open
