@@ -166,7 +166,7 @@ def _build(recipe: Recipe, pin: str, environment: str, scratch: str, shelf: str)
         "-w",
         made,
         source,
-        **_settings(recipe, environment, scratch),
+        **build_settings(recipe, environment, scratch),
     )
     os.makedirs(os.path.dirname(shelf), exist_ok=True)
     try:
@@ -176,7 +176,7 @@ def _build(recipe: Recipe, pin: str, environment: str, scratch: str, shelf: str)
             raise
 
 
-def _settings(recipe: Recipe, environment: str, scratch: str) -> Dict[str, str]:
+def build_settings(recipe: Recipe, environment: str, scratch: str) -> Dict[str, str]:
     """Return the variables that Horovod's build reads."""
     settings = {"HOROVOD_WITHOUT_" + each.name: "1" for each in RECIPES.values() if each is not recipe}
     settings.update(
@@ -186,10 +186,19 @@ def _settings(recipe: Recipe, environment: str, scratch: str) -> Dict[str, str]:
         HOROVOD_CMAKE=os.path.join(scratch, "tools", "cmake", "data", "bin", "cmake"),
         # The environment's own mpicxx comes before any of the system's.
         PATH=os.path.join(environment, "bin") + os.pathsep + os.environ.get("PATH", os.defpath),
-        MAKEFLAGS=os.environ.get("MAKEFLAGS", "-j%d" % len(os.sched_getaffinity(0))),
+        MAKEFLAGS=_make_flags(),
     )
     settings["HOROVOD_WITH_" + recipe.name] = "1"
     return settings
+
+
+def _make_flags() -> str:
+    """Return a number of compilers: as many as cores, unless the user has asked for another.
+
+    Below a make of the user's the variable is there and empty, and Horovod's build (0.28.1) then starts eight.
+    """
+    asked = os.environ.get("MAKEFLAGS", "")
+    return asked if "-j" in asked else "-j%d" % len(os.sched_getaffinity(0))
 
 
 def _replace(path: str, old: str, new: str) -> None:
