@@ -17,7 +17,7 @@ from steptime.fitting.fit import USUAL_LAUNCH_SPREAD
 from steptime.fitting.profile import NetLink
 from steptime.plain_file import PlainFolder
 from steptime.predict.attached import attached_ratios, predict_attached
-from steptime.report.predictions import script_section
+from steptime.report.forecasts.predictions import script_section
 from steptime.results.attached_files import read_attached
 from steptime.results.gpu_windows import RECORDS
 from steptime.results.json_form import Interval

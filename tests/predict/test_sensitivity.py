@@ -7,7 +7,7 @@ from world import World, a_profile, asked, observed
 from steptime.predict.predict import predict
 from steptime.predict.query import read_queries
 from steptime.predict.sensitivity import Sensitivity, sensitivities
-from steptime.report.predicted_decisions import deciding_value
+from steptime.report.forecasts.decisions import deciding_value
 from steptime.results.json_form import Interval
 
 

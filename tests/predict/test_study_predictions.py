@@ -7,7 +7,7 @@ from simulated import a_store
 from steptime.analysis.summary import summarise
 from steptime.predict.study_predictions import with_models
 from steptime.report.answer import answer
-from steptime.report.models import model_tables
+from steptime.report.forecasts.models import model_tables
 
 WORKERS = [16, 256]
 PUBLISHED = {

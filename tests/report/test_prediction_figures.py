@@ -6,7 +6,7 @@ import pytest
 from test_charts import Balance
 
 from steptime.analysis.model_form import PredictedConfiguration, PublishedPoint, StudyPrediction
-from steptime.report.models import prediction_figures
+from steptime.report.forecasts.models import prediction_figures
 from steptime.results.json_form import IntervalOverLaunches
 
 _AREA, _DIAMOND = re.compile(r'fill-opacity="0\.16"'), re.compile(r'stroke="#5b6573"[^>]*stroke-width="2"')

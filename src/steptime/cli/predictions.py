@@ -24,8 +24,8 @@ from steptime.predict.predict import Prediction, baseline_of
 from steptime.predict.predict import predict as predict_all
 from steptime.predict.query import read_queries
 from steptime.predict.sensitivity import sensitivities
-from steptime.report.predicted_decisions import deciding_value
-from steptime.report.predictions import curve_sections, model_section, remarks_section, script_section
+from steptime.report.forecasts.decisions import deciding_value
+from steptime.report.forecasts.predictions import curve_sections, model_section, remarks_section, script_section
 from steptime.report.refusals import RefusedWorkers, refusal_section, refusals
 from steptime.scaling.knee import knee_line
 from steptime.scaling.predicted_knees import PredictedKnees, attached_knees, of_answered, profile_knees

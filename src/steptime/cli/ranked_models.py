@@ -7,8 +7,8 @@ from steptime.document.number_format import listed, rate
 from steptime.predict.assumptions import STATED, assumed
 from steptime.predict.paired import independent_ratio
 from steptime.predict.predict import Prediction
-from steptime.report.predicted_answers import is_known, time_shown
-from steptime.report.predicted_decisions import ratio_line
+from steptime.report.forecasts.answers import is_known, time_shown
+from steptime.report.forecasts.decisions import ratio_line
 from steptime.results.json_form import Interval
 from steptime.units import format_count, is_undecided
 

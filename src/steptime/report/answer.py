@@ -11,8 +11,8 @@ from typing import TypeVar
 from steptime.analysis.summary_form import PublishedRatio, Summary
 from steptime.document.number_format import count, listed, number, percent, published, ratio
 from steptime.document.section import Cell, Column, Section, SectionTable, TableRow
+from steptime.report.forecasts.models import model_sentences
 from steptime.report.learning.accuracy import AccuracyGroup, accuracy_groups
-from steptime.report.models import model_sentences
 from steptime.results.json_form import IntervalOverLaunches
 
 _LITTLE = 0.1

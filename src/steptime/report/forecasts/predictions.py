@@ -22,7 +22,7 @@ from steptime.document.section import (
     cells,
 )
 from steptime.phases import HIDDEN, PHASES
-from steptime.report.predicted_answers import (
+from steptime.report.forecasts.answers import (
     BANDS,
     curve_figures,
     farthest_answer,
@@ -33,7 +33,7 @@ from steptime.report.predicted_answers import (
     script_figures,
     time_shown,
 )
-from steptime.report.predicted_decisions import (
+from steptime.report.forecasts.decisions import (
     deciding_value,
     farthest_changes,
     largest_part,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from steptime.document.number_format import percent, times
 from steptime.document.section import Cell, Column, Part, Section, SectionTable, TableRow
-from steptime.report.predicted_answers import is_known, is_wide
+from steptime.report.forecasts.answers import is_known, is_wide
 from steptime.results.json_form import Interval
 from steptime.units import format_count
 
