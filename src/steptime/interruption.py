@@ -1,9 +1,9 @@
-"""Interruption: Ctrl-C, SIGTERM and SIGHUP end a run in the same way, and none of them cuts a removal short.
+"""Interruption: Ctrl-C and the signals of schedulers end a run in the same way, and none cuts a removal short.
 
-A dropped connection sends SIGHUP, and a scheduler or ``kill`` sends SIGTERM; Python would end at once on both, and
-leave namespaces, control groups and installers behind. While ``obeyed()`` is in force, the first of the three signals
-raises Interrupted in the main thread, at the next moment that is not ``shielded()``, and all later ones are ignored:
-what an interrupted run removes, it removes to the end.
+A dropped connection sends SIGHUP, ``kill`` SIGTERM, and a scheduler that or SIGUSR1 or SIGUSR2; Python would end at
+once on each, and leave namespaces, control groups and installers behind. While ``obeyed()`` is in force, the first of
+these signals raises Interrupted in the main thread, at the next moment that is not ``shielded()``, and all later ones
+are ignored: what an interrupted run removes, it removes to the end.
 """
 
 import os
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 _AGAIN_S = 0.01
 _UNFINISHED = 4
@@ -57,13 +57,14 @@ class _Receiver:
     def __init__(self) -> None:
         self.first: int | None = None
         self.shields = 0
+        self.is_over = False
         self._is_raised = False
         self._on_its_way: weakref.ref[Interrupted] | None = None
         self._again = threading.Timer(0.0, lambda: None)
 
     def begin(self) -> None:
         """Know of no signal that came before."""
-        self.first, self._is_raised = None, False
+        self.first, self._is_raised, self.is_over = None, False, False
 
     def end(self) -> None:
         """Send nothing anew from now on, and wait for what is being sent."""
@@ -76,9 +77,9 @@ class _Receiver:
         self.first = self.first or number
         self.deliver()
 
-    def deliver(self) -> None:
-        """Raise Interrupted for a signal that has come, unless one that was raised is still on its way."""
-        if self.first is not None and not self._is_raised and not self.shields:
+    def deliver(self, shields: int = 0) -> None:
+        """Raise Interrupted for a signal that came, unless one is on its way or more shields than so many are up."""
+        if self.first is not None and not self._is_raised and self.shields <= shields:
             raise self.interruption(self.first)
 
     def interruption(self, number: int) -> Interrupted:
@@ -92,7 +93,7 @@ class _Receiver:
             self._is_raised, self._on_its_way = False, None
             received = [number for number in _SIGNALS if signal.getsignal(number) == self.receive]
             if received:
-                # A moment later: where one error was dropped, another would be too. Any of the three will do, since
+                # A moment later: where one error was dropped, another would be too. Any of them will do, since
                 # the first signal is what counts; an alarm is not for this module to send.
                 self._again = threading.Timer(_AGAIN_S, os.kill, [os.getpid(), received[0]])
                 self._again.daemon = True
@@ -108,7 +109,7 @@ def _drop_quietly(unraisable: "sys.UnraisableHookArgs") -> None:
 
 
 def receive(number: int, frame: FrameType | None) -> None:
-    """Take another signal than the three as one that asks this process to end: the handler for an alarm."""
+    """Take another signal than these as one that asks this process to end: the handler for an alarm."""
     _RECEIVER.receive(number, frame)
 
 
@@ -135,7 +136,7 @@ def unmasked() -> Iterator[None]:
 
 @contextmanager
 def obeyed() -> Iterator[None]:
-    """Let the three signals raise Interrupted within the block, which the main thread must enter.
+    """Let the signals raise Interrupted within the block, which the main thread must enter.
 
     A signal that is ignored stays so: ``nohup`` and the background jobs of shells mean it.
     """
@@ -170,3 +171,21 @@ def shielded() -> Iterator[None]:
     finally:
         _RECEIVER.shields -= 1
         _RECEIVER.deliver()
+
+
+def raise_waiting() -> None:
+    """Raise Interrupted for a signal that waits for the end of a shield, where nothing is begun yet to be cut short."""
+    if threading.current_thread() is threading.main_thread():
+        _RECEIVER.deliver(_RECEIVER.shields)
+
+
+def end_is_decided() -> None:
+    """Obey no signal any more until this process ends, or ``obeyed()`` begins anew: what is to be done is done."""
+    _RECEIVER.end()
+    _RECEIVER.is_over = True
+
+
+def keep_end() -> None:
+    """Let no signal change the end of this process where ``end_is_decided()``."""
+    if _RECEIVER.is_over:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)

@@ -71,8 +71,14 @@ def install(entry: str) -> None:
 
 
 def _ended() -> None:
-    if getattr(sys, "last_value", None) is not None:
+    error = getattr(sys, "last_value", None)
+    if error is not None:
         importlib.import_module(".failures", __package__).write_failure()
+    if type(error) is KeyboardInterrupt:
+        # The interpreter notes in a mark that a Ctrl-C ended it, and then ends by SIGINT. What is made from text, as
+        # named tuples of modules that we import are, takes the mark away, and this sets it again.
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")  # noqa: S102 - a fixed text
 
 
 def torch_entry() -> None:

@@ -15,7 +15,7 @@ from steptime.cli.streams import StandardStreams, say, warn
 from steptime.cli.unknown_option import meant_by
 from steptime.cli.verbs import VerbGroup
 from steptime.errors import SteptimeError, Unfinished, UsageError
-from steptime.interruption import Interrupted, interruption, obeyed
+from steptime.interruption import Interrupted, interruption, keep_end, obeyed
 from steptime.umask import restrict
 
 EXIT_DEFECT = 1
@@ -67,6 +67,7 @@ def main(began: float) -> None:
     except Exception:  # noqa: BLE001 - a defect, told as Python does, but as plain text
         warn(traceback.format_exc().splitlines())
         code = EXIT_DEFECT
+    keep_end()
     failure = streams.output_failure()
     if isinstance(failure, BrokenPipeError):  # the reader of the output (head, less) has left
         code = code or EXIT_READER_LEFT

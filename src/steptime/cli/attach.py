@@ -19,6 +19,7 @@ from steptime.cli.streams import warn
 from steptime.cli.trackers import ToTrackers, chosen_trackers, missing_libraries, write_to_trackers
 from steptime.document.plain_text import plain_text
 from steptime.errors import SteptimeError, StoreError, UsageError, error_line
+from steptime.interruption import Interrupted, end_is_decided, unmasked
 from steptime.launchers.own_command import CommandEnd, become_command, require_program
 from steptime.report.export_formats import PAGE
 
@@ -99,16 +100,31 @@ def attach(
         _warn_unmeasured(error)
         become_command(command)
         raise  # not reached
-    with _shown_while_it_runs(prepared.folder) if serve else nullcontext():
-        ended = prepared.run(beat)
+    try:
+        with _shown_while_it_runs(prepared.folder) if serve else nullcontext():
+            prepared.run(beat)
+        _say_what_was_found(prepared, trackers, as_json=as_json)
+    except Interrupted as stop:
+        if prepared.ended is None:
+            prepared.discard()
+            raise
+        end_is_decided()
+        again = shlex.join(["steptime", "report", str(prepared.folder)])
+        warn([f"steptime attach: interrupted by {stop} after the command had ended; what was measured: {again}"])
+    assert prepared.ended is not None  # noqa: S101 - raised otherwise
+    end_is_decided()
+    _end_alike(prepared.ended)
+
+
+def _say_what_was_found(prepared: "PreparedCommand", trackers: "list[ChosenTracker]", *, as_json: bool) -> None:
     try:
         warn(f"steptime attach: {problem}" for problem in prepared.problems)
-        _answer(prepared.folder, as_json=as_json)
+        with unmasked():
+            _answer(prepared.folder, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - whatever the answer lacks, the end is that of the command
         _warn_of(error)
     if trackers:
         _show_in_trackers(prepared.folder, trackers)
-    _end_alike(ended)
 
 
 def _prepared(
@@ -144,10 +160,11 @@ def _show_in_trackers(folder: Path, trackers: "list[ChosenTracker]") -> None:
     try:
         from steptime.cli.reported_results import read_report, write_report_page
 
-        report = read_report(folder)
-        assert report.attached is not None  # noqa: S101 - the folder is of this run
-        write_report_page(report, folder / PAGE)
-        written, failed = write_to_trackers(trackers, report.attached, folder, folder / PAGE)
+        with unmasked():
+            report = read_report(folder)
+            assert report.attached is not None  # noqa: S101 - the folder is of this run
+            write_report_page(report, folder / PAGE)
+            written, failed = write_to_trackers(trackers, report.attached, folder, folder / PAGE)
         warn(written)
         warn(f"steptime attach: not written to {line}" for line in failed)
     except Exception as error:  # noqa: BLE001 - likewise

@@ -18,6 +18,7 @@ from steptime.attach.record_file import boot_id
 from steptime.errors import LaunchError, StoreError, error_line
 from steptime.execution.gpu_watch import GpuWatch
 from steptime.foreign_writers import require_folder_for_launches
+from steptime.interruption import Interrupted, shielded
 from steptime.launchers.own_command import CommandEnd, run_command
 from steptime.plain_file import PlainFolder, cannot_write, make_exclusively
 from steptime.results.gpu_windows import RECORDS, WRITTEN
@@ -58,9 +59,13 @@ class AttachedCommand:
     """Whether what it writes goes to a file of its results folder."""
 
     def run(self) -> CommandEnd:
-        """Run the command to its end, measured; raises StoreError where it cannot be, LaunchError where not started."""
+        """Run the command to its end, measured; raises StoreError where it cannot be, LaunchError where not started.
+
+        Raises Interrupted where a signal came meanwhile (``require_whole``).
+        """
         prepared = self.prepare()
         ended = prepared.run(lambda _: None)
+        prepared.require_whole()
         if prepared.problems:
             raise StoreError(prepared.problems[0])
         return ended
@@ -84,7 +89,7 @@ class AttachedCommand:
             header = self._header() | (member.to_json() if member else {})
             words = self._elsewhere(folder) if self.ablate else self.words
             prepared = self._prepared(words, header, HOOK, lambda header: store.put("attached", header), locked)
-            stack.pop_all()
+            prepared.unbegun = stack.pop_all()
             return prepared
 
     def leave_hook(self) -> dict[str, str]:
@@ -113,7 +118,12 @@ class AttachedCommand:
             folder.write(place, json.dumps(header).encode())
 
         header = self._header() | member.to_json()
-        return self._prepared(self.words, header, f"{HOOK}-{place.stem}", note, ExitStack())
+        with ExitStack() as stack:
+            stack.callback(folder.remove, place)
+            prepared = self._prepared(self.words, header, f"{HOOK}-{place.stem}", note, ExitStack())
+            stack.callback(folder.remove, prepared.hook)
+            prepared.unbegun = stack.pop_all()
+            return prepared
 
     def _prepared(
         self, words: Sequence[str], header: dict[str, Any], hook_name: str, note: Note, locked: ExitStack
@@ -161,6 +171,9 @@ class PreparedCommand:
     """Keeps the header."""
     watch: ProcessWatch
     locked: ExitStack
+    unbegun: ExitStack = field(default_factory=ExitStack)
+    """Undoes what was made for a command that is not started."""
+    ended: CommandEnd | None = None
     problems: list[str] = field(default_factory=list)
     """What is not on record though the command was run, and why."""
 
@@ -171,7 +184,8 @@ class PreparedCommand:
     def run(self, beat: Callable[[int], None]) -> CommandEnd:
         """Run the command to its end; ``beat`` is called with its process twice a second meanwhile, until it fails.
 
-        Whatever fails besides the command is one of ``problems``. Raises LaunchError where it cannot be started.
+        Whatever fails besides the command is one of ``problems``. Raises LaunchError where it cannot be started, and
+        Interrupted for a signal that came before it was, or after its end, when ``ended`` has it.
         """
         folder, before = PlainFolder(self.folder), None
         gpus = GpuWatch(folder, self.folder / RECORDS, self.header["boot"], self._has_started)
@@ -189,9 +203,14 @@ class PreparedCommand:
             before = snapshot()
         except Exception as error:  # noqa: BLE001 - the command is run all the same
             self._failed("what else the machine did is not on record", error)
-        with self.locked:
-            with self._output(folder) as output:
-                ended = run_command(self.words, {**os.environ, **self.variables}, observe, _BEAT_S, output)
+        with self.locked, shielded():
+            try:
+                with self._output(folder) as output:
+                    ended = run_command(self.words, {**os.environ, **self.variables}, observe, _BEAT_S, output)
+            except (Interrupted, LaunchError):
+                self.unbegun.close()
+                raise
+            self.ended = ended
             gpus.end()
             self.problems += [gpus.problem] if gpus.problem else []
             try:
@@ -201,6 +220,22 @@ class PreparedCommand:
             with suppress(Exception):
                 folder.remove(self.hook)
         return ended
+
+    def require_whole(self) -> None:
+        """Raise Interrupted where a signal came during the run, which is not kept as one that ended well.
+
+        A script that saves at a signal ends with exit code 0 and fewer steps.
+        """
+        if self.ended is not None and self.ended.signal is not None:
+            if self.ended.code == 0 or "ended_early" in self.header:
+                PlainFolder(self.folder.parent).remove(self.folder)
+            raise Interrupted(self.ended.signal)
+
+    def discard(self) -> None:
+        """Undo what was made for a command that is not started."""
+        if self.ended is None:
+            with shielded():
+                self.unbegun.close()
 
     def _has_started(self, command: int, process: int) -> bool:
         """Return whether the command started a process, or had a daemon start it, as Slurm's does."""

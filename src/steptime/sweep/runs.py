@@ -9,7 +9,6 @@ from statistics import mean
 
 from steptime.errors import StoreError
 from steptime.execution.progress import Observer
-from steptime.interruption import Interrupted
 from steptime.plain_file import PlainFolder
 from steptime.results.attached_files import AttachedHeader
 from steptime.results.store import Store
@@ -123,9 +122,8 @@ def _run(
         prepared = attached.prepare()
         early = EarlyEnd(prepared, most_steps)
         ended = prepared.run(early.beat)
+        prepared.require_whole()
         whole_because = next(iter(prepared.problems), None) or early.reason()
-    if ended.signal is not None:
-        raise Interrupted(ended.signal)
     if ended.code and not ended_well(run.folder):
         problem = f"{shlex.join(words)} ended with exit code {ended.exit_code}; see {run.folder / OUTPUT}"
         return problem, None
