@@ -11,7 +11,7 @@ _BARE = re.compile(r"\d+(\.\d+)?")
 LEAST_BARE_S = 30
 DURATIONS = "for example 90s, 8m, 2ms or 50us"
 _BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?)bit(?:/s)?", re.IGNORECASE)
-_OTHER_BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG])b(?:ps|/s|E|it/sec)?")
+_OTHER_BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMgG])b(?:ps|/s|E|it/sec)?")
 """As people write bits; a large B is of bytes."""
 _BYTE_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG])(?:B|[Bb]yte)s?(?:ps|/s)?")
 _BITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
@@ -113,7 +113,8 @@ def parse_bit_rate(text: str) -> float:
 def _bit_rate_meant(text: str) -> str:
     """Return how a rate is written in bits that lacks its unit or is written otherwise; else examples."""
     if other := _OTHER_BIT_RATE.fullmatch(text):
-        return f"write {other[1]}{other[2]}bit/s"
+        prefix = other[2].lower()
+        return f"write {other[1]}{prefix if prefix == 'k' else prefix.upper()}bit/s"
     if (rate := _BYTE_RATE.fullmatch(text)) and isfinite(float(rate[1])):
         return f"in bits it is {_BITS_PER_BYTE * float(rate[1]):.12g}{rate[2]}bit/s"
     if _BARE.fullmatch(text):

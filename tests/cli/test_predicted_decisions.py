@@ -15,6 +15,7 @@ from steptime.cli.ranked_models import fastest_models
 from steptime.fitting.profile import read_profile
 from steptime.fitting.step_model import INNER, OUTER
 from steptime.predict.assumptions import other_layout
+from steptime.predict.model_names import model_names
 from steptime.predict.next_measurement import _Narrowing, narrowing
 from steptime.predict.predict import BASELINE, predict
 from steptime.predict.query import read_queries
@@ -46,7 +47,7 @@ def output(folder, tmp_path_factory):
 def groups_of(profile, workers, *changes):
     groups = {}
     for each in predict(profile, workers, read_queries(changes, profile)):
-        groups.setdefault(each.key.name, []).append(each)
+        groups.setdefault(each.key, []).append(each)
     return list(groups.values())
 
 
@@ -131,6 +132,36 @@ def test_one_model_that_can_be_ranked_is_not_called_the_fastest(profile):
 
 def test_the_column_that_a_sentence_explains_is_there_at_120_columns(output):
     assert output[0].count("most of it") == output[0].count("extrapolation ") > 1
+
+
+@pytest.mark.parametrize("workload", ["resnet50", "alexnet", "mlp", "gpt2_tiny"])
+def test_a_workload_that_was_not_measured_is_called_that_first_with_what_it_is_computed_from(folder, workload):
+    words = ["predict", str(folder.with_suffix(".profile.json")), f"workload={workload}", "--workers", "2"]
+    lines = CliRunner().invoke(app, words, env={"COLUMNS": "300"}).stdout.splitlines()
+    measured = workload == "gpt2_tiny"
+    assert ("was not measured: its computing is scaled from that of" in lines[2]) != measured
+    notes = [each["notes"] for each in json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["predictions"]]
+    assert notes
+    assert all(any("was not measured" in note for note in those) != measured for those in notes)
+
+
+@pytest.mark.parametrize("changes", [["workload=resnet50"], ["workload=resnet50", "framework=pytorch"], []])
+def test_no_two_models_have_one_name(folder, profile, changes):
+    names = model_names(each.key for group in groups_of(profile, [2], *changes) for each in group)
+    assert len(set(names.values())) == len(names)
+    words = ["predict", str(folder.with_suffix(".profile.json")), "--workers", "2", *changes]
+    lines = CliRunner().invoke(app, words, env={"COLUMNS": "300"}).stdout.splitlines()
+    titles = [line for line in lines if re.search(r", batch \d", line)]
+    assert len(titles) == len(set(titles)) == len(names)
+    assert not [line for line in lines if re.search(r", batch \d+, \d", line)]
+
+
+def test_models_that_differ_in_anything_are_told_apart(profile):
+    key = models(profile)[0].key
+    for name, value in {"precision": "bf16", "threads": 3, "cores_per_worker": 2, "dataset": "mnist"}.items():
+        names = model_names([key, replace(key, **{name: value})])
+        assert len(set(names.values())) == 2
+        assert all(name.replace("_", " ") in each for each in names.values())
 
 
 @pytest.mark.parametrize(

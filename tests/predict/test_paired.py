@@ -79,6 +79,21 @@ def test_what_is_not_known_of_one_link_is_shared_and_that_of_two_is_not(gpu_host
     assert other.time.high / other.time.low > 1.2 * same.time.high / same.time.low
 
 
+@pytest.mark.parametrize("workers", [4, 8, 16])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_quicker_assumed_link_never_takes_longer_and_has_the_same_latency(device, workers, gpu_host):
+    profile = gpu_host if device == "cuda" else a_profile(observed(world_of(0), 0))
+    rates = "1Gbit/s,10Gbit/s,25Gbit/s,400Gbit/s"
+    changes = ["workers_per_host=2", f"interconnect.bandwidth={rates}"]
+    changes += ["cores_per_host=2"] if device == "cpu" else []
+    found = predict(profile, [workers], read_queries(changes, profile))
+    several = [each for each in found if each.key.strategy == "allreduce"]
+    assert len(several) == len(rates.split(","))
+    steps = [each.step_s.value for each in several]
+    assert steps == sorted(steps, reverse=True)
+    assert len({each.link.latency_s for each in several}) == 1
+
+
 def test_a_refused_number_of_workers_is_in_no_pair(gpu_host):
     assert [pair.other.workers for pair in ratios(gpu_host, [2, 8, 64])] == [8]
 

@@ -72,9 +72,9 @@ def row(name, how, value, low, high):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([(1.0, 0.79, 1.0)], "No assumed value is expected to change it by 1 %; the latency 0 may: "),
-        ([(1.0, 1.0, 1.42)], "No assumed value is expected to change it by 1 %; the latency 0 may: "),
-        ([(1.002, 1.0, 1.003), (1.0, 0.9, 1.0)], "; the latency 1 may: 1.00x (0.90 to 1.00)"),
+        ([(1.0, 0.79, 1.0)], "Of assumed values only the latency 0 may change it by 1 %: "),
+        ([(1.0, 1.0, 1.42)], "Of assumed values only the latency 0 may change it by 1 %: "),
+        ([(1.002, 1.0, 1.003), (1.0, 0.9, 1.0)], "only the latency 1 may change it by 1 %: 1.00x (0.90 to 1.00)"),
         ([(1.002, 0.995, 1.005)], "No assumed value changes it by 1 %."),
         ([], "No assumed value changes it by 1 %."),
         ([(1.1, 1.0, 1.2)], "Of assumed values it is the latency 0: "),

@@ -32,13 +32,27 @@ def test_the_interval_holds_where_draws_reach_the_share():
 def test_a_share_that_no_draw_reaches_lies_beyond_the_most_workers():
     knee = knees_of(0.01)[1]
     assert (knee.workers, knee.unreached, knee.searched_to) == (NOT_MEASURED, 1.0, 64)
-    assert knee.sentence == "efficiency falls below 50 % beyond 64 workers"
+    assert knee.sentence == "efficiency does not fall below 50 % up to 64 workers, the most that were searched"
 
 
 def test_an_interval_whose_upper_end_no_draw_reaches_is_open_there():
     knee = knees_of(0.01, 0.1, 0.1)[0]
     assert knee.workers == Interval(6, 6, None)
-    assert knee.sentence == "efficiency falls below 80 % at 6 to beyond 64 workers (inconclusive)"
+    assert knee.sentence == "efficiency falls below 80 % at 6 to more than 64 workers (inconclusive)"
+
+
+def test_a_doubling_that_every_draw_gains_enough_by_is_counted_to_its_larger_end():
+    assert knees_of(0.01)[-1].sentence == (
+        "every doubling gains at least 1.5x up to 64 workers, the most that were searched"
+    )
+
+
+@pytest.mark.parametrize("falls", [(0.01,), (0.01, 0.01, 0.1), (0.01, 0.1, 0.1), (0.1,), (0.01, 0.06, 0.06)])
+def test_a_limit_that_is_not_reached_is_never_said_to_be(falls):
+    for knee in knees_of(*falls):
+        reached = "falls below" in knee.sentence or "gains less" in knee.sentence
+        assert reached == (knee.workers.low is not None)
+        assert ("inconclusive" in knee.sentence) or not (reached and knee.workers.value is None)
 
 
 def test_a_knee_whose_ends_are_one_number_names_it_once():

@@ -60,7 +60,15 @@ def test_a_duration_in_other_units_is_told_how_it_is_written(text, written):
 
 @pytest.mark.parametrize(
     ("text", "written"),
-    [("100Mbps", "100Mbit/s"), ("10 GbE", "10Gbit/s"), ("1 Gb/s", "1Gbit/s"), ("fast", "for example 200Mbit/s")],
+    [
+        ("100Mbps", "100Mbit/s"),
+        ("10 GbE", "10Gbit/s"),
+        ("1 Gb/s", "1Gbit/s"),
+        ("10gbps", "10Gbit/s"),
+        ("5 mb/s", "5Mbit/s"),
+        ("9Kbps", "9kbit/s"),
+        ("fast", "for example 200Mbit/s"),
+    ],
 )
 def test_a_bit_rate_in_other_units_is_told_how_it_is_written(text, written):
     with pytest.raises(ValueError, match=f"write {written}"):

@@ -16,9 +16,11 @@ from steptime.cli.streams import print_json, warn
 from steptime.document.number_format import listed
 from steptime.document.section import ANSWER, Section
 from steptime.fitting.attached_profile import AttachedProfile
+from steptime.fitting.observation import GroupKey
 from steptime.fitting.profile import Profile
 from steptime.predict.assumptions import assumed, other_layout, other_layouts, without_effect, worker_counts
 from steptime.predict.attached import attached_ratios, predict_attached
+from steptime.predict.model_names import model_names, unmeasured_workloads
 from steptime.predict.paired import paired_ratios
 from steptime.predict.predict import Prediction, baseline_of
 from steptime.predict.predict import predict as predict_all
@@ -93,7 +95,7 @@ def predict_profile(
             return [*_models(predictions, read, bends, brief=brief), remarks]
 
         # Nine models would fill twenty screens of a terminal with their phases.
-        brief = form == "text" and len({each.key.name for each in predictions}) > 1
+        brief = form == "text" and len({each.key for each in predictions}) > 1
         show_sections(sections(brief=brief), form, None, _TITLE)
         if html is not None:
             show_sections(sections(brief=False), "json", html, _TITLE)
@@ -133,9 +135,9 @@ def answers(read: Profile, overrides: Sequence[str], workers: Sequence[int]) -> 
 
 
 def _groups(predictions: Sequence[Prediction]) -> list[Sequence[Prediction]]:
-    models: dict[str, list[Prediction]] = {}
+    models: dict[GroupKey, list[Prediction]] = {}
     for each in predictions:
-        models.setdefault(each.key.name, []).append(each)
+        models.setdefault(each.key, []).append(each)
     return best_first(list(models.values()))
 
 
@@ -150,15 +152,20 @@ def _model(
     profile: Profile,
     bends: Sequence[PredictedKnees],
     shared: Mapping[RefusedWorkers, Sequence[str]] | None = None,
+    name: str = "",
+    *,
+    unmeasured: str = "",
 ) -> Section:
     return model_section(
         group,
         list(other_layouts(profile, group)),
-        [bend for bend in bends if bend.key.name == group[0].key.name],
+        [bend for bend in bends if bend.key == group[0].key],
         assumed,
         pairs=paired_ratios(group),
         moved=[] if shared is not None else _moved(group),
         shared=shared,
+        name=name,
+        unmeasured=unmeasured,
     )
 
 
@@ -166,9 +173,21 @@ def _models(
     predictions: Sequence[Prediction], profile: Profile, bends: Sequence[PredictedKnees], *, brief: bool
 ) -> list[Section]:
     groups = _groups(predictions)
-    shared = _shared_refusals(groups) if brief else {}
-    shown = [_model(group, profile, bends, shared if brief else None) for group in groups]
-    fastest = "\n".join(fastest_models(groups, partial(other_layout, profile)))
+    names = model_names(each.key for each in predictions)
+    shared = _shared_refusals(groups, names) if brief else {}
+    ranked = fastest_models(groups, partial(other_layout, profile))
+    fastest = "\n".join([*unmeasured_workloads(predictions), *ranked] if ranked else [])
+    shown = [
+        _model(
+            group,
+            profile,
+            bends,
+            shared if brief else None,
+            names[group[0].key],
+            unmeasured="" if ranked else " ".join(unmeasured_workloads(group)),
+        )
+        for group in groups
+    ]
     return [
         *([refusal_section(shared, len(groups))] if shared else []),
         *([Section("Fastest", [], "Intervals are of 90 %.", verdict=fastest, id=ANSWER)] if fastest else []),
@@ -176,12 +195,14 @@ def _models(
     ]
 
 
-def _shared_refusals(groups: Sequence[Sequence[Prediction]]) -> dict[RefusedWorkers, list[str]]:
+def _shared_refusals(
+    groups: Sequence[Sequence[Prediction]], model: Mapping[GroupKey, str]
+) -> dict[RefusedWorkers, list[str]]:
     """Return the names of the models of which something is refused for the same reason, more than one for each."""
     names: dict[RefusedWorkers, list[str]] = {}
     for group in groups:
         for refused in refusals(group):
-            names.setdefault(refused, []).append(group[0].key.name)
+            names.setdefault(refused, []).append(model[group[0].key])
     return {refused: those for refused, those in names.items() if len(those) > 1}
 
 
@@ -215,7 +236,7 @@ def to_json(each: Prediction) -> dict[str, Any]:
         "held_out": asdict(each.held_out) if each.held_out else None,
         "link": asdict(each.link) if each.link else None,
         "refused": each.refused,
-        "notes": list(each.notes),
+        "notes": [*unmeasured_workloads([each]), *each.notes],
     }
 
 

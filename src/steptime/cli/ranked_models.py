@@ -5,6 +5,7 @@ from dataclasses import astuple, dataclass
 
 from steptime.document.number_format import listed, rate
 from steptime.predict.assumptions import STATED, assumed
+from steptime.predict.model_names import model_names, workload_names
 from steptime.predict.paired import independent_ratio
 from steptime.predict.predict import Prediction
 from steptime.report.forecasts.answers import is_known, time_shown
@@ -18,11 +19,12 @@ def best_first(groups: Sequence[Sequence[Prediction]]) -> list[Sequence[Predicti
 
     Models whose steps are known too badly for a claim follow the others.
     """
-    workloads = list(dict.fromkeys(group[0].key.workload for group in groups))
-    most = {name: _most_workers([group for group in groups if group[0].key.workload == name]) for name in workloads}
+    names = workload_names(group[0].key for group in groups)
+    workloads = list(dict.fromkeys(names.values()))
+    most = {name: _most_workers([group for group in groups if names[group[0].key] == name]) for name in workloads}
 
     def place(group: Sequence[Prediction]) -> tuple[int, float]:
-        workload = group[0].key.workload
+        workload = names[group[0].key]
         return workloads.index(workload), -_throughput(group, most[workload])
 
     return sorted(groups, key=place)
@@ -51,9 +53,10 @@ def fastest_models(
         other_layout: returns one of them with another layout of workers on hosts; None if that was stated, or does not
             matter.
     """
+    names = workload_names(group[0].key for group in groups)
     rivals: dict[tuple[str, int, str], list[Prediction]] = {}
     for each in (each for group in best_first(groups) for each in group if each.throughput is not None):
-        rivals.setdefault((each.key.workload, each.workers, each.query.changes()), []).append(each)
+        rivals.setdefault((names[each.key], each.workers, each.query.changes()), []).append(each)
     changes: dict[tuple[str, str], list[str]] = {}
     for (workload, *_), known in sorted(rivals.items(), key=lambda item: item[0][:2]):
         if len(known) > 1:
@@ -182,4 +185,6 @@ def _label(prediction: Prediction, among: Sequence[Prediction]) -> str:
     """Return framework and strategy; the whole name where two models have the same of both."""
     key = prediction.key
     short = [(each.key.framework, each.key.strategy) for each in among]
-    return f"{key.framework} {key.strategy}" if short.count((key.framework, key.strategy)) == 1 else key.name
+    if short.count((key.framework, key.strategy)) == 1:
+        return f"{key.framework} {key.strategy}"
+    return model_names(each.key for each in among)[key]

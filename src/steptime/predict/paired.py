@@ -2,8 +2,8 @@
 
 Two predictions of one model share more than their intervals show: its parameters, what is not known of a link that both
 use, and the model's error as far as both are equally far from what was measured. Beyond that the farther one errs by
-itself, as errors of two doublings are independent (``uncertainty``). Different links are drawn independently, and so
-are the launches of both, which nothing makes alike.
+itself, as errors of two doublings are independent (``uncertainty``). Links of different kinds are drawn independently,
+and so are the launches of both, which nothing makes alike.
 """
 
 from collections.abc import Mapping, Sequence

@@ -23,7 +23,8 @@ def parameters_of(
 ) -> tuple[dict[str, Array], float]:
     """Return draws of all parameters, and by how much computing was scaled to another workload.
 
-    What is not known of a link is drawn by the link: two steps over the same one share it, two over others do not.
+    What is not known of a link is drawn by its kind: two steps over the same one share it, and so do links of one
+    kind that differ in their rate; two over others do not.
     """
     found = {name: parameter.array for name, parameter in group.parameters.items()}
     source = target.exchange
@@ -49,11 +50,15 @@ def parameters_of(
 
 
 def _number_of(link: LinkEstimate | None) -> int:
-    """Return a number that two links share where they are the same: of one kind, source and nominal rate."""
+    """Return a number that two links share where the same is assumed of them: of one kind and source, or of one card.
+
+    What is assumed of a link of a stated rate (its latency, and the share of the rate that it reaches) is not assumed
+    anew of another rate: a quicker link never takes longer by the luck of its draws.
+    """
     if link is None:
         return 0
-    rate = link.nominal_rate or (None if link.source == "net" else link.rate)
-    return crc32(repr((link.between_hosts, link.medium, link.source, rate)).encode())
+    card = link.rate if link.source == "believed" and link.nominal_rate is None else None
+    return crc32(repr((link.between_hosts, link.medium, link.source, card)).encode())
 
 
 def _on_other_device(found: dict[str, Array], target: Target, rng: np.random.Generator) -> dict[str, Array]:

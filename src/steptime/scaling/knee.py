@@ -49,21 +49,29 @@ class Knee:
 
         One worker does not fall below: it is below, as with servers that its baseline does not have.
         """
+        middle, low, high = self.workers.value, self.workers.low, self.workers.high
+        if low is None:
+            return self._unreached
         if self.measure == "efficiency":
             # One worker is what efficiency is relative to, but for its servers.
-            verb = "is" if self.workers.value == 1 else "falls"
+            verb = "is" if middle == 1 else "falls"
             what, at = f"efficiency {verb} below {100 * self.limit:.0f} %", "from" if verb == "is" else "at"
         else:
             what, at = f"another doubling gains less than {self.limit:g}x", "from"
-        beyond = f"beyond {self.searched_to}"
-        middle, low, high = self.workers.value, self.workers.low, self.workers.high
-        where = f"{beyond} workers" if middle is None else f"{at} {format_count(int(middle), 'worker')}"
-        if low is None:
-            return f"{what} {where}"
-        ends = f"{low:.0f} to {beyond if high is None else f'{high:.0f}'}"
-        if is_undecided(low, high or self.searched_to):
+        ends = f"{low:.0f} to {f'more than {self.searched_to}' if high is None else f'{high:.0f}'}"
+        if middle is None or is_undecided(low, high or self.searched_to):
             return f"{what} {at} {ends} workers (inconclusive)"
+        where = f"{at} {format_count(int(middle), 'worker')}"
         return f"{what} {where}" if low == high else f"{what} {where} ({ends})"
+
+    @property
+    def _unreached(self) -> str:
+        """Return that no number of workers that was searched reaches the limit."""
+        if self.measure == "efficiency":
+            most, lead = self.searched_to, f"efficiency does not fall below {100 * self.limit:.0f} %"
+        else:  # twice the most, which were searched as the other end of their doubling
+            most, lead = 2 * self.searched_to, f"every doubling gains at least {self.limit:g}x"
+        return f"{lead} up to {format_count(most, 'worker')}, the most that were searched"
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that docs/prediction.md describes."""

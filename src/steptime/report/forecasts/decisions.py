@@ -145,7 +145,7 @@ def deciding_value(rows: "Sequence[Sensitivity]", changed: str = "") -> str:
     if widest is None or widest.may_move < _NOT_MOVED:
         lines.append("No assumed value changes it by 1 %.")
     elif assumed[0].moves < _NOT_MOVED and widest is not first:
-        lines.append(f"No assumed value is expected to change it by 1 %; the {widest.name} may: {_moved(widest)}.")
+        lines.append(f"Of assumed values only the {widest.name} may change it by 1 %: {_moved(widest)}.")
     elif first not in (assumed[0], widest):
         lines.append(f"Of assumed values it is the {assumed[0].name}: {_moved(assumed[0])}.")
     return " ".join(lines)

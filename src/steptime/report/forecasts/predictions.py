@@ -78,6 +78,8 @@ def model_section(  # noqa: PLR0913 - what one model predicts
     pairs: "Sequence[PairedRatio]" = (),
     moved: "Sequence[Sensitivity]" = (),
     shared: Collection[RefusedWorkers] | None = None,
+    name: str = "",
+    unmeasured: str = "",
 ) -> Section:
     """Return the section of one model's predictions.
 
@@ -90,14 +92,17 @@ def model_section(  # noqa: PLR0913 - what one model predicts
         moved: what moves the step of the most workers.
         shared: of one of several models, the refusals that are shown ahead of all; its section is brief, without how a
             step splits up and what would narrow its interval.
+        name: of the model; by default that of its key.
+        unmeasured: what a workload that was not measured is computed from.
     """
     brief = shared is not None
+    name = name or group[0].key.name
     refused = [each.sentence for each in refusals(group) if each not in (shared or ())]
     if all(each.refused for each in group):
-        return Section(group[0].key.name, [replace(_steps(group), only="page")], verdict=" ".join(refused))
+        return Section(name, [replace(_steps(group), only="page")], verdict=" ".join(refused))
     batches = sorted({each.deployment.batch for each in group if each.deployment})
     batch = f", batch {', '.join(map(str, batches))} per worker" if batches else ""
-    answer = " ".join([model_answer(group, assumed, pair_answers(pairs)), *refused])
+    answer = " ".join([*filter(None, [unmeasured]), model_answer(group, assumed, pair_answers(pairs)), *refused])
     parts: list[Part] = [
         Sentences([*parts_of_step(group), *filter(None, [deciding_value(moved, farthest_changes(group))])]),
         Sentences(list(_also_assumed(assumed(group).split("; "), answer))),
@@ -110,7 +115,7 @@ def model_section(  # noqa: PLR0913 - what one model predicts
         parts += [*pair_parts(pairs), *(sensitivity_parts(moved, most, farthest_changes(group)) if moved else [])]
         parts += [*_work(group), *_phases(group), *_efficiencies(group)]
     parts.append(Sentences([*([] if brief else _uncertainty(group)), *_knees(knees)]))
-    return Section(group[0].key.name + batch, [part for part in parts if not _is_empty(part)], verdict=answer)
+    return Section(name + batch, [part for part in parts if not _is_empty(part)], verdict=answer)
 
 
 def _also_assumed(clauses: Sequence[str], answer: str) -> Iterator[str]:
