@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -18,6 +19,8 @@ from living_processes import all_have_left
 
 LONG = STUDY.replace("launches: {min: 3, max: 3}", "launches: {min: 4, max: 4}") + "equivalence: {enabled: false}\n"
 """Eight launches, and nothing beside them."""
+ENDLESS = LONG.replace("{min: 4, max: 4}", "{min: 100, max: 100}")
+"""So many that no machine has done them before a signal comes."""
 
 
 def wait_for_launches(results: Path, count: int, running: subprocess.Popen[str], seconds: float = 90) -> None:
@@ -30,8 +33,15 @@ def wait_for_launches(results: Path, count: int, running: subprocess.Popen[str],
     pytest.fail(f"no {count} launches in time; exit code {running.poll()}\n{said}")
 
 
+def resumed(folder: Path, results: str = "results") -> list[dict[str, Any]]:
+    """Go on with fewer launches, and return all of them once each trial has its own."""
+    steptime("run", write_study(folder, LONG), "-o", results, cwd=folder)
+    assert all(each["launches"] >= 4 for each in report(folder, results)["trials"])
+    return launches(folder / results)
+
+
 def test_ctrl_c_ends_the_workers_keeps_the_results_and_says_how_to_resume(tmp_path):
-    running = start("run", write_study(tmp_path, LONG), "-o", "results", cwd=tmp_path)
+    running = start("run", write_study(tmp_path, ENDLESS), "-o", "results", cwd=tmp_path)
     wait_for_launches(tmp_path / "results", 2, running)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=120)
@@ -39,24 +49,20 @@ def test_ctrl_c_ends_the_workers_keeps_the_results_and_says_how_to_resume(tmp_pa
     assert "resume with: steptime run small.yaml -o results" in " ".join(said.split())
     assert all_have_left(tmp_path / "results")
     before = launches(tmp_path / "results")
-    steptime("run", "small.yaml", "-o", "results", cwd=tmp_path)
-    after = launches(tmp_path / "results")
-    assert len(after) == 8
+    after = resumed(tmp_path)
     assert all(launch in after for launch in before)
 
 
 @pytest.mark.costly
 def test_kill_9_loses_at_most_the_launch_in_flight(tmp_path):
-    running = start("run", write_study(tmp_path, LONG), "-o", "results", cwd=tmp_path)
+    running = start("run", write_study(tmp_path, ENDLESS), "-o", "results", cwd=tmp_path)
     wait_for_launches(tmp_path / "results", 3, running)
     running.kill()
     running.communicate()
     before = launches(tmp_path / "results")
     assert len(before) >= 3
     assert all_have_left(tmp_path / "results")
-    steptime("run", "small.yaml", "-o", "results", cwd=tmp_path)
-    after = launches(tmp_path / "results")
-    assert len(after) == 8
+    after = resumed(tmp_path)
     assert all(launch in after for launch in before)
 
 
@@ -72,7 +78,7 @@ def test_a_half_written_line_is_dropped_and_its_launch_done_again(measured, tmp_
 
 
 def test_two_runs_on_one_folder_are_refused(tmp_path):
-    running = start("run", write_study(tmp_path, LONG), "-o", "results", cwd=tmp_path)
+    running = start("run", write_study(tmp_path, ENDLESS), "-o", "results", cwd=tmp_path)
     try:
         wait_for_launches(tmp_path / "results", 1, running)
         second = steptime("run", "small.yaml", "-o", "results", cwd=tmp_path, check=2)
@@ -162,7 +168,7 @@ def test_a_full_disk_is_reported_and_what_was_measured_stays(tmp_path):
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)], check=False)
     if mounted.returncode:
         pytest.skip("this system does not let root mount a small disk")
-    running = start("run", write_study(tmp_path, LONG), "-o", "disk/results", cwd=tmp_path)
+    running = start("run", write_study(tmp_path, ENDLESS), "-o", "disk/results", cwd=tmp_path)
     try:
         wait_for_launches(disk / "results", 1, running)
         fill(disk / "filler")
@@ -173,8 +179,8 @@ def test_a_full_disk_is_reported_and_what_was_measured_stays(tmp_path):
         kept = launches(disk / "results")
         assert kept
         (disk / "filler").unlink()
-        steptime("run", "small.yaml", "-o", "disk/results", cwd=tmp_path)
-        assert all(launch in launches(disk / "results") for launch in kept)
+        after = resumed(tmp_path, "disk/results")
+        assert all(launch in after for launch in kept)
     finally:
         running.kill()
         running.communicate()
