@@ -201,6 +201,35 @@ def test_a_batch_with_other_rows_than_it_was_asked_to_have_keeps_both(rows, size
     assert (amount.samples, amount.form().get("asked")) == expected
 
 
+NOT_LED_BY_SAMPLES = {
+    "lists of images and of records": ({"inputs": [images(3, 8, 8)] * 16, "samples": [words(1)] * 16}, 16, 16),
+    "images of four channels": ({"inputs": [images(4, 8, 8)] * 16, "labels": words(16)}, 16, 16),
+    "images of which some were left out": ({"inputs": [images(3, 8, 8)] * 14}, 16, 14),
+    "as many boxes as channels": (((images(3, 8, 8),) * 8, ({"boxes": images(3, 4), "labels": words(3)},) * 8), 8, 8),
+    "pairs of arrays that were not joined": ([(images(8), images(1)[0])] * 16, 16, 16),
+    "arrays that were not joined": ([images(80)] * 16, 16, 16),
+    "texts that begin with time": ((words(10, 32), words(10, 32)), 32, 32),
+    "sound that begins with time": ((images(10, 32, 40), words(10, 32)), 32, 32),
+}
+LED_BY_SAMPLES = {
+    "some were left out": ((images(14, 3, 8, 8), words(14)), 16, 14),
+    "views, of which some were left out": ([[images(6, 3, 8, 8)] * 8, words(6)], 16, 6),
+    "features as many as were asked for": ((images(14, 16), words(14)), 16, 14),
+    "some were left out, beside an object": ([images(14, 16), Unreadable()], 16, 14),
+    "features of an autoencoder": ((images(14, 15), images(14, 15)), 16, 14),
+}
+
+
+@pytest.mark.parametrize(
+    ("batch", "size", "samples"), [*NOT_LED_BY_SAMPLES.values(), *LED_BY_SAMPLES.values()],
+    ids=[*NOT_LED_BY_SAMPLES, *LED_BY_SAMPLES],
+)  # fmt: skip
+def test_a_leading_dimension_that_is_none_of_samples_shows_by_what_the_loader_was_asked_for(batch, size, samples):
+    amount = BatchReader().read(batch)
+    amount.ask(size, batch)
+    assert amount.samples == samples
+
+
 def test_what_batches_were_asked_to_have_adds_up_over_a_step():
     first, second = BatchAmount(16), BatchAmount(8)
     first.ask(8)

@@ -64,6 +64,15 @@ for i, (x, *_, y) in enumerate(DataLoader(Clicks(), 1, collate_fn=first)):
 """,
         48,
     ),
+    "lists of images": (
+        """
+listed = lambda items: {"image": [x for x, _ in items], "label": [y for _, y in items]}
+pictures = [(torch.randn(3, 8), torch.randint(0, 4, ())) for _ in range(24)]
+for batch in DataLoader(pictures, 4, collate_fn=listed):
+    learn(torch.stack(batch["image"])[:, 0], torch.stack(batch["label"]))
+""",
+        4,
+    ),
     "a graph": (EACH.format("DataLoader(Graphs(), 1, collate_fn=first)"), 1),
 }
 DERIVED = """

@@ -125,7 +125,7 @@ def test_processes_that_did_not_train_are_named_by_their_libraries(tmp_path):
     (tmp_path / RECORDS / "seen-host.txt").write_text(seen)
     said = found_in(tmp_path).not_attached
     assert "(torch)" in said
-    assert said.endswith("seen: 50 forward passes without gradient")
+    assert said.endswith("seen: 50 forward passes without gradient, or in evaluation mode")
 
 
 def test_the_records_are_json(tmp_path):

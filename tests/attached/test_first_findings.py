@@ -207,8 +207,8 @@ def test_counts_of_one_are_in_the_singular(tmp_path):
     ("calls", "shown"),
     [
         ("forward=1", "1 forward pass and no backward pass"),
-        ("nograd=1", "1 forward pass without gradient"),
-        ("nograd=2", "2 forward passes without gradient"),
+        ("nograd=1", "1 forward pass without gradient, or in evaluation mode"),
+        ("nograd=2", "2 forward passes without gradient, or in evaluation mode"),
         ("jit=1", "1 call of jitted functions"),
     ],
 )

@@ -65,10 +65,20 @@ class BatchAmount:
         """Return another with the same values."""
         return self.plus(NO_BATCH)
 
-    def ask(self, size: int | None) -> None:
-        """Note that the batch was asked to have ``size`` samples; one sample may be a whole batch of its data set."""
+    def ask(self, size: int | None, batch: Any = None) -> None:
+        """Note that the ``batch`` was asked to have ``size`` samples; one sample may be a whole batch of its data set.
+
+        Where its arrays have another leading dimension, that may be none of samples.
+        """
         if size is not None and size > 1:
             self.rows = 0
+            if self.samples is not None and self.samples != size:
+                try:
+                    with _functions_of_torch_alone():
+                        self.samples = _samples_otherwise(batch, self.samples, size)
+                except Exception as error:
+                    if raised_by_signal_handler(error):
+                        raise
         if self.samples is None:
             self.samples = size
         elif size is not None and size != self.samples:
@@ -368,6 +378,35 @@ def _leading(batch: Any, shapes: list[tuple[int, ...]]) -> int | None:
     lists = batch if isinstance(batch, (list, tuple)) else ()
     lengths = {len(one) if isinstance(one, (list, tuple)) else -1 for one in lists}
     return lengths.pop() if len(lengths) == 1 and min(lengths) > 0 else None
+
+
+def _samples_otherwise(batch: Any, samples: int, size: int) -> int:
+    """Return how many samples a ``batch`` has whose loader was asked for ``size``, and whose arrays show ``samples``.
+
+    One of lists has as many as these are long, if they have an array for each sample (of images, fewer may be left);
+    one whose arrays begin with time has as many as their second dimension.
+    """
+    named = _named(batch)
+    inner = list(dict.values(named)) if named is not None else batch if isinstance(batch, (list, tuple)) else ()
+    lengths = {len(one) for one in inner if isinstance(one, (list, tuple))}
+    lengths = lengths if len(lengths) == 1 else set()
+    if named is None and len({_kind_of_item(one) for one in inner}) == 1:
+        lengths.add(len(inner))
+    fewer = [length for length in lengths if samples in CHANNELS and samples < length < size]
+    if size in lengths or fewer:
+        return size if size in lengths else max(fewer)
+    shapes = [tuple(one.shape) for one in inner if hasattr(one, "shape") and hasattr(one, "dtype")]
+    in_time = samples < size and len(shapes) > 1 and all(len(shape) > 1 and shape[1] == size for shape in shapes)
+    return size if in_time else samples
+
+
+def _kind_of_item(item: Any) -> tuple[Any, ...]:
+    """Return by what the samples of a list are alike: class, names or length, and of an array dimensions and type."""
+    if isinstance(item, dict):
+        return (item.__class__, *item)
+    if isinstance(item, (list, tuple)):
+        return item.__class__, len(item)
+    return item.__class__, len(getattr(item, "shape", ())), getattr(item, "dtype", None)
 
 
 def _form_of_sample(item: Any, *, arrays: bool) -> tuple[Any, ...]:

@@ -36,7 +36,7 @@ def region_of(  # noqa: PLR0913 - where it is one
         return region
 
     def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
-        recorder.leave(region)
+        (recorder.leave_between if region == "gradient" else recorder.leave)(region)
 
     hooks = (before, after) if usual is None else usual.hook_region(region, before, after)
     patches.measure(owner, name, *hooks, compiling)
@@ -83,7 +83,7 @@ def requests_of(  # noqa: PLR0913 - what a request is made of
         if asked and returned:
             size = asked(mark.given[1])
             if amount is not None:
-                amount.ask(size)
+                amount.ask(size, batch)
         iterator = id(mark.given[1]) if asked else 0
         recorder.request_end(mark.given[0], region or ("input" if returned else "epoch"), amount, iterator)
 
@@ -234,7 +234,7 @@ def waits_of(owner: Any, *names: str) -> None:
         return True
 
     def after(mark: Any, returned: bool) -> None:  # noqa: ARG001 - the form of all
-        recorder.wait_end()
+        recorder.leave_between("wait")
 
     for name in names:
         patch = patches.Patch(owner, name)

@@ -349,9 +349,9 @@ class Recorder:
         if self.sources.latest is not None:
             self.updated(end)
 
-    def wait_end(self) -> None:
-        """End a wait of the host for the device; behind a forward without gradient it is a part of that."""
-        timed = self.leave("wait")
+    def leave_between(self, name: str) -> None:
+        """End a wait for the device, or a call for gradients; behind a forward of no training it is a part of that."""
+        timed = self.leave(name)
         if timed is not None and self.between and not (self.stack or self.sources.undecided):
             self.ledger.extend_apart(timed[0], timed[1])
 

@@ -39,7 +39,7 @@ _WHY = "without-step"
 """Of a line about a process, what it did in place of training."""
 _SIGHTS = {
     "forward": ("forward pass", "forward passes", "and no backward pass"),
-    "nograd": ("forward pass", "forward passes", "without gradient"),
+    "nograd": ("forward pass", "forward passes", "without gradient, or in evaluation mode"),
     "jit_library": ("call", "calls", "of jitted functions of libraries, which hold no gradient"),
     "jit": ("call", "calls", "of jitted functions, of which none returned a state or held a gradient"),
     "jit_gradient": (
