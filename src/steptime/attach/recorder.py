@@ -56,8 +56,9 @@ class Recorder:
         self.optimizers: list[int] = []
         self.rounds, self.closure, self.passes = OptimizerRounds(), ClosureCode(), StepPasses()
         self.flags: set[str] = set()
-        self.stepped = self.blind = self.between = self.ended = False
-        self.elsewhere = False  # whether another thread asked for collectives
+        self.stepped = self.blind = self.between = self.ended = self.elsewhere = (
+            False  # last: another thread asks collectives
+        )
         self.update_end_ns = self.last_gradient = self.moved = 0  # the last: bytes of collectives since the first step
         self.pending: list[LoaderRequest] = []
         self.sources, self.elsewhere_requests = TrainingSources(), RequestsElsewhere()
@@ -236,9 +237,10 @@ class Recorder:
         self.passes.read_behind = self.batches.group if self.forwards else 0
         others = self.sources.others(self.pending)
         giving = {request.source for request in others if request.delivered}
+        evaluates = self.passes.halt(self, others) or self.stepped
         for request in others:
             began = request.region == "loader_start" and not (request.read_until or request.source in giving)
-            if self.stepped and not began:
+            if evaluates and not began:
                 self.sources.evaluation.add(request.source)
             request.settle(self.ledger, apart=self.ledger.waits and not began)
             self.pending.remove(request)
@@ -332,7 +334,7 @@ class Recorder:
 
     def _is_between(self) -> bool:
         """Return whether no step goes on: behind an update, unless a further pass of its round has begun."""
-        return self.ledger.waits and (self.begin is None or self.stepped or bool(self.calls))
+        return self.ledger.waits and (self.begin is None or self.stepped or bool(self.calls) or self.passes.halted)
 
     def _call(self, name: str, begin: int, *, again: bool = False) -> None:
         if name in self.calls and not again:

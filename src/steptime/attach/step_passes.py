@@ -14,6 +14,7 @@ from .step_inputs import PassInputs
 
 if TYPE_CHECKING:
     from .batch_amount import BatchAmount
+    from .loader_requests import LoaderRequest
 
 MIXED = -1  # in place of a number of rows: arrays of several went forward for one backward pass
 
@@ -36,6 +37,7 @@ class StepPasses:
         self.versions: dict[int, int | None] = {}  # how often each was changed in place
         self.viewed: list[tuple[Any, int]] = []  # of arrays that are views: of what, and from which value on
         self.read_behind = 0  # the group of batches behind which passes without gradient read other loaders, if any
+        self.halted = False  # whether an evaluation goes on while no update has used the gradients of the step
         self.at_update = (0, 0, 0)  # backward passes, forward passes and dropped ones at the latest update
 
     def forward(self, index: int, array: Any) -> None:
@@ -137,6 +139,17 @@ class StepPasses:
             return False
         return bool(recorder.rounds.may_begin_anew(recorder.optimizers, in_hand=not recorder.batches.taken))
 
+    def halt(self, recorder: Any, others: list[LoaderRequest]) -> bool:
+        """Return whether an evaluation goes on in the step: one of the loaders of ``others`` began to give batches.
+
+        So it is behind an epoch whose last gradients wait for those of the next.
+        """
+        giving = {request.source for request in others if request.delivered}
+        began = any(request.region == "loader_start" and request.source in giving for request in others)
+        if began and recorder.micro_steps and not (recorder.stepped or recorder.calls):
+            self.halted = recorder.ledger.waits = True
+        return self.halted
+
     def go_on(self, recorder: Any, *, forward: bool) -> None:
         """Settle what waits, since the step goes on with a ``forward`` or backward pass.
 
@@ -149,7 +162,9 @@ class StepPasses:
         if forward and read_between and recorder._awaits_backward() and not recorder.stack:
             return
         left_out = read_between and not recorder.batches.holds(self.read_behind)
-        recorder.ledger.resume(keeps_apart=not recorder.micro_steps and (left_out or not recorder.forwards))
+        begins = not recorder.micro_steps and (left_out or not recorder.forwards)
+        recorder.ledger.resume(keeps_apart=begins or self.halted)
+        self.halted = False
 
     def update_ends(self, recorder: Any, optimizer: int | None) -> None:
         """Divide the step if the update by ``optimizer`` is another step's than the update before it.

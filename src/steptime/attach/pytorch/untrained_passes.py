@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import patches
 from ..record_file import now
+from ..step_passes import StepPasses
 
 if TYPE_CHECKING:
     from ..recorder import Recorder
@@ -97,6 +98,8 @@ class DroppedPasses:
             self._look_ahead(*self.ahead[1:])
         self.looked_since = 0
         own = BegunPass(at, _place(array))
+        if recorder._awaits_backward() and recorder.number == 0 and self._tried_out():
+            recorder.begin, recorder.forwards, recorder.passes = None, 0, StepPasses()
         if not recorder._awaits_backward():
             self.passes = []
             return own
@@ -110,6 +113,14 @@ class DroppedPasses:
             self._set_apart(dropped, at)
         recorder.ledger.waits = True  # whose they are is known later
         return own
+
+    def _tried_out(self) -> bool:
+        """Return whether all passes were before the first batch of a loader and their graphs are gone.
+
+        So are those by which a script learns shapes or strides: the first step has not begun.
+        """
+        asked = any(request.delivered for request in self.recorder.pending)
+        return asked and all(begun.is_gone() for begun in self.passes)
 
     def _set_apart(self, count: int, at: int) -> None:
         """Set apart the first passes, behind which something goes on ``at`` a time."""
