@@ -42,6 +42,7 @@ TRIED = {
     "for its shape": "width = net(torch.zeros(1, 8)).shape[-1]",
     "several times": "strides = [net(torch.zeros(rows, 8)).shape[0] for rows in (1, 2, 4)]",
     "layer by layer": "values = one(torch.zeros(1, 8))\nvalues = other(torch.relu(values)).shape",
+    "with a backward pass": "net(torch.zeros(1, 8)).sum().backward()\noptimizer.zero_grad()",
     "in parts that were kept": "first = one(torch.zeros(1, 8)).detach()\nother(torch.relu(first))",
 }
 

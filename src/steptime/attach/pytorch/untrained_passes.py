@@ -98,8 +98,9 @@ class DroppedPasses:
             self._look_ahead(*self.ahead[1:])
         self.looked_since = 0
         own = BegunPass(at, _place(array))
-        if recorder._awaits_backward() and recorder.number == 0 and self._tried_out():
+        if recorder.number == 0 and recorder.begin is not None and self._tried_out():
             recorder.begin, recorder.forwards, recorder.passes = None, 0, StepPasses()
+            recorder.micro_steps, recorder.backwards = 0, []
         if not recorder._awaits_backward():
             self.passes = []
             return own
@@ -115,12 +116,14 @@ class DroppedPasses:
         return own
 
     def _tried_out(self) -> bool:
-        """Return whether all passes were before the first batch of a loader and their graphs are gone.
+        """Return whether all passes were before the first batch of a loader, and their graphs or gradients are gone.
 
-        So are those by which a script learns shapes or strides: the first step has not begun.
+        So are those by which a script learns shapes or warms up: the first step has not begun.
         """
-        asked = any(request.delivered for request in self.recorder.pending)
-        return asked and all(begun.is_gone() for begun in self.passes)
+        recorder = self.recorder
+        asked = any(request.delivered for request in recorder.pending)
+        dropped = recorder.passes.settled == recorder.micro_steps and not (recorder.stepped or recorder.calls)
+        return asked and dropped and all(begun.is_gone() for begun in self.passes)
 
     def _set_apart(self, count: int, at: int) -> None:
         """Set apart the first passes, behind which something goes on ``at`` a time."""
