@@ -36,6 +36,12 @@ EVALUATED = {
     "behind each epoch": ("train()", 15, [2, 4, 7, 9, 12]),
     "behind each epoch, in three": ("train(each=3)", 10, [1, 3, 4, 6, 8]),
     "by two loaders": ("train(after=lambda: (evaluate(), evaluate(further)))", 15, [2, 4, 7, 9, 12]),
+    "by the training's own data": (
+        "train(after=lambda: (evaluate(), evaluate(DataLoader(data, 8))))",
+        15,
+        [2, 4, 7, 9, 12],
+    ),
+    "by the training's own loader": ("train(after=lambda: evaluate(loader))", 15, [2, 4, 7, 9, 12]),
     "none": ("train(after=lambda: None)", 15, []),
 }
 TRIED = {

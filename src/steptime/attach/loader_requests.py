@@ -232,7 +232,8 @@ class EvaluatedReads:
         ``array`` goes forward now. Returns those of the step.
         """
         ledger, begun = recorder.ledger, recorder.begin is not None
-        if begun and not recorder.stepped:
+        amid = recorder.micro_steps > 0 and not recorder.stepped  # behind an epoch whose last gradients wait
+        if begun and not recorder.stepped and not (amid and recorder.ledger.waits):
             return requests
         count = self.count(requests, begun=begun, array=array)
         if not count:
@@ -242,6 +243,7 @@ class EvaluatedReads:
         for request in evaluated:
             request.settle(ledger, apart=request.region != "epoch" and not dropped)
         if not dropped:
+            recorder.passes.halted = amid
             ledger.extend_apart(evaluated[-1].begin, max(request.read_until for request in evaluated))
         return requests[count:]
 

@@ -56,9 +56,7 @@ class Recorder:
         self.optimizers: list[int] = []
         self.rounds, self.closure, self.passes = OptimizerRounds(), ClosureCode(), StepPasses()
         self.flags: set[str] = set()
-        self.stepped = self.blind = self.between = self.ended = self.elsewhere = (
-            False  # last: another thread asks collectives
-        )
+        self.stepped = self.blind = self.between = self.ended = self.elsewhere = False  # last: collectives of a thread
         self.update_end_ns = self.last_gradient = self.moved = 0  # the last: bytes of collectives since the first step
         self.pending: list[LoaderRequest] = []
         self.sources, self.elsewhere_requests = TrainingSources(), RequestsElsewhere()
@@ -154,7 +152,7 @@ class Recorder:
             return
         self.pending.append(LoaderRequest(source, timed, region, amount, iterator))
         self.pending[-1].seen = self.sampler.lines_of_request() if self.sampler is not None else None
-        self.ledger.waits = self.ledger.waits or self.stepped
+        self.ledger.waits = self.ledger.waits or self.stepped or (region == "epoch" and self.micro_steps > 0)
         if len(self.pending) > PENDING:
             for request in self.pending[: PENDING // 2]:
                 request.settle(self.ledger, apart=self.stepped)
