@@ -75,6 +75,39 @@ for batch in DataLoader(pictures, 4, collate_fn=listed):
     ),
     "a graph": (EACH.format("DataLoader(Graphs(), 1, collate_fn=first)"), 1),
 }
+TEXTS = """
+language = torch.nn.Sequential(torch.nn.Embedding(64, 8), torch.nn.Linear(8, 64))
+net = torch.nn.ModuleList([net, language])
+optimizer = torch.optim.SGD(net.parameters(), 0.05)
+texts = torch.randint(0, 64, (24, 33))
+
+def follow(x, y, updates=True):
+    cross_entropy(language(x).transpose(1, 2), y).backward()
+    if updates:
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+TOKENS = {
+    "blocks of one token more": (
+        "for x, in DataLoader(TensorDataset(texts), 4): follow(x[:, :-1], x[:, 1:])",
+        4 * 32,
+    ),
+    "named": (
+        """
+for batch in DataLoader([{"input_ids": text} for text in texts], 4):
+    follow(batch["input_ids"][:, :-1], batch["input_ids"][:, 1:])
+""",
+        4 * 32,
+    ),
+    "gathered": (
+        """
+for i, x in enumerate(DataLoader(texts, 4)):
+    follow(x[:, :-1].contiguous(), x[:, 1:], i % 2 == 1)
+""",
+        8 * 32,
+    ),
+    "all of them": ("for x, in DataLoader(TensorDataset(texts), 4): follow(x, x.roll(-1, 1))", 4 * 33),
+}
 DERIVED = """
 items = [(torch.randn(4, 8), torch.randint(0, 4, (4,))) for _ in range(24)]
 for batch in DataLoader(items, 2, collate_fn=crops):
@@ -86,6 +119,7 @@ print(sum(called))
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory):
     scripts = {**{name: script for name, (script, _) in SAMPLES.items()}, "derived": DERIVED}
+    scripts.update({name: TEXTS + script for name, (script, _) in TOKENS.items()})
     found = records_of(tmp_path_factory.mktemp("steps"), "pytorch", BEGIN, scripts)
     return {name: [line for line in lines if line["kind"] == "step"] for name, lines in found.items()}
 
@@ -93,6 +127,11 @@ def steps(tmp_path_factory):
 @pytest.mark.parametrize("name", SAMPLES)
 def test_samples_of_an_item_are_the_rows_of_its_input_and_its_labels_that_go_forward(steps, name):
     assert {step["samples"] for step in steps[name]} == {SAMPLES[name][1]}
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_tokens_are_those_that_go_forward_where_the_last_of_each_row_is_only_learnt(steps, name):
+    assert {step["tokens"] for step in steps[name]} == {TOKENS[name][1]}
 
 
 def test_arrays_of_a_derived_class_are_read_and_none_of_its_functions_are_called(steps):

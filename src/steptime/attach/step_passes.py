@@ -236,6 +236,14 @@ class StepPasses:
             even = len(set(self.lengths.values())) == 1 and amount.tokens is not None
             amount.tokens = (amount.tokens or 0) * (rows or 0) // amount.samples if even else None
             amount.samples = rows
+        elif rows is not None and rows == amount.samples and len(lengths := set(self.lengths.values())) == 1:
+            self._settle_tokens(amount, rows, lengths.pop())
+
+    @staticmethod
+    def _settle_tokens(amount: BatchAmount, rows: int, length: int) -> None:
+        """Leave out the last token of each row, where it is only what is learnt: rows of ``length`` went forward."""
+        if amount.tokens == rows * (length + 1):
+            amount.tokens = rows * length
 
     def _flag_same_batch(self, recorder: Any, requests: int) -> None:
         """Flag the step if the arrays that went forward are those of the step before, as they were then."""
