@@ -388,16 +388,22 @@ def _samples_otherwise(batch: Any, samples: int, size: int) -> int:
     """
     named = _named(batch)
     inner = list(dict.values(named)) if named is not None else batch if isinstance(batch, (list, tuple)) else ()
-    lengths = {len(one) for one in inner if isinstance(one, (list, tuple))}
-    lengths = lengths if len(lengths) == 1 else set()
-    if named is None and len({_kind_of_item(one) for one in inner}) == 1:
-        lengths.add(len(inner))
+    lengths = _lengths_of_lists(inner, own=named is None)
     fewer = [length for length in lengths if samples in CHANNELS and samples < length < size]
     if size in lengths or fewer:
         return size if size in lengths else max(fewer)
     shapes = [tuple(one.shape) for one in inner if hasattr(one, "shape") and hasattr(one, "dtype")]
     in_time = samples < size and len(shapes) > 1 and all(len(shape) > 1 and shape[1] == size for shape in shapes)
     return size if in_time else samples
+
+
+def _lengths_of_lists(inner: Any, *, own: bool) -> set[int]:
+    """Return the length that all lists ``inner`` share, and that of the list they are in, if it is its ``own``."""
+    lengths = {len(one) for one in inner if isinstance(one, (list, tuple))}
+    lengths = lengths if len(lengths) == 1 else set()
+    if own and len({_kind_of_item(one) for one in inner}) == 1:
+        lengths.add(len(inner))
+    return lengths
 
 
 def _kind_of_item(item: Any) -> tuple[Any, ...]:
