@@ -17,6 +17,7 @@ _BYTE_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG])(?:B|[Bb]yte)s?(?:ps|/s)?")
 _BITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _BITS_PER_BYTE = 8.0
 _KIBI = 1024.0
+_PERCENT = 100.0
 MOST_PERCENT = 3.0
 """A share above this is written as a factor."""
 _MOST_APART = 4.0
@@ -91,11 +92,38 @@ def _ascii_unit(unit: str) -> str:
     return re.sub("[\u00b5\u03bc]", "u", unit.lower())
 
 
-def parse_share(text: str | float) -> float:
-    """Return a share for ``"1%"`` or ``0.01``; raises ValueError for anything else."""
-    if isinstance(text, str) and text.strip().endswith("%"):
-        return float(text.strip()[:-1]) / 100.0
-    return float(text)
+def parse_share(text: str | float, *, below_one: bool = False) -> float:
+    """Return a share for ``"1%"`` or ``0.01``; a share of more than 1 has its %.
+
+    Args:
+        text: as people write it; a number of a program is taken as it is.
+        below_one: whether no such share reaches 1, so that a text above 1 without a unit can only be percent.
+
+    Raises ValueError for anything else, and for a text of 1 or more without a unit, which may be percent or times.
+    """
+    if not isinstance(text, str):
+        return float(text)
+    written = text.strip()
+    if written.endswith("%"):
+        return _finite(written[:-1], text) / _PERCENT
+    share = _finite(written, text)
+    if share < 1.0:
+        return share
+    if below_one and share > 1.0:
+        return share / _PERCENT
+    message = f"{written} has no unit; write {written}% or {_PERCENT * share:.12g}%"
+    raise ValueError(message)
+
+
+def _finite(number: str, text: str) -> float:
+    try:
+        share = float(number)
+    except ValueError:
+        share = inf
+    if not isfinite(share):
+        message = f"{text!r} is not a share; write for example 5% or 0.05"
+        raise ValueError(message)
+    return share
 
 
 def parse_bit_rate(text: str) -> float:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from simulated import a_failure, a_launch, a_store, a_trial
 
-from steptime.analysis.compared.change import change_between, pair
+from steptime.analysis.compared.change import change_between
+from steptime.analysis.compared.counterparts import pair
 from steptime.analysis.compared.sides import side_of
 from steptime.errors import UsageError
 from steptime.statistics.comparison import compare, launches_to_show, power_to_show, smallest_change
@@ -151,7 +152,7 @@ def test_launches_of_two_folders_are_never_paired_by_their_blocks(tmp_path):
 
     assert not found.interleaved
     assert found.trials[0].interleaved == 0
-    assert any("not interleaved" in note for note in found.notes)
+    assert any("and a launch of each did not follow by turns: the machine may" in note for note in found.notes)
 
 
 def test_sides_of_one_folder_are_compared_within_its_blocks(tmp_path):

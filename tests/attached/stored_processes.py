@@ -1,6 +1,7 @@
 """Records of attached processes with a known truth, as the hook writes them."""
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from steptime.attached.summary import attached_run
 from steptime.plain_file import PlainFolder
 from steptime.results.attached_files import AttachedHeader, read_attached
 from steptime.results.gpu_windows import RECORDS
+from steptime.results.store import Store
 
 MS = 1_000_000
 BEGIN = 10_000 * MS
@@ -137,3 +139,24 @@ def part_of(run: AttachedRun, name: str) -> Any:
 def sentences_of(run: AttachedRun) -> dict[str, str]:
     """Return the findings' sentences by kind."""
     return {finding.kind: finding.sentence for finding in run.findings}
+
+
+def a_run(folder, number, late_ms, *, world=2, script="train.py", samples=8):  # noqa: PLR0913 - what a run is made of
+    """Write a results folder of a script whose forward passes are as late; runs follow each other by number."""
+    begin_ns = COMMAND + number * 10**10
+    store = Store.create(folder, study_text="", study_json={"name": "own script"})
+    store.put(
+        "attached",
+        {
+            "command": [sys.executable, script],
+            "started_at": f"2026-01-01T00:0{number}:00+00:00",
+            "boot": "boot-0",
+            "begin_ns": begin_ns,
+            "end_ns": begin_ns + 10**10,
+            "wall_minus_monotonic_ns": 0,
+            "exit_code": 0,
+        },
+    )
+    steps = [ddp_steps(rank, lambda _: [late_ms] * world) for rank in range(world)]
+    steps = [[{**step, "samples": samples} for step in own] for own in steps]
+    write(folder, *(process_lines(rank, world, own) for rank, own in enumerate(steps)))

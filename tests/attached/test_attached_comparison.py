@@ -2,37 +2,16 @@
 
 import json
 import shutil
-import sys
+from xml.etree import ElementTree as ET
 
 import pytest
 from claims import further_digits, large_percentages, too_wide
-from stored_processes import COMMAND, ddp_steps, found_in, process_lines, write
+from stored_processes import COMMAND, a_run, ddp_steps, found_in, process_lines, write
 from typer.testing import CliRunner
 
 from steptime.cli.app import app, run_program
 from steptime.results.gpu_windows import RECORDS
 from steptime.results.store import Store
-
-
-def a_run(folder, number, late_ms, *, world=2, script="train.py", samples=8):  # noqa: PLR0913 - what a run is made of
-    """Write a run of a script whose ranks are as late in their forward passes; runs follow each other by number."""
-    begin_ns = COMMAND + number * 10**10
-    store = Store.create(folder, study_text="", study_json={"name": "own script"})
-    store.put(
-        "attached",
-        {
-            "command": [sys.executable, script],
-            "started_at": f"2026-01-01T00:0{number}:00+00:00",
-            "boot": "boot-0",
-            "begin_ns": begin_ns,
-            "end_ns": begin_ns + 10**10,
-            "wall_minus_monotonic_ns": 0,
-            "exit_code": 0,
-        },
-    )
-    steps = [ddp_steps(rank, lambda _: [late_ms] * world) for rank in range(world)]
-    steps = [[{**step, "samples": samples} for step in own] for own in steps]
-    write(folder, *(process_lines(rank, world, own) for rank, own in enumerate(steps)))
 
 
 @pytest.fixture
@@ -230,3 +209,139 @@ def test_a_run_that_was_copied_to_the_other_side_counts_on_one(versions):
 
     assert trial["launches"] == [3, 3]
     assert "1 of 4 runs left out: copies of others" in trial["flags"]
+
+
+def headline_of(first, second, *more):
+    """Return the first sentence, in one line, and the exit code."""
+    done = CliRunner().invoke(app, ["compare", str(first), str(second), *more])
+    return " ".join(done.stdout.split("\n\n")[0].split()), done.exit_code
+
+
+@pytest.fixture
+def noisy(tmp_path):
+    """Three runs each, in turns, whose steps of 40 ms are up to 20 ms longer."""
+    for number, late_ms in enumerate((20.0, 1.0, 2.0, 0.0, 12.0, 15.0)):
+        version = ("old", "new")[number % 2]
+        (tmp_path / version).mkdir(exist_ok=True)
+        a_run(tmp_path / version / str(number), number, late_ms)
+    return tmp_path
+
+
+def test_launches_that_would_show_large_changes_alone_decide_nothing(noisy):
+    (trial,) = compared(noisy / "old", noisy / "new")["trials"]
+    headline, code = headline_of(noisy / "old", noisy / "new")
+
+    assert (trial["verdict"], trial["smallest_change"], code) == ("undecided", None, 0)
+    assert trial["ratio"]["low"] < 0.8
+    assert trial["ratio"]["high"] > 1.2
+    assert headline.startswith("undecided: new took ")
+    assert f"({100 * (trial['ratio']['low'] - 1):.1f} to +" in headline
+    assert "no difference" not in headline
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_a_threshold_that_such_launches_could_not_show_is_undecided_and_fails_if_asked_to(noisy, form):
+    arguments = (noisy / "old", noisy / "new", "--fail-over", "5%")
+    headline, code = headline_of(*arguments, "--format", form)
+    found = compared(*arguments)
+    (trial,) = found["trials"]
+
+    assert (found["outcome"], trial["outcome"], found["fails"], code) == ("undecided", "undecided", False, 0)
+    assert headline.lstrip("*").startswith(
+        "undecided, neither shown nor excluded to be slower by more than 5.00 %: new took"
+    )
+    assert "passed" not in headline
+    assert f"about {trial['launches_to_threshold']} more launches of each would make it 80 %" in headline
+    assert headline_of(*arguments, "--fail-undecided")[1] == 1
+
+
+def test_junit_skips_what_is_undecided_with_its_reason(noisy):
+    file = noisy / "compare.xml"
+    headline_of(noisy / "old", noisy / "new", "--fail-over", "5%", "--junit", str(file))
+
+    suite = ET.fromstring(file.read_text()).find("testsuite")  # noqa: S314 - written above
+    assert [suite.attrib[name] for name in ("tests", "failures", "skipped")] == ["1", "0", "1"]
+    assert "would make it 80 %" in next(suite.iter("skipped")).attrib["message"]
+
+
+@pytest.mark.parametrize(("limit", "outcome"), [("5%", "failed"), ("50%", "passed")])
+def test_a_threshold_that_is_decided_has_no_undecided_outcome(versions, limit, outcome):
+    old, slower = versions / "old", versions / "slower"
+    found = compared(old, slower, "--fail-over", limit)
+
+    assert found["outcome"] == outcome
+    codes = {headline_of(old, slower, "--fail-over", limit, *more)[1] for more in ([], ["--fail-undecided"])}
+    assert codes == {int(outcome == "failed")}
+
+
+def started(folder, at):
+    """Write a run that begins at a minute, and lasts ten seconds."""
+    folder.parent.mkdir(exist_ok=True)
+    a_run(folder, at, 0.1 * at)
+
+
+@pytest.mark.parametrize(
+    ("olds", "news", "order", "said"),
+    [
+        ((0, 2, 4), (1, 3, 5), "turns", "Runs of both took turns, by the times at which they began."),
+        ((0, 3, 4), (1, 2, 5), "turns", "Runs of both took turns, by the times at which they began."),
+        ((0, 1, 2), (3, 4, 5), "one after the other", "Both were measured one after the other."),
+        ((0, 2, 4), (1, 3), "unknown", "and a launch of each did not follow by turns"),
+    ],
+)
+def test_the_order_of_runs_is_that_of_their_starts(tmp_path, olds, news, order, said):
+    for version, starts in (("old", olds), ("new", news)):
+        for number in starts:
+            started(tmp_path / version / str(number), number)
+
+    arguments = ["compare", str(tmp_path / "old"), str(tmp_path / "new")]
+    text = " ".join(CliRunner().invoke(app, arguments).stdout.split())
+    assert compared(*arguments[1:])["order"] == order
+    assert said in text
+    assert "randomised" not in text
+
+
+def test_a_mark_of_a_run_is_words_with_its_side_and_how_many_have_it(versions):
+    for number in (0, 2):
+        folder = versions / "old" / str(number)
+        store = Store.open(folder)
+        header = store.get("attached")
+        store.put("attached", {**header, "flags": ["noisy_foreign_cpu"], "noise": {"foreign_cpu_cores": 1.5}})
+
+    (trial,) = compared(versions / "old", versions / "slower")["trials"]
+    text = CliRunner().invoke(app, ["compare", str(versions / "old"), str(versions / "slower")]).stdout
+
+    assert trial["flags"] == [
+        "old: noisy: CPU used by other processes above 0.1 core (2 of 3 launches: 1.5 cores)",
+    ]
+    assert "noisy_foreign_cpu" not in text
+
+
+def complaint(capfd, *arguments):
+    """Return the refusal of a command."""
+    assert run_program([*map(str, arguments)]) == 2
+    return capfd.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["report", "fit", "export", "status"])
+def test_a_folder_of_runs_names_them_as_they_are_typed(versions, monkeypatch, capfd, verb):
+    monkeypatch.chdir(versions)
+    said = complaint(capfd, verb, "old")
+
+    assert "of which one can be named: old/0, old/1, old/2; of its runs together: steptime compare old OTHER" in said
+
+
+@pytest.mark.parametrize("names", [("old", "smae"), ("smae", "old"), ("old/0", "smae"), ("smae", "nwe")])
+def test_a_comparison_names_the_folder_that_is_missing(versions, monkeypatch, capfd, names):
+    monkeypatch.chdir(versions)
+
+    assert complaint(capfd, "compare", *names).startswith("error: smae is not a results folder: no such folder; did")
+
+
+def test_runs_are_not_compared_with_a_study(versions, monkeypatch, capfd):
+    Store.create(versions / "study", study_text="", study_json={"name": "x", "question": ""})
+    monkeypatch.chdir(versions)
+
+    for names in (("old", "study"), ("study", "old/0")):
+        runs = next(name for name in names if name != "study")
+        assert f"study holds a study and {runs} runs of 'steptime attach'" in complaint(capfd, "compare", *names)

@@ -141,6 +141,7 @@ def test_a_speed_up_names_its_baseline(tmp_path):
         (("--by", "framework=reference,pytorch"), "unknown framework 'pytorch' (choices: reference)"),
         (("--fail-over", "much"), "'much' is not a share"),
         (("--fail-over", "-1%"), "'-1%' is not a share"),
+        (("--fail-over", "5"), "--fail-over: 5 has no unit; write 5% or 500%"),
         (("--format", "xml"), "unknown format 'xml' (choices: markdown, text)"),
     ],
 )

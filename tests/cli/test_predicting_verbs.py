@@ -539,7 +539,7 @@ def test_a_model_whose_every_step_is_refused_has_no_knee(profile):
 
 
 def test_a_share_that_is_not_a_percentage_is_refused_by_its_name(profile):
-    assert "--knee: 'half' is not a percentage" in complaint("predict", profile, "--knee", "half")
+    assert "--knee: 'half' is not a share" in complaint("predict", profile, "--knee", "half")
 
 
 def test_the_page_of_a_curve_begins_with_the_answer_and_shows_measured_steps(curve, tmp_path):

@@ -223,8 +223,8 @@ ONE_MISTAKE = [
     pytest.param(TOP + "launches: many", "race.yaml:3: launches: 'many' is not a mapping; it takes the keys min, max, "
                  "forks",
                  id="a word in place of a range"),
-    pytest.param(TOP + "target: 1 percent", "race.yaml:3: target: '1 percent' is not a share; write for example 1% or "
-                 "0.01", id="no share"),
+    pytest.param(TOP + "target: 1 percent", "race.yaml:3: target: '1 percent' is not a share; write for example 5% or "
+                 "0.05", id="no share"),
     pytest.param(TOP + "target: 1", "race.yaml:3: target: 1 is too large; the largest is 0.5", id="share above half"),
     pytest.param(TOP + "budget: 3",
                  "race.yaml:3: budget: 3 has no unit; write 3s or 3m", id="budget without a unit"),

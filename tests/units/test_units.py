@@ -110,6 +110,34 @@ def test_a_delay_has_a_unit_or_is_none_or_comes_in_seconds_from_a_program():
 
 def test_a_share_may_be_written_in_percent():
     assert parse_share("1%") == parse_share(0.01) == parse_share("0.01") == 0.01
+    assert [parse_share(text) for text in ("500%", "0", " 0.5 ", "0%", "100%", "-1%")] == [
+        5.0,
+        0.0,
+        0.5,
+        0.0,
+        1.0,
+        -0.01,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("5", "5% or 500%"), ("1", "1% or 100%"), ("1.05", "1.05% or 105%"), ("80", "80% or 8000%")]
+)
+def test_a_share_of_one_or_more_without_a_unit_is_asked_back(text, meant):
+    with pytest.raises(ValueError, match=f"^{text} has no unit; write {meant}$"):
+        parse_share(text)
+
+
+def test_only_a_share_that_does_not_reach_one_takes_numbers_above_it_for_percent():
+    assert [parse_share(text, below_one=True) for text in ("80", "80%", "0.8", "1.5")] == [0.8, 0.8, 0.8, 0.015]
+    with pytest.raises(ValueError, match="1% or 100%"):
+        parse_share("1", below_one=True)
+
+
+@pytest.mark.parametrize("text", ["", "%", "much", "nan", "inf%", "1e999", "5 x"])
+def test_what_is_no_share_is_refused_with_an_example(text):
+    with pytest.raises(ValueError, match="is not a share; write for example 5%"):
+        parse_share(text)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import typer
 
 from steptime.cli.arguments import Mistakes, open_results
 from steptime.cli.console import report_console
-from steptime.cli.streams import print_json, say, warn
-from steptime.errors import choices_message
+from steptime.cli.streams import print_json, say, warn, wrote
+from steptime.errors import UsageError, choices_message
 from steptime.report.export_formats import ComparisonFormat, format_help, formats_of
 from steptime.units import parse_share
 from steptime.user_output import JUNIT, write_user_file
@@ -41,6 +41,9 @@ def compare(
         str | None,
         typer.Option(metavar="SHARE", help="Exit with 1 if B is shown to be slower by more than this, as 5%."),
     ] = None,
+    fail_undecided: Annotated[
+        bool, typer.Option("--fail-undecided", help="Exit with 1 too if that is undecided, as with few launches.")
+    ] = False,
     form: Annotated[
         str,
         typer.Option(
@@ -50,7 +53,7 @@ def compare(
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
-    """Compare two measurements: faster, slower, or no difference larger than what the launches would have shown."""
+    """Compare two measurements: faster, slower, undecided, or no difference larger than launches would have shown."""
     from steptime.analysis.compared.change import change_between
     from steptime.report.changes import change_sections, headline
     from steptime.report.changes import junit as junit_xml
@@ -64,6 +67,8 @@ def compare(
         mistakes.add([choices_message("format", form, formats)])
     if second is None and by is None:
         mistakes.add(["name a second results folder, or what to compare within the first: --by KEY=A,B"])
+    if fail_undecided and fail_over is None:
+        mistakes.add(["--fail-undecided needs --fail-over SHARE, such as --fail-over 5%"])
     mistakes.complain()
     found = change_between(*_sides(first, second or first, chosen), threshold)
     if junit is not None:
@@ -77,7 +82,9 @@ def compare(
         console.print(wrapped(headline(found), "", console.options))
         say("")
         console.print(SectionText(change_sections(found)))
-    if found.fails:
+    if junit is not None:
+        wrote("JUnit XML", junit)
+    if found.fails or (fail_undecided and found.outcome == "undecided"):
         raise typer.Exit(EXIT_SLOWER)
     if threshold is not None and any(each.broken for each in found.unpaired):
         raise typer.Exit(EXIT_FAILED)
@@ -90,6 +97,8 @@ def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> "t
     key = chosen[0] if chosen else None
     names = _short_names(first.absolute(), second.absolute())
     own = [attached_folders(folder) for folder in (first, second)]
+    if chosen is None and not all(own):
+        _require_studies(first, second)
     if chosen is None and all(own):
         runs = [[open_results(each) for each in found] for found in own]
         return attached_sides(runs, names, [str(first), str(second)])
@@ -103,6 +112,21 @@ def _sides(first: Path, second: Path, chosen: tuple[str, str, str] | None) -> "t
     return one.where(chosen[0], chosen[1]), other.where(chosen[0], chosen[2])
 
 
+def _require_studies(*folders: Path) -> None:
+    """Raise StoreError for a folder without results, a missing one first, and UsageError for runs beside a study."""
+    from steptime.analysis.compared.sides import attached_folders
+    from steptime.results.store import Store
+
+    for folder in sorted(folders, key=Path.exists):
+        if not attached_folders(folder):
+            Store.open(folder)
+    studies = [folder for folder in folders if not attached_folders(folder)]
+    runs = [folder for folder in folders if folder not in studies]
+    if studies and runs:
+        message = f"{studies[0]} holds a study and {runs[0]} runs of 'steptime attach'; name folders of one kind"
+        raise UsageError(message)
+
+
 def _short_names(first: Path, second: Path) -> list[str]:
     """Return the ends of two paths that tell them apart."""
     for parts in range(1, max(len(first.parts), len(second.parts)) + 1):
@@ -114,12 +138,9 @@ def _short_names(first: Path, second: Path) -> list[str]:
 
 def _share(text: str) -> float:
     """Return a share; raises ValueError for anything that cannot be a slowdown."""
-    try:
-        found = parse_share(text)
-    except ValueError:
-        found = float("nan")
-    if not 0.0 <= found < float("inf"):
-        message = f"{text!r} is not a share; write for example 5% or 0.05"
+    found = parse_share(text)
+    if found < 0.0:
+        message = f"{text!r} is not a share of a slowdown; write for example 5% or 0.05"
         raise ValueError(message)
     return found
 

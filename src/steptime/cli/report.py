@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from steptime.cli.streams import say, warn
+from steptime.cli.streams import say, wrote
 from steptime.cli.trackers import ToTrackers, chosen_trackers
 from steptime.errors import UsageError, choices_message
 from steptime.report.export_formats import ReportFormat, format_help, formats_of
@@ -84,6 +84,8 @@ def report(
         require_attached(found, trackers)
         failure = page_failure(found, html)
         html = None if failure else html
+        if html is not None:
+            wrote("report", html)
         as_json = as_json or form == "json"
         everything = everything or (reference is not None and not what_if)
         if as_json:
@@ -95,10 +97,8 @@ def report(
         elif everything:
             print_whole_report(found)
         else:
-            page = html or kept_page(folder)
-            print_overview(found, page=page, next_steps=next_steps_of(found, page))
-        if html is not None and (as_json or everything or form != "text"):
-            warn([f"report: {html.resolve()}"])
+            kept = kept_page(folder)
+            print_overview(found, page=None if html else kept, next_steps=next_steps_of(found, html or kept))
         write_figures_of(found, figures)
         failure = tracker_failure(found, trackers, html) or failure
         if failure is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steptime.cli.console import report_console
-from steptime.cli.streams import say, warn
+from steptime.cli.streams import say, wrote
 from steptime.errors import UsageError, choices_message
 from steptime.report.export_formats import SectionFormat, format_help, formats_of
 from steptime.user_output import PAGE, write_user_file
@@ -55,4 +55,4 @@ def show_sections(sections: "Sequence[Section]", form: str, html: Path | None, t
 
         page = sections_page(sections, title, shlex.join(["steptime", *sys.argv[1:]]))
         write_user_file(html, page.encode(), PAGE)
-        warn([f"report: {html.resolve()}"])
+        wrote("report", html)

@@ -12,6 +12,7 @@ import os
 import select
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from steptime.document.plain_text import plain_text
@@ -27,6 +28,11 @@ def say(*lines: str) -> None:
 def warn(sentences: Iterable[str]) -> None:
     """Write notes and warnings to standard error, a line each."""
     sys.stderr.write("".join(plain_text(f"{sentence}\n") for sentence in sentences))
+
+
+def wrote(what: str, path: Path) -> None:
+    """Write to standard error where a file went that a user named, once it is there."""
+    warn([f"{what}: {path.resolve()}"])
 
 
 class StandardStreams:

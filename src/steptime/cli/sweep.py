@@ -9,7 +9,7 @@ import typer
 
 from steptime.cli.arguments import Mistakes
 from steptime.cli.console import report_console, stderr_console
-from steptime.cli.streams import print_json, say, warn
+from steptime.cli.streams import print_json, say, warn, wrote
 from steptime.errors import Unfinished, choices_message
 from steptime.interruption import Interrupted, unmasked
 from steptime.report.export_formats import ReportFormat, format_help, formats_of
@@ -208,7 +208,7 @@ def _answer(store: "Store", *, form: str, html: Path | None, figures: Path | Non
         report_console().print(SectionText([sweep_section(answer)]))
     if html is not None:
         write_report_page(whole, html)
-        warn([f"report: {html.resolve()}"])
+        wrote("report", html)
     if figures is not None:
         written = write_figures(whole.summary, whole.sections, figures)
         warn([f"figures: {len(written)} files in {figures.resolve()}"])

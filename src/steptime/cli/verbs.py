@@ -79,7 +79,7 @@ VERBS = (
     Verb(
         "compare",
         "compare.compare",
-        "Compare two measurements: faster, slower, or no difference larger than what the launches would have shown.",
+        "Compare two measurements: faster, slower, undecided, or no difference larger than launches would have shown.",
     ),
     Verb(
         "advise",

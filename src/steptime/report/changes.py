@@ -9,12 +9,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from steptime.analysis.ablation.form import Difference, Gap
-from steptime.analysis.compared.form import ChangedFact, ChangeOfTrial, ChangeReport
+from steptime.analysis.compared.form import (
+    MOST_EXCLUDED,
+    ChangedFact,
+    ChangeOfTrial,
+    ChangeReport,
+    ChangeVerdict,
+    Order,
+)
 from steptime.document.number_format import (
     UNKNOWN,
     Shown,
     change,
     count,
+    is_settled,
     listed,
     number,
     percent,
@@ -43,13 +51,20 @@ from steptime.results.json_form import IntervalOverLaunches
 from steptime.units import MOST_PERCENT
 
 _STYLES: dict[str, Style] = {"faster": "good", "slower": "bad", "no difference": "", "undecided": "warning"}
+_UNDECIDED = "undecided: "
 _MOST_NAMED = 3
 """Trials of one verdict that the first line names."""
 _ABOUT_TRIALS = (
     "Times are means over steps. Changes are of the second side relative to the baseline, positive where it is slower; "
-    "their intervals are simultaneous at {level:.0f} %. The smallest change is what these launches would have shown "
-    "with 80 % probability, had it been there."
+    "their intervals are simultaneous at {level:.0f} %. The smallest change is the one that as many launches show with "
+    "80 % probability."
 )
+_ABOUT_ORDER: dict[Order, str] = {
+    "same blocks": " Launches of both ran side by side in randomised blocks.",
+    "turns": " Runs of both took turns, by the times at which they began.",
+    "one after the other": " Both were measured one after the other.",
+    "unknown": "",
+}
 _ABOUT_PHASES = (
     "From the baseline's step to that of the second side, by the breakdown launches of both. Each interval is at 95 % "
     "by itself."
@@ -60,7 +75,9 @@ def headline(found: ChangeReport) -> str:
     """Return the verdict in one line, which names the baseline."""
     second, first = found.second.name, f"{found.first.name} (the baseline)"
     if len(found.trials) == 1:
-        return f"{_failed(found)}{_single(found.trials[0], first, second)}"
+        (trial,) = found.trials
+        sentence = _single(trial, first, second, _chance(found, trial))
+        return f"{_outcome(found)}{sentence.removeprefix(_UNDECIDED) if trial.outcome == 'undecided' else sentence}"
     clauses = [*_shown(found, "slower"), *_shown(found, "faster")]
     if tied := [each for each in found.trials if each.verdict == "no difference"]:
         largest = max(each.smallest_change or 0.0 for each in tied)
@@ -70,7 +87,7 @@ def headline(found: ChangeReport) -> str:
         clauses.append(f"{single} undecided, with one launch each")
     if more := len(undecided) - single:
         clauses.append(f"{more} undecided, {_lacking(next(each for each in undecided if max(each.launches) > 1))}")
-    return f"{_failed(found)}{second} against {first}, {count(len(found.trials), 'trial')}: {'; '.join(clauses)}"
+    return f"{_outcome(found)}{second} against {first}, {count(len(found.trials), 'trial')}: {'; '.join(clauses)}"
 
 
 def change_sections(found: ChangeReport) -> list[Section]:
@@ -79,11 +96,10 @@ def change_sections(found: ChangeReport) -> list[Section]:
     about = _ABOUT_TRIALS.format(level=100 * found.level)
     if found.threshold is not None:
         about += (
-            f" A trial fails if even its {100 * found.gate_level:.0f} % interval is beyond the threshold, as that of a "
-            "change as large as the last column would be with 80 % probability."
+            f" A trial fails if even its {100 * found.gate_level:.0f} % interval is beyond the threshold, and is "
+            "undecided if a slowdown beyond it is not excluded and had a chance of less than 80 % to be shown."
         )
-    if found.interleaved:
-        about += " Launches of both ran side by side in randomised blocks."
+    about += _ABOUT_ORDER[found.order]
     built = [Section(f"Trials, {names}", [_trials(found), *_overall(found)], about)]
     gaps = [(each.name, each.gap) for each in found.trials if each.gap]
     parts = [Section(name, [_waterfall(found, gap)]) for name, gap in gaps]
@@ -105,24 +121,46 @@ def change_sections(found: ChangeReport) -> list[Section]:
 
 def in_a_sentence(found: ChangeReport, trial: ChangeOfTrial) -> str:
     """Return the verdict on one trial, which names the baseline."""
-    return _single(trial, f"{found.first.name} (the baseline)", found.second.name)
+    return _single(trial, f"{found.first.name} (the baseline)", found.second.name, _chance(found, trial))
 
 
-def _single(trial: ChangeOfTrial, first: str, second: str) -> str:
-    smallest = f"these launches would have shown {_share(trial.smallest_change)}"
+def _single(trial: ChangeOfTrial, first: str, second: str, chance: str) -> str:
+    """Return what is known of one trial; ``chance`` is what would decide a threshold that is undecided."""
     ratio = trial.ratio
     if trial.verdict == "slower":
-        return f"{second} is slower than {first}: {_in_time(ratio)}; {smallest}: {trial.name}"
-    if trial.verdict == "faster":
+        known = f"{second} is slower than {first}: {_in_time(ratio)}{_showable(trial)}"
+    elif trial.verdict == "faster":
         speedup = times(1.0 / ratio.value, 1.0 / (ratio.high or 1.0), 1.0 / (ratio.low or 1.0)).line
-        return f"{second} is faster than {first}, speed-up {speedup}; {smallest}: {trial.name}"
-    if trial.verdict == "no difference":
-        return (
-            f"no difference larger than {_share(trial.smallest_change)} between {first} and {second} "
-            f"({change(ratio).line}): {trial.name}"
-        )
-    seen = f"{second} took {_more_or_less(ratio.value)} than {first}"
-    return f"undecided: {seen}, but {_lacking(trial)}: {trial.name}"
+        known = f"{second} is faster than {first}, speed-up {speedup}{_showable(trial)}"
+    elif trial.verdict == "no difference":
+        limit = _share(trial.smallest_change)
+        known = f"no difference larger than {limit} between {first} and {second} ({change(ratio).line})"
+    else:
+        seen = f"{second} took {_more_or_less(trial)} than {first}"
+        known = f"{_UNDECIDED}{seen}, but {_lacking(trial, decides=not chance)}"
+    return f"{known}{chance}: {trial.name}"
+
+
+def _showable(trial: ChangeOfTrial) -> str:
+    """Return how small a change such launches show; empty where they show large ones alone."""
+    smallest = trial.smallest_change
+    known = smallest is not None and smallest <= MOST_EXCLUDED
+    return f"; such launches show changes from {_share(smallest)} on" if known else ""
+
+
+def _chance(report: ChangeReport, trial: ChangeOfTrial) -> str:
+    """Return how little launches could show of a threshold that is undecided, and how many would; else nothing."""
+    if trial.outcome != "undecided" or report.threshold is None or not _could_be_more(trial):
+        return ""
+    chance = percent(trial.power_at_threshold, None, None).text
+    more = trial.launches_to_threshold
+    needed = f"about {count(more, 'more launch')} of each" if more else "more launches of each"
+    return f"; the chance to show {_share(report.threshold)} was {chance}, and {needed} would make it 80 %"
+
+
+def _could_be_more(trial: ChangeOfTrial) -> bool:
+    """Whether more launches, and nothing else, decide."""
+    return max(trial.launches) > 1 and (trial.verdict != "undecided" or bool(trial.interleaved))
 
 
 def _in_time(ratio: IntervalOverLaunches) -> str:
@@ -130,35 +168,48 @@ def _in_time(ratio: IntervalOverLaunches) -> str:
     return f"{shown.line} of step time" if shown.text.endswith("%") else f"its step time is {shown.line}"
 
 
-def _more_or_less(ratio: float) -> str:
-    """Return ``62 % less time``, or ``5.00x the time`` where percentages would be above 300."""
-    if ratio - 1.0 > MOST_PERCENT:
-        return f"{number(ratio)}x as much time"
-    return f"{percent(abs(ratio - 1.0), None, None).text} {'more' if ratio > 1.0 else 'less'} time"
+def _more_or_less(trial: ChangeOfTrial) -> str:
+    """Return ``62 % less time (-80 to -21)``, or ``5.00x as much time`` where percentages would be above 300.
+
+    Sides that took no turns have no interval that would hold what the machine did in between.
+    """
+    ratio = trial.ratio
+    if ratio.value - 1.0 > MOST_PERCENT:
+        return f"{number(ratio.value)}x as much time"
+    size = percent(abs(ratio.value - 1.0), None, None).text
+    known = trial.interleaved and ratio.low is not None and is_settled(ratio)
+    interval = f" ({change(ratio).interval})" if known else ""
+    return f"{size} {'more' if ratio.value > 1.0 else 'less'} time{interval}"
 
 
-def _lacking(trial: ChangeOfTrial) -> str:
+def _lacking(trial: ChangeOfTrial, *, decides: bool = True) -> str:
     """Return why a trial is undecided, and what would decide it."""
     if max(trial.launches) == 1:
         return "one run each cannot exclude chance; repeat each 3 times"
     if not trial.interleaved:
         return "the sides did not take turns, so the machine may have changed in between; run them in turns"
-    seen = f"from {number(trial.ratio.least or 0.0)}x to {number(trial.ratio.most or 0.0)}x the time"
+    seen = f"launches ranged from {number(trial.ratio.least or 0.0)}x to {number(trial.ratio.most or 0.0)}x the time"
     more = trial.launches_to_decide
     needed = f"about {count(more, 'more launch')} of each would decide" if more else "more launches of each are needed"
-    return f"launches ranged {seen}; {needed}"
+    return f"{seen}; {needed}" if decides else seen
 
 
-def _failed(found: ChangeReport) -> str:
+def _outcome(found: ChangeReport) -> str:
     if found.threshold is None:
         return ""
     limit = f"slower by more than {_share(found.threshold)}"
-    if found.fails:
+    if found.outcome == "failed":
         return f"FAILED, {limit}: "
     slower = (each.ratio.low or 0.0 for each in found.trials if each.verdict == "slower")
     if any(low > 1.0 + found.threshold for low in slower):
         usual, gate = (f"{100 * level:.0f} %" for level in (found.level, found.gate_level))
         return f"not failed, since it is {limit} with a confidence of {usual} and a gate asks for {gate}: "
+    if found.outcome == "undecided":
+        own = [each for each in found.trials if each.outcome == "undecided"]
+        if len(found.trials) == 1:
+            return f"undecided, neither shown nor excluded to be {limit}: "
+        chance = next(filter(None, (_chance(found, each) for each in own)), "")
+        return f"undecided, {len(own)} of {len(found.trials)} neither shown nor excluded to be {limit}{chance}: "
     return f"passed, none shown to be {limit}: "
 
 
@@ -182,7 +233,11 @@ def _trials(found: ChangeReport) -> SectionTable:
     ]
     if found.threshold is not None:
         limit = _share(found.threshold)
-        columns += [Column(f"chance to\nshow {limit}"), Column("more launches\nfor 80 %"), Column("fails from")]
+        columns += [
+            Column(f"chance to\nshow {limit}"),
+            Column("more launches\nfor 80 %"),
+            Column("fails with\n80 % from"),
+        ]
     rows = [TableRow(each.name, _cells(found, each)) for each in found.trials]
     return SectionTable(columns, rows, "trial", layouts=("wide", "stacked"), label="Trials")
 
@@ -190,8 +245,9 @@ def _trials(found: ChangeReport) -> SectionTable:
 def _cells(found: ChangeReport, trial: ChangeOfTrial) -> list[Cell]:
     factor, unit = time_unit(trial.first_step_s)
     first, second = (f"{number(each * factor)} {unit}" for each in (trial.first_step_s, trial.second_step_s))
+    verdict: ChangeVerdict = "undecided" if trial.outcome == "undecided" else trial.verdict
     shown = [
-        Cell("FAILED" if trial.fails else trial.verdict, style=_STYLES[trial.verdict]),
+        Cell("FAILED" if trial.fails else verdict, style=_STYLES[verdict]),
         *cells(first, second, change(trial.ratio), _share(trial.smallest_change)),
         Cell(f"{trial.launches[0]} and {trial.launches[1]}"),
     ]
@@ -255,6 +311,8 @@ def _marks(trials: Sequence[ChangeOfTrial]) -> list[str]:
     for trial in trials:
         for flag in trial.flags:
             marks.setdefault(flag, []).append(trial.name)
+    if len(trials) == 1:
+        return list(marks)
     return [f"{mark} ({'all' if len(own) == len(trials) else '; '.join(own)})" for mark, own in marks.items()]
 
 
@@ -328,14 +386,15 @@ def junit(found: ChangeReport) -> str:
     """Return the test suite of a comparison.
 
     A trial that is shown to be slower by more than the threshold is a failure, one that only the second side failed
-    to measure an error, and one without a counterpart is skipped.
+    to measure an error, and one that is undecided, or without a counterpart, is skipped.
     """
     broken = sum(each.broken for each in found.unpaired)
+    undecided = sum(each.outcome == "undecided" for each in found.trials)
     counts = {
         "tests": len(found.trials) + len(found.unpaired),
         "failures": sum(each.fails for each in found.trials),
         "errors": broken,
-        "skipped": len(found.unpaired) - broken,
+        "skipped": len(found.unpaired) - broken + undecided,
     }
     suites = Element("testsuites", {name: str(number) for name, number in counts.items()})
     suite = SubElement(suites, "testsuite", {"name": "steptime compare", **suites.attrib})
@@ -368,5 +427,7 @@ def _trial(suite: Element, found: ChangeReport, trial: ChangeOfTrial) -> None:
         SubElement(properties, "property", {"name": name, "value": "unknown" if value is None else f"{value:.6g}"})
     if trial.fails:
         SubElement(case, "failure", {"message": sentence, "type": trial.verdict})
+    elif trial.outcome == "undecided":
+        SubElement(case, "skipped", {"message": sentence})
     else:
         SubElement(case, "system-out").text = sentence

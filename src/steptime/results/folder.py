@@ -176,28 +176,30 @@ def _no_results(path: Path) -> str:
     """Return why a path is not a results folder, with the one that may be meant, or with what makes one."""
     if not path.exists():
         kept = RESULTS / path
-        meant = f"did you mean '{kept}'?" if kept.is_dir() else path_hint(path, _is_results)
+        meant = f"did you mean '{kept}'?" if kept.is_dir() else path_hint(path, _holds_results)
         return f"{path} is not a results folder: no such folder; {meant or _known_results()}"
     if message := mistaken_file(path, "a results folder", "name its folder, {}"):
         return message
-    inside = _results_in(path) or [str(RESULTS / name) for name in _results_in(path / RESULTS)]
-    held = f"it holds results folders, of which one can be named: {', '.join(inside)}" if inside else _known_results()
-    return f"{path} is not a results folder: it has no study.json; {held}"
+    inside = _results_in(path) or _results_in(path / RESULTS)
+    held = f"it holds results folders, of which one can be named: {', '.join(map(str, inside))}"
+    if len(inside) > 1 and all((each / "attached.json").is_file() for each in inside):
+        held += f"; of its runs together: steptime compare {path} OTHER"
+    return f"{path} is not a results folder: it has no study.json; {held if inside else _known_results()}"
 
 
-def _results_in(folder: Path) -> list[str]:
-    """Return the names of results folders in another, at most a few."""
-    return sorted(each.parent.name for each in folder.glob("*/study.json"))[:_NAMED] if folder.is_dir() else []
+def _results_in(folder: Path) -> list[Path]:
+    """Return results folders in another, at most a few, as they can be named here."""
+    return sorted(each.parent for each in folder.glob("*/study.json"))[:_NAMED] if folder.is_dir() else []
 
 
 def _known_results() -> str:
     """Return which results folders are here, or else what makes one."""
-    known = [str(RESULTS / name) for name in _results_in(RESULTS)]
+    known = [str(each) for each in _results_in(RESULTS)]
     return f"here is {' or '.join(known)}" if known else "make one: steptime run STUDY, or steptime attach -- COMMAND"
 
 
-def _is_results(path: Path) -> bool:
-    return (path / "study.json").is_file()
+def _holds_results(path: Path) -> bool:
+    return (path / "study.json").is_file() or bool(_results_in(path))
 
 
 def _may_precede(name: str) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.results.json_form import Interval
-from steptime.units import format_count, is_undecided
+from steptime.units import format_count, is_undecided, parse_share
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,6 @@ _LEVELS = (0.05, 0.5, 0.95)
 _AT_LEAST = 2
 """Numbers of workers that a knee lies between."""
 _ROUNDING = 1e-9
-_WHOLE = 100.0
 
 
 @dataclass(frozen=True)
@@ -131,17 +130,14 @@ def _knee(measure: Literal["efficiency", "doubling"], limit: float, reached: Arr
 
 
 def read_shares(text: str) -> list[float]:
-    """Return the shares of ``80,50``; raises ValueError for what is not a percentage below 100."""
+    """Return the shares of ``80,50``, ``80%,50%`` or ``0.8,0.5``; raises ValueError for another text."""
     shares = []
-    for part in text.replace("%", "").split(","):
-        try:
-            percent = float(part)
-        except ValueError:
-            percent = np.nan
-        if not 0.0 < percent < _WHOLE:
-            message = f"{part.strip()!r} is not a percentage between 0 and 100; write 80,50"
+    for part in text.split(","):
+        share = parse_share(part, below_one=True)
+        if not 0.0 < share < 1.0:
+            message = f"{part.strip()!r} is not between 0% and 100%; write 80,50 or 80%,50%"
             raise ValueError(message)
-        shares.append(percent / _WHOLE)
+        shares.append(share)
     return sorted(set(shares), reverse=True)
 
 

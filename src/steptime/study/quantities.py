@@ -207,13 +207,10 @@ def delay(value: Any) -> float:  # noqa: ANN401
 
 def share(value: Any) -> float:  # noqa: ANN401
     """Return a share such as ``1%`` or ``0.01`` as a number; raises ValueError for anything else."""
-    message = f"{value!r} is not a share; write for example 1% or 0.01"
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        message = f"{value!r} is not a share; write for example 5% or 0.05"
         raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
-    try:
-        return parse_share(value)
-    except ValueError:
-        raise ValueError(message) from None
+    return parse_share(value)
 
 
 def bit_rate(value: Any) -> float:  # noqa: ANN401

@@ -2,23 +2,25 @@
 
 Launches are the unit, and how they spread is pooled over everything that both sides measured (decision 11). The
 intervals of all pairs, and of their mean, are simultaneous by Šidák's level (decision 17).
-
-Which subjects of two sides are the same configuration, and why the others have no counterpart.
 """
 
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from steptime.analysis.ablation.form import gap
+from steptime.analysis.compared.counterparts import name_of, pair
 from steptime.analysis.compared.form import (
+    MOST_EXCLUDED,
     ChangedFact,
     ChangeOfTrial,
     ChangeReport,
     ChangeVerdict,
+    Order,
+    Outcome,
     SideForm,
     Unpaired,
 )
@@ -26,6 +28,7 @@ from steptime.analysis.compared.sides import UNKNOWN_FACT, ComparedSide, Subject
 from steptime.errors import UsageError
 from steptime.results.json_form import IntervalOverLaunches
 from steptime.statistics.comparison import (
+    POWER,
     Comparison,
     compare,
     launches_to_show,
@@ -39,102 +42,8 @@ from steptime.statistics.launch_times import LaunchTimes, by_block, sessions_of
 from steptime.statistics.simultaneous import sidak_level
 from steptime.units import is_undecided
 
-_MOST_DIFFERENCES = 3
-"""Named of the nearest subject of the other side."""
-
-
-@dataclass(frozen=True)
-class Pairing:
-    """Subjects of two sides, side by side."""
-
-    pairs: Sequence[tuple[Subject, Subject]]
-    unpaired: Sequence[Unpaired]
-
-
-def pair(first: ComparedSide, second: ComparedSide) -> Pairing:
-    """Return each subject of the first side with its counterpart in the second.
-
-    A counterpart has the same identity and the same options. Where no subject has the same options, it is the only one
-    that agrees in all options that both have: another version of a framework may bring options of its own.
-    Of counterparts that could not be measured, or compute something else, the reason is kept.
-    """
-    there = {id(each): _counterparts(each, second.subjects) for each in first.subjects}
-    back = {id(each): _counterparts(each, first.subjects) for each in second.subjects}
-    pairs, unpaired = [], []
-    for own in first.subjects:
-        found = there[id(own)]
-        if len(found) == 1 and len(back[id(found[0])]) == 1:
-            reason = _problem(own, found[0], first, second)
-            if reason is None:
-                pairs.append((own, found[0]))
-            else:
-                broken = own.problem is None
-                unpaired.append(_unpaired("first", own, reason, broken=broken))
-        else:
-            unpaired.append(_unpaired("first", own, _reason(own, found, second)))
-    for other in second.subjects:
-        found = back[id(other)]
-        if not (len(found) == 1 and len(there[id(found[0])]) == 1):
-            unpaired.append(_unpaired("second", other, _reason(other, found, first)))
-    return Pairing(pairs, unpaired)
-
-
-def name_of(subject: Subject) -> str:
-    """Return a readable name of a configuration: by which a reader of a list distinguishes trials."""
-    known = subject.identity
-    workers = known.get("workers")
-    parts = [
-        " ".join(str(known[key]) for key in ("framework", "strategy") if key in known),
-        known.get("workload"),
-        f"{workers} worker{'' if workers == 1 else 's'}" if workers is not None else None,
-        f"batch {known['batch_per_worker']}" if "batch_per_worker" in known else None,
-    ]
-    return ", ".join(str(part) for part in parts if part) or subject.id
-
-
-def _counterparts(own: Subject, others: Sequence[Subject]) -> list[Subject]:
-    same = [each for each in others if each.identity == own.identity]
-    exact = [each for each in same if each.options == own.options]
-    return exact or [each for each in same if not _differences(own.options, each.options, shared=True)]
-
-
-def _differences(one: Mapping[str, Any], other: Mapping[str, Any], *, shared: bool = False) -> list[str]:
-    names = [name for name in one if name in other] if shared else list(dict.fromkeys([*one, *other]))
-    return [name for name in names if one.get(name) != other.get(name)]
-
-
-def _problem(own: Subject, other: Subject, first: ComparedSide, second: ComparedSide) -> str | None:
-    problems = [(side.name, each.problem) for side, each in ((first, own), (second, other)) if each.problem]
-    return "; ".join(f"in {name}: {problem}" for name, problem in problems) or None
-
-
-def _reason(own: Subject, found: Sequence[Subject], other: ComparedSide) -> str:
-    if found:
-        options = dict.fromkeys(name for each in found for name in _differences(found[0].options, each.options))
-        varied = f", which differ in {', '.join(options)}" if options else ""
-        return f"{len(found)} trials of {other.name} fit it{varied}; choose with --by"
-    if not other.subjects:
-        return f"{other.name} has no trials"
-
-    def apart(each: Subject) -> list[str]:
-        return [*_differences(own.identity, each.identity), *_differences(own.options, each.options, shared=True)]
-
-    nearest = min(other.subjects, key=lambda each: len(apart(each)))
-    names = apart(nearest)
-    mine, theirs = ({**each.options, **each.identity} for each in (own, nearest))
-    shown = [f"{name} {_value(theirs.get(name))}, not {_value(mine.get(name))}" for name in names[:_MOST_DIFFERENCES]]
-    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    return f"{other.name} has no such trial; the nearest has {'; '.join(shown)}{more}"
-
-
-def _value(value: Any) -> str:  # noqa: ANN401 - any value of a trial's field
-    return "none" if value is None else str(value)
-
-
-def _unpaired(side: Literal["first", "second"], subject: Subject, reason: str, *, broken: bool = False) -> Unpaired:
-    return Unpaired(side=side, trial=subject.id, name=name_of(subject), reason=reason, broken=broken)
-
-
+OUTCOMES: tuple[Outcome, ...] = ("failed", "undecided", "passed")
+"""The one that counts for several trials first."""
 GATE_LEVEL = 0.99
 """Of the bounds that decide whether a comparison fails: one that is repeated every night must not fail by chance."""
 _MINUTES = 16
@@ -186,8 +95,10 @@ def change_between(first: ComparedSide, second: ComparedSide, threshold: float |
         level=LEVEL,
         gate_level=GATE_LEVEL,
         interleaved=all(each.interleaved for each in trials),
+        order=_order(first, second, trials),
         threshold=threshold,
         fails=any(each.fails for each in trials),
+        outcome=_together(trials),
         overall=_overall(pairs, levels[0]),
         trials=trials,
         unpaired=list(pairing.unpaired),
@@ -261,9 +172,9 @@ def _compared(found: _Pair, levels: tuple[float, float]) -> _Compared:
 
 
 def _shows_little(comparison: Comparison) -> bool:
-    """Whether no change below the factor of ``is_undecided`` would have been shown."""
+    """Whether no change below ``MOST_EXCLUDED`` would have been shown."""
     smallest = smallest_change(comparison)
-    return smallest is None or is_undecided(1.0, 1.0 + smallest) or is_undecided(comparison.low, comparison.high)
+    return smallest is None or smallest > MOST_EXCLUDED or is_undecided(comparison.low, comparison.high)
 
 
 def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: float | None) -> ChangeOfTrial:
@@ -271,6 +182,9 @@ def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: flo
     comparison, gate, launches, interleaved, sessions, decided = _compared(found, levels)
     surely = smallest_change(gate)
     steps = [float(np.exp(np.mean([launch.log_mean for launch in each]))) for each in launches]
+    verdict = _verdict(comparison) if decided else "undecided"
+    chance = None if threshold is None else power_to_show(comparison, threshold)
+    fails = threshold is not None and gate.covers_launches and gate.low > 1.0 + threshold
     return ChangeOfTrial(
         name=name,
         first=first.id,
@@ -282,12 +196,13 @@ def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: flo
         interleaved=interleaved,
         sessions=sessions,
         ratio=comparison.interval,
-        verdict=_verdict(comparison) if decided else "undecided",
+        verdict=verdict,
         smallest_change=smallest_change(comparison) if decided else None,
         launches_to_decide=None if decided else launches_to_show(comparison, comparison.ratio - 1.0),
-        power_at_threshold=None if threshold is None else power_to_show(comparison, threshold),
-        launches_to_threshold=None if threshold is None else launches_to_show(comparison, threshold),
-        fails=threshold is not None and gate.covers_launches and gate.low > 1.0 + threshold,
+        power_at_threshold=chance,
+        launches_to_threshold=None if threshold is None else _further(comparison, threshold, chance),
+        fails=fails,
+        outcome=None if threshold is None else "failed" if fails else _unfailed(comparison, verdict, threshold, chance),
         gate_low=None if threshold is None else gate.low,
         smallest_failing=None if threshold is None or surely is None else (1.0 + threshold) * (1.0 + surely) - 1.0,
         gap=gap(first.id, first.breakdown, second.id, second.breakdown)
@@ -295,6 +210,34 @@ def _change(found: _Pair, name: str, levels: tuple[float, float], threshold: flo
         else None,
         flags=list(dict.fromkeys([*first.flags, *second.flags])),
     )
+
+
+def _further(comparison: Comparison, threshold: float, chance: float | None) -> int | None:
+    """Return about how many more launches of each side show the threshold with ``POWER``: some where these do not."""
+    more = launches_to_show(comparison, threshold)
+    return 1 if more == 0 and chance is not None and chance < POWER else more
+
+
+def _unfailed(comparison: Comparison, verdict: ChangeVerdict, threshold: float, chance: float | None) -> Outcome:
+    """Return whether a slowdown beyond the threshold is excluded, or would have been shown."""
+    known = verdict != "undecided" and comparison.covers_launches
+    shown = chance is not None and chance >= POWER
+    return "passed" if known and (shown or comparison.high <= 1.0 + threshold) else "undecided"
+
+
+def _together(trials: Sequence[ChangeOfTrial]) -> Outcome | None:
+    """Return the outcome of all trials; None without a threshold."""
+    outcomes = {trial.outcome for trial in trials}
+    return next((outcome for outcome in OUTCOMES if outcome in outcomes), None)
+
+
+def _order(first: ComparedSide, second: ComparedSide, trials: Sequence[ChangeOfTrial]) -> Order:
+    if all(each.interleaved for each in trials):
+        return "turns" if first.by_turns else "same blocks"
+    known = first.started and second.started
+    if known and (first.started[-1] < second.started[0] or second.started[-1] < first.started[0]):
+        return "one after the other"
+    return "unknown"
 
 
 def _verdict(comparison: Comparison) -> ChangeVerdict:
@@ -405,8 +348,10 @@ def _notes(
             else "at unknown times"
             for each in (first, second)
         ]
+        after = _order(first, second, trials) == "one after the other"
+        apart = "one after the other" if after else "and a launch of each did not follow by turns"
         notes.append(
-            f"{first.name} was measured {spans[0]} and {second.name} {spans[1]} (UTC), not interleaved: the "
+            f"{first.name} was measured {spans[0]} and {second.name} {spans[1]} (UTC), {apart}: the "
             "machine may have changed in between, which only further sessions, more than an hour apart, or turns can "
             "show; steptime run --environments measures two environments in the same blocks, and runs of two scripts "
             "that take turns count as blocks"

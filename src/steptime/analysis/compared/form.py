@@ -4,6 +4,7 @@ Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 
 1. First version.
 2. ``verdict`` is ``undecided`` as well for sides that did not take turns, and ``smallest_change`` null then.
+3. Likewise for launches that would have shown no change below 50 %, and show none.
 """
 
 from typing import Any, Literal
@@ -11,10 +12,19 @@ from typing import Any, Literal
 from steptime.analysis.ablation.form import Gap
 from steptime.results.json_form import IntervalOverLaunches, JsonForm
 
-SCHEMA = 2
+SCHEMA = 3
 
 ChangeVerdict = Literal["faster", "slower", "no difference", "undecided"]
 """Of the second side; ``undecided`` if launches, or the times at which they ran, do not show how they differ."""
+
+MOST_EXCLUDED = 0.5
+"""A smallest change above this excludes too little to call two sides equal."""
+Outcome = Literal["passed", "failed", "undecided"]
+"""Of a comparison with a threshold; ``undecided`` if a slowdown beyond it is neither shown nor excluded, and launches
+had a chance of less than 80 % to show one as large. A report is so where a trial is, and none fails."""
+Order = Literal["same blocks", "turns", "one after the other", "unknown"]
+"""In which launches of both sides ran: in the same randomised blocks; a run of each in turns by the times at which
+they began; all of one side before the other; or otherwise, or at unknown times."""
 
 
 class SideForm(JsonForm):
@@ -62,6 +72,8 @@ class ChangeOfTrial(JsonForm):
     """About how many more launches of each side would show such a change with a power of 0.8."""
     fails: bool
     """Whether the second side is shown to be slower by more than the threshold, at the level of the gate."""
+    outcome: Outcome | None
+    """None without a threshold."""
     gate_low: float | None
     """The lower bound of the ratio at that level, which the threshold is compared with; None without a threshold."""
     smallest_failing: float | None
@@ -103,10 +115,13 @@ class ChangeReport(JsonForm):
     gate_level: float
     """Likewise, of the bounds that decide on failing: an equal side fails in one of 200 comparisons at most."""
     interleaved: bool
-    """Whether both sides were measured in the same randomised blocks."""
+    """Whether launches of both sides ran in turns, so that what drifts hits both alike."""
+    order: Order
     threshold: float | None
     """The slowdown that fails the comparison; None without one."""
     fails: bool
+    outcome: Outcome | None
+    """None without a threshold."""
     overall: IntervalOverLaunches | None
     """Geometric mean of the ratios of all pairs; None unless there are several whose spread is pooled."""
     trials: list[ChangeOfTrial]

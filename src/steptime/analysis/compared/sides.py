@@ -14,6 +14,7 @@ from shlex import join
 from typing import Any
 
 from steptime.analysis.ablation.form import StepBreakdown
+from steptime.analysis.flags import counted
 from steptime.analysis.pooled_conditions import versions_of
 from steptime.analysis.summary import summarise
 from steptime.analysis.summary_form import TrialSummary
@@ -103,6 +104,8 @@ class ComparedSide:
     """When its launches began, UTC in ISO 8601, in order."""
     checked: bool = True
     """Whether what its subjects compute was compared with a reference."""
+    by_turns: bool = False
+    """Whether its blocks are runs that took turns by the times at which they began, and no randomised blocks."""
 
     def where(self, key: str, value: str) -> "ComparedSide":
         """Return the subjects whose ``key`` has a value, which no longer distinguishes them.
@@ -247,7 +250,12 @@ def attached_sides(
     if not _were_interleaved(earlier, later):
         return one, other
     one, other = (
-        replace(side, source=" and ".join(sources), subjects=[replace(each, id=f"{each.id} of {side.name}")])
+        replace(
+            side,
+            source=" and ".join(sources),
+            subjects=[replace(each, id=f"{each.id} of {side.name}")],
+            by_turns=True,
+        )
         for side in (one, other)
         for each in side.subjects
     )
@@ -339,7 +347,8 @@ def _side(runs: _TrainedRuns, name: str, source: str) -> ComparedSide:
     started = [header.started_at for header in headers]
     reduced = [launch_of(run.steps, number) for number, run in enumerate(runs.trained)]
     launches = [replace(each, started_at=moment) for each, moment in zip(reduced, started, strict=True)]
-    flags = [flag for header in headers for flag in header.flags]
+    noise = [header.noise for header in headers]
+    flags = [f"{name}: {each}" for each in counted([header.flags for header in headers], noise)]
     flags += [f"{name}: {each.sentence}" for run in runs.trained for each in gpu_findings(run.gpus)]
     if runs.copies:
         flags.append(f"{runs.copies} of {runs.copies + len(headers)} runs left out: copies of others")
