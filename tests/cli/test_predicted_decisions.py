@@ -12,14 +12,13 @@ from typer.testing import CliRunner
 from steptime.cli.app import app
 from steptime.cli.demo import unpack
 from steptime.cli.ranked_models import fastest_models
-from steptime.fitting.profile import read_profile
+from steptime.fitting.profile import read_profile, write_profile
 from steptime.fitting.step_model import INNER, OUTER
 from steptime.predict.assumptions import other_layout
 from steptime.predict.model_names import model_names
-from steptime.predict.next_measurement import _Narrowing, narrowing
+from steptime.predict.next_measurement import UncertainPrediction, _Options, measurements, narrowing
 from steptime.predict.predict import BASELINE, predict
 from steptime.predict.query import read_queries
-from steptime.predict.uncertainty import Extrapolation, IntervalShares, UncertainStep
 from steptime.results.json_form import Interval
 
 ASKED = ["workload=lenet5", "framework=pytorch,tensorflow,mxnet,chainer", "interconnect.bandwidth=10Gbit/s,25Gbit/s"]
@@ -202,63 +201,185 @@ def test_servers_are_named_and_not_counted_without_a_word(folder, strategy):
     )
 
 
-ELEMENTS = [*OUTER, *INNER, "overlap_efficiency", "persistent", "input_share", "timing", "backward_per_sample_s"]
-AXES = ["workers", "bandwidth", "crosses", "batch", "workload", "turns"]
-
-
 def models(profile):
     return [each for each in profile.groups if each.parameters and each.key.strategy != "single"]
 
 
-def recommended(profile):
+def uncertain(found):
+    inputs = found.inputs
+    return UncertainPrediction(inputs.parameters, inputs.model, inputs.extrapolation, 0.05)
+
+
+def recommended(profile, timed=()):
     """Yield each model with every measurement that may be recommended for it on hosts with another link."""
-    changes = ["interconnect.bandwidth=10Gbit/s"]
-    for (found,) in groups_of(profile, [16], *changes):
-        group = next(each for each in models(profile) if each.key == found.key)
-        at = _Narrowing(group, found.key, found.deployment)
-        step = UncertainStep({}, None, {}, None, IntervalShares(0.0, 1.0, 0.0))
-        yield found.key, found.narrowing
-        yield found.key, narrowing({}, step, Extrapolation(), group, (found.key, found.deployment))
-        for name in ELEMENTS:
-            yield found.key, at._for_parameter(name)
-        for axis in AXES:
-            yield found.key, at._nearer(axis)
-        yield found.key, at._where_it_errs()
+    for change in ([], ["batch_per_worker=128"], ["workload=alexnet"]):
+        for (found,) in groups_of(profile, [16], "interconnect.bandwidth=10Gbit/s", "workers_per_host=2", *change):
+            group = found.inputs.target.exchange or found.inputs.group
+            further = replace(found.inputs.extrapolation, bandwidth=2.0, turns=2.0, crosses=True, of_model=0.3)
+            everything = replace(uncertain(found), extrapolation=further)
+            for each in measurements(everything, group, (found.key, found.deployment), timed):
+                yield found, group, each
 
 
-def test_what_is_recommended_can_be_run_and_measures_its_model(folder, profile, tmp_path):
+@pytest.mark.parametrize("timed", [(), (INNER, OUTER)])
+def test_what_is_recommended_can_be_run_and_measures_its_model_alone(folder, profile, tmp_path, timed):
     planned = {}
-    for key, text in recommended(profile):
-        words = shlex.split(text.partition(": steptime ")[2])
+    for found, group, each in recommended(profile, timed=timed):
+        key, words = found.key, shlex.split(each.command)[1:]
         words = [str(tmp_path / "new") if word == "RESULTS" else word for word in words]
         words = [str(folder / "study.yaml") if word == "STUDY" else word for word in words]
         if tuple(words) not in planned:
             planned[tuple(words)] = CliRunner().invoke(app, [*words, "--dry-run"], env={"COLUMNS": "200"})
         result = planned[tuple(words)]
-        assert result.exit_code == 0, (text, result.output)
+        assert result.exit_code == 0, (each, result.output)
         if words[0] == "net":
-            over_hosts = "between hosts" in text
-            assert ("hosts of 1" in result.stdout, "this host" in result.stdout) == (over_hosts, not over_hosts), text
+            over_hosts = "between hosts" in each.what
+            assert ("hosts of 1" in result.stdout, "this host" in result.stdout) == (over_hosts, not over_hosts), each
             operation = "push_pull" if key.strategy == "ps_sync" else "allreduce"
-            assert re.search(rf"^{words[1]} .*{operation}", result.stdout, re.MULTILINE), text
+            assert re.search(rf"^{words[1]} .*{operation}", result.stdout, re.MULTILINE), each
         else:
             strategy = "single" if "workers=1" in words else key.strategy
-            assert re.search(rf"^  {key.framework} {strategy}\b", result.stdout, re.MULTILINE), text
-            assert re.search(rf"^{key.workload} \(", result.stdout, re.MULTILINE), text
+            trials = re.findall(r"^  (pytorch|tensorflow|mxnet|chainer) (\w+)", result.stdout, re.MULTILINE)
+            assert (key.framework, strategy) in trials, each
+            assert set(trials) <= {(key.framework, strategy), (key.framework, "single")}, each
+            workload = key.workload if each.what in {"one worker of that workload", "the batch itself"} else None
+            workloads = set(re.findall(r"^(\w+) \(", result.stdout, re.MULTILINE))
+            assert workloads == {workload or group.key.workload}, each
+
+
+@pytest.mark.parametrize("timed", [(), (INNER, OUTER)])
+def test_every_recommended_measurement_adds_records(profile, timed):
+    for found, group, each in recommended(profile, timed=timed):
+        words = shlex.split(each.command)
+        if words[1] == "net":
+            assert (OUTER if "--hosts" in words else INNER) not in timed
+            continue
+        given = dict(word.split("=", 1) for word in words[3:-2])
+        several = "workers" not in given or int(given["workers"]) > 1
+        alike = [
+            one
+            for one in group.measured
+            if ("workers" not in given or one.deployment.workers == int(given["workers"]))
+            and (not several or one.strategy == found.key.strategy)
+            and "hosts" not in given
+            and given["workloads"].startswith(f"{{name: {group.key.workload},")
+        ]
+        batches = [int(batch) for batch in re.findall(r"\d+", given["workloads"].partition("batch_per_worker")[2])]
+        launches = [int(given[name]) for name in ("launches.min", "launches.max") if name in given]
+        assert (
+            not alike
+            or any(batch not in {one.deployment.batch for one in alike} for batch in batches)
+            or min(launches, default=0) > min(one.launches for one in alike)
+            or int(given.get("breakdown.launches", 0)) > min(one.ablation_launches for one in alike)
+        ), each
+
+
+def test_what_is_known_makes_no_interval_wider(profile):
+    for found, _, each in recommended(profile):
+        further = replace(found.inputs.extrapolation, bandwidth=2.0, turns=2.0, crosses=True, of_model=0.3)
+        (low, high), now = each.with_it.interval, replace(uncertain(found), extrapolation=further).interval
+        assert high / low <= 1.25 * now[1] / now[0], each
+
+
+@pytest.mark.parametrize("workers", [2, 16])
+def test_once_it_was_measured_another_measurement_is_recommended(profile, workers):
+    changes = ["interconnect.bandwidth=10Gbit/s", "workers_per_host=2"] if workers > 2 else []
+    checked = 0
+    for (found,) in groups_of(profile, [workers], *changes):
+        group, timed = next(each for each in models(profile) if each.key == found.key), []
+        if any(each.link and each.link.source == "net" for each in group.measured):
+            timed.append(INNER)
+        asked, seen, now = (found.key, found.deployment), [], uncertain(found)
+        for _ in range(4):
+            advice = narrowing(now, group, asked, timed)
+            if advice is None:
+                break
+            assert advice not in seen
+            assert re.search(r", at best from .* to .* down to .* to .*: steptime ", advice)
+            seen.append(advice)
+            checked += 1
+            words = shlex.split(advice.partition(": steptime ")[2])
+            group = measured_as(group, words, timed)
+            most = max(each.deployment.workers for each in group.measured)
+            crosses = now.extrapolation.crosses and not any(each.deployment.crosses for each in group.measured)
+            nearer = replace(now.extrapolation, workers=max(workers / most, 1.0), crosses=crosses)
+            now = replace(now, extrapolation=nearer)
+    assert checked >= 4
+
+
+def measured_as(group, words, timed):
+    """Return a group after what was recommended, and add links whose messages were timed."""
+    if words[0] == "net":
+        timed.append(OUTER if "--hosts" in words else INNER)
+        return group
+    given = dict(word.split("=", 1) for word in words[2:-2])
+    workers = int(given.get("workers", 0))
+    batches = [int(batch) for batch in re.findall(r"\d+", given["workloads"].partition("batch_per_worker")[2])]
+
+    def later(each):
+        if workers and each.deployment.workers != workers:
+            return each
+        launches = max(each.launches, int(given.get("launches.min", 0)))
+        broken = max(each.ablation_launches, int(given.get("breakdown.launches", 0)))
+        return each.model_copy(update={"launches": launches, "ablation_launches": broken})
+
+    first = group.measured[0]
+    count = workers or first.deployment.workers
+    size = {"workers": count, "batch": batches[-1], "hosts": 2 if "hosts" in given else 1}
+    size["workers_per_host"] = 1 if "hosts" in given else count
+    new = first.model_copy(update={"deployment": replace(first.deployment, **size)})
+    known = any(each.deployment.workers == new.deployment.workers for each in group.measured)
+    added = [] if known and batches[-1] == first.deployment.batch and "hosts" not in given else [new]
+    return group.model_copy(update={"measured": [*map(later, group.measured), *added]})
+
+
+def test_a_link_that_was_timed_is_not_timed_again(profile):
+    group = next(
+        each for each in models(profile) if each.key.framework == "pytorch" and each.key.strategy == "allreduce"
+    )
+    (found,) = next(
+        one
+        for one in groups_of(profile, [16], "interconnect.bandwidth=10Gbit/s", "workers_per_host=2")
+        if one[0].key == group.key
+    )
+    assert "steptime net gloo -o" not in (found.narrowing or "")
 
 
 def test_more_launches_are_asked_of_a_breakdown_that_the_study_has(profile):
-    for key, text in recommended(profile):
-        assert "breakdown=true" not in text or "at two batches" in text, (key, text)
+    for _, _, each in recommended(profile):
+        assert "breakdown=true" not in each.command or "at two batches" in each.what, each
 
 
 def test_launches_that_are_asked_for_are_more_than_there_are(profile):
     group = models(profile)[0]
     many = group.model_copy(update={"measured": [each.model_copy(update={"launches": 30}) for each in group.measured]})
-    texts = [
-        _Narrowing(each, group.key, group.measured[0].deployment)._for_parameter("timing") for each in (group, many)
-    ]
+    texts = [_Options(each, group.key, group.measured[0].deployment, ())._for("timing")[1] for each in (group, many)]
     assert ["launches.min=10 launches.max=10" in texts[0], "launches.min=60 launches.max=60" in texts[1]] == [
         True,
         True,
     ]
+
+
+@pytest.mark.parametrize("place", ["beside", "elsewhere"])
+def test_the_command_names_the_study_and_the_folder_where_they_are(folder, place, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    path = folder.with_suffix(".profile.json")
+    if place == "elsewhere":
+        read = read_profile(path)
+        path = tmp_path / "of another name.json"
+        write_profile(read, path, folder)
+    words = ["predict", str(path), "--workers", "2", "--json"]
+    found = json.loads(CliRunner().invoke(app, words).stdout)["predictions"]
+    commands = [shlex.split(each["narrowed_by"].partition(": steptime ")[2]) for each in found if each["narrowed_by"]]
+    assert commands
+    for words in commands:
+        assert words[-1] == folder.name
+        assert words[0] == "net" or words[1] == f"{folder.name}/study.yaml"
+
+
+def test_without_its_folder_a_profile_names_placeholders(profile, tmp_path):
+    path = tmp_path / "alone.json"
+    write_profile(profile, path)
+    words = ["predict", str(path), "--workers", "2", "--json"]
+    found = json.loads(CliRunner().invoke(app, words).stdout)["predictions"]
+    assert any("steptime run STUDY " in (each["narrowed_by"] or "") for each in found)

@@ -55,7 +55,7 @@ def fit(
     links = fit_tables(tables, profile.machine.gpu)
     predicts = any(group.refused is None for group in profile.groups)
     if predicts:
-        write_profile(profile, path)
+        write_profile(profile, path, store.path)
     warn([*store.problems, *(note for records in imported for note in records.notes)])
     if as_json:
         groups = [form_of_group(each) for each in profile.groups]

@@ -21,14 +21,17 @@ from steptime.fitting.links import FittedTable
 from steptime.fitting.profile import HeldOut, NetLink, Profile, ProfileGroup
 from steptime.model.measured_links import stored_links
 from steptime.predict.held_out import errors_of
+from steptime.predict.next_measurement import RESULTS, STUDY
 from steptime.report.terminal import empty_table, narrowed, wrapped
 from steptime.results.machine import usable_cores
+from steptime.results.results_files import results_of
 from steptime.units import format_bytes, format_count, format_error, format_seconds
 
 if TYPE_CHECKING:
     from steptime.results.attached_files import AttachedFiles, AttachedHeader
     from steptime.results.store import Store
 
+_STUDY_FILE = "study.yaml"
 _WELL_COVERED = 0.8
 """Share of left-out measurements inside their interval of 90 %, below which that is marked."""
 
@@ -99,6 +102,19 @@ def show_fit(profile: Profile, path: Path) -> None:
     _print_notes(console, profile)
     console.print(Text(f"Next: {shlex.join(predicting_command(profile, path))}"), soft_wrap=True)
     sys.stdout.flush()
+
+
+def fitted_study(profile: Profile, path: Path) -> tuple[str, str]:
+    """Return the paths of the study that was fitted and of its folder, from here; where these are not, placeholders.
+
+    Args:
+        profile: what was fitted.
+        path: of its file.
+    """
+    folder = results_of(path, profile.folder)
+    if folder is None or not (folder / _STUDY_FILE).is_file():
+        return STUDY, RESULTS if folder is None else str(folder)
+    return str(folder / _STUDY_FILE), str(folder)
 
 
 def predicting_command(

@@ -3,13 +3,13 @@
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steptime.cli.fitted_profile import predicting_command
+from steptime.cli.fitted_profile import fitted_study, predicting_command
 from steptime.cli.ranked_models import best_first, fastest_models
 from steptime.cli.section_output import show_sections
 from steptime.cli.streams import print_json, warn
@@ -65,14 +65,15 @@ def predict_profile(
         form: of the output.
         html: the page to be written, if any.
     """
+    study = fitted_study(read, path)
 
     def predicted(texts: Sequence[str]) -> list[Prediction]:
         queries = read_queries(texts, read)
         if workers is not None:
-            return predict_all(read, workers, queries)
+            return [replace(each, study=study) for each in predict_all(read, workers, queries)]
         return _answered(
             [
-                each
+                replace(each, study=study)
                 for query in queries
                 for each in predict_all(read, worker_counts(read, query) or USUAL_WORKERS, [query])
             ]

@@ -48,6 +48,7 @@ from steptime.model.collectives import LIBRARIES
 from steptime.model.nccl import Medium
 from steptime.model.policies import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.results.peaks import Peak
+from steptime.results.results_files import folder_from
 from steptime.synonyms import path_hint
 from steptime.user_file import read_user_text
 from steptime.user_output import PROFILE, kind_of, mistaken_file, write_user_file
@@ -306,6 +307,8 @@ class Profile(_ProfileForm):
     written_by: str
     results: str
     """The folder's study, by name."""
+    folder: Annotated[str, Field(max_length=4096)] | None = None
+    """The results folder, from that of the profile; None, and not written, if unknown."""
     machine: Machine
     steps: Annotated[int, Field(ge=0)]
     """Step records that were read."""
@@ -321,9 +324,11 @@ _FIT = "steptime fit {} -o NAME.json"
 """What makes a profile of the results in a folder."""
 
 
-def write_profile(profile: Profile, path: Path) -> None:
-    """Write ``profile``; raises StoreError when it cannot be written."""
-    unknown = None if profile.peaks else {"peaks"}
+def write_profile(profile: Profile, path: Path, results: Path | None = None) -> None:
+    """Write ``profile`` of the folder ``results``; raises StoreError when it cannot be written."""
+    if results is not None:
+        profile = profile.model_copy(update={"folder": folder_from(path, results)})
+    unknown = {name for name in ("peaks", "folder") if not getattr(profile, name)}
     write_user_file(path, (profile.model_dump_json(by_alias=True, exclude=unknown) + "\n").encode(), PROFILE)
 
 

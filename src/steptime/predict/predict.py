@@ -29,7 +29,7 @@ from steptime.model.worker_spread import expected_maximum
 from steptime.phases import HIDDEN, PHASES
 from steptime.predict.held_out_test import HeldOutTest, held_out_test
 from steptime.predict.launch_deviation import launch_spread, unknown_states
-from steptime.predict.next_measurement import narrowing
+from steptime.predict.next_measurement import RESULTS, STUDY, UncertainPrediction, narrowing
 from steptime.predict.parameter_draws import parameters_of
 from steptime.predict.query import Query, check_sizes
 from steptime.predict.targets import Target, targets
@@ -120,8 +120,6 @@ class Prediction:
     notes: tuple[str, ...] = ()
     shares: IntervalShares | None = None
     """How the interval of the step splits; None if it is refused."""
-    narrowing: str | None = None
-    """The one measurement that would narrow that interval most, with its command; None if it is refused."""
     held_out: HeldOutTest | None = None
     """How its model did on what was left out of the fit; None if it is refused."""
     link: LinkUsed | None = None
@@ -132,6 +130,23 @@ class Prediction:
     """Of efficiency and throughput, each (draws,); None if it is refused."""
     inputs: StepInputs | None = field(default=None, compare=False, repr=False)
     """What its step was drawn from, with the model's error on what was left out of its fit; None if it is refused."""
+    study: tuple[str, str] = (STUDY, RESULTS)
+    """The path of the study that was fitted, and that of its folder."""
+
+    @property
+    def narrowing(self) -> str | None:
+        """The one measurement that would narrow the interval of the step most, with its command.
+
+        None if the step is refused, or nothing would narrow it.
+        """
+        if self.inputs is None or self.deployment is None:
+            return None
+        target, group, topology = self.inputs.target, self.inputs.group, self.inputs.topology
+        spread = launch_spread(launched_group(target, group), self.workers)
+        now = UncertainPrediction(self.inputs.parameters, self.inputs.model, self.inputs.extrapolation, spread)
+        links = ((OUTER if self.deployment.crosses else INNER, topology.link), (INNER, topology.inner))
+        timed = [names for names, link in links if link is not None and link.source == "net"]
+        return narrowing(now, target.exchange or group, (self.key, self.deployment), timed, self.study)
 
 
 def baseline_of(predictions: Sequence[Prediction]) -> str:
@@ -267,7 +282,6 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         made_of=_made_of(uncertain),
         inputs=replace(found, extrapolation=extrapolation),
         draws=(baseline / (step if workers == 1 else uncertain.seen), rate / uncertain.seen),
-        narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, (target.key, deployment)),
         held_out=tested,
         link=_link_used(topology, topology.link, parameters) if topology.link else None,
     )

@@ -1,6 +1,7 @@
 """Reading the records of a results folder: what does not belong is set aside, what is newer refused."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from steptime.results.jsonlines import parse_line, schema_of_signed, whole_lines
 from steptime.results.object_files import ObjectFiles
 from steptime.results.stored_record import SCHEMA, Reader, Record, first_mistake
 from steptime.study.trial import Trial
+from steptime.user_output import PROFILE
 
 _SIGNED = 2
 """The schema from which on lines have a checksum."""
@@ -115,7 +117,26 @@ class ResultsFiles(ObjectFiles):
 def default_profile_path(folder: Path) -> Path:
     """Return the path of the profile of a results folder, where a command names no other."""
     whole = folder.resolve()
-    return whole.with_name(whole.name + ".profile.json")
+    return whole.with_name(whole.name + PROFILE.ending)
+
+
+def folder_from(profile: Path, results: Path) -> str:
+    """Return the path of a results folder from the folder of a profile, so that both can be moved together."""
+    return os.path.relpath(results.resolve(), profile.resolve().parent)
+
+
+def results_of(profile: Path, folder: str | None) -> Path | None:
+    """Return the results folder of a profile, from here; None where it is not there.
+
+    Args:
+        profile: its path.
+        folder: what the profile has of it; by default the name of a profile that is beside its folder.
+    """
+    name = profile.name.removesuffix(PROFILE.ending)
+    found = profile.parent / (folder or name)
+    if not (folder or name != profile.name) or not found.is_dir():
+        return None
+    return Path(os.path.relpath(found))
 
 
 def _refuse_unsigned(schema: int) -> None:

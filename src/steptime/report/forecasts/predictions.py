@@ -266,7 +266,9 @@ def _uncertainty(group: "Sequence[Prediction]") -> Iterator[str]:
     known = [each for each in group if each.shares is not None]
     if known and (last := known[-1]).shares:
         at = format_count(last.workers, "worker")
-        yield f"The interval at {at}: {last.shares.in_words()}. It narrows most by {last.narrowing}"
+        advice = last.narrowing
+        narrower = f"It narrows most by {advice}" if advice else "No single measurement would narrow it by 2 %."
+        yield f"The interval at {at}: {last.shares.in_words()}. {narrower}"
 
 
 def _knees(bends: "Sequence[PredictedKnees]") -> Iterator[str]:
