@@ -115,7 +115,9 @@ def test_of_ten_measurements_one_may_lie_outside_an_interval_of_90_percent(world
 
 
 def test_a_model_that_errs_on_what_was_left_out_asks_for_what_shows_where(world_profile):
-    assert "another number of workers to fit, at best from " in asked(with_points(world_profile, point(0.4)), 3).narrowing
+    assert (
+        "another number of workers to fit, at best from " in asked(with_points(world_profile, point(0.4)), 3).narrowing
+    )
 
 
 STEP = PredictedSeconds(value_s=0.1, low_s=0.09, high_s=0.11)

@@ -10,6 +10,7 @@ Its placeholders are STUDY and RESULTS, that study and its folder, and n0, n1 an
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -152,7 +153,7 @@ class _Options:
         """Yield what lies nearer to what is asked for than all that was measured."""
         outside, most, following = now.extrapolation, self._most_workers, self._next_workers
         without = {"workload": 1.0, "batch": 1.0, "crosses": False, "turns": 1.0, "bandwidth": 1.0, "of_model": 0.0}
-        changes: dict[str, dict[str, float | bool]] = {
+        changes: dict[str, dict[str, Any]] = {
             name: {name: value} for name, value in without.items() if getattr(outside, name) != value
         }
         if outside.workers > 1.0:
