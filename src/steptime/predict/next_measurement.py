@@ -10,6 +10,7 @@ Its placeholders are STUDY and RESULTS, that study and its folder, and n0, n1 an
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ class UncertainPrediction:
         known = {name: np.full_like(self.parameters[name], np.median(self.parameters[name])) for name in names}
         return replace(self, parameters={**self.parameters, **known})
 
-    def of_more_launches(self, names: Collection[str], ratio: float) -> "UncertainPrediction":
+    def with_more_launches(self, names: Collection[str], ratio: float) -> "UncertainPrediction":
         """Return it with parameters from so many times the launches: their logarithms spread by the root less."""
         shrunk = {}
         for name in names:
@@ -70,7 +71,7 @@ class UncertainPrediction:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class MeasurementOption:
     """One that can be made, and the interval with it."""
 
     what: str
@@ -95,9 +96,9 @@ def narrowing(
         place: the study and its folder.
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        found = [(each.with_it.interval, each) for each in measurements(now, group, asked, timed)]
+        options = [(each.with_it.interval, each) for each in measurements(now, group, asked, timed)]
         low, high = now.interval
-    known = [(ends, each) for ends, each in found if 0.0 < ends[0] <= ends[1] < np.inf]
+    known = [(ends, each) for ends, each in options if 0.0 < ends[0] <= ends[1] < np.inf]
     (best_low, best_high), best = min(known, key=lambda item: item[0][1] / item[0][0], default=((low, high), None))
     if best is None or np.log(best_high / best_low) > _NARROWER * np.log(high / low):
         return None
@@ -113,11 +114,11 @@ def measurements(
     group: ProfileGroup,
     asked: tuple[GroupKey, Deployment],
     timed: Collection[tuple[str, ...]],
-) -> Iterator[Measurement]:
+) -> Iterator[MeasurementOption]:
     """Yield each measurement whose run adds records; see ``narrowing`` for the arguments."""
     options = _Options(group, *asked, timed)
-    yield from options.of_parameters(now)
-    yield from options.of_configurations(now)
+    yield from options.parameter_measurements(now)
+    yield from options.nearer_configurations(now)
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class _Options:
     """Likewise."""
     timed: Collection[tuple[str, ...]]
 
-    def of_parameters(self, now: UncertainPrediction) -> Iterator[Measurement]:
+    def parameter_measurements(self, now: UncertainPrediction) -> Iterator[MeasurementOption]:
         """Yield what shows parameters."""
         groups: dict[str, list[str]] = {}
         for name, draws in now.parameters.items():
@@ -139,17 +140,17 @@ class _Options:
                 groups.setdefault(_group_of(name), []).append(name)
         for which, names in groups.items():
             what, command = self._for(which)
-            yield Measurement(what, command, now.knowing(names))
+            yield MeasurementOption(what, command, now.knowing(names))
         measured = [
             name
             for name, parameter in self.group.parameters.items()
             if parameter.how == "measured" and name in now.parameters
         ]
         fewest = min(each.launches for each in self.group.measured)
-        more = now.of_more_launches(measured, self._launches(self.group.measured) / fewest)
-        yield Measurement("more launches", self._run(None, self._more_launches(self.group.measured)), more)
+        more = now.with_more_launches(measured, self._launches(self.group.measured) / fewest)
+        yield MeasurementOption("more launches", self._run(None, self._more_launches(self.group.measured)), more)
 
-    def of_configurations(self, now: UncertainPrediction) -> Iterator[Measurement]:
+    def nearer_configurations(self, now: UncertainPrediction) -> Iterator[MeasurementOption]:
         """Yield what lies nearer to what is asked for than all that was measured."""
         outside, most, following = now.extrapolation, self._most_workers, self._next_workers
         without = {"workload": 1.0, "batch": 1.0, "crosses": False, "turns": 1.0, "bandwidth": 1.0, "of_model": 0.0}
@@ -162,7 +163,7 @@ class _Options:
             if axis in {"workers", "turns"} and following <= most:
                 continue
             what, command = self._where_it_errs() if axis == "of_model" else self._nearer(axis)
-            yield Measurement(what, command, replace(now, extrapolation=replace(outside, **change)))
+            yield MeasurementOption(what, command, replace(now, extrapolation=replace(outside, **change)))
 
     @property
     def _most_workers(self) -> int:
@@ -224,7 +225,7 @@ class _Options:
 
     def _breakdown(self, which: str, measured: Sequence[MeasuredConfiguration]) -> tuple[str, str]:
         """Return a breakdown: of the configuration with fewest of its launches, of more of them where it has some."""
-        least = min(measured, key=lambda each: each.ablation_launches, default=None)
+        least = min(measured, key=attrgetter("ablation_launches"), default=None)
         workers = 2 if least is None else least.deployment.workers
         batches = None if least is None else [least.deployment.batch]
         if least is None or not least.ablation_launches:

@@ -126,17 +126,17 @@ def folder_from(profile: Path, results: Path) -> str:
 
 
 def results_of(profile: Path, folder: str | None) -> Path | None:
-    """Return the results folder of a profile, from here; None where it is not there.
+    """Return the results folder of a profile, from here; None if it is not there.
 
     Args:
         profile: its path.
         folder: what the profile has of it; by default the name of a profile that is beside its folder.
     """
     name = profile.name.removesuffix(PROFILE.ending)
-    found = profile.parent / (folder or name)
-    if not (folder or name != profile.name) or not found.is_dir():
+    results = profile.parent / (folder or name)
+    if not (folder or name != profile.name) or not results.is_dir():
         return None
-    return Path(os.path.relpath(found))
+    return Path(os.path.relpath(results))
 
 
 def _refuse_unsigned(schema: int) -> None:
