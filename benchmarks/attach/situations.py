@@ -94,7 +94,7 @@ SITUATIONS = [
     _script("compiled_for_each_length", 1, GH + "pytorch/pytorch/issues/188150",
             "seven lengths of batches, compiled for each", r"compiled again 6 times.*size mismatch"),
     _script("pictures_logged_now_and_then", 1, "common with trackers",
-            "0.2 s in each tenth step", r"every 10 steps"),
+            "0.2 s in each tenth step", r"one in 10,"),
     _script("garbage_in_each_step", 1, GH + "pytorch/pytorch/issues/105841, likewise",
             "gc.collect() in each step", r"Python's garbage collection takes"),
     _script("average_of_weights_by_copies", 1, "common with averages of weights",

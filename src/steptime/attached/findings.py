@@ -7,28 +7,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime.attached.device_steps import device_idle_s, device_time, host_findings
-from steptime.attached.form import AttachedFinding, GpuUse, JobPart, RankMemory, StepPart, WaitedFor
+from steptime.attached.few_steps import which_steps
+from steptime.attached.form import AttachedFinding, FewSteps, GpuUse, JobPart, RankMemory, StepPart, WaitedFor
 from steptime.attached.garbage import garbage_findings
 from steptime.attached.gpus import gpu_findings
 from steptime.attached.job_time import beside_other_work_s
 from steptime.attached.memory import memory_findings
 from steptime.attached.pipeline import pipeline_findings
+from steptime.attached.sampled_lines import at_line, most_seen_line, whose_code
 from steptime.attached.step_kinds import kind_findings
 from steptime.attached.step_parts import (
     EXCHANGE,
     KeptSteps,
-    at_line,
     is_in_turn,
     known_part,
     loader_starts,
-    most_seen_line,
     requests_elsewhere,
     title_of,
-    whose_code,
 )
 from steptime.attached.step_spread import stalls_sentence, step_spread
 from steptime.attached.trainings import TrainingAttempts
 from steptime.attached.waiting import is_shown, percent, waiting_findings, with_interval
+from steptime.phases import REST
 from steptime.statistics.interval import difference_within
 from steptime.units import format_count, format_seconds
 
@@ -144,19 +144,32 @@ def _part_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
     step_s = float(found.main.length_s.mean())
     known_idle_s = device_idle_s(found.main.attempt, found.main.numbers, step_s)
     idle_s = step_s if known_idle_s is None else known_idle_s
-    for name, kind, words in (
-        ("input_wait", "input", "each step waits {time} for its input, {share} of it"),
-        ("comm_exposed", "communication", "communication that nothing covers takes {time} of each step, {share}"),
+    for name, kind, words, few_words in (
+        (
+            "input_wait",
+            "input",
+            "each step waits {time} for its input, {share} of it",
+            "{steps} wait {time} for their input",
+        ),
+        (
+            "comm_exposed",
+            "communication",
+            "communication that nothing covers takes {time} of each step, {share}",
+            "{steps} spend {time} in communication that nothing covers",
+        ),
         (
             "no_grad",
             "no_grad",
             "forward passes without gradient, or in evaluation mode, take {time} of each step, {share}",
+            "{steps} spend {time} in forward passes without gradient, or in evaluation mode",
         ),
     ):
         part = found.part(name)
         if part is not None and (part.share or 0.0) >= _NOTABLE and is_shown(part.time_s):
             said = words.format(time=with_interval(part.time_s), share=percent(part.share))
             sentence = said + at_line(part.where) + _in_turn(part)
+            if part.few is not None:
+                sentence = _few_sentence(part, part.few, few_words)
             lost_s = min(_lost(part, found), idle_s * found.steps) if kind == "input" else _lost(part, found)
             if kind == "input" and idle_s < _NOTABLE * step_s:  # it is asked for while the device is busy
                 continue
@@ -178,13 +191,44 @@ def _part_findings(found: AttachedFindings) -> Iterator[AttachedFinding]:
             f"{with_interval(most.time_s)} of each step, {percent(most.share)}, passes "
             f"{'on the device ' if found.main.device else ''}{title_of(most.name)}"
             f"{at_line(most.where)}{others if len(gaps) > 1 else ''}: {whose_code(most.where)} that nothing marks"
-            f"{_in_turn(most)}{_asked_elsewhere(*asked) if asked else ''}"
+            f"{_in_turn(most)}"
         )
+        if most.few is not None:
+            sentence = f"{_spending_few(most, most.few)}: {whose_code(most.where)} that nothing marks"
+        sentence += _asked_elsewhere(*asked) if asked else ""
         lost_s = min(sum(_lost(part, found) for part in gaps), idle_s * found.steps)
         if idle_s < between_s:
             sentence += f"; the device of JAX computes meanwhile, and lacks work for {format_seconds(idle_s)} of a step"
         kind = "loader_elsewhere" if asked and asked[1] >= _BUSY else "gaps"
         yield AttachedFinding(kind=kind, sentence=sentence, lost_s=lost_s)
+
+
+def _few_sentence(part: StepPart, few: FewSteps, words: str) -> str:
+    """Return that few steps have a part, how long it takes in them, where, and how long in the others."""
+    share = percent(few.share if few.one_rank else part.share)
+    time = with_interval(few.each_s) + (" on the rank that it takes longest" if few.one_rank else "")
+    text = words.format(steps=which_steps(few), time=time)
+    return f"{text}{at_line(part.where)}; the others {format_seconds(few.others_s)}; {share} of the time of steps"
+
+
+def _spending_few(part: StepPart, few: FewSteps) -> str:
+    return _few_sentence(part, few, f"{{steps}} spend {{time}} {'' if part.gap else 'in '}{title_of(part.name)}")
+
+
+def _other_parts_of_few(run: AttachedFindings) -> Iterator[AttachedFinding]:
+    """Yield the parts that take long in few steps, and have no finding of their own."""
+    named = {"input_wait", "comm_exposed", "no_grad", "garbage_collection", REST}
+    named |= {part.name for part in run.parts if part.gap and part.share and is_shown(part.time_s)}
+    unnamed = ((part, part.few) for part in run.parts if part.few is not None and part.name not in named)
+    for part, few in unnamed:
+        lost_s = _beyond_others(few)
+        if lost_s >= _NOTABLE * float(run.main.length_s.mean(axis=0).sum()):
+            yield AttachedFinding(kind="stalls", sentence=_spending_few(part, few), lost_s=lost_s)
+
+
+def _beyond_others(few: FewSteps) -> float:
+    """Return how much longer few steps take for a part than others do, in all."""
+    return len(few.numbers) * ((few.each_s.value or 0.0) - few.others_s)
 
 
 def _asked_elsewhere(lasts_s: float, busy: float) -> str:
@@ -273,7 +317,9 @@ def _whole_s(found: AttachedFindings) -> float:
 
 def _stalled_steps(run: AttachedFindings) -> Iterator[AttachedFinding]:
     spread = step_spread(run.main)
-    if spread is not None and spread.stalls is not None:
+    few_s = sum(_beyond_others(part.few) for part in run.parts if part.few is not None)
+    yield from _other_parts_of_few(run)
+    if spread is not None and spread.stalls is not None and few_s < _MOST_OF_IT * spread.stalls.lost_s:
         sentence = stalls_sentence(spread.stalls, spread.median_s)
         yield AttachedFinding(kind="stalls", sentence=sentence, lost_s=spread.stalls.lost_s)
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from steptime.attached.attempts import Attempt
 from steptime.attached.form import AttachedFinding, AttachedTraining
 from steptime.attached.same_batches import same_batches
+from steptime.attached.sampled_lines import at_line
 from steptime.attached.separate_models import diverged_weights, separate_models
-from steptime.attached.step_parts import KeptSteps, at_line, step_length
+from steptime.attached.step_parts import KeptSteps, step_length
 from steptime.attached.trainings import TrainingAttempts, arrangement
 from steptime.results.attached_files import AttachedFiles, AttachedHeader
 from steptime.results.attached_lines import FailureLine

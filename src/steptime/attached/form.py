@@ -32,8 +32,23 @@ class AttachedHost(JsonForm):
     devices: list[str]
 
 
+class FewSteps(JsonForm):
+    """That have a part."""
+
+    numbers: list[int]
+    steps: int
+    every: float
+    regular: bool
+    each_s: Interval[float | None]
+    """On its longest rank."""
+    others_s: float
+    share: float
+    """Of time."""
+    one_rank: bool  # which exceeds the mean over ranks
+
+
 class StepPart(JsonForm):
-    """One part of a step: the mean over ranks and steps. The parts sum to the step."""
+    """Mean over ranks and steps; parts sum to the step."""
 
     name: str
     """A phase of docs/breakdown.md; ``no_grad`` (forward without gradient); ``call``, ``device_wait`` or
@@ -44,7 +59,7 @@ class StepPart(JsonForm):
     share: float | None
     """Of the step."""
     gain_s: Interval[float | None]
-    """By which steps would be shorter without it; null if waiting is unknown."""
+    """By which steps shrink without it; null if waiting is unknown."""
     ranks_s: list[float | None]
     """Of each rank, in the order of ``ranks``."""
     device_s: float | None
@@ -55,6 +70,7 @@ class StepPart(JsonForm):
     """The line that most samples show."""
     reason: str | None
     """Why ``time_s`` is None."""
+    few: FewSteps | None
 
 
 class WaitedFor(JsonForm):
@@ -105,7 +121,7 @@ def listed_ranks(ranks: Sequence[int]) -> str:
 
 
 class CollectiveCount(JsonForm):
-    """One kind of collectives that Python starts, per step of a rank."""
+    """That Python starts, per step of a rank."""
 
     region: str
     """The part of the step around it."""
@@ -116,7 +132,7 @@ class CollectiveCount(JsonForm):
 
 
 class JobPart(JsonForm):
-    """A use of the job's time, from its command's start on; they sum to it."""
+    """Use of the job's time; they sum to it."""
 
     name: Literal[
         "start_up", "first_steps", "input", "steps", "evaluation", "checkpoint", "held_up", "restart", "end", "unknown"
@@ -130,7 +146,7 @@ class JobPart(JsonForm):
 
 
 class AttachedTraining(JsonForm):
-    """One of several trainings of a command."""
+    """Of a command."""
 
     program: str  # with its arguments
     ranks: int
@@ -201,7 +217,7 @@ class RankMemory(JsonForm):
 
 
 class GpuUse(JsonForm):
-    """One GPU while the steps ran."""
+    """While steps ran."""
 
     host: str
     index: int  # as nvidia-smi prints it

@@ -1,7 +1,6 @@
 """What a step of an attached script is made of: its phases, and the gaps between what was marked."""
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -11,9 +10,10 @@ from numpy.typing import NDArray
 from steptime.attached.attempts import Attempt
 from steptime.attached.device_steps import device_lengths, device_sums
 from steptime.attached.exchange import Exchange
-from steptime.attached.form import CollectiveCount, StepPart
+from steptime.attached.few_steps import few_steps, mean_with_few
+from steptime.attached.form import CollectiveCount, FewSteps, StepPart
+from steptime.attached.sampled_lines import most_seen_line
 from steptime.phases import BY_NAME, EXCHANGED, REST
-from steptime.results.attached_files import ProcessLines
 from steptime.results.attached_lines import DeviceLine, StepLine
 from steptime.results.json_form import NOT_MEASURED, Interval
 from steptime.statistics.interval import difference_within, mean_within, median_within, step_time
@@ -51,8 +51,6 @@ _TITLES = {
 }
 _BESIDE_GAPS = {"nograd": "a pass without gradient"}
 """Of regions whose own names are not words."""
-_LINE = re.compile(r"(?P<own>.*:\d+ \S+?)(, (?P<library>\S+): \S+)?", re.DOTALL)
-"""A sampled line: of the script, and the function of a library that is at work in it."""
 _COLLECTIVE = "collective"
 _DIVIDED = {"sync_wait": "waiting", "comm_exposed": "transfer"}
 """Regions of imported traces, whose collectives have been divided."""
@@ -276,9 +274,12 @@ def _part(  # noqa: PLR0913 - what a part is made of
 ) -> StepPart:
     series = seconds.mean(axis=0)
     mean = float(series.mean())
+    few = _few(kept, name, seconds)
     if kept.device:
         series = series[[bool(line.regions) for line in kept.of_device]]
     found = difference_within(series) if series.min() < 0.0 else mean_within(series)  # parts may overlap in the rest
+    if few is not None and few.regular:
+        found = mean_with_few(series, few, kept.numbers)
     if kept.device:  # of which not every step may be timed in parts
         bounds = (None if each is None else each + mean - found.value for each in (found.low, found.high))
         found = Interval(mean, *bounds)
@@ -290,16 +291,27 @@ def _part(  # noqa: PLR0913 - what a part is made of
         gap=gap,
         time_s=_widened(found),
         share=found.value / total if total > 0.0 else None,
-        gain_s=_gain(kept, name, seconds),
+        gain_s=_gain(kept, name, seconds, few),
         ranks_s=[float(value) for value in seconds.mean(axis=1)],
         device_s=float(seconds.mean()) if kept.device else _on_device(kept, places),
         host_s=_on_host(kept, name, places) if kept.device else None,
-        where=most_seen_line(kept.attempt.processes.values(), places),
+        where=most_seen_line(kept.attempt.processes.values(), places, few.numbers if few else None),
         reason=None,
+        few=few,
     )
 
 
-def _gain(kept: KeptSteps, name: str, seconds: Array) -> Interval[float | None]:
+def _few(kept: KeptSteps, name: str, seconds: Array) -> FewSteps | None:
+    """Return the few steps that a part lies in; None if it lies in most.
+
+    Times of a device are of few steps, and the waiting for other ranks is of what these do.
+    """
+    if kept.device or name in {REST, "sync_wait"}:
+        return None
+    return few_steps(kept.numbers, seconds, float(kept.length_s.mean(axis=0).sum()))
+
+
+def _gain(kept: KeptSteps, name: str, seconds: Array, few: FewSteps | None) -> Interval[float | None]:
     """Return by how much steps would be shorter without a part: by what it adds to the slowest rank of each step.
 
     Where ranks have it in turn, as collections of garbage that are not at one time, each waits for all of them.
@@ -307,7 +319,10 @@ def _gain(kept: KeptSteps, name: str, seconds: Array) -> Interval[float | None]:
     if kept.exchange is None or name in EXCHANGED or not seconds.any():
         return NOT_MEASURED
     work = kept.length_s - kept.exchange.waiting_s
-    return _widened(difference_within(work.max(axis=0) - (work - seconds).max(axis=0)))
+    shorter = work.max(axis=0) - (work - seconds).max(axis=0)
+    if few is not None and few.regular:
+        return _widened(mean_with_few(shorter, few, kept.numbers))
+    return _widened(difference_within(shorter))
 
 
 def _unknown(name: str, reason: str) -> StepPart:
@@ -322,6 +337,7 @@ def _unknown(name: str, reason: str) -> StepPart:
         host_s=None,
         where=None,
         reason=reason,
+        few=None,
     )
 
 
@@ -341,27 +357,6 @@ def _on_device(kept: KeptSteps, regions: Sequence[str]) -> float | None:
         if device.step in numbers and any(name in device.regions for name in regions)
     ]
     return float(np.mean(found)) if found else None
-
-
-def most_seen_line(processes: Iterable[ProcessLines], places: Iterable[str]) -> str | None:
-    """Return the line of the script in which most samples of some places were taken; None without any.
-
-    It goes with the function of a library that most of these show: ``train.py:62 main, transformers: training_step``.
-    """
-    counts: dict[str, dict[str, int]] = {}
-    wanted = set(places)
-    for process in processes:
-        for sampled in process.sampled:
-            for place in wanted & sampled.places.keys():
-                for line, samples in sampled.places[place].items():
-                    known = _LINE.fullmatch(line)
-                    of_line = counts.setdefault(known["own"] if known else line, {})
-                    # Samples are taken ever more seldom.
-                    of_line[line] = of_line.get(line, 0) + samples * sampled.every_ns
-    if not counts:
-        return None
-    functions = max(counts.values(), key=lambda of_line: sum(of_line.values()))
-    return max(functions, key=functions.__getitem__)
 
 
 def why_input_is_unseen(kept: KeptSteps) -> str | None:
@@ -397,22 +392,6 @@ def requests_elsewhere(kept: KeptSteps) -> tuple[float, float] | None:
     return (lasted_s / count, lasted_s / float(kept.length_s.sum())) if count else None
 
 
-def library_of(line: str | None) -> str:
-    """Return the library whose function is at work in a line of the script; "" if it is the script's own."""
-    found = _LINE.fullmatch(line or "")
-    return (found["library"] or "") if found else ""
-
-
-def whose_code(line: str | None) -> str:
-    """Return whose code is at work in a line, for a sentence; without a line that is not known."""
-    return f"work of {library}" if (library := library_of(line)) else "code of the script" if line else "code"
-
-
-def without_folders(line: str) -> str:
-    """Return a line of the script, ``/a/b/train.py:62 main``, without the folders of its file."""
-    return line.rpartition("/")[2]
-
-
 def known_part(parts: Sequence[StepPart], name: str) -> StepPart | None:
     """Return the part of a step with this name; None if there is none, or if its time cannot be told."""
     return next((part for part in parts if part.name == name and part.time_s.value is not None), None)
@@ -421,11 +400,6 @@ def known_part(parts: Sequence[StepPart], name: str) -> StepPart | None:
 def is_in_turn(part: StepPart) -> bool:
     """Say whether a part costs a step clearly more than its mean over ranks, since the others wait for who has it."""
     return part.gain_s.low is not None and part.gain_s.low >= _IN_TURN * (part.time_s.value or 0.0)
-
-
-def at_line(line: str | None) -> str:
-    """Return a line of the script in brackets, for the end of a sentence; nothing if no line is known."""
-    return f" ({without_folders(line)})" if line else ""
 
 
 def collective_counts(kept: KeptSteps) -> list[CollectiveCount]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.attached.few_steps import how_regular, regular_distance
 from steptime.attached.form import StepHistogram, StepSpread, StepStalls, StepWindow
 from steptime.attached.job_time import CommandTime
 from steptime.attached.step_parts import KeptSteps
@@ -20,14 +21,10 @@ _MOST_SHARE = 0.25
 """Of the steps: more are a second kind of steps."""
 _NOTABLE = 0.1
 """Of the time of all steps, that stalls take beyond the median at least to be named."""
-_REGULAR = 0.5
-"""Of the mean distance between two stalls, by which distances may differ where they come regularly."""
 _OF_LONGEST = 0.5
 """Of what the longest stall is longer, that stalls which come regularly are longer at least."""
 _ALIKE = 1.5
 """Times what a step was longer, that others wait for it in the next one at most."""
-_ADJOINING = 1.5
-"""Steps between two stalls, below which they come one after the other."""
 _FEWEST_OF = {0.9: 10, 0.99: 100}
 """Steps that a quantile needs."""
 _MOST_WINDOWS = 64
@@ -78,9 +75,9 @@ def _stalls(numbers: NDArray[np.int64], by_rank: NDArray[np.float64]) -> StepSta
     count = int(long.sum())
     if not _FEWEST <= count <= _MOST_SHARE * len(lengths) or beyond < _NOTABLE * total:
         return None
-    every = _every(numbers[long])
+    every = regular_distance(numbers[long], numbers)
     main = long & (excess >= _OF_LONGEST * excess[long].max())
-    if every is None and int(main.sum()) >= _FEWEST and (every := _every(numbers[main])) is not None:
+    if every is None and int(main.sum()) >= _FEWEST and (every := regular_distance(numbers[main], numbers)) is not None:
         long, count = main, int(main.sum())  # the others are noise between stalls that come regularly
         beyond, share = float((lasting[long] - median).sum()), float(lasting[long].sum())
     return StepStalls(
@@ -93,12 +90,6 @@ def _stalls(numbers: NDArray[np.int64], by_rank: NDArray[np.float64]) -> StepSta
     )
 
 
-def _every(numbers: NDArray[np.int64]) -> float | None:
-    """Return the mean distance of steps; None if their distances differ."""
-    distances = np.diff(numbers)
-    return float(distances.mean()) if np.ptp(distances) <= max(1.0, _REGULAR * float(distances.mean())) else None
-
-
 def _are_long(lengths: NDArray[np.float64]) -> NDArray[np.bool_]:
     median = float(np.median(lengths))
     return lengths > max(_LONG * median, median + _LONG_S)
@@ -106,13 +97,9 @@ def _are_long(lengths: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 def stalls_sentence(stalls: StepStalls, median_s: float) -> str:
     """Return what stalls take, and how they come."""
-    if stalls.every is None:
-        period = "at no regular distance"
-    else:
-        period = "one after the other" if stalls.every < _ADJOINING else f"every {stalls.every:.3g} steps"
     return (
         f"{stalls.count} of {format_count(stalls.steps, 'step')} took {format_seconds(stalls.shortest_s)} or more, "
-        f"{period}, together {100 * stalls.share:.0f} % of the time of steps; the median step takes "
+        f"{how_regular(stalls.every)}, together {100 * stalls.share:.0f} % of the time of steps; the median step takes "
         f"{format_seconds(median_s)}"
     )
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from steptime.attached.exchange import Exchange
 from steptime.attached.form import StepPart, WaitedFor
 from steptime.attached.judged_steps import judged_steps
-from steptime.attached.step_parts import EXCHANGE, REGIONS, KeptSteps, most_seen_line
+from steptime.attached.sampled_lines import most_seen_line
+from steptime.attached.step_parts import EXCHANGE, REGIONS, KeptSteps
 from steptime.phases import REST
 from steptime.statistics.interval import LEVEL, difference_within, effective_count, mean_within
 from steptime.statistics.simultaneous import sidak_level

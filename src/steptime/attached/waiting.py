@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from steptime.attached.form import AttachedFinding, StepPart, WaitedFor
 from steptime.attached.judged_steps import JudgedSteps, judged_steps
-from steptime.attached.step_parts import KeptSteps, at_line, title_of
+from steptime.attached.sampled_lines import at_line
+from steptime.attached.step_parts import KeptSteps, title_of
 from steptime.results.json_form import Interval
 from steptime.units import format_count, format_seconds, is_undecided
 

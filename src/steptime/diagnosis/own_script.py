@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+from steptime.attached.few_steps import which_steps
 from steptime.attached.form import AttachedRun, StepPart, WaitedFor
-from steptime.attached.step_parts import at_line, is_in_turn, known_part, library_of, title_of, whose_code
+from steptime.attached.sampled_lines import at_line, library_of, whose_code
+from steptime.attached.step_parts import is_in_turn, known_part, title_of
 from steptime.diagnosis.gain import gain_of_rewriting, gain_without
 from steptime.diagnosis.rule import Claim, DiagnosisRule
 from steptime.flags import FOREIGN_CORES
@@ -45,7 +47,9 @@ def _input(run: AttachedRun, share: Interval) -> Claim:
     change = f"load batches in other processes (DataLoader: num_workers), or make a batch cheaper{where}"
     if _has_finding(run, "loader_starts"):
         change = f"keep the loader's processes from epoch to epoch (DataLoader: persistent_workers){where}"
-    return Claim("each step waits for its batch", change, gain=gain_of_rewriting(share))
+    part = known_part(run.parts, "input_wait")
+    who = f"{which_steps(part.few)} wait for their batch" if part and part.few else "each step waits for its batch"
+    return Claim(who, change, gain=gain_of_rewriting(share))
 
 
 def _exposed(run: AttachedRun) -> Interval | None:

@@ -16,7 +16,8 @@ from steptime.attached.form import (
 )
 from steptime.attached.gpus import described, use_sentences
 from steptime.attached.job_time import JOB_TITLES
-from steptime.attached.step_parts import title_of, without_folders
+from steptime.attached.sampled_lines import without_folders
+from steptime.attached.step_parts import title_of
 from steptime.attached.throughput import ACTING
 from steptime.attached.user_command import script_of
 from steptime.document.number_format import UNKNOWN, Shown, count, percent, seconds, time_unit
@@ -131,6 +132,8 @@ def _note(part: StepPart, run: AttachedRun) -> str:
     if part.reason:
         return part.reason
     notes = []
+    if part.few is not None:
+        notes.append(f"in {len(part.few.numbers)} of {count(part.few.steps, 'step')}")
     if beside := _on_other_clock(part):
         notes.append(beside)
     if by_rank := _by_rank(part, run):

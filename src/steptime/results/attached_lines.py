@@ -269,6 +269,8 @@ class SampledLines:
     every_ns: Nanoseconds
     places: dict[Name, dict[Annotated[str, Field(max_length=2000)], Count]]
     cost_ns: Nanoseconds = 0
+    first: Count | None = None  # step of these samples
+    last: Count | None = None
 
 
 @dataclass(frozen=True)
