@@ -8,15 +8,17 @@ from itertools import pairwise
 import pytest
 from program import process
 from stored_processes import COMMAND, MS, ddp_steps, found_in, process_lines, step, write
+from typer.testing import CliRunner
 
 from steptime.analysis.message_times import Fit, NetRow
 from steptime.attached.form import RankArithmetic, Throughput, TrainedAmount
+from steptime.cli.app import app
 from steptime.document.section import SectionTable, Sentences
 from steptime.fitting.attached_profile import attached_profile, read_attached_profile, write_attached_profile
 from steptime.fitting.fit import USUAL_LAUNCH_SPREAD
 from steptime.fitting.profile import NetLink
 from steptime.plain_file import PlainFolder
-from steptime.predict.attached import attached_ratios, predict_attached
+from steptime.predict.attached import attached_ratios, predict_attached, refused_changes
 from steptime.report.forecasts.predictions import script_section
 from steptime.results.attached_files import read_attached
 from steptime.results.gpu_windows import RECORDS
@@ -178,6 +180,60 @@ def test_what_the_data_does_not_support_is_refused_with_what_would_help(tmp_path
     found = predict_attached(profile, [workers])[0]
     assert found.step_s is None
     assert said in found.refused
+
+
+@pytest.mark.parametrize(("measured", "workers"), [(2, 8), (2, 7), (1, 16), (4, 64)])
+def test_the_commands_that_a_refusal_names_can_be_run_as_they_are(tmp_path, measured, workers):
+    profile = profile_of(tmp_path, rows=[row(workers=4)]).model_copy(update={"workers": measured})
+    [refused] = predict_attached(profile, [workers])
+    changes = refused_changes(profile, ["interconnect.bandwidth=10Gbit/s"], [workers])[0]
+    commands = re.findall(r"steptime (net [^,;()]*?-o) RESULTS", f"{refused.refused} {changes}")
+    assert len(commands) == 3
+    for command in commands:
+        result = CliRunner().invoke(app, [*command.split(), str(tmp_path / "results"), "--dry-run"])
+        assert result.exit_code == 0, (command, result.output)
+        assert f" {workers} " in result.stdout
+        assert ("emulated hosts" in result.stdout) == ("emulated" in command)
+
+
+EMULATED = {"hosts": [{"bandwidth_bits_per_s": 10e9}] * 4, "delay_s": 0.0}
+
+
+def test_what_was_timed_between_hosts_is_no_link_of_one_host(tmp_path):
+    between = row(workers=8, launcher="emulated").model_copy(update={"cluster": EMULATED})
+    profile = profile_of(tmp_path, rows=[row(workers=2), row(workers=4), between])
+    assert (profile.link.workers, profile.link.between_hosts) == (4, False)
+    found = predict_attached(profile, [1, 2, 4, 8, 16])
+    assert [each.between_hosts for each in found] == [False, False, False, True, True]
+    assert [each.over for each in found] == [
+        "",
+        "on one host, gloo at 8 Gbit/s",
+        "on one host, gloo at 8 Gbit/s",
+        "on 4 hosts of 2, gloo at 8 Gbit/s (timed with 8 workers on 4 hosts, emulated with links of 10 Gbit/s)",
+        "on 8 hosts of 2, gloo at 8 Gbit/s (timed with 8 workers on 4 hosts, emulated with links of 10 Gbit/s)",
+    ]
+    texts = [
+        text for part in script_section(profile, found, "").parts if isinstance(part, Sentences) for text in part.texts
+    ]
+    assert texts[0].startswith("Hosts and links: 2 and 4 workers on one host, ")
+    assert "; 8 workers on 4 hosts of 2, " in texts[0]
+
+
+def test_the_first_step_to_further_hosts_widens_the_interval_and_ends_the_knee(tmp_path):
+    between = row(workers=8, launcher="emulated").model_copy(update={"cluster": EMULATED})
+    profile = profile_of(tmp_path, rows=[row(workers=4), between])
+    [here, there] = [step.step_s.high / step.step_s.low for step in predict_attached(profile, [4, 8])]
+    assert there > here
+    assert {knee.measure: knee.searched_to for knee in attached_knees(profile)} == {"efficiency": 4, "doubling": 2}
+
+
+def test_real_hosts_are_preferred_to_emulated_ones(tmp_path):
+    emulated = row(workers=16, launcher="emulated").model_copy(update={"cluster": EMULATED})
+    rows = [row(workers=2), emulated, row(workers=4, launcher="ssh")]
+    profile = profile_of(tmp_path, rows=rows)
+    assert profile.link_for(8) == profile.further_links[0]
+    assert profile.further_links[0].nominal_rate is None
+    assert [each.workers for each in profile.further_links] == [4, 16]
 
 
 def crowded(folder, busy, cores):

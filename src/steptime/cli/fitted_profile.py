@@ -1,5 +1,6 @@
 """What ``steptime fit`` prints: how wrong the fit is, and what it predicts nothing without."""
 
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ def fit_attached(
     profile = attached_profile(run, recorded[1], rows, usable, tables, hardware_threads=machine.get("threads"))
     profile = profile.model_copy(update={"trainings": " ".join(notes) or None})
     if not profile.refused:
-        write_attached_profile(profile, path)
+        write_attached_profile(profile, path, store.path)
     if as_json:
         attached = profile.model_dump(mode="json", by_alias=True)
         print_json({"profile": None if profile.refused else str(path), "attached": attached, "notes": notes})
@@ -115,6 +116,18 @@ def fitted_study(profile: Profile, path: Path) -> tuple[str, str]:
     if folder is None or not (folder / _STUDY_FILE).is_file():
         return STUDY, RESULTS if folder is None else str(folder)
     return str(folder / _STUDY_FILE), str(folder)
+
+
+def with_results(text: str, folder: str | None, path: Path) -> str:
+    """Return a text whose commands name the results folder of a profile, where it is there.
+
+    Args:
+        text: with a placeholder in place of the folder.
+        folder: what the profile has of it.
+        path: of the profile.
+    """
+    results = results_of(path, folder)
+    return text if results is None else re.sub(rf"\b{RESULTS}\b", lambda _: shlex.quote(str(results)), text)
 
 
 def predicting_command(

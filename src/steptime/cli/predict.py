@@ -57,6 +57,7 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/prediction.md) and nothing else.")] = False,
 ) -> None:
     """Predict step time, throughput and phases, with an interval of 90 %, or say which measurement is missing."""
+    from steptime.cli.fitted_profile import with_results
     from steptime.cli.predictions import USUAL_WORKERS, predict_curve, predict_profile, predict_script
     from steptime.fitting.attached_profile import read_attached_profile
     from steptime.fitting.profile import read_profile
@@ -80,9 +81,10 @@ def predict(
 
     own = read_attached_profile(profile)
     if own is not None:
-        mistakes.add(refused_changes(own, overrides or [], counts))
+        changes = refused_changes(own, overrides or [], counts)
+        mistakes.add([with_results(each, own.folder, profile) for each in changes])
         mistakes.complain()
-        predict_script(own, counts, shares, form=form, html=html)
+        predict_script(own, counts, shares, profile, form=form, html=html)
         return
     read = read_profile(profile)
     mistakes.read("overrides", "", lambda _: read_queries(overrides or [], read))

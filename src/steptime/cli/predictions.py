@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steptime.cli.fitted_profile import fitted_study, predicting_command
+from steptime.cli.fitted_profile import fitted_study, predicting_command, with_results
 from steptime.cli.ranked_models import best_first, fastest_models
 from steptime.cli.section_output import show_sections
 from steptime.cli.streams import print_json, warn
@@ -251,12 +251,16 @@ def predict_script(
     profile: AttachedProfile,
     workers: Sequence[int],
     shares: Sequence[float],
+    path: Path,
     *,
     form: str,
     html: Path | None,
 ) -> None:
-    """Print what a user's own script takes on other numbers of workers."""
-    predictions = predict_attached(profile, workers)
+    """Print what a user's own script takes on other numbers of workers; ``path`` is of the profile."""
+    predictions = [
+        replace(each, refused=each.refused and with_results(each.refused, profile.folder, path))
+        for each in predict_attached(profile, workers)
+    ]
     bends, ratios = attached_knees(profile, shares), attached_ratios(profile, predictions)
     if form == "json":
         steps = [each.to_json() for each in predictions]

@@ -14,13 +14,14 @@ from steptime.attached.exchange import CallKind, sharded_calls
 from steptime.attached.form import AttachedRun, CollectiveCount, StepPart
 from steptime.attached.processor_use import busy_threads
 from steptime.errors import StoreError
-from steptime.fitting.observation import PositiveSeconds, Rate, Seconds, Share
+from steptime.fitting.attached_link import AttachedLink, further_links, link_of_tables, run_link
+from steptime.fitting.observation import PositiveSeconds, Seconds, Share
 from steptime.fitting.profile import NetLink
-from steptime.model.measured_links import link_of
 from steptime.model.shared_cores import MachineCores
 from steptime.phases import EXCHANGED, REST
 from steptime.results.attached_files import AttachedFiles
 from steptime.results.json_form import Interval
+from steptime.results.results_files import folder_from
 from steptime.results.stored_record import Bytes, Count
 from steptime.units import format_bytes
 from steptime.user_file import read_user_text
@@ -73,18 +74,6 @@ class Call(_Form):
     """Since the call before returned."""
 
 
-class AttachedLink(_Form):
-    """The link between workers, as the message benchmark of the same back end found it."""
-
-    back_end: str
-    rate: Rate
-    start_s: Seconds
-    """Of one step of the ring."""
-    workers: Count
-    """The most that were measured."""
-    between_hosts: bool
-
-
 class AttachedProfile(_Form):
     """What an attached run and a link say of a step; seconds of the mean worker."""
 
@@ -125,12 +114,23 @@ class AttachedProfile(_Form):
     at_peak_s: PositiveSeconds | None = None
     """That the arithmetic of a worker's step would take at the peak of its device or threads."""
     link: AttachedLink | None
+    further_links: list[AttachedLink] = []
+    """Between hosts, for more workers than were timed on the one host of ``link``; the preferred one first."""
+    folder: Annotated[str, Field(max_length=4096)] | None = None
+    """The results folder, from that of the profile; None if unknown."""
     refused: Annotated[str | None, Field(max_length=1000)] = None
     """Why nothing can be predicted; None if something can."""
     trainings: Annotated[str | None, Field(max_length=5000)] = None
     """Of a command that trained several times, which of them is predicted; None of a single one."""
 
     model_config = ConfigDict(defer_build=True, extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
+
+    def link_for(self, workers: int) -> AttachedLink | None:
+        """Return the link of so many workers: that of one host for as many as were timed there, else one between."""
+        link = self.link
+        if link is None or link.between_hosts or workers <= max(link.workers, self.workers):
+            return link
+        return self.further_links[0] if self.further_links else link
 
     @property
     def shared_cores(self) -> MachineCores | None:
@@ -226,7 +226,8 @@ def attached_profile(  # noqa: PLR0913 - a run, its link and its host
         delayed=delayed,
         tokens=_tokens(run),
         at_peak_s=_at_peak_s(run),
-        link=_link_of_tables(tables) if tables else _link(run, rows),
+        link=link_of_tables(tables) if tables else run_link(run, rows),
+        further_links=[] if tables else further_links(run, rows),
     )
     return profile.model_copy(update={"refused": _refusal(run, profile, files)})
 
@@ -312,34 +313,6 @@ def _named(calls: Sequence[CollectiveCount]) -> str:
     return f"no model covers collectives inside of passes (tensor parallel, DeepSpeed){which}"
 
 
-def _link(run: AttachedRun, rows: Sequence[NetRow]) -> AttachedLink | None:
-    back_end = (run.back_end or "").rpartition("/")[2]
-    own = [row for row in rows if row.operation == "allreduce" and (not back_end or row.back_end == back_end)]
-    measured = [(row, link) for row in own if (link := link_of(row)) is not None]
-    if not measured:
-        return None
-    row, link = min(measured, key=lambda each: abs(each[0].workers - max(2, run.world)))
-    return AttachedLink(
-        back_end=row.back_end,
-        rate=float(np.asarray(link.rate)),
-        start_s=float(np.asarray(link.start)),
-        workers=max(each.workers for each, _ in measured),
-        between_hosts=row.launcher not in {"local", "mpi"},
-    )
-
-
-def _link_of_tables(tables: Sequence[NetLink]) -> AttachedLink:
-    """Return the link of most ranks: between hosts where a table has several."""
-    widest = max(tables, key=lambda each: (each.between_hosts, each.workers))
-    return AttachedLink(
-        back_end=widest.back_end,
-        rate=widest.rate,
-        start_s=widest.latency_s,
-        workers=widest.workers,
-        between_hosts=widest.between_hosts,
-    )
-
-
 def _delayed_share(files: AttachedFiles) -> float:
     """Return the share of its time for which others kept the most delayed process from running; 1 if it is unknown."""
     ends = [(each.process.begin_ns, each.end) for each in files.processes]
@@ -398,8 +371,10 @@ def _without_link(run: AttachedRun, profile: AttachedProfile) -> str | None:
     return None
 
 
-def write_attached_profile(profile: AttachedProfile, path: Path) -> None:
-    """Write a profile; raises StoreError when it cannot be written."""
+def write_attached_profile(profile: AttachedProfile, path: Path, results: Path | None = None) -> None:
+    """Write the profile of the folder ``results``; raises StoreError when it cannot be written."""
+    if results is not None:
+        profile = profile.model_copy(update={"folder": folder_from(path, results)})
     write_user_file(path, (profile.model_dump_json(by_alias=True) + "\n").encode(), PROFILE)
 
 

@@ -20,10 +20,13 @@ from steptime.fitting.posterior import Array, draw_factors, fit_level
 from steptime.model.collectives import Link, all_gather, reduce_scatter, ring
 from steptime.model.synchronous_sgd import finish, waited
 from steptime.model.worker_spread import expected_maximum
+from steptime.predict.next_measurement import RESULTS
 from steptime.predict.uncertainty import Extrapolation, ratio_outside, skewed
 from steptime.predict.worker_ratio import WorkerRatio, shared_normal, worker_ratio
 from steptime.results.json_form import Interval
+from steptime.units import format_bit_rate, format_count
 
+_BITS = 8
 _DRAWS = 4000
 _LEVEL = (0.05, 0.95)
 _CORRECTION = (0.2, 5.0)
@@ -42,6 +45,9 @@ class AttachedPrediction:
     waiting_s: float | None
     extrapolation: float | None
     refused: str | None = None
+    over: str = ""
+    """The hosts of its workers and the link between them; empty of one worker, or where it is refused."""
+    between_hosts: bool = False
     tokens_per_s: Interval | None = None
     """Of all workers; None where the run showed no tokens."""
     mfu: Interval | None = None
@@ -66,9 +72,9 @@ def _predicted(profile: AttachedProfile, workers: int) -> AttachedPrediction:
     refused = profile.refused or _too_far(profile, workers)
     if refused:
         return AttachedPrediction(workers, None, None, None, None, None, refused)
-    link = profile.link
-    assert link is not None  # noqa: S101 - refused otherwise
-    correction = _correction(profile, link)
+    link, own = profile.link_for(workers), profile.link
+    assert link is not None and own is not None  # noqa: S101, PT018 - refused otherwise
+    correction = _correction(profile, own)
     if not _CORRECTION[0] <= correction <= _CORRECTION[1]:
         reason = (
             f"the measured transfer is {correction:.2g} times what the link gives: it is not the link of the run; "
@@ -96,7 +102,24 @@ def _predicted(profile: AttachedProfile, workers: int) -> AttachedPrediction:
         tokens_per_s=_rate_of(step_s, profile.tokens and workers * profile.tokens),
         mfu=_rate_of(step_s, profile.at_peak_s),
         draws_s=draws,
+        over=_over(profile, link, workers),
+        between_hosts=link.between_hosts,
     )
+
+
+def _over(profile: AttachedProfile, link: AttachedLink, workers: int) -> str:
+    """Return ``on 4 hosts of 2, gloo at 735 Mbit/s (timed between 4 emulated hosts with links of 10 Gbit/s)``."""
+    if workers == 1:
+        return ""
+    rate = f"{link.back_end} at {format_bit_rate(_BITS * link.rate)}"
+    if not link.between_hosts:
+        return f"on one host, {rate}"
+    each = max(1, profile.workers)
+    hosts = f"{format_count(math.ceil(workers / each), 'host')} of {min(workers, each)}"
+    among = f"timed with {link.workers} workers" + (f" on {format_count(link.hosts, 'host')}" if link.hosts else "")
+    if link.nominal_rate:
+        among += f", emulated with links of {format_bit_rate(_BITS * link.nominal_rate)}"
+    return f"on {hosts}, {rate} ({among})"
 
 
 @dataclass(frozen=True)
@@ -123,12 +146,14 @@ class _ScriptStep:
 
 
 def _step(profile: AttachedProfile, link: AttachedLink, workers: int, correction: float) -> _ScriptStep:
-    slower, turns = _slowdown(profile, workers)
+    own_hosts = link.between_hosts and profile.link is not None and not profile.link.between_hosts
+    # Each of further hosts is as full as that of the run.
+    slower, turns = (1.0, 0.0) if own_hosts else _slowdown(profile, workers)
     exposed_s = _exposed_s(profile, link, workers, slower) * correction
     # One worker has never met another, as workers of one host have never met another host.
     extrapolation = Extrapolation(
         workers=ratio_outside(workers, [1.0, float(profile.workers)]),
-        crosses=profile.workers < 2 <= workers,  # noqa: PLR2004
+        crosses=profile.workers < 2 <= workers or own_hosts,  # noqa: PLR2004
     )
     return _ScriptStep(slower, turns, exposed_s, _waiting_s(profile, workers) * slower, extrapolation)
 
@@ -149,7 +174,7 @@ def attached_ratios(profile: AttachedProfile, predictions: Sequence[AttachedPred
         return []
     correction = _correction(profile, link)
     known = sorted({each.workers for each in predictions if each.step_s is not None})
-    steps = {count: _step(profile, link, count, correction) for count in known}
+    steps = {count: _step(profile, profile.link_for(count) or link, count, correction) for count in known}
     return [_ratio(profile, pair, (steps[pair[0]], steps[pair[1]])) for pair in pairwise(known)]
 
 
@@ -174,13 +199,15 @@ def _rate_of(step_s: Interval[float, float], amount: float | None) -> Interval |
 
 
 def _too_far(profile: AttachedProfile, workers: int) -> str | None:
-    link = profile.link
+    link = profile.link_for(workers)
     if link is None or workers <= max(1, profile.workers):
         return None
     if not link.between_hosts and workers > link.workers:
         return (
             f"{workers} workers need a link that was not measured: of {link.back_end} there are at most {link.workers} "
-            "on one host; run steptime net with that many, or between hosts (--hosts), and fit again"
+            f"on one host; measure as many there: {timing_command(profile, workers)}, or between hosts: "
+            f"{timing_command(profile, workers, between_hosts=True)} (or --launcher ssh --hosts NAME,NAME); then fit "
+            f"again: steptime fit {RESULTS}"
         )
     if not link.between_hosts and not profile.on_device and workers > profile.cores > 0 and not profile.shared_cores:
         return (
@@ -188,6 +215,14 @@ def _too_far(profile: AttachedProfile, workers: int) -> str | None:
             "busy is not on record; attach to it again"
         )
     return None
+
+
+def timing_command(profile: AttachedProfile, workers: int, *, between_hosts: bool = False) -> str:
+    """Return the command that times messages of so many workers, on this host or between emulated ones."""
+    back_end = profile.link.back_end if profile.link else "gloo"
+    hosts = max(2, math.ceil(workers / max(1, profile.workers)))
+    emulated = f" --launcher emulated --hosts {hosts} --bandwidth 10Gbit/s" if between_hosts else ""
+    return f"steptime net {back_end} --workers {workers}{emulated} -o {RESULTS}"
 
 
 def _slowdown(profile: AttachedProfile, workers: int) -> tuple[float, float]:
@@ -245,9 +280,10 @@ def refused_changes(profile: AttachedProfile, overrides: Sequence[str], workers:
     """Return what is wrong with a question that changes more than the number of workers, all of it; else nothing."""
     if not overrides:
         return []
+    command = timing_command(profile, max(2, *workers), between_hosts=True)
     changes = (
-        f"{', '.join(overrides)}: of an attached run only --workers can change; its batch, strategy and link are those "
-        "of the run; of another link measure messages: steptime net -o RESULTS, then fit again"
+        f"{', '.join(overrides)}: of an attached run only --workers can change; its batch and strategy are those of "
+        f"the run; a link is what was timed: {command}, then fit again: steptime fit {RESULTS}"
     )
     reasons = dict.fromkeys(each.refused for each in predict_attached(profile, workers) if each.refused)
     return [changes, *reasons]

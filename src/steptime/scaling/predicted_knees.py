@@ -84,10 +84,11 @@ def _knees_of_steps(steps: Sequence[Prediction], shares: Sequence[float]) -> lis
 def attached_knees(profile: AttachedProfile, shares: Sequence[float] = SHARES) -> list[Knee] | None:
     """Return the knees of a user's own script, whose workers keep their batches; None if fewer than two are known."""
     counts = doublings(1)
+    between = profile.link is not None and profile.link.between_hosts
     drawn = []
     for step in predict_attached(profile, counts):
-        if step.draws_s is None:
-            break
+        if step.draws_s is None or (step.between_hosts and step.workers > 1 and not between):
+            break  # a curve is over one link: what follows is refused, or goes over another
         drawn.append(step.draws_s)
     if not drawn:
         return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steptime.analysis.ablation.pop import ASYNCHRONOUS
-from steptime.document.number_format import UNKNOWN, long_time_unit, number, percent, rate
+from steptime.document.number_format import UNKNOWN, listed, long_time_unit, number, percent, rate
 from steptime.document.section import (
     EVERYWHERE,
     Cell,
@@ -308,11 +308,21 @@ def script_section(
     table = SectionTable([Column(title) for title in titles[1:]], rows, titles[0], _LAYOUTS, label="Predicted steps")
     parts: list[Part] = [Figures(partial(script_figures, predictions), note=BANDS), table] if rows else []
     notes = profile.notes(max(each.workers for each, _ in known)) if known else []
-    parts.append(Sentences([text for text in (line, *notes, trainings) if text]))
+    parts.append(Sentences([text for text in (*_links_of(known), line, *notes, trainings) if text]))
     about = "Intervals are of 90 %." if rows else ""
     measured = format_count(profile.workers, "worker")
     title = f"{command}, {measured} measured, the same batch per worker"
     return Section(title, parts, about, verdict=" ".join(filter(None, answers)))
+
+
+def _links_of(known: "Sequence[tuple[AttachedPrediction, Interval]]") -> Iterator[str]:
+    """Yield on which hosts and over which link the workers of each row are."""
+    rows: dict[str, list[str]] = {}
+    for each, _ in known:
+        if each.over:
+            rows.setdefault(each.over, []).append(str(each.workers))
+    if rows:
+        yield f"Hosts and links: {'; '.join(f'{listed(counts)} workers {over}' for over, counts in rows.items())}."
 
 
 def _rate_cell(title: str, value: Interval | None) -> Cell:
